@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from docs.markdown import plain, table
 from pgtop_tune.export.catalogue import exported
-from pgtop_tune.export.exported import Exported, Kind, Wanted
+from pgtop_tune.export.exported import Exported, MetricKind, WantedRows
 
 _WHERE = {
-    Wanted.EVERYWHERE: "tables, OpenMetrics",
-    Wanted.NOT_IN_TABLES: "OpenMetrics",
-    Wanted.WHEN_NAMED: "when named",
+    WantedRows.EVERYWHERE: "tables, OpenMetrics",
+    WantedRows.NOT_IN_TABLES: "OpenMetrics",
+    WantedRows.WHEN_NAMED: "when named",
 }
 _HEADS = ("metric", "unit", "name in OpenMetrics", "labels", "stands in")
 
@@ -23,12 +23,12 @@ def exported_page() -> str:
         "the name says which. *Stands in* is where it is without `--metrics`. What the numbers say:\n"
         "[numbers](metrics.md).\n",
     ]
-    for kind, heading in ((Kind.GAUGE, "Gauges"), (Kind.COUNTER, "Counters"), (Kind.INFO, "Texts")):
+    for kind, heading in ((MetricKind.GAUGE, "Gauges"), (MetricKind.COUNTER, "Counters"), (MetricKind.INFO, "Texts")):
         parts += [f"## {heading}\n", table(_HEADS, [_cells(row) for row in exported() if row.kind is kind])]
     return "\n".join(parts)
 
 
 def _cells(row: Exported) -> tuple[str, ...]:
-    suffix = {Kind.GAUGE: "", Kind.COUNTER: "_total", Kind.INFO: "_info"}[row.kind]
+    suffix = {MetricKind.GAUGE: "", MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}[row.kind]
     labels = ", ".join(f"`{label}`" for label in row.labels)
     return f"`{row.id}`", plain(row.unit), f"`{row.exposed}{suffix}`", labels, _WHERE[row.wanted]

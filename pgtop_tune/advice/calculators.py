@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pgtop_tune.advice.facts import DiskKind, Facts, Opinion, Workload
+from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Opinion, Workload
 from pgtop_tune.units import GB, KB, MB, memory
 
-Says = Callable[[Facts], str | None]
+Says = Callable[[AdviceFacts], str | None]
 """A value as one types it; None where the facts it asks for are missing or it has no opinion on them."""
 
 _WEB, _OLTP, _DW, _MIXED, _DESKTOP = (
@@ -42,7 +42,7 @@ def _per_core(of_cores: Callable[[int], float]) -> Says:
     return lambda facts: str(int(of_cores(facts.cores))) if facts.cores else None
 
 
-def _pgtune_work_mem(facts: Facts) -> str | None:
+def _pgtune_work_mem(facts: AdviceFacts) -> str | None:
     if not (facts.ram_bytes and facts.max_connections):
         return None
     buffers = facts.ram_bytes / (16 if facts.workload is _DESKTOP else 4)
@@ -54,70 +54,70 @@ def _pgtune_work_mem(facts: Facts) -> str | None:
     return memory(max(each / divisor, 4 * MB))
 
 
-def _pgconfig_work_mem(facts: Facts) -> str | None:
+def _pgconfig_work_mem(facts: AdviceFacts) -> str | None:
     share = {_WEB: 0.25, _OLTP: 0.35, _DW: 0.5, _MIXED: 0.2, _DESKTOP: 0.1}[facts.workload]
     if not (facts.ram_bytes and facts.max_connections):
         return None
     return memory(facts.ram_bytes * share / facts.max_connections)
 
 
-def _timescale_work_mem(facts: Facts) -> str | None:
+def _timescale_work_mem(facts: AdviceFacts) -> str | None:
     if not (facts.ram_bytes and facts.max_connections and facts.cores):
         return None
     each = facts.ram_bytes / GB * (400 * MB / facts.max_connections) / max(round(facts.cores / 2), 1)
     return memory(max(each, 64 * KB))
 
 
-def _gather_work_mem(facts: Facts) -> str | None:
+def _gather_work_mem(facts: AdviceFacts) -> str | None:
     if not (facts.ram_bytes and facts.max_connections):
         return None
     return memory(min(facts.ram_bytes / MB / (5 * facts.max_connections) + 4, 64) * MB)
 
 
-def _first_work_mem(facts: Facts) -> str | None:
+def _first_work_mem(facts: AdviceFacts) -> str | None:
     divisor = {_WEB: 1, _OLTP: 1, _DW: 2, _MIXED: 2, _DESKTOP: 6}[facts.workload]
     if not (facts.ram_bytes and facts.max_connections):
         return None
     return memory(facts.ram_bytes / facts.max_connections / divisor)
 
 
-def _pgtune_maintenance(facts: Facts) -> str | None:
+def _pgtune_maintenance(facts: AdviceFacts) -> str | None:
     if not facts.ram_bytes:
         return None
     return memory(min(facts.ram_bytes / (8 if facts.workload is _DW else 16), 8 * GB))
 
 
-def _timescale_maintenance(facts: Facts) -> str | None:
+def _timescale_maintenance(facts: AdviceFacts) -> str | None:
     return memory(min(facts.ram_bytes / GB * 128 * MB, 2047 * MB)) if facts.ram_bytes else None
 
 
-def _timescale_max_wal(facts: Facts) -> str | None:
+def _timescale_max_wal(facts: AdviceFacts) -> str | None:
     if not facts.wal_disk_bytes:
         return "1GB"
     return memory(math.ceil(facts.wal_disk_bytes * 0.6 / (16 * MB)) * 16 * MB)
 
 
-def _gather_max_wal(facts: Facts) -> str | None:
+def _gather_max_wal(facts: AdviceFacts) -> str | None:
     if facts.wal_bytes_per_s is None:
         return None
     hour = facts.wal_bytes_per_s * 3600
     return memory(max(math.ceil(hour / (10 * GB)) * 10 * GB, 8 * GB))
 
 
-def _pgtune_per_gather(facts: Facts) -> str | None:
+def _pgtune_per_gather(facts: AdviceFacts) -> str | None:
     if not facts.cores:
         return None
     half = math.ceil(facts.cores / 2)
     return str(half if facts.workload is _DW else min(half, 4))
 
 
-def _pgtune_huge_pages(facts: Facts) -> str | None:
+def _pgtune_huge_pages(facts: AdviceFacts) -> str | None:
     if not facts.ram_bytes:
         return None
     return "try" if facts.ram_bytes / (16 if facts.workload is _DESKTOP else 4) >= 2 * GB else "off"
 
 
-def _pgtune_autovacuum_workers(facts: Facts) -> str | None:
+def _pgtune_autovacuum_workers(facts: AdviceFacts) -> str | None:
     if not facts.cores:
         return None
     return "5" if facts.cores >= 32 else "4" if facts.cores >= 16 else None
@@ -242,7 +242,7 @@ OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
 )
 
 
-def opinions(name: str, facts: Facts) -> tuple[Opinion, ...]:
+def opinions(name: str, facts: AdviceFacts) -> tuple[Opinion, ...]:
     """What each calculator that has an opinion says of a parameter."""
     said = ((who, says(facts)) for who, says in OPINIONS.get(name, ()))
     return tuple(Opinion(who, value) for who, value in said if value is not None)

@@ -62,7 +62,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         return int(text) if text.isdecimal() else 0
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class AdviceFacts(Struct, frozen=True, kw_only=True):
     """A server and its machine; None where it is not known. A value that waits for a restart counts as set.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import DiskKind, Facts, Machine, Workload
+from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Machine, Workload
 from pgtop_tune.advice.rules.system import kind_of
 from pgtop_tune.advice.workload import workload_seen
 from pgtop_tune.errors import UsageProblem
@@ -77,7 +77,7 @@ class _AsSet:
         return parameter.setting if running or parameter.pending is None else parameter.pending
 
 
-def facts_of(interval: Interval, beside: Beside) -> Facts | None:
+def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
     """Facts of a server and its machine.
 
     Args:
@@ -94,7 +94,7 @@ def facts_of(interval: Interval, beside: Beside) -> Facts | None:
     rate, source = _wal_rate(interval, server)
     machine = _with_memory(beside.machine, interval)
     temp_buffers = known.whole("temp_buffers", "B")
-    return Facts(
+    return AdviceFacts(
         major=server.version_num // 10_000,
         ram_bytes=_memory_bytes(interval),
         cores=_cores(interval),

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Facts, Machine
+from pgtop_tune.advice.facts import AdviceFacts, Machine
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.metrics.memory_rule import MemoryUse
 from pgtop_tune.model.host import HugePages
@@ -79,7 +79,7 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
         return self.use.shared_buffers_bytes
 
 
-def plan(facts: Facts) -> MemoryPlan | None:
+def plan(facts: AdviceFacts) -> MemoryPlan | None:
     """The plan for a server and its machine; None where its memory is not known."""
     if not facts.ram_bytes:
         return None
@@ -128,7 +128,7 @@ def as_set(size_bytes: float) -> str:
     return f"{kilobytes * 1024 // size}{unit}"
 
 
-def autovacuum_workers(facts: Facts) -> int:
+def autovacuum_workers(facts: AdviceFacts) -> int:
     """3, 4 from 16 cores on, 5 from 32; no more than the server has slots for."""
     cores = facts.cores or 0
     workers = 5 if cores >= 32 else 4 if cores >= 16 else 3
@@ -140,7 +140,7 @@ def most_connections(cores: int) -> int:
     return max(_PER_CORE * cores, _FEW)
 
 
-def connections(facts: Facts) -> int:
+def connections(facts: AdviceFacts) -> int:
     """As many as the cores serve; fewer where fewer are set, and room for the sessions there are.
 
     A standby keeps what it has: with less than its primary it does not start.
@@ -152,11 +152,11 @@ def connections(facts: Facts) -> int:
     return most
 
 
-def _may_be(number: int, facts: Facts) -> bool:
+def _may_be(number: int, facts: AdviceFacts) -> bool:
     return not facts.in_recovery and number >= facts.sessions * _ROOM
 
 
-def shared_memory_bytes(facts: Facts, buffers_bytes: float) -> float:
+def shared_memory_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
     """All shared memory of a server with other shared_buffers: what the running one has and what the buffers differ.
 
     Before 15, where the server does not say, 5 % for what belongs to the buffers, and 64 MB. What belongs to them is
@@ -171,7 +171,7 @@ def shared_memory_bytes(facts: Facts, buffers_bytes: float) -> float:
     return buffers_bytes * 1.03 + max(facts.shared_memory_bytes - running * 1.02, 0.0) + 16 * MB
 
 
-def _most_shared_bytes(facts: Facts, buffers_bytes: float) -> float:
+def _most_shared_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
     """A bound for the memory rule, which is the same once the server runs with these buffers."""
     running = facts.running_buffers_bytes or facts.shared_buffers_bytes
     if not facts.shared_memory_bytes or not running:
@@ -180,7 +180,7 @@ def _most_shared_bytes(facts: Facts, buffers_bytes: float) -> float:
     return buffers_bytes * 1.05 + max(beside, 64 * MB)
 
 
-def _with_pool(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:
+def _with_pool(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
     """Huge pages for shared memory, beside those that others have of the pool."""
     machine = facts.machine
     if machine is None or not machine.huge_page_bytes or not machine.ram_bytes or drawn.buffers_bytes < SMALL_BUFFERS:
@@ -229,7 +229,7 @@ def is_enough(live: int, pages: int, page_bytes: int) -> bool:
     return pages <= live <= max(pages * _SPARE, pages + GB // page_bytes)
 
 
-def _pages_of_others(pool: HugePages, facts: Facts) -> int:
+def _pages_of_others(pool: HugePages, facts: AdviceFacts) -> int:
     taken = pages_taken(pool)
     running = facts.running_buffers_bytes or facts.shared_buffers_bytes or 0
     own = math.ceil(shared_memory_bytes(facts, running) / pool.page_bytes)
@@ -237,7 +237,7 @@ def _pages_of_others(pool: HugePages, facts: Facts) -> int:
     return max(taken - own, 0) if has_own else taken
 
 
-def _with_sessions(drawn: MemoryPlan, facts: Facts) -> MemoryPlan:
+def _with_sessions(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
     """work_mem: half of what the rule leaves for each, or what is set; fewer sessions where that is too little."""
     use = drawn.use
     ceiling = memory_rule.work_mem_ceiling_bytes(use, _SHARE)
@@ -265,7 +265,7 @@ def _connections_that_fit(use: MemoryUse) -> int:
     return int((_SHARE * use.ram_bytes - none) / (one - none)) // 5 * 5
 
 
-def _with_commit_limit(drawn: MemoryPlan, facts: Facts, machine: Machine) -> MemoryPlan:
+def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) -> MemoryPlan:
     """Strict accounting where CommitLimit holds what is committed and what sessions may ask for beside it."""
     pool = usual_pool(machine)
     limit = _commit_limit((pool.total if drawn.pages is None else drawn.pages) * pool.page_bytes, machine)
@@ -288,7 +288,7 @@ def _with_commit_limit(drawn: MemoryPlan, facts: Facts, machine: Machine) -> Mem
     return replace(drawn, strict_refused=words)
 
 
-def _more_in_small_pages(drawn: MemoryPlan, facts: Facts) -> float:
+def _more_in_small_pages(drawn: MemoryPlan, facts: AdviceFacts) -> float:
     """What the server will have committed more than now: shared memory counts unless it is in huge pages."""
     if not drawn.use.small_pages:
         return 0.0

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.calculators import OPINIONS, opinions
-from pgtop_tune.advice.facts import Advice, Facts
+from pgtop_tune.advice.facts import Advice, AdviceFacts
 from pgtop_tune.advice.plan import MemoryPlan, connections, plan
 from pgtop_tune.advice.rules import memory, other, wal
 from pgtop_tune.advice.rules.system import advise_setting
@@ -61,7 +61,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
         return {**self.settings, "vm.nr_hugepages": replace(wish, value=str(held), low=str(held), because=because)}
 
 
-def propose(facts: Facts) -> Proposal:
+def propose(facts: AdviceFacts) -> Proposal:
     """The proposal for a server and its machine."""
     drawn = plan(facts)
     ours = {**{name: rule(facts) for name, rule in _RULES.items()}, **_of_memory(facts, drawn)}
@@ -97,7 +97,7 @@ ADVISED = frozenset({*_RULES, *_MEMORY_RULES, "max_connections", "wal_buffers"})
 """Parameters that we have a rule for."""
 
 
-def _of_memory(facts: Facts, drawn: MemoryPlan | None) -> dict[str, Advice | None]:
+def _of_memory(facts: AdviceFacts, drawn: MemoryPlan | None) -> dict[str, Advice | None]:
     number = connections(facts) if drawn is None else drawn.use.max_connections
     found: dict[str, Advice | None] = {
         "max_connections": memory.max_connections(facts, drawn, number),
@@ -108,7 +108,7 @@ def _of_memory(facts: Facts, drawn: MemoryPlan | None) -> dict[str, Advice | Non
     return found
 
 
-def _with_opinions(ours: Advice | None, name: str, facts: Facts) -> Advice | None:
+def _with_opinions(ours: Advice | None, name: str, facts: AdviceFacts) -> Advice | None:
     said = opinions(name, facts)
     if ours is None:
         return Advice(None, _NO_RULE, opinions=said) if said else None

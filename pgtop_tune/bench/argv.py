@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import PROTOCOLS, Profile, Script
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec
@@ -137,7 +137,7 @@ def scripts_of(spec: LoadSpec, profile: Profile) -> tuple[Script, ...]:
     return tuple(Script(Path(script.file), script.weight) for script in spec.scripts) or profile.scripts
 
 
-def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: Endpoint, log_dir: Path) -> list[str]:
+def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, log_dir: Path) -> list[str]:
     """The command line of a run; holds no password.
 
     -n always: without it pgbench vacuums and truncates its tables first, and no two runs start from the same state.
@@ -181,13 +181,13 @@ def _given(spec: LoadSpec) -> list[tuple[str, str]]:
     return [(flag, text) for flag, text in figures if text is not None]
 
 
-def endpoint_words(endpoint: Endpoint) -> list[str]:
+def endpoint_words(endpoint: LoadEndpoint) -> list[str]:
     """-h, -p, -U, and the database by position."""
     words = ["-h", endpoint.host] if endpoint.host else []
     return [*words, "-p", str(endpoint.port), "-U", endpoint.user, _database(endpoint)]
 
 
-def _database(endpoint: Endpoint) -> str:
+def _database(endpoint: LoadEndpoint) -> str:
     """A name that libpq takes for a name, or connection parameters.
 
     A name with '=' in it, like a URI, would be read as parameters.

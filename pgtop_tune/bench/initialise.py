@@ -17,7 +17,7 @@ from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, check_scale, 
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.messages import BoundedText, LineSplitter, hint_for, last_words
-from pgtop_tune.bench.ports import Endpoint, SqlSession, environment, safe_path, with_settings
+from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, environment, safe_path, with_settings
 from pgtop_tune.bench.run_directory import RunDirectory, base_directory, sweep, unused_name
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
@@ -65,7 +65,7 @@ def parse_done(line: str) -> Initialised | None:
 _AS_USUAL: Final = PgbenchShape()
 
 
-def initialise_argv(scale: int, pgbench: Pgbench, endpoint: Endpoint, shape: PgbenchShape = _AS_USUAL) -> list[str]:
+def initialise_argv(scale: int, pgbench: Pgbench, endpoint: LoadEndpoint, shape: PgbenchShape = _AS_USUAL) -> list[str]:
     """The command line; holds no password.
 
     Raises:
@@ -76,7 +76,7 @@ def initialise_argv(scale: int, pgbench: Pgbench, endpoint: Endpoint, shape: Pgb
 
 
 async def initialise(
-    endpoint: Endpoint,
+    endpoint: LoadEndpoint,
     scale: int,
     pgbench: Pgbench,
     on_progress: Callable[[InitialiseProgress], None] = lambda progress: None,

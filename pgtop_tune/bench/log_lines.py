@@ -37,7 +37,7 @@ EPOCH_S: Final = range(10**9, 10**10)
 decode: Final = Decoder(list[int]).decode
 
 
-class Layout(Struct, frozen=True):
+class LogLayout(Struct, frozen=True):
     """What is wanted of the lines.
 
     Attributes:
@@ -49,10 +49,10 @@ class Layout(Struct, frozen=True):
     scripts: int = 1
 
 
-PLAIN: Final = Layout()
+PLAIN: Final = LogLayout()
 
 
-class Part(Struct):
+class SecondPart(Struct):
     """Transactions of one second and one script.
 
     Attributes:
@@ -89,12 +89,12 @@ class Parsed(Struct):
         unreadable: Lines that are something else.
     """
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[SecondPart] = field(default_factory=list)
     newest: int | None = None
     unreadable: int = 0
 
 
-def parse_lines(chunk: bytes, layout: Layout = PLAIN) -> Parsed:
+def parse_lines(chunk: bytes, layout: LogLayout = PLAIN) -> Parsed:
     """Parses whole lines, each ended by a line feed."""
     parsed = Parsed()
     if chunk:
@@ -102,7 +102,7 @@ def parse_lines(chunk: bytes, layout: Layout = PLAIN) -> Parsed:
     return parsed
 
 
-def _parse(chunk: bytes, layout: Layout, parsed: Parsed) -> None:
+def _parse(chunk: bytes, layout: LogLayout, parsed: Parsed) -> None:
     """All lines at once; where that fails, each half alone, so that a foreign line costs only itself."""
     lines = chunk.count(b"\n")
     try:
@@ -117,7 +117,7 @@ def _parse(chunk: bytes, layout: Layout, parsed: Parsed) -> None:
         _parse(chunk[middle:], layout, parsed)
 
 
-def _numbers(chunk: bytes, lines: int, layout: Layout) -> tuple[list[int], int]:
+def _numbers(chunk: bytes, lines: int, layout: LogLayout) -> tuple[list[int], int]:
     """Every column of every line, words as their numbers; and how many columns a line has.
 
     Raises:
@@ -156,7 +156,7 @@ def _columns(count: int, lines: int, fewest: int) -> int:
     return columns
 
 
-def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> None:
+def _take_columns(chunk: bytes, lines: int, layout: LogLayout, parsed: Parsed) -> None:
     """Takes runs of lines of the same second, all or none.
 
     Raises:
@@ -167,7 +167,7 @@ def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> N
     # A byte each: pgbench has at most 128 scripts; ValueError above 255.
     scripts = bytes(numbers[_SCRIPT::columns]) if layout.scripts > 1 else b""
     lags = numbers[_LAG::columns] if layout.lag else []
-    parts: list[Part] = []
+    parts: list[SecondPart] = []
     odd = (has_words(chunk) or b"-" in chunk) and min(latencies) < 0
     start = 0
     while start < lines:
@@ -176,15 +176,15 @@ def _take_columns(chunk: bytes, lines: int, layout: Layout, parsed: Parsed) -> N
         if second not in EPOCH_S or seconds[start:end].count(second) != end - start:
             raise ValueError("seconds do not ascend")
         run = slice(start, end)
-        parts += _parts(second, latencies[run], scripts[run], lags[run], odd_part if odd else Part)
+        parts += _parts(second, latencies[run], scripts[run], lags[run], odd_part if odd else SecondPart)
         start = end
     parsed.parts += parts
     parsed.newest = seconds[-1]
 
 
 def _parts(
-    second: int, latencies: list[int], scripts: bytes, lags: list[int], make: Callable[..., Part]
-) -> Iterator[Part]:
+    second: int, latencies: list[int], scripts: bytes, lags: list[int], make: Callable[..., SecondPart]
+) -> Iterator[SecondPart]:
     """Lines of one second, by script."""
     if len(set(scripts)) < 2:
         yield make(second, scripts[0] if scripts else 0, latencies, lags)
@@ -206,11 +206,11 @@ def _only(script: int) -> bytes:
     return bytes(number == script for number in range(256))
 
 
-def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) -> Part:
-    """A `Part` where among the latencies are words, by their numbers, or such as a clock gives that was set back."""
+def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) -> SecondPart:
+    """A `SecondPart` whose latencies hold words, by their numbers, or times of a clock that was set back."""
     timed = [us > _LARGEST_WORD for us in latencies]
     words = Counter(us for us in latencies if us <= _LARGEST_WORD)
-    return Part(
+    return SecondPart(
         second=second,
         script=script,
         latencies=[us if us > 0 else 0 for us in compress(latencies, timed)],

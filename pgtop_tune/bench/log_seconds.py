@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pgtop_tune.bench.log_lines import Layout, Part
-from pgtop_tune.bench.log_tails import Counted, Tail, tail_of
+from pgtop_tune.bench.log_lines import LogLayout, SecondPart
+from pgtop_tune.bench.log_tails import CountedLines, Tail, tail_of
 from pgtop_tune.metrics.percentiles import ascending, bucket_edges, count_into
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
@@ -43,7 +43,7 @@ class _Latencies(Struct):
             count_into(self.counts, latencies, highest)
             self.max_us = max(self.max_us, highest)
 
-    def add_words(self, part: Part) -> None:
+    def add_words(self, part: SecondPart) -> None:
         if part.words:
             self.words.update(part.words)
             self.failed += part.failed
@@ -84,7 +84,7 @@ class GrowingSecond(Struct):
     """
 
     arrived_s: float
-    layout: Layout
+    layout: LogLayout
     tail: Tail | None = None
     _read: dict[int, _Latencies] = field(default_factory=dict)
     _sample: dict[int, _Latencies] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class GrowingSecond(Struct):
     _lag: _Lags = field(default_factory=_Lags)
     _sample_lag: _Lags = field(default_factory=_Lags)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: SecondPart) -> None:
         """Lines of one script that were decoded."""
         script = self._of(part.script)
         script.add(part.latencies)
@@ -104,7 +104,7 @@ class GrowingSecond(Struct):
             counts = {number: each.counts for number, each in self._read.items()}
             self.tail = tail_of(counts, self.layout.scripts)
 
-    def add_sample(self, part: Part) -> None:
+    def add_sample(self, part: SecondPart) -> None:
         """Lines that were decoded and stand for others, too; words stand for themselves."""
         if self.tail is None:
             # Of a second between the chunk's first and last, with a clock that was set back.
@@ -117,7 +117,7 @@ class GrowingSecond(Struct):
         slow_us = bucket_edges(self.tail.bucket)[0]
         self._quick_sums[part.script] += sum(us for us in part.latencies if us < slow_us)
 
-    def add_counted(self, counted: Counted) -> None:
+    def add_counted(self, counted: CountedLines) -> None:
         """Lines that were counted, the slow ones among them taken."""
         self._counted += counted.lines
         self._unread += counted.lines

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.log_lines import EPOCH_S, Part, decode, has_words, odd_part, of_scripts, with_numbers
+from pgtop_tune.bench.log_lines import EPOCH_S, SecondPart, decode, has_words, odd_part, of_scripts, with_numbers
 from pgtop_tune.metrics.percentiles import bucket_edges, bucket_of
 
 _MOST_BEYOND: Final = 0.1
@@ -25,7 +25,7 @@ FREQUENT: Final = 1000
 _FEWEST_COLUMNS: Final = 6
 
 
-class Counted(Struct, frozen=True):
+class CountedLines(Struct, frozen=True):
     """What a chunk had of one second.
 
     Attributes:
@@ -35,7 +35,7 @@ class Counted(Struct, frozen=True):
     """
 
     lines: int
-    parts: list[Part]
+    parts: list[SecondPart]
 
 
 class Tail(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Tail(Struct, frozen=True):
     whole: tuple[int, ...]
     by_script: bool
 
-    def count(self, chunk: bytes, second: int) -> Counted | None:
+    def count(self, chunk: bytes, second: int) -> CountedLines | None:
         """None when a line is torn, or has a latency below 0: the chunk is to be decoded."""
         if b"-" in chunk:
             return None
@@ -67,11 +67,11 @@ class Tail(Struct, frozen=True):
             return None
         slow_us = bucket_edges(self.bucket)[0]
         told = of_scripts(numbers[::2], scripts) if self.by_script else [(0, numbers)]
-        parts = [(odd_part if words else Part)(second, script, latencies, []) for script, latencies in told]
+        parts = [(odd_part if words else SecondPart)(second, script, latencies, []) for script, latencies in told]
         for part in parts:
             if part.script not in self.whole:
                 part.latencies = [us for us in part.latencies if us >= slow_us]
-        return Counted(chunk.count(b"\n") - sum(part.words.total() for part in parts), parts)
+        return CountedLines(chunk.count(b"\n") - sum(part.words.total() for part in parts), parts)
 
 
 def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> Tail | None:

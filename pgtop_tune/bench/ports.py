@@ -23,7 +23,7 @@ _PATIENCE: Final = {"PGCONNECT_TIMEOUT": "60"}
 """Without it pgbench waits for ever behind a proxy that keeps a connection and says nothing."""
 
 
-def environment(endpoint: Endpoint, pgbench: Pgbench, passfile: Path | None) -> dict[str, str]:
+def environment(endpoint: LoadEndpoint, pgbench: Pgbench, passfile: Path | None) -> dict[str, str]:
     """Variables to start pgbench with.
 
     Args:
@@ -43,7 +43,7 @@ def environment(endpoint: Endpoint, pgbench: Pgbench, passfile: Path | None) -> 
     return variables
 
 
-def far_environment(endpoint: Endpoint, passfile: Path | None) -> dict[str, str]:
+def far_environment(endpoint: LoadEndpoint, passfile: Path | None) -> dict[str, str]:
     """Variables to start pgbench with on another machine, over those it has there; none of them is secret.
 
     Args:
@@ -67,7 +67,7 @@ async def safe_path(hand: SqlSession) -> tuple[tuple[str, str], ...]:
     return (("search_path", path),) if path else ()
 
 
-def with_settings(endpoint: Endpoint, settings: Sequence[tuple[str, str]]) -> Endpoint:
+def with_settings(endpoint: LoadEndpoint, settings: Sequence[tuple[str, str]]) -> LoadEndpoint:
     """The endpoint for sessions that begin with these parameters, over those that PGOPTIONS has already."""
     if not settings:
         return endpoint
@@ -75,7 +75,7 @@ def with_settings(endpoint: Endpoint, settings: Sequence[tuple[str, str]]) -> En
     return replace(endpoint, env={**endpoint.env, "PGOPTIONS": start_options.with_settings(before, dict(settings))})
 
 
-class Endpoint(Struct, frozen=True):
+class LoadEndpoint(Struct, frozen=True):
     """A server, resolved: what the sampler is connected to, handed to pgbench.
 
     Attributes:

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.bench.argv import LOG_NAME, run_argv, scripts_of, shell_quoted, threads_for
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.log_lines import Layout
+from pgtop_tune.bench.log_lines import LogLayout
 from pgtop_tune.bench.messages import BoundedText, hint_for, last_words, with_script
-from pgtop_tune.bench.places.place import Order, Place, Running
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.places.place import LoadPlace, Running, RunOrder
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.report import parse_progress, parse_report
 from pgtop_tune.bench.scripts import read_script
@@ -108,7 +108,7 @@ _SIGNALLED: Final = 128
 OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 
-class Run:
+class PgbenchRun:
     """pgbench, running or ended. Made by `start_run`.
 
     Attributes:
@@ -241,7 +241,7 @@ def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> st
 
 
 def planned_argv(
-    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: Endpoint, place: Place, directory: Path
+    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, place: LoadPlace, directory: Path
 ) -> list[str]:
     """The exact command line of a run, with paths as they are in that place.
 
@@ -257,8 +257,14 @@ def planned_argv(
 
 
 async def start_run(
-    number: int, spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: Endpoint, place: Place, directory: Path
-) -> Run:
+    number: int,
+    spec: LoadSpec,
+    profile: Profile,
+    pgbench: Pgbench,
+    endpoint: LoadEndpoint,
+    place: LoadPlace,
+    directory: Path,
+) -> PgbenchRun:
     """Starts pgbench.
 
     Args:
@@ -273,7 +279,7 @@ async def start_run(
     hashes = tuple(read_script(script.file).sha256 for script in scripts)
     started_ms = time.time_ns() // 1_000_000
     running = await place.start(
-        Order(argv=tuple(argv), pgbench=pgbench, endpoint=endpoint, directory=directory, scripts=scripts)
+        RunOrder(argv=tuple(argv), pgbench=pgbench, endpoint=endpoint, directory=directory, scripts=scripts)
     )
     facts = BenchRun(
         run=number,
@@ -300,5 +306,5 @@ async def start_run(
         seed=spec.seed,
         script_hashes=hashes,
     )
-    layout = Layout(lag=spec.rate_per_s is not None, scripts=max(len(scripts), 1))
-    return Run(facts, running, TransactionLog(running.directory, LOG_NAME, threads, layout=layout))
+    layout = LogLayout(lag=spec.rate_per_s is not None, scripts=max(len(scripts), 1))
+    return PgbenchRun(facts, running, TransactionLog(running.directory, LOG_NAME, threads, layout=layout))

@@ -17,10 +17,10 @@ from pgtop_tune.bench.argv import shell_quoted
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.places.local import LocalPlace
-from pgtop_tune.bench.places.place import Place
-from pgtop_tune.bench.ports import Endpoint, SqlSession, with_settings
+from pgtop_tune.bench.places.place import LoadPlace
+from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, with_settings
 from pgtop_tune.bench.profiles import Profile, Profiles, load_profiles, with_variables
-from pgtop_tune.bench.run import Run, planned_argv, start_run
+from pgtop_tune.bench.run import PgbenchRun, planned_argv, start_run
 from pgtop_tune.bench.run_directory import base_directory, sweep, unused_name
 from pgtop_tune.bench.scripts import check_script, read_script
 from pgtop_tune.bench.transaction_log import LogStatistics
@@ -97,10 +97,10 @@ class PgbenchRunner:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: LoadEndpoint,
         *,
         pgbench: Path | None = None,
-        place: Place | None = None,
+        place: LoadPlace | None = None,
         base: Path | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -108,11 +108,11 @@ class PgbenchRunner:
         self.prepare: Prepare | None = None
         self.fence: Callable[[LoadSpec], None] = lambda spec: None
         self._asked_for = pgbench
-        self._place: Place = place or LocalPlace()
+        self._place: LoadPlace = place or LocalPlace()
         self._base = base or base_directory()
         self._next_directory = unused_name(self._base)
         self._found: Pgbench | None = None
-        self._run: Run | None = None
+        self._run: PgbenchRun | None = None
         self._runs = 0
         self._starting = asyncio.Lock()
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.log_lines import PLAIN, Layout, Part, parse_lines
+from pgtop_tune.bench.log_lines import PLAIN, LogLayout, SecondPart, parse_lines
 from pgtop_tune.bench.log_seconds import GrowingSecond
 from pgtop_tune.bench.log_tails import second_of
 from pgtop_tune.model.bench import LatencySecond
@@ -181,7 +181,7 @@ class TransactionLog:
         name: str,
         threads: int,
         *,
-        layout: Layout = PLAIN,
+        layout: LogLayout = PLAIN,
         clock: Callable[[], float] = time.monotonic,
         most_bytes: int = MOST_BYTES,
     ) -> None:
@@ -277,7 +277,7 @@ class TransactionLog:
         each: _File,
         chunk: bytes,
         now_s: float,
-        add: Callable[[GrowingSecond, Part], None] = GrowingSecond.add,
+        add: Callable[[GrowingSecond, SecondPart], None] = GrowingSecond.add,
     ) -> None:
         parsed = parse_lines(chunk, self._layout)
         self._unreadable += parsed.unreadable

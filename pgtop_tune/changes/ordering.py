@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pgtop_tune.changes.model.change import HostChange, Wanted, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, WantedParameter, WantedSetting
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter
@@ -65,7 +65,7 @@ WITHIN: Final[tuple[tuple[str, str], ...]] = (
 """The first is meant to stay within the second: room is made before it is used, and given up after it was left."""
 
 
-def in_order(wanted: Sequence[Wanted], current: Mapping[str, Parameter]) -> tuple[Wanted, ...]:
+def in_order(wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> tuple[WantedParameter, ...]:
     """The changes in the order they are to be made; what no rule is about keeps its place among the others.
 
     Args:
@@ -79,7 +79,7 @@ def in_order(wanted: Sequence[Wanted], current: Mapping[str, Parameter]) -> tupl
             before, after = (outer, inner) if _raised(names[outer], current.get(outer)) else (inner, outer)
             first[after].add(before)
     left = list(wanted)
-    done: list[Wanted] = []
+    done: list[WantedParameter] = []
     while left:
         open_names = {each.name.lower() for each in left}
         ready = next((each for each in left if not first[each.name.lower()] & open_names), left[0])
@@ -88,7 +88,7 @@ def in_order(wanted: Sequence[Wanted], current: Mapping[str, Parameter]) -> tupl
     return tuple(done)
 
 
-def _raised(wanted: Wanted, current: Parameter | None) -> bool:
+def _raised(wanted: WantedParameter, current: Parameter | None) -> bool:
     """Whether a parameter gets more than it has; so where that cannot be said."""
     if current is None:
         return True

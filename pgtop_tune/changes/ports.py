@@ -13,7 +13,7 @@ from msgspec import Struct
 from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange, Scope
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.model.change import HostChange, Proof, Terms, Wanted, WantedSetting
+    from pgtop_tune.changes.model.change import HostChange, Proof, Terms, WantedParameter, WantedSetting
     from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
     from pgtop_tune.host.block_queue import Disk
     from pgtop_tune.host.machine_facts import MachineFacts
@@ -37,7 +37,7 @@ class RestartControl(Protocol):
         """
         ...
 
-    async def plan(self, wanted: Sequence[Wanted] = ()) -> RestartPlan:
+    async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
         """What a restart with these changes and all that waits already would do; nothing is changed.
 
         Args:
@@ -50,7 +50,12 @@ class RestartControl(Protocol):
         ...
 
     async def apply(
-        self, wanted: Sequence[Wanted], terms: Terms, progress: Callable[[str], None] = silent, *, anyway: bool = False
+        self,
+        wanted: Sequence[WantedParameter],
+        terms: Terms,
+        progress: Callable[[str], None] = silent,
+        *,
+        anyway: bool = False,
     ) -> RestartOutcome:
         """Writes the changes as one set, restarts once, and makes sure that the server is back.
 
@@ -220,7 +225,7 @@ class ParameterControl(Protocol):
 class SetControl(Protocol):
     """Several changes as one, on trial if wanted; every call is journaled before it acts."""
 
-    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """Makes several changes as one, in the right order, with one reload; all or nothing.
 
         On trial the change reverts at its deadline, when the program ends, and when it is killed.

@@ -21,7 +21,7 @@ class Reach(StrEnum):
     SYSTEM = "system"
 
 
-class Choice(Struct, frozen=True):
+class ReachChoice(Struct, frozen=True):
     """One way to change a parameter.
 
     Attributes:
@@ -34,9 +34,9 @@ class Choice(Struct, frozen=True):
 
 _OF_SESSIONS: Final = frozenset({"user", "superuser", "backend", "superuser-backend"})
 _NARROW: Final = (
-    Choice(Reach.LOAD, "sessions already connected keep their value; the next load begins with it"),
-    Choice(Reach.ROLE, "sessions already connected keep their value; new ones of the role get it"),
-    Choice(Reach.DATABASE, "sessions already connected keep their value; new ones in the database get it"),
+    ReachChoice(Reach.LOAD, "sessions already connected keep their value; the next load begins with it"),
+    ReachChoice(Reach.ROLE, "sessions already connected keep their value; new ones of the role get it"),
+    ReachChoice(Reach.DATABASE, "sessions already connected keep their value; new ones in the database get it"),
 )
 _RELOAD: Final = "sessions already connected apply it between two statements, unless they have their own value"
 _SYSTEM: Final = {
@@ -47,7 +47,7 @@ _SYSTEM: Final = {
 }
 
 
-def choices(context: str) -> tuple[Choice, ...]:
+def choices(context: str) -> tuple[ReachChoice, ...]:
     """The ways to change a parameter, the narrowest that shows its effect first; none where it cannot be changed.
 
     Args:
@@ -55,11 +55,11 @@ def choices(context: str) -> tuple[Choice, ...]:
     """
     if context == "internal":
         return ()
-    system = Choice(Reach.SYSTEM, _SYSTEM.get(context, _RELOAD))
+    system = ReachChoice(Reach.SYSTEM, _SYSTEM.get(context, _RELOAD))
     return (*_NARROW, system) if context in _OF_SESSIONS else (system,)
 
 
-def narrowest(context: str, *, can_load: bool, connected: bool) -> Choice | None:
+def narrowest(context: str, *, can_load: bool, connected: bool) -> ReachChoice | None:
     """The narrowest way that shows the effect, where nobody says for whom; None where it cannot be changed.
 
     Sessions that are connected are reached by nothing less than the whole server: narrower ways are for those to come.
@@ -74,6 +74,6 @@ def narrowest(context: str, *, can_load: bool, connected: bool) -> Choice | None
     return next(iter((*first, *possible[-1:])), None)
 
 
-def of_reach(context: str, reach: Reach) -> Choice | None:
+def of_reach(context: str, reach: Reach) -> ReachChoice | None:
     """What a way of changing does to sessions already connected; None where it is none for this parameter."""
     return next((choice for choice in choices(context) if choice.reach is reach), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, RestartControl
 from pgtop_tune.errors import ServerProblem
@@ -32,7 +32,7 @@ class WithRestart:
         self._anyway = anyway
         self.outcome: RestartOutcome | None = None
 
-    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """See `SetControl.apply_set`.
 
         Raises:

@@ -8,14 +8,14 @@ from msgspec import Struct
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.changes.machine.paste import commands
-from pgtop_tune.changes.model.change import SYSTEM, Wanted, WantedSetting
+from pgtop_tune.changes.model.change import SYSTEM, WantedParameter, WantedSetting
 from pgtop_tune.cli.advice_text import in_order
-from pgtop_tune.cli.changing import Asked, change
+from pgtop_tune.cli.changing import ChangeRequest, change
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.looking import Looked, let_in
 from pgtop_tune.cli.machine_rows import MachineRow
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.parameter_rows import Row
+from pgtop_tune.cli.parameter_rows import ParameterRow
 from pgtop_tune.cli.signals import run_until_signalled
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.host.system_settings import is_sysctl
@@ -66,7 +66,7 @@ def advised_with(settings: Sequence[WantedSetting], looked: Looked) -> Mapping[s
     return looked.proposal.server_half()
 
 
-def apply(words: ConnectionWords, looked: Looked, rows: Sequence[Row], settings: tuple[WantedSetting, ...],
+def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], settings: tuple[WantedSetting, ...],
           terms: Terms) -> int:  # fmt: skip
     """Shows the difference, asks, and makes the change set, the machine's half first.
 
@@ -112,8 +112,8 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[Row], settings:
         say(f"{row.parameter.name}: {row.parameter.shown}{waits} → {row.advised}")
     if not terms.dry_run and not terms.yes:
         _ask(len(different) + len(settings))
-    asked = Asked(
-        wanted=tuple(Wanted(row.parameter.name, row.advised, SYSTEM) for row in different),
+    asked = ChangeRequest(
+        wanted=tuple(WantedParameter(row.parameter.name, row.advised, SYSTEM) for row in different),
         for_s=terms.for_s,
         reason=_REASON,
         dry_run=terms.dry_run,

@@ -11,7 +11,7 @@ from pgtop_tune.changes.model.change import WantedSetting
 from pgtop_tune.changes.ordering import settings_in_order
 from pgtop_tune.cli.machine_rows import MachineRow
 from pgtop_tune.cli.machine_rows import as_json as machine_json
-from pgtop_tune.cli.parameter_rows import Row, as_json
+from pgtop_tune.cli.parameter_rows import ParameterRow, as_json
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import about
 
@@ -28,7 +28,7 @@ _HEAD: Final = (
 )
 
 
-def text(rows: Sequence[Row]) -> list[str]:
+def text(rows: Sequence[ParameterRow]) -> list[str]:
     """A paragraph for each: what it is, what is advised, why, the bounds, what others say."""
     lines: list[str] = []
     for row in rows:
@@ -37,7 +37,7 @@ def text(rows: Sequence[Row]) -> list[str]:
     return lines or [_NOTHING]
 
 
-def _paragraph(row: Row, advice: Advice) -> list[str]:
+def _paragraph(row: ParameterRow, advice: Advice) -> list[str]:
     parameter = row.parameter
     when = "  (with a restart)" if parameter.context == _RESTART else ""
     return [f"{parameter.name}: {parameter.shown or _EMPTY} → {advice.value or 'unchanged'}{when}", *_reasons(advice)]
@@ -52,12 +52,12 @@ def _reasons(advice: Advice) -> list[str]:
     return lines
 
 
-def as_array(rows: Sequence[Row]) -> list[str]:
+def as_array(rows: Sequence[ParameterRow]) -> list[str]:
     """One JSON array."""
     return json.dumps([as_json(row) for row in rows], ensure_ascii=False, indent=2).splitlines()
 
 
-def script(rows: Sequence[Row]) -> list[str]:
+def script(rows: Sequence[ParameterRow]) -> list[str]:
     """ALTER SYSTEM for psql, reasons as comments, what needs a restart last."""
     from pgtop_tune.changes.server.statements import statement
 
@@ -69,7 +69,7 @@ def script(rows: Sequence[Row]) -> list[str]:
     return [*lines, "SELECT pg_reload_conf();"]
 
 
-def configuration(rows: Sequence[Row]) -> list[str]:
+def configuration(rows: Sequence[ParameterRow]) -> list[str]:
     """A file to be included in postgresql.conf."""
     lines = [f"# {line}" for line in _HEAD]
     for row, advice, value in _with_values(rows):
@@ -80,7 +80,7 @@ def configuration(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _with_values(rows: Sequence[Row]) -> list[tuple[Row, Advice, str]]:
+def _with_values(rows: Sequence[ParameterRow]) -> list[tuple[ParameterRow, Advice, str]]:
     """Those with a value, what a reload changes first."""
     found = [
         (row, row.advice, row.advice.value) for row in rows if row.advice is not None and row.advice.value is not None
@@ -153,7 +153,7 @@ def facts_lines(looked: Looked, format: str) -> list[str]:
     return [*(f"{_MARKS[format]}{line}" for line in lines), *([""] if format == "text" else [])]
 
 
-WRITERS: Final[Mapping[str, Callable[[Sequence[Row]], list[str]]]] = MappingProxyType(
+WRITERS: Final[Mapping[str, Callable[[Sequence[ParameterRow]], list[str]]]] = MappingProxyType(
     {"text": text, "json": as_array, "sql": script, "conf": configuration}
 )
 """What --format names, for parameters of the server."""

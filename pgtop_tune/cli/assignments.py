@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, Wanted
+from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
 from pgtop_tune.cli.machine_words import nearest_settings
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, parse_bool
@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)
 _SCOPES: Final = "system, role=NAME, database=NAME, role=NAME,database=NAME or load"
 
 
-def wanted(words: Sequence[str], scope: Scope) -> tuple[Wanted, ...]:
+def wanted(words: Sequence[str], scope: Scope) -> tuple[WantedParameter, ...]:
     """What `set` is asked for.
 
     Args:
@@ -37,7 +37,7 @@ def wanted(words: Sequence[str], scope: Scope) -> tuple[Wanted, ...]:
         name, equals, value = word.partition("=")
         if not equals:
             raise UsageProblem(f"{word!r} is not NAME=VALUE", "as in max_wal_size=4GB; `reset` takes names alone")
-        found.append(Wanted(checked_name(name.strip()), value.strip(), scope))
+        found.append(WantedParameter(checked_name(name.strip()), value.strip(), scope))
     return tuple(found)
 
 

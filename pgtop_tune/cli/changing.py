@@ -14,7 +14,15 @@ from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, Terms, Wanted, WantedSetting
+from pgtop_tune.changes.model.change import (
+    SYSTEM,
+    ParameterChange,
+    Scope,
+    ScopeKind,
+    Terms,
+    WantedParameter,
+    WantedSetting,
+)
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.changes.model.restart import RestartPlan
 from pgtop_tune.changes.ordering import in_order
@@ -53,7 +61,7 @@ _REACH: Final = {
 }
 
 
-class Asked(Struct, frozen=True):
+class ChangeRequest(Struct, frozen=True):
     """What somebody wants changed, and how.
 
     Attributes:
@@ -71,7 +79,7 @@ class Asked(Struct, frozen=True):
         anyway: Also where a check says that the server would not start.
     """
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[WantedParameter, ...]
     scope: Scope | None = SYSTEM
     for_s: float | None = None
     reason: str = ""
@@ -85,7 +93,7 @@ class Asked(Struct, frozen=True):
     anyway: bool = False
 
 
-async def change(conninfo: ConnInfo, asked: Asked) -> int:
+async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
     """Does it.
 
     Returns:
@@ -142,7 +150,7 @@ async def change(conninfo: ConnInfo, asked: Asked) -> int:
     return 0
 
 
-def _say_reach(asked: Asked, current: dict[str, Parameter]) -> None:
+def _say_reach(asked: ChangeRequest, current: dict[str, Parameter]) -> None:
     """What becomes of sessions that are connected already; what a restart does is said elsewhere."""
     reached = dict.fromkeys(
         choice.connected
@@ -153,7 +161,7 @@ def _say_reach(asked: Asked, current: dict[str, Parameter]) -> None:
         tell(words)
 
 
-async def _say_standby(control: PostgresControl, asked: Asked) -> None:
+async def _say_standby(control: PostgresControl, asked: ChangeRequest) -> None:
     """On a standby ALTER SYSTEM works, for this server alone; some values have to follow the primary's."""
     if not asked.wanted or not await control.ask(lambda session: session.rows(_RECOVERY)[0]["in_recovery"]):
         return
@@ -163,7 +171,7 @@ async def _say_standby(control: PostgresControl, asked: Asked) -> None:
             tell(f"{each.name} must be at least the primary's value, otherwise this standby does not start")
 
 
-async def _plan(desk: RestartService, asked: Asked) -> RestartPlan | None:
+async def _plan(desk: RestartService, asked: ChangeRequest) -> RestartPlan | None:
     """What the restart would do, shown; None without one."""
     if not asked.restart:
         return None
@@ -174,7 +182,7 @@ async def _plan(desk: RestartService, asked: Asked) -> RestartPlan | None:
     return plan
 
 
-async def _planned(machine: HostControl, asked: Asked, current: dict[str, Parameter]) -> ChangeSet:
+async def _planned(machine: HostControl, asked: ChangeRequest, current: dict[str, Parameter]) -> ChangeSet:
     """What is to be made, in order; the machine's half is checked."""
     wanted = ChangeSet(parameters=in_order(asked.wanted, current), settings=asked.settings, persist=asked.persist)
     if asked.settings:
@@ -196,7 +204,7 @@ def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> 
             say(_RELOAD.strip())
 
 
-async def _check(conninfo: ConnInfo, asked: Asked, current: dict[str, Parameter]) -> None:
+async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Parameter]) -> None:
     names = [each.name for each in asked.wanted]
     if any(name.lower() not in current for name in names):
         hand = await open_sql_session(conninfo)
@@ -210,7 +218,7 @@ async def _check(conninfo: ConnInfo, asked: Asked, current: dict[str, Parameter]
             check_value(current[each.name.lower()], each.value)
 
 
-def _show_options(wanted: Sequence[Wanted], current: dict[str, Parameter]) -> None:
+def _show_options(wanted: Sequence[WantedParameter], current: dict[str, Parameter]) -> None:
     """PGOPTIONS for a load: libpq splits them at spaces, a backslash keeps one (libpq documentation, "options")."""
     words = []
     for each in wanted:
@@ -226,7 +234,7 @@ def _show_options(wanted: Sequence[Wanted], current: dict[str, Parameter]) -> No
     tell("nothing changes on the server: only the sessions of a load started with it have these values")
 
 
-def _unlocked(asked: Asked, current: dict[str, Parameter]) -> frozenset[str]:
+def _unlocked(asked: ChangeRequest, current: dict[str, Parameter]) -> frozenset[str]:
     """Names that somebody has typed to unlock values that can lose data; the control refuses what is missing.
 
     Raises:
@@ -248,7 +256,7 @@ def _unlocked(asked: Asked, current: dict[str, Parameter]) -> frozenset[str]:
     return frozenset(confirmed)
 
 
-def _fenced(asked: Asked, confirmed: frozenset[str], current: dict[str, Parameter]) -> None:
+def _fenced(asked: ChangeRequest, confirmed: frozenset[str], current: dict[str, Parameter]) -> None:
     """What the control does for a change of the server: options of a load pass the same fence.
 
     Raises:

@@ -16,7 +16,7 @@ from pgtop_tune.paths import new_file as make
 from pgtop_tune.recording.outlet import is_stream
 
 if TYPE_CHECKING:
-    from pgtop_tune.export.moments import Span
+    from pgtop_tune.export.moments import TimeSpan
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
 
 
 @contextmanager
-def progress(span: Span, wanted: bool) -> Iterator[Callable[[float], None]]:
+def progress(span: TimeSpan, wanted: bool) -> Iterator[Callable[[float], None]]:
     """Gives what takes the moment that has been reached, as elapsed seconds; a bar where stderr is a terminal.
 
     Args:

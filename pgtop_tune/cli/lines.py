@@ -21,7 +21,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 
 
-class Field(Struct, frozen=True):
+class LineField(Struct, frozen=True):
     """One column of the lines.
 
     Attributes:
@@ -80,14 +80,14 @@ def _moment(session: Session, interval: Interval) -> str:
 
 
 FIELDS: Final = (
-    Field("time", 8, _moment),
-    Field("tps", 9, _tps),
-    Field("p50 ms", 7, _quantile(P50)),
-    Field("p99 ms", 7, _quantile(P99)),
-    Field("cpu %", 6, _cpu),
-    Field("disk busy %", 11, _disk),
-    Field("active", 6, _active),
-    Field("top wait", 0, _wait),
+    LineField("time", 8, _moment),
+    LineField("tps", 9, _tps),
+    LineField("p50 ms", 7, _quantile(P50)),
+    LineField("p99 ms", 7, _quantile(P99)),
+    LineField("cpu %", 6, _cpu),
+    LineField("disk busy %", 11, _disk),
+    LineField("active", 6, _active),
+    LineField("top wait", 0, _wait),
 )
 
 
@@ -150,5 +150,5 @@ def _latency_words(latency: percentiles.Merged) -> list[str]:
     return [f"latency ms {figures} max {units.ms(latency.max_us / 1000)} ({latency.logged} logged)"]
 
 
-def _cell(field: Field, text: str) -> str:
+def _cell(field: LineField, text: str) -> str:
     return text.rjust(field.cells) if field.cells else text

@@ -12,7 +12,7 @@ from msgspec import Struct
 from pgtop_tune.cli.connecting import ConnectionWords, ask_password, can_ask, resolve_words
 
 if TYPE_CHECKING:
-    from pgtop_tune.advice.facts import DiskKind, Facts, Workload
+    from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Workload
     from pgtop_tune.advice.machine import MachineLook
     from pgtop_tune.advice.proposal import Proposal
     from pgtop_tune.metrics.catalogue import Interval
@@ -55,7 +55,7 @@ class Looked(Struct, frozen=True):
     """
 
     interval: Interval
-    facts: Facts
+    facts: AdviceFacts
     proposal: Proposal
     machine: MachineLook | None
     workload_because: str

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import knob_of
-from pgtop_tune.cli.parameter_rows import NONE, Difference, advice_json, in_columns
+from pgtop_tune.cli.parameter_rows import NONE, ParameterDifference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.drop_in import DEFAULTS
 from pgtop_tune.model.absence import Unavailable
@@ -105,12 +105,12 @@ def settings_of(setup: MachineSetup | None) -> dict[str, str]:
     return {**{each.name: each.value for each in setup.settings}, **queues}
 
 
-def settings_differing(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Difference, ...]:
+def settings_differing(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[ParameterDifference, ...]:
     """Settings of two machines that differ; none where one of them was not seen."""
     if not a or not b:
         return ()
     return tuple(
-        Difference(name=name, a=a.get(name), b=b.get(name), context=GROUP, of_the_place=False)
+        ParameterDifference(name=name, a=a.get(name), b=b.get(name), context=GROUP, of_the_place=False)
         for name in dict.fromkeys((*a, *b))
         if a.get(name) != b.get(name)
     )

@@ -31,8 +31,8 @@ from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem, UsageProblem
-from pgtop_tune.experiment.endpoints import EndpointWords, Target, parse_endpoint
-from pgtop_tune.experiment.load_run import Before, Cell, LoadRun
+from pgtop_tune.experiment.endpoints import EndpointWords, LoadTarget, parse_endpoint
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.plan import cells
 from pgtop_tune.experiment.series import Series, series_json
 from pgtop_tune.experiment.steps import Steps, parse_steps
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 async def targets(
     endpoints: Sequence[str], hand: PsycopgSession, conninfo: ConnInfo, *, from_here: bool
-) -> tuple[Target, ...]:
+) -> tuple[LoadTarget, ...]:
     """The endpoints; without any, the server that is watched.
 
     Args:
@@ -68,14 +68,14 @@ async def targets(
         UsageProblem: Words that are no endpoint.
     """
     if not endpoints:
-        return (Target(str(conninfo.endpoints[0]), endpoint_of(conninfo)),)
+        return (LoadTarget(str(conninfo.endpoints[0]), endpoint_of(conninfo)),)
     found = []
     for typed in endpoints:
         words = parse_endpoint(typed)
         meant = _resolved(words, conninfo)
         asked = from_here or not _of_this_machine(meant)
         direct = asked and await leads_straight(meant, hand, conninfo)
-        found.append(Target(words.name, endpoint_of(meant), direct))
+        found.append(LoadTarget(words.name, endpoint_of(meant), direct))
     return tuple(found)
 
 
@@ -166,7 +166,7 @@ def base_name(number: int, result: RunResult) -> str:
 _FIRST_ANSWER_S = 30.0
 
 
-class Wanted(Struct, frozen=True):
+class BenchRequest(Struct, frozen=True):
     """The command line of `bench run`.
 
     Attributes:
@@ -196,7 +196,7 @@ class Wanted(Struct, frozen=True):
     again: tuple[LoadSpec, ...] = ()
 
 
-async def measure(wanted: Wanted) -> int:
+async def measure(wanted: BenchRequest) -> int:
     """Measures, prints, and gives the exit status.
 
     Raises:
@@ -204,7 +204,7 @@ async def measure(wanted: Wanted) -> int:
     """
     steps = parse_steps(wanted.steps) if wanted.steps else None
     not_stdout(wanted.record)
-    before = Before(parse_housekeeping(wanted.housekeeping), wanted.warm_up_s)
+    before = BeforeEachRun(parse_housekeeping(wanted.housekeeping), wanted.warm_up_s)
     directories = profile_directories(wanted.profiles_directory)
     loaded = load_profiles(directories)
     async with opened(wanted.connection) as (hand, conninfo):
@@ -223,7 +223,7 @@ async def measure(wanted: Wanted) -> int:
         if not wanted.quiet:
             tell(progress_words(run, line))
 
-    def began(number: int, cell: Cell) -> None:
+    def began(number: int, cell: RunCell) -> None:
         tell(heading(number, len(plan), cell))
 
     keeper = FrameKeeper(progress)
@@ -267,7 +267,9 @@ async def measure(wanted: Wanted) -> int:
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
 
 
-def _plan(wanted: Wanted, loaded: Profiles, places: Sequence[Target], steps: Steps | None) -> tuple[Cell, ...]:
+def _plan(
+    wanted: BenchRequest, loaded: Profiles, places: Sequence[LoadTarget], steps: Steps | None
+) -> tuple[RunCell, ...]:
     """Every run that is to be made."""
     if wanted.again:
         found = (

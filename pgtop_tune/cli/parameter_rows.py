@@ -34,7 +34,7 @@ _OF_THE_PLACE: Final = frozenset(
 )
 
 
-class Row(Struct, frozen=True):
+class ParameterRow(Struct, frozen=True):
     """A knob, what the server has, and what is advised."""
 
     knob: Knob
@@ -59,7 +59,9 @@ class Row(Struct, frozen=True):
         return bool(self.advised) and not same(self.parameter, self.advised)
 
 
-def rows_of(parameters: Sequence[Parameter], advised: Mapping[str, Advice], group: str = "") -> tuple[Row, ...]:
+def rows_of(
+    parameters: Sequence[Parameter], advised: Mapping[str, Advice], group: str = ""
+) -> tuple[ParameterRow, ...]:
     """The knobs this server has, in the order of the catalogue.
 
     Args:
@@ -77,13 +79,13 @@ def rows_of(parameters: Sequence[Parameter], advised: Mapping[str, Advice], grou
         raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}, os")
     has = {parameter.name: parameter for parameter in parameters}
     return tuple(
-        Row(knob, has[knob.name], advice_for(has[knob.name], advised))
+        ParameterRow(knob, has[knob.name], advice_for(has[knob.name], advised))
         for knob in KNOBS
         if knob.name in has and (not group or knob.group.lower() == group.lower())
     )
 
 
-def as_json(row: Row) -> dict[str, Any]:
+def as_json(row: ParameterRow) -> dict[str, Any]:
     """A row as the JSON of `parameters` and `advise` has it; what is not there is null."""
     parameter, advice = row.parameter, row.advice
     return {
@@ -118,7 +120,7 @@ def advice_json(advice: Advice, differs: bool) -> dict[str, Any]:
     }
 
 
-def table(rows: Sequence[Row]) -> list[str]:
+def table(rows: Sequence[ParameterRow]) -> list[str]:
     """Lines of `parameters`, group by group."""
     cells = [
         (
@@ -144,7 +146,7 @@ def in_columns(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]
     ]
 
 
-class Difference(Struct, frozen=True):
+class ParameterDifference(Struct, frozen=True):
     """A parameter, or a setting of the machine, that is not the same on two sides.
 
     Attributes:
@@ -165,7 +167,7 @@ class Difference(Struct, frozen=True):
         return self.a is None or self.b is None
 
 
-def differing(a: Mapping[str, Parameter], b: Mapping[str, Parameter]) -> tuple[Difference, ...]:
+def differing(a: Mapping[str, Parameter], b: Mapping[str, Parameter]) -> tuple[ParameterDifference, ...]:
     """Parameters that differ, knobs of the catalogue first, then by name."""
     found = []
     for name in sorted({*a, *b}, key=lambda name: (_PLACES.get(name, len(_PLACES)), name)):
@@ -174,7 +176,7 @@ def differing(a: Mapping[str, Parameter], b: Mapping[str, Parameter]) -> tuple[D
         if either is None or (left is not None and right is not None and left.shown == right.shown):
             continue
         found.append(
-            Difference(
+            ParameterDifference(
                 name=name,
                 a=None if left is None else left.shown,
                 b=None if right is None else right.shown,

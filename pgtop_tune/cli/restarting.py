@@ -10,7 +10,7 @@ from pathlib import Path
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ParameterChange, Terms
-from pgtop_tune.changes.model.restart import RestartPlan, RestartState, Verdict
+from pgtop_tune.changes.model.restart import RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.restart.recovery import Known
@@ -48,7 +48,7 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
         ServerProblem: A check says that the server would not start, or nobody says yes; nothing was changed.
         UsageProblem: There is nobody to ask.
     """
-    stopping = [check for check in plan.checks if check.verdict is Verdict.IMPOSSIBLE]
+    stopping = [check for check in plan.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
     if stopping and not anyway:
         hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway tries it anyway")))
         raise ServerProblem(stopping[0].words, hint)

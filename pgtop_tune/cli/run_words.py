@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
-from pgtop_tune.experiment.load_run import Cell
+from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.experiment.series import curves
 from pgtop_tune.experiment.step_chart import chart_lines
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.model.bench import BenchProgress, BenchRun
-from pgtop_tune.model.run_result import Doubt, RunResult, Verdict
+from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict
 from pgtop_tune.safe_text import one_line
 
 _TOGETHER: Final = "*"
 _FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
-def heading(number: int, whole: int, cell: Cell) -> str:
+def heading(number: int, whole: int, cell: RunCell) -> str:
     """What is run next."""
     load = cell.profile_name or " ".join(script.name for script in cell.scripts)
     rate = "" if cell.spec.rate_per_s is None else f", {units.number(cell.spec.rate_per_s)} per second"
@@ -58,7 +58,7 @@ def markdown(results: Sequence[RunResult], steps: Steps | None) -> str:
         f"- {one_line(curve.endpoint)} {one_line(curve.profile)}: {curve.knee.reason}"
         for curve in curves(results, steps)
     ]
-    lines += [f"- {line}" for line in _doubts_of_all(results, (Verdict.INVALID, Verdict.SUSPECT))]
+    lines += [f"- {line}" for line in _doubts_of_all(results, (RunVerdict.INVALID, RunVerdict.SUSPECT))]
     return "\n".join(lines).rstrip()
 
 
@@ -119,7 +119,7 @@ def _statements(result: RunResult) -> list[str]:
     return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines
 
 
-def _doubts_of_all(results: Sequence[RunResult], verdicts: Sequence[Verdict] = tuple(Verdict)) -> list[str]:
+def _doubts_of_all(results: Sequence[RunResult], verdicts: Sequence[RunVerdict] = tuple(RunVerdict)) -> list[str]:
     """Each doubt once, with the runs it concerns; figures in which these differ as a range."""
     groups: dict[tuple[str, ...], list[tuple[int, Doubt]]] = {}
     for number, result in enumerate(results):

@@ -31,7 +31,7 @@ def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposit
         yield None
         return
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.export.endpoint import LOOPBACK, PATH, PORT, Endpoint, address
+    from pgtop_tune.export.endpoint import LOOPBACK, PATH, PORT, MetricsEndpoint, address
     from pgtop_tune.export.scrape import Exposition
 
     if not words:
@@ -39,7 +39,7 @@ def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposit
             "--statements needs --openmetrics", f"--openmetrics {LOOPBACK}:{PORT} is where Prometheus scrapes"
         )
     numbers = Exposition(interval_s, statements)
-    endpoint = Endpoint(address(words), numbers.page)
+    endpoint = MetricsEndpoint(address(words), numbers.page)
     tell(f"numbers for Prometheus: http://{endpoint.where}{PATH}")
     if not endpoint.where.is_loopback:
         tell("without password and encryption: every client that reaches this address can read them")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pgtop_tune.advice.fence import check_load, loss_of
 from pgtop_tune.bench.places.ssh import SshPlace
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.restart.control import RestartService
@@ -132,9 +132,9 @@ class LiveSession(LiveParts):
         self.engine = Engine(self.source, (self.recorder,))
 
 
-def endpoint_of(conninfo: ConnInfo) -> Endpoint:
+def endpoint_of(conninfo: ConnInfo) -> LoadEndpoint:
     """The server in pgbench's words."""
-    return Endpoint(
+    return LoadEndpoint(
         host=conninfo.host,
         port=conninfo.port,
         user=conninfo.user,

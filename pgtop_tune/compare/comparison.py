@@ -14,14 +14,14 @@ from pgtop_tune.compare.settling import to_settle
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, LATENCY, TPS, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
 from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
-from pgtop_tune.compare.sides.material import LoadKey, Material, Run
+from pgtop_tune.compare.sides.material import ComparedRun, LoadKey, Material
 from pgtop_tune.compare.sides.phase_notes import between_runs, phase_notes
 from pgtop_tune.compare.sides.waits import WaitRow, wait_rows
 from pgtop_tune.compare.statistics.blocks import FEWEST, block_length
 from pgtop_tune.compare.statistics.effect import (
     WRONG,
     Effect,
-    Spread,
+    RunSpread,
     certain_together,
     effect_of_runs,
     effect_of_whole,
@@ -78,8 +78,8 @@ class Phase(Struct, frozen=True):
     """
 
     key: LoadKey
-    a: tuple[Run, ...]
-    b: tuple[Run, ...]
+    a: tuple[ComparedRun, ...]
+    b: tuple[ComparedRun, ...]
     rows: tuple[FigureRow, ...]
     waits: tuple[WaitRow, ...]
     notes: tuple[str, ...]
@@ -155,14 +155,14 @@ def compare(
     )  # fmt: skip
 
 
-def _titles(phases: Mapping[LoadKey, Sequence[Run]]) -> str:
+def _titles(phases: Mapping[LoadKey, Sequence[ComparedRun]]) -> str:
     return "; ".join(key.title for key in phases) or "no successful run"
 
 
 def _phase(
     key: LoadKey,
-    a: tuple[Run, ...],
-    b: tuple[Run, ...],
+    a: tuple[ComparedRun, ...],
+    b: tuple[ComparedRun, ...],
     earlier: Sequence[Sequence[Mapping[str, float]]],
     changed: Collection[str],
     *,
@@ -221,8 +221,8 @@ def _primary(key: LoadKey, rows: Sequence[FigureRow]) -> Figure | None:
 
 def _row(
     figure: Figure,
-    a: Sequence[Run],
-    b: Sequence[Run],
+    a: Sequence[ComparedRun],
+    b: Sequence[ComparedRun],
     period_s: int | None,
     earlier: Sequence[Sequence[Mapping[str, float]]],
 ) -> FigureRow | None:
@@ -237,8 +237,8 @@ def _row(
 
 
 def _spread(
-    figure: Figure, a: Sequence[Run], b: Sequence[Run], earlier: Sequence[Sequence[Mapping[str, float]]]
-) -> Spread:
+    figure: Figure, a: Sequence[ComparedRun], b: Sequence[ComparedRun], earlier: Sequence[Sequence[Mapping[str, float]]]
+) -> RunSpread:
     """How runs differ that were made alike: those of each side, and those of earlier."""
     groups = [_of_runs(figure, side) for side in (a, b)]
     groups += [[run[figure.id] for run in group if figure.id in run] for group in earlier]
@@ -247,13 +247,13 @@ def _spread(
     )
 
 
-def _of_runs(figure: Figure, runs: Sequence[Run]) -> list[float]:
+def _of_runs(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
     """One value of each run."""
     return [value for run in runs if (value := figure_of(figure, (run,))) is not None]
 
 
 def _effect(
-    figure: Figure, a: Sequence[Run], b: Sequence[Run], whole: tuple[float, float], period_s: int | None
+    figure: Figure, a: Sequence[ComparedRun], b: Sequence[ComparedRun], whole: tuple[float, float], period_s: int | None
 ) -> Effect | None:
     if min(len(a), len(b)) >= FEWEST:
         return effect_of_runs(whole, _of_runs(figure, a), _of_runs(figure, b), figure.points)
@@ -288,7 +288,7 @@ def _in_seconds(effect: Effect, step_s: int) -> Effect:
     return replace(effect, block_s=effect.block_s * step_s)
 
 
-def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
+def figure_of(figure: Figure, runs: Sequence[ComparedRun]) -> float | None:
     """Over everything behind the warm-up of all runs; None for a percentile that is not known of just that."""
     if figure.quantile is not None:
         if merged := _latencies(runs):
@@ -298,14 +298,14 @@ def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
     return quotient(_sums(figure, runs))
 
 
-def _values(figure: Figure, runs: Sequence[Run]) -> list[float]:
+def _values(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
     """Step by step."""
     if figure.quantile is not None:
         return [value for each in _latencies(runs) if (value := figure.quantile.of(each)) is not None]
     return [part / whole for part, whole in _sums(figure, runs)]
 
 
-def _blocks(figure: Figure, runs: Sequence[Run], length: int) -> list[float]:
+def _blocks(figure: Figure, runs: Sequence[ComparedRun], length: int) -> list[float]:
     """Block by block; no block has seconds of two runs."""
     found: list[float | None] = []
     for run in runs:
@@ -318,17 +318,17 @@ def _blocks(figure: Figure, runs: Sequence[Run], length: int) -> list[float]:
     return [value for value in found if value is not None]
 
 
-def _sums(figure: Figure, runs: Sequence[Run]) -> list[Sums]:
+def _sums(figure: Figure, runs: Sequence[ComparedRun]) -> list[Sums]:
     return [each for run in runs for each in run.gathered.sums(figure.id, run.warm_up_s)]
 
 
-def _latencies(runs: Sequence[Run]) -> list[Merged]:
+def _latencies(runs: Sequence[ComparedRun]) -> list[Merged]:
     """Histograms of all runs; empty where one of them has none."""
     found = [run.gathered.latencies(run.warm_up_s) for run in runs]
     return [each for histograms in found for each in histograms] if all(found) else []
 
 
-def aligned_period(a: Sequence[Run], b: Sequence[Run]) -> int | None:
+def aligned_period(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> int | None:
     """Seconds of a checkpoint cycle, where both sides have at least four of them; the longer one's."""
     cycles = [_cycles(side) for side in (a, b)]
     if any(len(each) < FEWEST for each in cycles):
@@ -336,7 +336,7 @@ def aligned_period(a: Sequence[Run], b: Sequence[Run]) -> int | None:
     return round(max(median(each) for each in cycles))
 
 
-def _whole_cycles(runs: Sequence[Run]) -> tuple[Run, ...]:
+def _whole_cycles(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
     """The runs with so much left out at the begin that whole cycles remain: else one may have a checkpoint more."""
     cycle_s = median(_cycles(runs))
     found = []
@@ -347,7 +347,7 @@ def _whole_cycles(runs: Sequence[Run]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def _cycles(runs: Sequence[Run]) -> list[float]:
+def _cycles(runs: Sequence[ComparedRun]) -> list[float]:
     found: list[float] = []
     for run in runs:
         moments = run.checkpoints_s or []

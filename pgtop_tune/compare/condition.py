@@ -23,7 +23,7 @@ _SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {"<": lt, "<=": le, "
 _HINT: Final = "write it as 'tps < -5%': a figure, < or >, a change in per cent"
 
 
-class Outcome(StrEnum):
+class ConditionOutcome(StrEnum):
     """What came of a condition."""
 
     HOLDS = "holds"
@@ -60,7 +60,7 @@ class Judged(Struct, frozen=True):
     """
 
     condition: Condition
-    outcome: Outcome
+    outcome: ConditionOutcome
     because: str
 
 
@@ -97,10 +97,12 @@ def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
                     f"{condition.figure} changed by {_change(row)} in {where}, which is no verdict: {phase.no_verdict}"
                 )
             elif _holds(condition, row):
-                return Judged(condition, Outcome.HOLDS, f"{condition.figure} changed by {_change(row)} in {where}")
+                return Judged(
+                    condition, ConditionOutcome.HOLDS, f"{condition.figure} changed by {_change(row)} in {where}"
+                )
     if untold:
-        return Judged(condition, Outcome.CANNOT_TELL, untold)
-    return Judged(condition, Outcome.DOES_NOT, "")
+        return Judged(condition, ConditionOutcome.CANNOT_TELL, untold)
+    return Judged(condition, ConditionOutcome.DOES_NOT, "")
 
 
 def _holds(condition: Condition, row: FigureRow) -> bool:

@@ -13,7 +13,7 @@ from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.server import FULL_PAGES
 
 
-class Condition(Struct, frozen=True):
+class AlikeCondition(Struct, frozen=True):
     """A number whose means may not be far apart.
 
     Attributes:
@@ -41,12 +41,12 @@ class Condition(Struct, frozen=True):
 
 
 CONDITIONS: Final = (
-    Condition(CHECKPOINT_WRITES, 20.0, "checkpoints differ", "checkpoints wrote for {} of the time", by_time=True),
-    Condition(
+    AlikeCondition(CHECKPOINT_WRITES, 20.0, "checkpoints differ", "checkpoints wrote for {} of the time", by_time=True),
+    AlikeCondition(
         FULL_PAGES, 20.0, "full pages differ", "full pages were {} of the WAL",
         made_by=frozenset({"full_page_writes", "wal_compression"}),
     ),
-    Condition(CPU_FOREIGN, 5.0, "foreign CPU differs", "other programs took {} of the CPU time"),
+    AlikeCondition(CPU_FOREIGN, 5.0, "foreign CPU differs", "other programs took {} of the CPU time"),
 )  # fmt: skip
 """A page is written whole to the WAL when it is first changed after a checkpoint, also long after a forced one has
 written its last."""
@@ -59,7 +59,7 @@ class Unlike(Struct, frozen=True):
         a, b: Its percentages.
     """
 
-    condition: Condition
+    condition: AlikeCondition
     a: float
     b: float
 

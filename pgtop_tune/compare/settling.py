@@ -10,7 +10,7 @@ from typing import Final
 from pgtop_tune import units
 from pgtop_tune.compare.sides.facts import SERVER
 from pgtop_tune.compare.sides.fingerprint import Fingerprints
-from pgtop_tune.compare.sides.material import Kind, Material, Run
+from pgtop_tune.compare.sides.material import ComparedRun, FactKind, Material
 from pgtop_tune.safe_text import one_line
 
 ORDER: Final = "A B B A A B B A"
@@ -23,7 +23,7 @@ _LONGEST: Final = 120
 
 
 def to_settle(
-    a: Material, b: Material, runs: tuple[Sequence[Run], Sequence[Run]], prints: Fingerprints
+    a: Material, b: Material, runs: tuple[Sequence[ComparedRun], Sequence[ComparedRun]], prints: Fingerprints
 ) -> tuple[str, ...]:
     """What to type, line by line, after a sentence that says so.
 
@@ -39,7 +39,7 @@ def to_settle(
             f"a verdict takes four runs of the load on each side, in the order {ORDER}:"
             f" pgtop-tune bench run --out {_DIRECTORY}/A, or B; then {compared}",
         )
-    tested = [each for each in prints.under_test if each.kind is Kind.SETTING]
+    tested = [each for each in prints.under_test if each.kind is FactKind.SETTING]
     if not tested and words[0] == words[1]:
         return (
             "a verdict takes four runs on each side:",
@@ -56,7 +56,7 @@ def to_settle(
     )
 
 
-def _bench_run(side: Material, runs: Sequence[Run]) -> str:
+def _bench_run(side: Material, runs: Sequence[ComparedRun]) -> str:
     """The load of a side as a command."""
     spec = next((run.spec for run in runs if run.spec is not None), None)
     if spec is None:
@@ -72,7 +72,7 @@ def _bench_run(side: Material, runs: Sequence[Run]) -> str:
     return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in (*words, *_connection(side)))
 
 
-def _seconds(runs: Sequence[Run]) -> int:
+def _seconds(runs: Sequence[ComparedRun]) -> int:
     longest = math.ceil(max(run.seconds for run in runs) / 10.0) * 10
     return max(longest, SHORTEST_S if all(run.steady for run in runs) else STEADIER_S)
 

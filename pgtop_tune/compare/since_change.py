@@ -23,7 +23,7 @@ from pgtop_tune.metrics.load import CLIENT_TPS, under_way
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.steady_state import warm_up
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.runtime.history import Charted, Point
+from pgtop_tune.runtime.history import Charted, SeriesPoint
 from pgtop_tune.runtime.session import Session
 
 SETTLING_S: Final = 5.0
@@ -91,7 +91,7 @@ def since_change(session: Session) -> SinceChange | None:
     begun_s = max((at_s for at_s in (*loads, *breaks) if at_s <= change.first_s), default=0.0)
     settled_s = max((each.last_s + SETTLING_S for each in changes[:-1]), default=0.0)
 
-    def window(metric: Charted, since_s: float, end_s: float) -> list[Point]:
+    def window(metric: Charted, since_s: float, end_s: float) -> list[SeriesPoint]:
         return _by_second(session.history.series(metric, since_s, end_s))
 
     since_s = max(begun_s, settled_s, change.first_s - NOTICED_S - MOST_S)
@@ -196,17 +196,17 @@ def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: st
         fresh[name] = now
 
 
-def _warm(seconds: list[Point]) -> list[Point]:
+def _warm(seconds: list[SeriesPoint]) -> list[SeriesPoint]:
     """Without the warm-up; the second half of what has not settled."""
     cut = warm_up(_values(seconds)) if seconds else 0
     return seconds[len(seconds) // 2 if cut is None else cut :]
 
 
-def _values(seconds: Iterable[Point]) -> tuple[float, ...]:
+def _values(seconds: Iterable[SeriesPoint]) -> tuple[float, ...]:
     return tuple(point.value for point in seconds if point.value is not None)
 
 
-def _by_second(points: Iterable[Point]) -> list[Point]:
+def _by_second(points: Iterable[SeriesPoint]) -> list[SeriesPoint]:
     """One value a second where frames come faster: readings of the same second say the same twice."""
     moments: list[float] = []
     values: list[list[float]] = []
@@ -217,4 +217,4 @@ def _by_second(points: Iterable[Point]) -> list[Point]:
             moments.append(point.at_s)
             values.append([])
         values[-1].append(point.value)
-    return [Point(at_s, fmean(held)) for at_s, held in zip(moments, values, strict=True)]
+    return [SeriesPoint(at_s, fmean(held)) for at_s, held in zip(moments, values, strict=True)]

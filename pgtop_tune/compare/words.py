@@ -9,7 +9,7 @@ from typing import Final
 from pgtop_tune import units
 from pgtop_tune.compare.comparison import FigureRow
 from pgtop_tune.compare.sides.figures import Figure
-from pgtop_tune.compare.sides.material import Material, Run
+from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.sides.waits import WaitRow
 from pgtop_tune.model.events import Event
 
@@ -84,7 +84,7 @@ def side(material: Material) -> str:
     return f"{material.name}: {moment(material.began_ms)}, {units.clock(material.seconds)}, {count}"
 
 
-def run_lengths(runs: tuple[Run, ...]) -> str:
+def run_lengths(runs: tuple[ComparedRun, ...]) -> str:
     """Seconds measured, and what was left out as warm-up."""
     words = []
     for run in runs:

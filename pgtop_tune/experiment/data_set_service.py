@@ -18,9 +18,9 @@ from pgtop_tune.bench.datasets.progress import InitialiseProgress, PaceMeter, Te
 from pgtop_tune.bench.datasets.recognise import recognise_bus, recognise_pgbench
 from pgtop_tune.bench.initialise import Initialised, initialise
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.ports import Endpoint, SqlSession
+from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.errors import LoadProblem, ServerProblem
-from pgtop_tune.runtime.load_control import DatasetFound, Made, MakingPlan, MakingPreview, MakingProgress
+from pgtop_tune.runtime.load_control import DatasetFound, DataSetMade, MakingPlan, MakingPreview, MakingProgress
 from pgtop_tune.units import count, size
 
 FreeBytes = Callable[[SqlSession], Awaitable[Callable[[str], int | str]]]
@@ -30,7 +30,7 @@ _MOST_JOBS: Final = 4
 _UNLIKELY: Final = "make it smaller, or free some space"
 
 
-class Seen(Struct, frozen=True):
+class SeenDataSet(Struct, frozen=True):
     """What a look at one data set found.
 
     Attributes:
@@ -51,9 +51,9 @@ class Seen(Struct, frozen=True):
 class _Dataset(Protocol):
     async def found(self, hand: SqlSession) -> DatasetFound: ...
 
-    async def look(self, hand: SqlSession, size: str) -> Seen: ...
+    async def look(self, hand: SqlSession, size: str) -> SeenDataSet: ...
 
-    async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised: ...
+    async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised: ...
 
 
 class _Pgbench:
@@ -72,18 +72,18 @@ class _Pgbench:
             else DatasetFound("pgbench", f"scale {facts.scale}", facts.incomplete)
         )
 
-    async def look(self, hand: SqlSession, size: str) -> Seen:
+    async def look(self, hand: SqlSession, size: str) -> SeenDataSet:
         scale, facts = _scale(size), await recognise_pgbench(hand)
         freed = 0 if facts is None else facts.size_bytes
         dropped = "" if facts is None or facts.empty else facts.describe()
-        return Seen(
+        return SeenDataSet(
             title=f"scale {scale}",
             estimated_bytes=estimated_bytes(scale, self._SHAPE),
             freed_bytes=freed,
             dropped=dropped,
         )
 
-    async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised:
+    async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised:
         desk = self._desk
         pgbench = await asyncio.to_thread(find_pgbench, desk.pgbench)
         hand = await desk.open_sql_session()
@@ -107,24 +107,24 @@ class _Bus:
             else DatasetFound("bus", f"{count(facts.tickets)} tickets", facts.incomplete)
         )
 
-    async def look(self, hand: SqlSession, size: str) -> Seen:
+    async def look(self, hand: SqlSession, size: str) -> SeenDataSet:
         plan, facts = BusPlan(tickets=parse_size(size)), await recognise_bus(hand)
         title = f"{count(plan.tickets)} tickets"
         if facts is None:
-            return Seen(title, plan.estimated_bytes)
+            return SeenDataSet(title, plan.estimated_bytes)
         if facts.fulfils(plan):
-            return Seen(title, 0, note="it exists already: nothing to do", nothing_to_do=True)
+            return SeenDataSet(title, 0, note="it exists already: nothing to do", nothing_to_do=True)
         if facts.is_of(plan):
             note = f"resumes the existing data set: {facts.describe()}"
-            return Seen(title, plan.estimated_bytes, facts.size_bytes, note=note)
-        return Seen(
+            return SeenDataSet(title, plan.estimated_bytes, facts.size_bytes, note=note)
+        return SeenDataSet(
             title=title,
             estimated_bytes=plan.estimated_bytes,
             freed_bytes=facts.size_bytes,
             dropped="" if facts.empty else facts.describe(),
         )
 
-    async def make(self, size: str, seen: Seen, tell: Tell) -> Initialised:
+    async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised:
         jobs = min(_MOST_JOBS, os.cpu_count() or 1)
         plan = BusPlan(tickets=parse_size(size))
         return await make_bus(self._desk.open_sql_session, plan, anew=bool(seen.dropped), jobs=jobs, tell=tell)
@@ -142,7 +142,7 @@ class DataSetService:
 
     def __init__(
         self,
-        endpoint: Callable[[], Endpoint],
+        endpoint: Callable[[], LoadEndpoint],
         open_sql_session: Callable[[], Awaitable[SqlSession]],
         free_bytes: FreeBytes,
         pgbench: Path | None,
@@ -175,7 +175,7 @@ class DataSetService:
         """See `LoadControl.look`."""
         return (await self._look(plan))[0]
 
-    async def make(self, plan: MakingPlan, *, replace: bool, tell: Callable[[MakingProgress], None]) -> Made:
+    async def make(self, plan: MakingPlan, *, replace: bool, tell: Callable[[MakingProgress], None]) -> DataSetMade:
         """Makes a data set; when the task is cancelled, nothing of it runs any more when this returns.
 
         Raises:
@@ -188,7 +188,7 @@ class DataSetService:
                 f"{preview.database} holds {seen.dropped}", "confirm that it will be dropped, or use another database"
             )
         if seen.nothing_to_do:
-            return Made(seen.title, (), 0.0)
+            return DataSetMade(seen.title, (), 0.0)
         meter = PaceMeter()
 
         def told(progress: InitialiseProgress) -> None:
@@ -206,9 +206,9 @@ class DataSetService:
             )  # fmt: skip
 
         done = await self._known[plan.dataset].make(plan.size, seen, told)
-        return Made(seen.title, done.steps_s, done.total_s)
+        return DataSetMade(seen.title, done.steps_s, done.total_s)
 
-    async def _look(self, plan: MakingPlan) -> tuple[MakingPreview, Seen]:
+    async def _look(self, plan: MakingPlan) -> tuple[MakingPreview, SeenDataSet]:
         """Raises a LoadProblem when the disk is too small."""
         hand = await self.open_sql_session()
         try:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.errors import UsageProblem
 
 _WORDS: Final = re.compile(
@@ -31,7 +31,7 @@ class EndpointWords(Struct, frozen=True):
     uri: str = ""
 
 
-class Target(Struct, frozen=True):
+class LoadTarget(Struct, frozen=True):
     """An endpoint, resolved.
 
     Attributes:
@@ -40,7 +40,7 @@ class Target(Struct, frozen=True):
     """
 
     name: str
-    endpoint: Endpoint
+    endpoint: LoadEndpoint
     direct: bool = True
 
 

@@ -25,7 +25,7 @@ _OWN_FILES: Final = 16
 """Listening sockets, log, pipes, epoll of a pooler or proxy."""
 
 
-class Limit(Struct, frozen=True):
+class PathLimit(Struct, frozen=True):
     """Something in the way of a run.
 
     Attributes:
@@ -76,7 +76,7 @@ class PathFacts(Struct, frozen=True):
     ports: EphemeralPorts | None = None
 
 
-def limits(facts: PathFacts) -> tuple[Limit, ...]:
+def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
     """What is in the way, in the order of the rules; empty when nothing is known to be."""
     return tuple(found for rule in RULES for found in rule(facts))
 
@@ -107,7 +107,7 @@ def pool_mode(console: ConsoleSample, database: str, user: str) -> str:
     return next(filter(None, modes), console.settings.pool_mode)
 
 
-def _prepared(facts: PathFacts) -> Iterator[Limit]:
+def _prepared(facts: PathFacts) -> Iterator[PathLimit]:
     console = facts.console
     if console is None or facts.protocol != "prepared":
         return
@@ -118,7 +118,7 @@ def _prepared(facts: PathFacts) -> Iterator[Limit]:
     knows = console.kind != PGCAT
     name = f"{console.kind} {console.version}".strip()
     reason = f"prepared statements do not survive {mode} pooling: {_why(console)}"
-    yield Limit(
+    yield PathLimit(
         id="prepared-pooling",
         refuses=knows,
         reason=f"{name}: {reason}",
@@ -140,14 +140,14 @@ _WAYS: Final[Mapping[str, str]] = {
 }
 
 
-def _clients(facts: PathFacts) -> Iterator[Limit]:
+def _clients(facts: PathFacts) -> Iterator[PathLimit]:
     console = facts.console
     most = None if console is None else console.settings.max_client_conn
     if console is None or not most:
         return
     there = console.clients or 0
     if there + facts.clients > most:
-        yield Limit(
+        yield PathLimit(
             id="pooler-clients",
             refuses=False,
             reason=f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} "
@@ -158,13 +158,13 @@ def _clients(facts: PathFacts) -> Iterator[Limit]:
         )
 
 
-def _sizes(facts: PathFacts) -> Iterator[Limit]:
+def _sizes(facts: PathFacts) -> Iterator[PathLimit]:
     console = facts.console
     if console is None or facts.unreserved is None:
         return
     for share in server_shares(console, [(facts.database, facts.user)]):
         if share.most is not None and share.most > facts.unreserved:
-            yield Limit(
+            yield PathLimit(
                 id="pool-sizes",
                 refuses=False,
                 reason=f"the pools of {console.kind} may open {share.most} connections to {share.place}, and the "
@@ -176,14 +176,14 @@ def _sizes(facts: PathFacts) -> Iterator[Limit]:
             )
 
 
-def _files(facts: PathFacts) -> Iterator[Limit]:
+def _files(facts: PathFacts) -> Iterator[PathLimit]:
     for process in facts.processes:
         need = _NEEDS.get(process.name)
         if need is None or process.soft is None:
             continue
         needed = need(facts)
         if needed > process.soft:
-            yield Limit(
+            yield PathLimit(
                 id="open-files",
                 refuses=False,
                 reason=f"{facts.clients} clients need {needed} open files in {process.name} (process "
@@ -208,7 +208,7 @@ def _of_proxy(facts: PathFacts) -> int:
     return 2 * facts.clients + _OWN_FILES
 
 
-def _ports(facts: PathFacts) -> Iterator[Limit]:
+def _ports(facts: PathFacts) -> Iterator[PathLimit]:
     """Each connection takes a port of the machine it is opened on, and for some time after it was closed."""
     ports = facts.ports
     proxied = any(process.name == _PROXY for process in facts.processes)
@@ -216,7 +216,7 @@ def _ports(facts: PathFacts) -> Iterator[Limit]:
         return
     at = "in pgbench" if facts.tcp else f"in {_PROXY}"
     if facts.clients > ports.count:
-        yield Limit(
+        yield PathLimit(
             id="ephemeral-ports",
             refuses=False,
             reason=f"{facts.clients} clients need a port each {at}, and net.ipv4.ip_local_port_range has {ports.count}",
@@ -228,7 +228,7 @@ def _ports(facts: PathFacts) -> Iterator[Limit]:
     rests_s = ports.rests_s(loopback=facts.loopback or not facts.tcp)
     most_per_s = ports.count / min(rests_s, facts.seconds or rests_s)
     if (facts.rate_per_s or _MOST_CONNECTIONS_PER_S) > most_per_s:
-        yield Limit(
+        yield PathLimit(
             id="ephemeral-ports",
             refuses=False,
             reason=f"-C takes a port for each transaction, which stays blocked for {rests_s:.0f} s {at}: the "
@@ -251,4 +251,4 @@ _NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
 }
 """Program → files it needs; of others nobody knows."""
 
-RULES: Final[tuple[Callable[[PathFacts], Iterator[Limit]], ...]] = (_prepared, _clients, _sizes, _files, _ports)
+RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (_prepared, _clients, _sizes, _files, _ports)

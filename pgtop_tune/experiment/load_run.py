@@ -19,12 +19,12 @@ from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
 from pgtop_tune.experiment.dataset_ready import pgbench_ready
-from pgtop_tune.experiment.endpoints import Target
+from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.limits import limits
 from pgtop_tune.experiment.path import path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.preflight import connection_room, file_room, shows_connections
-from pgtop_tune.experiment.record import Asked, record_of, record_of_nothing
-from pgtop_tune.experiment.server_times import Look, ServerClock
+from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
+from pgtop_tune.experiment.server_times import CounterReading, ServerClock
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.quiet import SILENT, unrest
 from pgtop_tune.metrics.run_evidence import evidence_of
@@ -44,7 +44,7 @@ _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 
 
-class Cell(Struct, frozen=True):
+class RunCell(Struct, frozen=True):
     """One run to be made.
 
     Attributes:
@@ -53,7 +53,7 @@ class Cell(Struct, frozen=True):
         scripts: For the record.
     """
 
-    target: Target
+    target: LoadTarget
     profile: Profile
     spec: LoadSpec
     scripts: tuple[ScriptFile, ...] = ()
@@ -69,7 +69,7 @@ class Cell(Struct, frozen=True):
         return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
 
 
-class Before(Struct, frozen=True):
+class BeforeEachRun(Struct, frozen=True):
     """What precedes each run.
 
     Attributes:
@@ -93,9 +93,9 @@ class UnderWay(Struct, frozen=True):
     """
 
     number: int
-    asked: Asked
+    asked: AskedRun
     facts: RunFacts
-    before: Look | None
+    before: CounterReading | None
 
 
 class LoadRun:
@@ -118,7 +118,7 @@ class LoadRun:
         self._told = told
         self._runs = 0
 
-    async def measure(self, cell: Cell, before: Before) -> RunResult:
+    async def measure(self, cell: RunCell, before: BeforeEachRun) -> RunResult:
         """Makes the run. One that fails, or cannot begin, is a result with its reason.
 
         Raises:
@@ -145,7 +145,7 @@ class LoadRun:
             raise Cancelled(await asyncio.shield(self._stopped(run))) from None
         return await self._record(run)
 
-    async def start(self, cell: Cell) -> UnderWay:
+    async def start(self, cell: RunCell) -> UnderWay:
         """Starts a run at once, as it stands: nothing is tidied up before, and quiet is not waited for.
 
         Raises:
@@ -154,7 +154,7 @@ class LoadRun:
         """
         if words := await self._will_not_fit(cell):
             raise LoadProblem("; ".join(words), "fewer clients, or raise the limit")
-        asked, facts = await self._prepare(cell, Before())
+        asked, facts = await self._prepare(cell, BeforeEachRun())
         self._keeper.begin()
         looked = await self._look(asked.spec)
         return UnderWay(number=await self._start(asked.spec), asked=asked, facts=facts, before=looked)
@@ -164,7 +164,7 @@ class LoadRun:
         await self._runner.ended()
         return await self._record(run)
 
-    async def _complete(self, cell: Cell, spec: LoadSpec) -> Asked:
+    async def _complete(self, cell: RunCell, spec: LoadSpec) -> AskedRun:
         """What is asked for, once pgbench is there and takes it.
 
         Raises:
@@ -180,7 +180,7 @@ class LoadRun:
         self._runs += 1
         return self._runs
 
-    async def _look(self, spec: LoadSpec) -> Look | None:
+    async def _look(self, spec: LoadSpec) -> CounterReading | None:
         """What the server counted of statements up to now; None where nobody asks for statements."""
         where = self._runner.endpoint
         return await self._clock.before(where.user, where.dbname) if spec.per_statement else None
@@ -216,7 +216,7 @@ class LoadRun:
         sample = self._runner.sample(frames[-1].elapsed_s)
         return frames if isinstance(sample, Unavailable) else (*frames, replace(frames[-1], bench=sample))
 
-    async def _prepare(self, cell: Cell, before: Before) -> tuple[Asked, RunFacts]:
+    async def _prepare(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
         """Looks at all that the run needs, and does the housekeeping when it can begin.
 
         Returns:
@@ -264,7 +264,7 @@ class LoadRun:
         return asked, facts
 
     @staticmethod
-    def _with_numbers(cell: Cell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:
+    def _with_numbers(cell: RunCell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:
         if cell.spec.scripts:
             return cell.spec
         spec = with_variables(cell.spec, cell.profile, found)
@@ -278,7 +278,7 @@ class LoadRun:
             self._told(f"warning: {each}")
         return said
 
-    async def _will_not_fit(self, cell: Cell) -> list[str]:
+    async def _will_not_fit(self, cell: RunCell) -> list[str]:
         if cell.target.direct:
             # A busy machine misses a look now and then.
             await self._keeper.until(shows_connections, _LOOK_DEADLINE_S)
@@ -289,7 +289,7 @@ class LoadRun:
             words.append(connection_room(interval, cell.spec.clients))
         return [each for each in words if each]
 
-    async def _check_the_way(self, cell: Cell) -> list[str]:
+    async def _check_the_way(self, cell: RunCell) -> list[str]:
         """Says what stands in the way to the target.
 
         Raises:
@@ -346,11 +346,11 @@ class Cancelled(asyncio.CancelledError):
         self.partial = partial
 
 
-def _asked(cell: Cell) -> Asked:
-    return Asked(endpoint=cell.target.name, profile=cell.profile_name, spec=cell.spec, scripts=cell.scripts)
+def _asked(cell: RunCell) -> AskedRun:
+    return AskedRun(endpoint=cell.target.name, profile=cell.profile_name, spec=cell.spec, scripts=cell.scripts)
 
 
-def _facts(cell: Cell) -> RunFacts:
+def _facts(cell: RunCell) -> RunFacts:
     return RunFacts(builtin="" if cell.spec.scripts else cell.profile.builtin, direct=cell.target.direct)
 
 
@@ -368,7 +368,7 @@ def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:
     )
 
 
-def _must_be_there(cell: Cell, tables: Sequence[DatasetTable]) -> None:
+def _must_be_there(cell: RunCell, tables: Sequence[DatasetTable]) -> None:
     if cell.dataset and cell.target.direct and not tables:
         raise LoadProblem(
             f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",

@@ -14,8 +14,8 @@ from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import LoadProblem, PgtopError
 from pgtop_tune.experiment.data_set_service import DataSetService
-from pgtop_tune.experiment.endpoints import Target
-from pgtop_tune.experiment.load_run import Before, Cell, LoadRun, OpenSqlSession, UnderWay
+from pgtop_tune.experiment.endpoints import LoadTarget
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, OpenSqlSession, RunCell, UnderWay
 from pgtop_tune.experiment.plan import cells
 from pgtop_tune.experiment.series import Series, curves
 from pgtop_tune.experiment.steps import Steps, parse_steps
@@ -105,7 +105,7 @@ class LoadService:
         plan = await self._cells(spec, parsed)
         self._begin("steps", f"{len(plan)} steps")
         self._set(series=self._series(parsed.axis, len(plan)))
-        self._go(self._measure(plan, parsed, Before(STEPS if tidy else ())))
+        self._go(self._measure(plan, parsed, BeforeEachRun(STEPS if tidy else ())))
 
     async def stop(self) -> None:
         """See `LoadControl.stop`."""
@@ -139,9 +139,9 @@ class LoadService:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _cells(self, spec: LoadSpec, steps: Steps | None) -> tuple[Cell, ...]:
+    async def _cells(self, spec: LoadSpec, steps: Steps | None) -> tuple[RunCell, ...]:
         profiles = await asyncio.to_thread(load_profiles, self._runner.directories)
-        target = Target(self._name, self._runner.endpoint)
+        target = LoadTarget(self._name, self._runner.endpoint)
         profile = profiles.get(spec.profile)
         return await asyncio.to_thread(
             lambda: cells([target], [profile], spec, steps, clients=spec.clients, protocol=spec.protocol)
@@ -180,8 +180,8 @@ class LoadService:
     async def _watch(self, run: UnderWay) -> None:
         self._keep(await self._run.finish(run))
 
-    async def _measure(self, plan: tuple[Cell, ...], steps: Steps, before: Before) -> None:
-        def began(number: int, cell: Cell) -> None:
+    async def _measure(self, plan: tuple[RunCell, ...], steps: Steps, before: BeforeEachRun) -> None:
+        def began(number: int, cell: RunCell) -> None:
             clients, rate = cell.spec.clients, cell.spec.rate_per_s
             load = f"{clients} client{'s' if clients != 1 else ''}"
             if steps.axis == "rate" and rate is not None:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
-from pgtop_tune.bench.ports import Endpoint
-from pgtop_tune.experiment.endpoints import Target
+from pgtop_tune.bench.ports import LoadEndpoint
+from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.limits import PathFacts, pooler_at
 from pgtop_tune.host.open_files import OpenFiles, ephemeral_ports, listeners
 from pgtop_tune.metrics.catalogue import Interval
@@ -22,7 +22,7 @@ from pgtop_tune.model.pooler import ConsoleSample, Pooler
 _ANSWER_S: Final = 10.0
 
 
-async def unreachable(endpoint: Endpoint) -> str:
+async def unreachable(endpoint: LoadEndpoint) -> str:
     """Why nobody takes a connection there, in libpq's words; "" when somebody does, or only libpq knows the address."""
     if not endpoint.host or "," in endpoint.host or "PGHOSTADDR" in endpoint.env:
         return ""
@@ -52,7 +52,7 @@ def poolers_looked_at(interval: Interval) -> bool:
     return isinstance(sample, Unavailable) or all(pooler.console != NOT_YET for pooler in sample.poolers)
 
 
-async def path_facts(target: Target, spec: LoadSpec, interval: Interval, *, from_here: bool = True) -> PathFacts:
+async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, from_here: bool = True) -> PathFacts:
     """What is known of the way to the target.
 
     Args:
@@ -89,7 +89,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _places(endpoint: Endpoint, pooler: Pooler | None, console: ConsoleSample | None) -> list[tuple[str, int]]:
+def _places(endpoint: LoadEndpoint, pooler: Pooler | None, console: ConsoleSample | None) -> list[tuple[str, int]]:
     """Where the load goes, where its pooler listens, and where that pooler leads to."""
     places = [(endpoint.host, endpoint.port)]
     if pooler is not None and pooler.port is not None:

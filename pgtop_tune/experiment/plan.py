@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.scripts import BUILTIN_STATEMENTS, check_script, read_script, statements_in
-from pgtop_tune.experiment.endpoints import Target
-from pgtop_tune.experiment.load_run import Cell
+from pgtop_tune.experiment.endpoints import LoadTarget
+from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.run_result import ScriptFile
 
 
 def cells(
-    targets: Sequence[Target],
+    targets: Sequence[LoadTarget],
     profiles: Sequence[Profile],
     spec: LoadSpec,
     steps: Steps | None,
@@ -25,7 +25,7 @@ def cells(
     clients: int | None = None,
     protocol: str | None = None,
     allow_shell: bool = False,
-) -> tuple[Cell, ...]:
+) -> tuple[RunCell, ...]:
     """Each endpoint with each profile at each step, in this order.
 
     Args:
@@ -46,7 +46,7 @@ def cells(
             )
             scripts = scripts_of(base, profile, allow_shell=allow_shell)
             for each in steps.specs(base) if steps else (base,):
-                found.append(Cell(target=target, profile=profile, spec=each, scripts=scripts))
+                found.append(RunCell(target=target, profile=profile, spec=each, scripts=scripts))
     return tuple(found)
 
 

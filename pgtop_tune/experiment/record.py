@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.latency import QUANTILES
 from pgtop_tune.metrics.percentiles import Histogram, bucket_edges, merge, merge_scripts
-from pgtop_tune.metrics.run_evidence import Evidence
+from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.metrics.steady_state import spread, steady_state
 from pgtop_tune.model.absence import Unavailable
@@ -20,12 +20,12 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import (
     Doubt,
     GeneratorLoad,
-    Latencies,
     LatencyOf,
+    LatencySummary,
     RunFacts,
     RunResult,
+    RunVerdict,
     ScriptFile,
-    Verdict,
 )
 from pgtop_tune.secret import without_secrets
 
@@ -33,7 +33,7 @@ _AS_SHIPPED: Final = ("default", "override", "client", "session")
 """pg_settings.source of what nobody has set for the server."""
 
 
-class Asked(Struct, frozen=True):
+class AskedRun(Struct, frozen=True):
     """What a run was asked for.
 
     Attributes:
@@ -51,7 +51,7 @@ class Asked(Struct, frozen=True):
 
 
 def record_of(
-    asked: Asked, evidence: Evidence, report: BenchReport | None, output: tuple[str, str], ended_ms: int
+    asked: AskedRun, evidence: RunEvidence, report: BenchReport | None, output: tuple[str, str], ended_ms: int
 ) -> RunResult:
     """The record of a run that began.
 
@@ -104,11 +104,11 @@ def record_of(
     )  # fmt: skip
 
 
-def record_of_nothing(asked: Asked, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
+def record_of_nothing(asked: AskedRun, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
     """The record of a run that could not begin, with the reason: a result as well."""
     doubt = Doubt(
         id="RUN-FAILED",
-        verdict=Verdict.INVALID,
+        verdict=RunVerdict.INVALID,
         reason=problem.splitlines()[0] if problem else "it did not start",
         advice=hint,
     )
@@ -123,11 +123,11 @@ def record_of_nothing(asked: Asked, facts: RunFacts, problem: str, hint: str, at
     )  # fmt: skip
 
 
-def _latencies(histograms: Sequence[Histogram]) -> Latencies | None:
+def _latencies(histograms: Sequence[Histogram]) -> LatencySummary | None:
     merged = merge(histograms)
     if not merged.logged:
         return None
-    return Latencies(
+    return LatencySummary(
         logged=merged.logged,
         mean_ms=merged.sum_us / merged.logged / 1000.0,
         max_ms=merged.max_us / 1000.0,
@@ -138,7 +138,7 @@ def _latencies(histograms: Sequence[Histogram]) -> Latencies | None:
     )
 
 
-def _by_second(evidence: Evidence) -> tuple[LatencyOf, ...]:
+def _by_second(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     parts: dict[int, list[Histogram]] = {}
     for each in evidence.latencies:
         parts.setdefault(each.second, []).append(each)
@@ -146,7 +146,7 @@ def _by_second(evidence: Evidence) -> tuple[LatencyOf, ...]:
     return tuple(LatencyOf(str(second), latencies) for second, latencies in found if latencies)
 
 
-def _by_script(evidence: Evidence) -> tuple[LatencyOf, ...]:
+def _by_script(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     """Of each of several scripts, by its name."""
     names = evidence.run.scripts
     found = ((number, _latencies((merged,))) for number, merged in merge_scripts(evidence.latencies).items())
@@ -162,7 +162,7 @@ def _failures(report: BenchReport) -> Mapping[str, int]:
     return {kind: count for kind, count in kinds.items() if count is not None}
 
 
-def _generator(evidence: Evidence) -> GeneratorLoad | None:
+def _generator(evidence: RunEvidence) -> GeneratorLoad | None:
     return evidence.generator if evidence.progress else None
 
 
@@ -185,7 +185,7 @@ def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
     }
 
 
-def _server(evidence: Evidence) -> Mapping[str, Any]:
+def _server(evidence: RunEvidence) -> Mapping[str, Any]:
     """Facts of the server and everything that was set for it, as SHOW prints it."""
     found = [facts for frame in evidence.frames if not isinstance(facts := sections.server(frame), Unavailable)]
     if not found:

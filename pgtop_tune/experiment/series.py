@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.experiment.load_run import Before, Cancelled, Cell, LoadRun
+from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
 from pgtop_tune.metrics.latency import P99
@@ -17,7 +17,7 @@ from pgtop_tune.model.run_result import RunResult
 FORMAT: Final = "pgtop-tune-series/1"
 
 
-class Curve(Struct, frozen=True):
+class StepCurve(Struct, frozen=True):
     """Throughput over the steps of one load.
 
     Attributes:
@@ -48,9 +48,9 @@ class Series:
     def __init__(
         self,
         run: LoadRun,
-        cells: Sequence[Cell],
-        before: Before,
-        began: Callable[[int, Cell], None],
+        cells: Sequence[RunCell],
+        before: BeforeEachRun,
+        began: Callable[[int, RunCell], None],
         ended: Callable[[RunResult], None],
     ) -> None:
         self._run = run
@@ -80,7 +80,7 @@ class Series:
         self._ended(result)
 
 
-def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[Curve, ...]:
+def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[StepCurve, ...]:
     """One curve per endpoint and profile; none without steps."""
     if steps is None:
         return ()
@@ -90,10 +90,10 @@ def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[Curve, ..
     return tuple(_curve(*names, steps.axis, group) for names, group in groups.items())
 
 
-def _curve(endpoint: str, profile: str, axis: str, results: Sequence[RunResult]) -> Curve:
+def _curve(endpoint: str, profile: str, axis: str, results: Sequence[RunResult]) -> StepCurve:
     points = tuple(_point(result, axis) for result in results)
     knee = knee_of_clients(points) if axis == "clients" else knee_of_rates(points)
-    return Curve(endpoint=endpoint, profile=profile, axis=axis, points=points, knee=knee)
+    return StepCurve(endpoint=endpoint, profile=profile, axis=axis, points=points, knee=knee)
 
 
 def _point(result: RunResult, axis: str) -> LoadPoint:

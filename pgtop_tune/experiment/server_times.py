@@ -45,7 +45,7 @@ _BLANKS: Final = re.compile(r"\s+")
 OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 
 
-class Counted(Struct, frozen=True):
+class QueryCounters(Struct, frozen=True):
     """Counters of one query id.
 
     Attributes:
@@ -58,14 +58,14 @@ class Counted(Struct, frozen=True):
     squares: float
 
 
-class Look(Struct, frozen=True):
+class CounterReading(Struct, frozen=True):
     """One reading of the counters of a role in a database.
 
     Attributes:
         problem: Why there is none; "" where there is.
     """
 
-    counted: Mapping[int, Counted]
+    counted: Mapping[int, QueryCounters]
     problem: str = ""
 
 
@@ -79,7 +79,7 @@ class ServerClock:
     def __init__(self, open_sql_session: OpenSqlSession) -> None:
         self._open_hand = open_sql_session
 
-    async def before(self, user: str, database: str) -> Look:
+    async def before(self, user: str, database: str) -> CounterReading:
         """The counters now; why not, where they cannot be had."""
         try:
             hand = await self._open_hand()
@@ -88,9 +88,9 @@ class ServerClock:
             finally:
                 await hand.aclose()
         except PgtopError as problem:
-            return Look({}, problem.message)
+            return CounterReading({}, problem.message)
 
-    async def after(self, before: Look, user: str, database: str, report: BenchReport) -> ServerTimes:
+    async def after(self, before: CounterReading, user: str, database: str, report: BenchReport) -> ServerTimes:
         """What the statements of the report took on the server since `before`."""
         if before.problem:
             return ServerTimes(problem=before.problem)
@@ -111,7 +111,9 @@ class ServerClock:
         return ServerTimes(rows=matched(report, {int(str(queryid)): str(text) for queryid, text in texts}, grown))
 
 
-def matched(report: BenchReport, texts: Mapping[int, str], grown: Mapping[int, Counted]) -> tuple[StatementTimes, ...]:
+def matched(
+    report: BenchReport, texts: Mapping[int, str], grown: Mapping[int, QueryCounters]
+) -> tuple[StatementTimes, ...]:
     """The statements of a report, each with what the server counted of it.
 
     A statement is found by its text with all values replaced. Of a statement of several lines pgbench tells the first:
@@ -151,7 +153,9 @@ def normalised(text: str) -> str:
     return "commit" if words == "end" else words
 
 
-def _of(statement: StatementReport, found: Mapping[int, str], grown: Mapping[int, Counted]) -> list[Counted]:
+def _of(
+    statement: StatementReport, found: Mapping[int, str], grown: Mapping[int, QueryCounters]
+) -> list[QueryCounters]:
     wanted = normalised(statement.text)
     if statement.text.rstrip().endswith(";"):
         ids = [queryid for queryid, text in found.items() if text == wanted]
@@ -162,7 +166,7 @@ def _of(statement: StatementReport, found: Mapping[int, str], grown: Mapping[int
     return [grown[queryid] for queryid in ids]
 
 
-def _mean_and_deviation(rows: Sequence[Counted]) -> tuple[int | None, float | None, float | None]:
+def _mean_and_deviation(rows: Sequence[QueryCounters]) -> tuple[int | None, float | None, float | None]:
     """Calls, mean and standard deviation in ms; all None without a call."""
     calls = sum(row.calls for row in rows)
     if not calls:
@@ -172,24 +176,26 @@ def _mean_and_deviation(rows: Sequence[Counted]) -> tuple[int | None, float | No
     return calls, mean_ms, math.sqrt(max(variance, 0.0))
 
 
-def _grown(before: Counted | None, now: Counted) -> Counted | None:
+def _grown(before: QueryCounters | None, now: QueryCounters) -> QueryCounters | None:
     """What was counted in between; None where nothing was, or the counters were reset."""
     if before is None:
         return now
     if now.calls <= before.calls:
         return None
-    return Counted(now.calls - before.calls, now.total_ms - before.total_ms, now.squares - before.squares)
+    return QueryCounters(now.calls - before.calls, now.total_ms - before.total_ms, now.squares - before.squares)
 
 
-async def _look(hand: SqlSession, user: str, database: str) -> Look:
+async def _look(hand: SqlSession, user: str, database: str) -> CounterReading:
     rows: Iterable[tuple[object, ...]] = await hand.rows(await _with_schema(hand, _COUNTERS), (user, database))
-    return Look({int(str(queryid)): _counted(calls, total, deviation) for queryid, calls, total, deviation in rows})
+    return CounterReading(
+        {int(str(queryid)): _counted(calls, total, deviation) for queryid, calls, total, deviation in rows}
+    )
 
 
-def _counted(calls: object, total: object, deviation: object) -> Counted:
+def _counted(calls: object, total: object, deviation: object) -> QueryCounters:
     number, total_ms, deviation_ms = int(str(calls)), float(str(total)), float(str(deviation))
     mean_ms = total_ms / number if number else 0.0
-    return Counted(number, total_ms, number * (deviation_ms**2 + mean_ms**2))
+    return QueryCounters(number, total_ms, number * (deviation_ms**2 + mean_ms**2))
 
 
 async def _with_schema(hand: SqlSession, statement: str) -> str:

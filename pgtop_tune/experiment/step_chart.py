@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune import units
-from pgtop_tune.experiment.series import Curve
+from pgtop_tune.experiment.series import StepCurve
 
 BAR: Final = 40
 _KNEE: Final = "<- knee"
 
 
-def chart_lines(curve: Curve, block: str = "#") -> list[str]:
+def chart_lines(curve: StepCurve, block: str = "#") -> list[str]:
     """A bar per step, as long as its throughput, with p99 beside it; the knee is marked and named.
 
     Args:

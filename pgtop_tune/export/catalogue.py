@@ -16,7 +16,7 @@ from typing import Any, Final
 import pgtop_tune.metrics
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.export.counters import COUNTERS
-from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
+from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows
 from pgtop_tune.export.states import STATES
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.latency import Quantile
@@ -56,12 +56,12 @@ def _row(metric: Metric | ProgressMetric | Keyed[Any]) -> Exported:
     keyed = isinstance(metric, Keyed)
     return Exported(
         id=metric.id,
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         unit=metric.unit,
         help=f"{metric.definition} Source: {metric.source}",
         read=_of_family(metric.values) if isinstance(metric, Keyed) else _of_one(metric),
         labels=(label_of(metric.id),) if keyed else (),
-        wanted=Wanted.WHEN_NAMED if metric.id.startswith(_MANY) else Wanted.EVERYWHERE,
+        wanted=WantedRows.WHEN_NAMED if metric.id.startswith(_MANY) else WantedRows.EVERYWHERE,
     )
 
 
@@ -77,17 +77,17 @@ def label_of(identity: str) -> str:
     raise KeyError(identity)
 
 
-def _of_one(value: Callable[[Interval], float | None]) -> Callable[[Interval], Iterable[Point]]:
-    def read(interval: Interval) -> Iterable[Point]:
+def _of_one(value: Callable[[Interval], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+    def read(interval: Interval) -> Iterable[ExportedPoint]:
         found = value(interval)
-        return () if found is None else (Point((), found),)
+        return () if found is None else (ExportedPoint((), found),)
 
     return read
 
 
-def _of_family(values: Callable[[Interval], dict[Any, float]]) -> Callable[[Interval], Iterable[Point]]:
-    def read(interval: Interval) -> Iterable[Point]:
-        return [Point((str(key),), value) for key, value in values(interval).items()]
+def _of_family(values: Callable[[Interval], dict[Any, float]]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+    def read(interval: Interval) -> Iterable[ExportedPoint]:
+        return [ExportedPoint((str(key),), value) for key, value in values(interval).items()]
 
     return read
 
@@ -103,12 +103,12 @@ def exported() -> tuple[Exported, ...]:
 
 def for_tables() -> tuple[Exported, ...]:
     """What a table holds when nobody says: numbers, not the counters they are made of."""
-    return tuple(row for row in exported() if row.wanted is Wanted.EVERYWHERE)
+    return tuple(row for row in exported() if row.wanted is WantedRows.EVERYWHERE)
 
 
 def for_openmetrics() -> tuple[Exported, ...]:
     """What stands in OpenMetrics when nobody says."""
-    return tuple(row for row in exported() if row.wanted is not Wanted.WHEN_NAMED)
+    return tuple(row for row in exported() if row.wanted is not WantedRows.WHEN_NAMED)
 
 
 def chosen(words: Iterable[str]) -> tuple[Exported, ...]:

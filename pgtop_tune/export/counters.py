@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
+from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.model.absence import Unavailable
@@ -45,24 +45,28 @@ def _counters(
     rows: Callable[[S], Iterable[Any]] = lambda sample: (sample,),
     labels: tuple[str, ...] = (),
     key: Callable[[Any], tuple[str | None, ...]] = lambda row: (),
-    wanted: Wanted = Wanted.NOT_IN_TABLES,
+    wanted: WantedRows = WantedRows.NOT_IN_TABLES,
 ) -> tuple[Exported, ...]:
     """Columns of a view; a row that does not have one of them has no point there."""
 
-    def reader(field: str) -> Callable[[Interval], Iterable[Point]]:
-        def read(interval: Interval) -> Iterable[Point]:
+    def reader(field: str) -> Callable[[Interval], Iterable[ExportedPoint]]:
+        def read(interval: Interval) -> Iterable[ExportedPoint]:
             sample = interval.now(section)
             if sample is None:
                 return ()
             found = ((row, getattr(row, field)) for row in rows(sample))
-            return [Point(tuple(word or "" for word in key(row)), value) for row, value in found if value is not None]
+            return [
+                ExportedPoint(tuple(word or "" for word in key(row)), value)
+                for row, value in found
+                if value is not None
+            ]
 
         return read
 
     return tuple(
         Exported(
             id=f"{view}.{each.name}",
-            kind=Kind.COUNTER,
+            kind=MetricKind.COUNTER,
             unit=each.unit,
             help=f"{each.help} Source: {view}.{each.name}",
             read=reader(each.field or each.name),
@@ -199,25 +203,25 @@ _OWN: Final = (
 _CPU_MODES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
-def _cpu_time(interval: Interval) -> Iterable[Point]:
+def _cpu_time(interval: Interval) -> Iterable[ExportedPoint]:
     cpu, host = interval.now(sections.cpu), interval.newest.host
     if cpu is None or isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
         return ()
     ticks = host.facts.ticks_per_s
     if ticks <= 0:
         return ()
-    return [Point((mode,), getattr(cpu.total, f"{mode}_ticks") / ticks) for mode in _CPU_MODES]
+    return [ExportedPoint((mode,), getattr(cpu.total, f"{mode}_ticks") / ticks) for mode in _CPU_MODES]
 
 
-def _pressure_time(interval: Interval) -> Iterable[Point]:
+def _pressure_time(interval: Interval) -> Iterable[ExportedPoint]:
     sample: PressureSample | None = interval.now(sections.pressure)
     if sample is None:
         return ()
     found = []
     for resource in ("cpu", "io", "memory"):
         line = getattr(sample, resource)
-        found += [Point((resource, "some"), line.some_us)]
-        found += [] if line.full_us is None else [Point((resource, "full"), line.full_us)]
+        found += [ExportedPoint((resource, "some"), line.some_us)]
+        found += [] if line.full_us is None else [ExportedPoint((resource, "full"), line.full_us)]
     return found
 
 
@@ -238,7 +242,7 @@ def of_statements(most: int) -> tuple[Exported, ...]:
         lambda sample: heapq.nlargest(min(most, len(sample.statements)), sample.statements, _exec_us),
         ("queryid", "datname", "usename", "toplevel"),
         _statement_key,
-        Wanted.WHEN_NAMED,
+        WantedRows.WHEN_NAMED,
     )
 
 
@@ -260,11 +264,11 @@ COUNTERS: Final = (
         _Column("failed", "", "Attempts that failed.", "failed_count"),
     )),
     *of_statements(sys.maxsize),
-    Exported("kernel.cpu.time", Kind.COUNTER, "s", "Time of all CPUs by state. Source: /proc/stat cpu",
-             _cpu_time, ("mode",), Wanted.NOT_IN_TABLES, sections.cpu),
-    Exported("kernel.pressure.time", Kind.COUNTER, "us",
+    Exported("kernel.cpu.time", MetricKind.COUNTER, "s", "Time of all CPUs by state. Source: /proc/stat cpu",
+             _cpu_time, ("mode",), WantedRows.NOT_IN_TABLES, sections.cpu),
+    Exported("kernel.pressure.time", MetricKind.COUNTER, "us",
              "Time some tasks, or all, waited for a resource. Source: /proc/pressure total",
-             _pressure_time, ("resource", "stalled"), Wanted.NOT_IN_TABLES, sections.pressure),
+             _pressure_time, ("resource", "stalled"), WantedRows.NOT_IN_TABLES, sections.pressure),
     *_counters("kernel", sections.cpu, _KERNEL),
     *_counters("kernel.disk", sections.disks, _DISK, lambda sample: sample.disks, ("device",), lambda row: (row.name,)),
     *_counters("kernel.network", sections.network, _NETWORK, lambda sample: sample.interfaces, ("interface",),

@@ -6,12 +6,12 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
-from pgtop_tune.export.exported import Exported, Read, Watched, read_all, read_once
+from pgtop_tune.export.exported import Exported, ReadRow, WatchedInterval, read_all, read_once
 from pgtop_tune.export.openmetrics import number
 from pgtop_tune.export.tidy import COLUMNS, labels_text, moment_text, tidy
 
 
-def write_tidy(file: TextIO, rows: Sequence[Exported], moments: Iterable[Watched]) -> int:
+def write_tidy(file: TextIO, rows: Sequence[Exported], moments: Iterable[WatchedInterval]) -> int:
     """Columns as in `tidy`; gives the number of rows below the heading."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -23,7 +23,7 @@ def write_tidy(file: TextIO, rows: Sequence[Exported], moments: Iterable[Watched
     return count
 
 
-def write_wide(file: TextIO, rows: Sequence[Exported], moments: Callable[[], Iterable[Watched]]) -> int:
+def write_wide(file: TextIO, rows: Sequence[Exported], moments: Callable[[], Iterable[WatchedInterval]]) -> int:
     """A row per moment: time, elapsed_s, and a column per series, called `metric` or `metric{labels}`.
 
     Units are those of the tidy form; a cell without a value is empty, and so is that of a counter which was not read
@@ -55,6 +55,6 @@ def write_wide(file: TextIO, rows: Sequence[Exported], moments: Callable[[], Ite
     return count
 
 
-def _cells(read: Read) -> Iterable[tuple[str, float]]:
+def _cells(read: ReadRow) -> Iterable[tuple[str, float]]:
     for labels, value in read.points:
         yield read.row.id + (labels_text(read.row.labels, labels) if labels else ""), value

@@ -85,7 +85,7 @@ def _weight(word: str) -> float:
         return 0.0
 
 
-class Endpoint:
+class MetricsEndpoint:
     """A server in threads of its own, from the moment it is made until it is closed.
 
     Args:

@@ -96,7 +96,7 @@ S = TypeVar("S", bound=Reading)
 T = TypeVar("T")
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """As OpenMetrics has it; the value is its word."""
 
     GAUGE = "gauge"
@@ -104,7 +104,7 @@ class Kind(Enum):
     INFO = "info"
 
 
-class Wanted(Enum):
+class WantedRows(Enum):
     """Where a row stands when nobody says which are wanted."""
 
     EVERYWHERE = "everywhere"
@@ -114,7 +114,7 @@ class Wanted(Enum):
     """It has as many series as there are sessions or statements."""
 
 
-class Point(NamedTuple):
+class ExportedPoint(NamedTuple):
     """A value and the values of the row's labels, in their order."""
 
     labels: tuple[str, ...]
@@ -137,12 +137,12 @@ class Exported(Struct, frozen=True):
     """
 
     id: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     help: str
-    read: Callable[[Interval], Iterable[Point]]
+    read: Callable[[Interval], Iterable[ExportedPoint]]
     labels: tuple[str, ...] = ()
-    wanted: Wanted = Wanted.EVERYWHERE
+    wanted: WantedRows = WantedRows.EVERYWHERE
     section: Callable[[Frame], Reading | Unavailable] | None = None
     name: str = ""
 
@@ -167,7 +167,7 @@ CANNOT_SAY: Final = "cannot be said"
 """Reason of an absence that no section explains: the first reading, a restart, a reset, or nothing to divide by."""
 
 
-class Watched(Interval):
+class WatchedInterval(Interval):
     """An interval that remembers which section was asked for and was not there.
 
     Attributes:
@@ -219,7 +219,7 @@ class Watched(Interval):
             self.absent = found
 
 
-class Read(NamedTuple):
+class ReadRow(NamedTuple):
     """A row as read in an interval.
 
     Attributes:
@@ -230,12 +230,12 @@ class Read(NamedTuple):
     """
 
     row: Exported
-    points: tuple[Point, ...]
+    points: tuple[ExportedPoint, ...]
     reason: str
     at_s: float
 
 
-def read_all(rows: Iterable[Exported], interval: Watched) -> Iterable[Read]:
+def read_all(rows: Iterable[Exported], interval: WatchedInterval) -> Iterable[ReadRow]:
     """Every row, in order."""
     for row in rows:
         interval.absent = None
@@ -246,10 +246,12 @@ def read_all(rows: Iterable[Exported], interval: Watched) -> Iterable[Read]:
             reason = str(absent.reason) if absent is not None else "" if row.labels else CANNOT_SAY
         elif row.section is not None and (sample := interval.now(row.section)) is not None:
             at_s = sample.at_s
-        yield Read(row, points, reason, at_s)
+        yield ReadRow(row, points, reason, at_s)
 
 
-def read_once(rows: Sequence[Exported], moments: Iterable[Watched]) -> Iterator[tuple[Watched, list[Read]]]:
+def read_once(
+    rows: Sequence[Exported], moments: Iterable[WatchedInterval]
+) -> Iterator[tuple[WatchedInterval, list[ReadRow]]]:
     """Rows of one moment after the other; a counter only where it was read since the moment before.
 
     A counter that is repeated with the time of a later frame makes a rate of 0, and a doubled one after it.
@@ -266,6 +268,6 @@ def read_once(rows: Sequence[Exported], moments: Iterable[Watched]) -> Iterator[
         yield interval, found
 
 
-def wall_clock_ms(interval: Watched, at_s: float) -> int:
+def wall_clock_ms(interval: WatchedInterval, at_s: float) -> int:
     """A moment of the session in milliseconds since the epoch, by the clock of the interval's newest frame."""
     return round(interval.newest.taken_at_ms + 1000.0 * (at_s - interval.newest.elapsed_s))

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.export.exported import Watched
+from pgtop_tune.export.exported import WatchedInterval
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.frame_window import FrameWindow
 
@@ -16,7 +16,7 @@ PAST_S: Final = 150.0
 """What a number may look back: frames from so long before the first moment must come, too."""
 
 
-class Span(Struct, frozen=True):
+class TimeSpan(Struct, frozen=True):
     """A part of a session, seconds on its clock, both ends included.
 
     Attributes:
@@ -36,7 +36,7 @@ class Recorded(Protocol):
     def index_at(self, elapsed_s: float) -> int: ...
 
 
-def moments(frames: Iterable[Frame], span: Span) -> Iterator[Watched]:
+def moments(frames: Iterable[Frame], span: TimeSpan) -> Iterator[WatchedInterval]:
     """An interval for each frame of a span; read it before asking for the next, which changes it."""
     kept = FrameWindow()
     for frame in frames:
@@ -44,10 +44,10 @@ def moments(frames: Iterable[Frame], span: Span) -> Iterator[Watched]:
             return
         kept.append(frame)
         if frame.elapsed_s >= span.from_s:
-            yield Watched(kept)
+            yield WatchedInterval(kept)
 
 
-def spaced(recorded: Recorded, until: Callable[[int], Sequence[Frame]], span: Span) -> Iterator[Watched]:
+def spaced(recorded: Recorded, until: Callable[[int], Sequence[Frame]], span: TimeSpan) -> Iterator[WatchedInterval]:
     """An interval for the first frame in every `every_s` of a span.
 
     A moment keeps what it says when others are left out: its rates are of the last two readings.
@@ -69,6 +69,6 @@ def spaced(recorded: Recorded, until: Callable[[int], Sequence[Frame]], span: Sp
         if at_s < due_s:
             index += 1
             continue
-        yield Watched(frames)
+        yield WatchedInterval(frames)
         due_s += span.every_s * (math.floor((at_s - due_s) / span.every_s) + 1)
         index = max(recorded.index_at(due_s), index + 1)

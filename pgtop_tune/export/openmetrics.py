@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from pgtop_tune.export.exported import Exported, Kind, Point, Watched, read_all
+from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WatchedInterval, read_all
 from pgtop_tune.safe_text import printable
 
 MOST_SERIES: Final = 1_000
@@ -26,10 +26,12 @@ class Syntax(Enum):
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-_SUFFIX: Final[Mapping[Kind, str]] = MappingProxyType({Kind.GAUGE: "", Kind.COUNTER: "_total", Kind.INFO: "_info"})
+_SUFFIX: Final[Mapping[MetricKind, str]] = MappingProxyType(
+    {MetricKind.GAUGE: "", MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}
+)
 
 
-def page(rows: Iterable[Exported], interval: Watched, syntax: Syntax) -> str:
+def page(rows: Iterable[Exported], interval: WatchedInterval, syntax: Syntax) -> str:
     """One moment, without timestamps: Prometheus takes that of its scrape."""
     parts = []
     for read in read_all(rows, interval):
@@ -45,14 +47,14 @@ def head(row: Exported, syntax: Syntax) -> str:
     name, kind = row.exposed, row.kind.value
     if not openmetrics:
         name += _SUFFIX[row.kind]
-        kind = "gauge" if row.kind is Kind.INFO else kind
+        kind = "gauge" if row.kind is MetricKind.INFO else kind
     lines = [f"# TYPE {name} {kind}\n", f"# HELP {name} {_help(row.help, openmetrics)}\n"]
     if openmetrics and row.exposed_unit:
         lines.insert(1, f"# UNIT {name} {row.exposed_unit}\n")
     return "".join(lines)
 
 
-def line(row: Exported, point: Point, at_ms: int | None = None) -> str:
+def line(row: Exported, point: ExportedPoint, at_ms: int | None = None) -> str:
     """One sample.
 
     Args:
@@ -66,7 +68,7 @@ def line(row: Exported, point: Point, at_ms: int | None = None) -> str:
     return f"{row.exposed}{_SUFFIX[row.kind]}{labels} {number(point.value * row.factor)}{moment}\n"
 
 
-def distinct(points: Sequence[Point]) -> Iterator[Point]:
+def distinct(points: Sequence[ExportedPoint]) -> Iterator[ExportedPoint]:
     """Points whose labels are written differently, and no more than a family may have.
 
     Prometheus refuses a page on which a series stands twice; names that differ only in what is not printable would.

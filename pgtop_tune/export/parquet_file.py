@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.export.exported import Exported, Watched
+from pgtop_tune.export.exported import Exported, WatchedInterval
 from pgtop_tune.export.tidy import COLUMNS, tidy
 
 _ROWS_AT_ONCE: Final = 65_536
@@ -30,7 +30,7 @@ def pyarrow() -> Any:
     return pyarrow
 
 
-def write_parquet(path: Path, rows: Sequence[Exported], moments: Iterable[Watched]) -> int:
+def write_parquet(path: Path, rows: Sequence[Exported], moments: Iterable[WatchedInterval]) -> int:
     """Writes the file; gives the number of rows. An empty cell is null.
 
     Raises:

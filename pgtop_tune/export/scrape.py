@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.export.catalogue import for_openmetrics
 from pgtop_tune.export.counters import of_statements
-from pgtop_tune.export.exported import Exported, Point, Watched
+from pgtop_tune.export.exported import Exported, ExportedPoint, WatchedInterval
 from pgtop_tune.export.openmetrics import END, Syntax, head, line, page
 from pgtop_tune.export.states import UP
 from pgtop_tune.runtime.frame_window import FrameWindow
@@ -63,9 +63,9 @@ class Exposition:
             stale = not self._frames or self._clock() - self._came_s > self._stale_s
             frames = FrameWindow(self._frames)
         if stale:
-            return head(UP, syntax) + line(UP, Point((), 0.0)) + (END if syntax is Syntax.OPENMETRICS else "")
+            return head(UP, syntax) + line(UP, ExportedPoint((), 0.0)) + (END if syntax is Syntax.OPENMETRICS else "")
         with self._writing:
             known = self._pages.get(syntax)
             if known is None or known[0] is not frames[-1]:
-                known = self._pages[syntax] = frames[-1], page(self._rows, Watched(frames), syntax)
+                known = self._pages[syntax] = frames[-1], page(self._rows, WatchedInterval(frames), syntax)
             return known[1]

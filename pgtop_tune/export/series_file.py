@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from pgtop_tune.export.exported import Exported, Point, Watched, read_once, wall_clock_ms
+from pgtop_tune.export.exported import Exported, ExportedPoint, WatchedInterval, read_once, wall_clock_ms
 from pgtop_tune.export.openmetrics import END, Syntax, distinct, head, line
 
 _POINTS: Final = 256
@@ -62,7 +62,7 @@ def _pairs(numbers: array[float]) -> Iterator[tuple[int, float]]:
 
 
 def write_openmetrics(
-    file: TextIO, rows: Sequence[Exported], moments: Iterable[Watched], directory: Path | None = None
+    file: TextIO, rows: Sequence[Exported], moments: Iterable[WatchedInterval], directory: Path | None = None
 ) -> tuple[int, int]:
     """OpenMetrics with timestamps, series by series as its specification wants.
 
@@ -94,6 +94,6 @@ def write_openmetrics(
             file.write(head(row, Syntax.OPENMETRICS))
         for labels, series in numbers[row.id].items():
             for at_ms, value in store.points(series):
-                file.write(line(row, Point(labels, value), at_ms))
+                file.write(line(row, ExportedPoint(labels, value), at_ms))
     file.write(END)
     return written, left_out

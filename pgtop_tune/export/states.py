@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pgtop_tune import __version__
-from pgtop_tune.export.exported import Exported, Kind, Point, Wanted
+from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import sessions, standing
 from pgtop_tune.metrics.catalogue import Interval
@@ -21,80 +21,86 @@ from pgtop_tune.model.host import HostFacts
 from pgtop_tune.model.postgres import ServerFacts
 
 
-def _up(interval: Interval) -> Iterable[Point]:
-    return (Point((), 0.0 if isinstance(interval.newest.postgres, Unavailable) else 1.0),)
+def _up(interval: Interval) -> Iterable[ExportedPoint]:
+    return (ExportedPoint((), 0.0 if isinstance(interval.newest.postgres, Unavailable) else 1.0),)
 
 
-def _taken(interval: Interval) -> Iterable[Point]:
-    return (Point((), interval.newest.taken_at_ms / 1000.0),)
+def _taken(interval: Interval) -> Iterable[ExportedPoint]:
+    return (ExportedPoint((), interval.newest.taken_at_ms / 1000.0),)
 
 
-def _tool(interval: Interval) -> Iterable[Point]:
-    return (Point((__version__,), 1.0),)
+def _tool(interval: Interval) -> Iterable[ExportedPoint]:
+    return (ExportedPoint((__version__,), 1.0),)
 
 
-def _absent(interval: Interval) -> Iterable[Point]:
+def _absent(interval: Interval) -> Iterable[ExportedPoint]:
     """Sections that are not there; of a server or a machine that is not there at all one point instead of all."""
     frame = interval.newest
     found = []
     for name, sample in (("postgres", frame.postgres), ("host", frame.host)):
         if isinstance(sample, Unavailable):
-            found.append(Point((name, str(sample.reason)), 1.0))
+            found.append(ExportedPoint((name, str(sample.reason)), 1.0))
             continue
         parts = ((f"{name}.{each}", getattr(sample, each)) for each in sample.__struct_fields__)
-        found += [Point((part, str(value.reason)), 1.0) for part, value in parts if isinstance(value, Unavailable)]
+        found += [
+            ExportedPoint((part, str(value.reason)), 1.0) for part, value in parts if isinstance(value, Unavailable)
+        ]
     return found
 
 
-def _of_server(pick: Callable[[ServerFacts], Point]) -> Callable[[Interval], Iterable[Point]]:
-    def read(interval: Interval) -> Iterable[Point]:
+def _of_server(pick: Callable[[ServerFacts], ExportedPoint]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+    def read(interval: Interval) -> Iterable[ExportedPoint]:
         server = sections.server(interval.newest)
         return () if isinstance(server, Unavailable) else (pick(server),)
 
     return read
 
 
-def _of_host(pick: Callable[[HostFacts], Point]) -> Callable[[Interval], Iterable[Point]]:
-    def read(interval: Interval) -> Iterable[Point]:
+def _of_host(pick: Callable[[HostFacts], ExportedPoint]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+    def read(interval: Interval) -> Iterable[ExportedPoint]:
         host = interval.newest.host
         return () if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) else (pick(host.facts),)
 
     return read
 
 
-def _server_words(server: ServerFacts) -> Point:
+def _server_words(server: ServerFacts) -> ExportedPoint:
     words = (server.version, server.endpoint, server.database, server.cluster_name, server.system_identifier)
-    return Point(words, 1.0)
+    return ExportedPoint(words, 1.0)
 
 
-def _host_words(host: HostFacts) -> Point:
-    return Point((host.hostname, host.kernel, host.source), 1.0)
+def _host_words(host: HostFacts) -> ExportedPoint:
+    return ExportedPoint((host.hostname, host.kernel, host.source), 1.0)
 
 
-def _sessions(interval: Interval) -> Iterable[Point]:
+def _sessions(interval: Interval) -> Iterable[ExportedPoint]:
     activity = interval.now(sections.activity)
-    return () if activity is None else [Point((state,), count) for state, count in sorted(states(activity).items())]
+    return (
+        ()
+        if activity is None
+        else [ExportedPoint((state,), count) for state, count in sorted(states(activity).items())]
+    )
 
 
-def _wait_events(interval: Interval) -> Iterable[Point]:
+def _wait_events(interval: Interval) -> Iterable[ExportedPoint]:
     found: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     # As their sum, see `ACTIVE_SESSIONS`: after a gap neither is said.
     for one in () if interval.after_gap else sessions(interval, NEWEST) or ():
         found[one.kind.wait_event_type, one.kind.wait_event, str(standing(one.kind))] += one.mean
-    return [Point(labels, mean) for labels, mean in sorted(found.items())]
+    return [ExportedPoint(labels, mean) for labels, mean in sorted(found.items())]
 
 
-def _latency(interval: Interval) -> Iterable[Point]:
+def _latency(interval: Interval) -> Iterable[ExportedPoint]:
     found = ((f"{quantile.per_cent:g}", quantile(interval)) for quantile in QUANTILES)
-    return [Point((per_cent,), value) for per_cent, value in found if value is not None]
+    return [ExportedPoint((per_cent,), value) for per_cent, value in found if value is not None]
 
 
-def _of_senders(pick: Callable[[SenderLag], float | None]) -> Callable[[Interval], Iterable[Point]]:
-    def read(interval: Interval) -> Iterable[Point]:
+def _of_senders(pick: Callable[[SenderLag], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+    def read(interval: Interval) -> Iterable[ExportedPoint]:
         interval.now(sections.replication)
         found = ((lag.sender, pick(lag)) for lag in sender_lags(interval))
         return [
-            Point((sender.application_name or "", sender.client or "", str(sender.pid)), value)
+            ExportedPoint((sender.application_name or "", sender.client or "", str(sender.pid)), value)
             for sender, value in found
             if value is not None
         ]
@@ -102,41 +108,41 @@ def _of_senders(pick: Callable[[SenderLag], float | None]) -> Callable[[Interval
     return read
 
 
-def _of_slots(pick: Callable[[SlotState], float | None]) -> Callable[[Interval], Iterable[Point]]:
-    def read(interval: Interval) -> Iterable[Point]:
+def _of_slots(pick: Callable[[SlotState], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+    def read(interval: Interval) -> Iterable[ExportedPoint]:
         found = ((state.slot, pick(state)) for state in slot_states(interval))
-        return [Point((slot.slot_name, slot.slot_type), value) for slot, value in found if value is not None]
+        return [ExportedPoint((slot.slot_name, slot.slot_type), value) for slot, value in found if value is not None]
 
     return read
 
 
-def _of_receiver(pick: Callable[[ReceiverLag], float | None]) -> Callable[[Interval], Iterable[Point]]:
-    def read(interval: Interval) -> Iterable[Point]:
+def _of_receiver(pick: Callable[[ReceiverLag], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+    def read(interval: Interval) -> Iterable[ExportedPoint]:
         lag = receiver_lag(interval)
         value = None if lag is None else pick(lag)
-        return () if value is None else (Point((), value),)
+        return () if value is None else (ExportedPoint((), value),)
 
     return read
 
 
-def _xid_age(interval: Interval) -> Iterable[Point]:
+def _xid_age(interval: Interval) -> Iterable[ExportedPoint]:
     limits = interval.now(sections.database_limits)
     if limits is None:
         return ()
     ages = [age(limits.next_xid, database.frozen_xid) for database in limits.databases]
     oldest = max((each for each in ages if each is not None), default=None)
-    return () if oldest is None else (Point((), oldest),)
+    return () if oldest is None else (ExportedPoint((), oldest),)
 
 
 def _gauge(
     identity: str,
     unit: str,
     help: str,
-    read: Callable[[Interval], Iterable[Point]],
+    read: Callable[[Interval], Iterable[ExportedPoint]],
     labels: tuple[str, ...] = (),
-    wanted: Wanted = Wanted.EVERYWHERE,
+    wanted: WantedRows = WantedRows.EVERYWHERE,
 ) -> Exported:
-    return Exported(id=identity, kind=Kind.GAUGE, unit=unit, help=help, read=read, labels=labels, wanted=wanted)
+    return Exported(id=identity, kind=MetricKind.GAUGE, unit=unit, help=help, read=read, labels=labels, wanted=wanted)
 
 
 UP: Final = _gauge("up", "", "1 when the server answered in time, 0 when it did not.", _up)
@@ -146,23 +152,23 @@ _SLOT: Final = ("slot_name", "slot_type")
 STATES: Final = (
     UP,
     _gauge("taken_at", "s", "Time of the sample by the clock of this machine; seconds since the epoch.",
-           _taken, wanted=Wanted.NOT_IN_TABLES),
+           _taken, wanted=WantedRows.NOT_IN_TABLES),
     _gauge("unavailable", "", "1 for each unavailable section, with the kind of reason.", _absent,
-           ("section", "reason"), Wanted.NOT_IN_TABLES),
-    Exported("tool", Kind.INFO, "", "The sampling program.", _tool, ("version",), Wanted.NOT_IN_TABLES),
-    Exported("server", Kind.INFO, "", "The server. Source: server_version, pg_control_system()",
+           ("section", "reason"), WantedRows.NOT_IN_TABLES),
+    Exported("tool", MetricKind.INFO, "", "The sampling program.", _tool, ("version",), WantedRows.NOT_IN_TABLES),
+    Exported("server", MetricKind.INFO, "", "The server. Source: server_version, pg_control_system()",
              _of_server(_server_words), ("version", "endpoint", "datname", "cluster_name", "system_identifier"),
-             Wanted.NOT_IN_TABLES),
-    Exported("host", Kind.INFO, "", "The machine of the host metrics. Source: uname",
-             _of_host(_host_words), ("hostname", "kernel", "source"), Wanted.NOT_IN_TABLES),
+             WantedRows.NOT_IN_TABLES),
+    Exported("host", MetricKind.INFO, "", "The machine of the host metrics. Source: uname",
+             _of_host(_host_words), ("hostname", "kernel", "source"), WantedRows.NOT_IN_TABLES),
     _gauge("server.started_at", "s", "Start time of the server; seconds since the epoch. Source: pg_postmaster_start_time()",
-           _of_server(lambda server: Point((), server.started_ms / 1000.0)), wanted=Wanted.NOT_IN_TABLES),
+           _of_server(lambda server: ExportedPoint((), server.started_ms / 1000.0)), wanted=WantedRows.NOT_IN_TABLES),
     _gauge("server.in_recovery", "", "1 on a standby. Source: pg_is_in_recovery()",
-           _of_server(lambda server: Point((), float(server.in_recovery)))),
+           _of_server(lambda server: ExportedPoint((), float(server.in_recovery)))),
     _gauge("server.max_connections", "", "Connections the server accepts. Source: max_connections",
-           _of_server(lambda server: Point((), server.max_connections)), wanted=Wanted.NOT_IN_TABLES),
-    _gauge("host.cpus", "", "Logical CPUs online.", _of_host(lambda host: Point((), host.cpu_count)),
-           wanted=Wanted.NOT_IN_TABLES),
+           _of_server(lambda server: ExportedPoint((), server.max_connections)), wanted=WantedRows.NOT_IN_TABLES),
+    _gauge("host.cpus", "", "Logical CPUs online.", _of_host(lambda host: ExportedPoint((), host.cpu_count)),
+           wanted=WantedRows.NOT_IN_TABLES),
     _gauge("server.sessions_by_state", "", "Client backends by state. Source: pg_stat_activity.state", _sessions, ("state",)),
     _gauge("waits.event", "sessions", "Mean sessions in each wait. Those with counted=active add up to waits.active; "
            "the others are separate: client turn, pacing, io worker. "

@@ -20,12 +20,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from pgtop_tune.export.exported import Exported, Watched, read_once, wall_clock_ms
+from pgtop_tune.export.exported import Exported, WatchedInterval, read_once, wall_clock_ms
 
 COLUMNS: Final = ("time", "elapsed_s", "metric", "labels", "value", "unit", "reason")
 
 
-class Row(NamedTuple):
+class TidyRow(NamedTuple):
     """A row; `at_ms` is the moment in milliseconds since the epoch, `None` an empty cell."""
 
     at_ms: int
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     reason: str | None
 
 
-def tidy(rows: Sequence[Exported], moments: Iterable[Watched]) -> Iterator[Row]:
+def tidy(rows: Sequence[Exported], moments: Iterable[WatchedInterval]) -> Iterator[TidyRow]:
     """Rows of one moment after the other; a counter only where it was read, with the time of that.
 
     A family without members, no standby for instance, has none.
@@ -47,9 +47,9 @@ def tidy(rows: Sequence[Exported], moments: Iterable[Watched]) -> Iterator[Row]:
             at_ms = wall_clock_ms(interval, at_s)
             for labels, value in points:
                 words = labels_text(row.labels, labels) if labels else None
-                yield Row(at_ms, at_s, row.id, words, value, row.unit or None, None)
+                yield TidyRow(at_ms, at_s, row.id, words, value, row.unit or None, None)
             if reason:
-                yield Row(at_ms, at_s, row.id, None, None, row.unit or None, reason)
+                yield TidyRow(at_ms, at_s, row.id, None, None, row.unit or None, reason)
 
 
 @lru_cache(maxsize=20_000)

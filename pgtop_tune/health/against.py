@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.facts import NOT_IN_RECORDING, Facts
+from pgtop_tune.health.facts import NOT_IN_RECORDING, CheckFacts
 from pgtop_tune.health.formats.as_json import FORMAT
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
@@ -150,7 +150,7 @@ def only_new(report: Report, former: Former) -> Report:
     return replace(report, results=tuple(results), compared_with=former.name, known=known, gone=gone)
 
 
-def recorded_facts(path: Path) -> Facts:
+def recorded_facts(path: Path) -> CheckFacts:
     """The facts of a recording: its first frame with the server, and its last.
 
     Raises:
@@ -171,7 +171,7 @@ def recorded_facts(path: Path) -> Facts:
     if first is None or last is None:
         raise RecordingProblem(f"{path} has no parameters", "the server did not answer during the recording")
     frames = (first,) if first is last else (first, last)
-    return Facts(
+    return CheckFacts(
         frames,
         NOT_IN_RECORDING,
         unanswered=NOT_IN_RECORDING,

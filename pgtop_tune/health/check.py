@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pgtop_tune.health.facts import Facts, Need
+from pgtop_tune.health.facts import CheckFacts, FactNeed
 
 
 class Severity(StrEnum):
@@ -60,7 +60,7 @@ class Evidence(Struct, frozen=True):
     source: str
 
 
-class Action(Struct, frozen=True):
+class Fix(Struct, frozen=True):
     """Something to run, and how it is taken back.
 
     Attributes:
@@ -97,7 +97,7 @@ class Finding(Struct, frozen=True):
     severity: Severity
     says: str
     evidence: tuple[Evidence, ...]
-    fix: Action | None = None
+    fix: Fix | None = None
     confidence: Confidence = Confidence.HIGH
     subject: str = ""
 
@@ -155,8 +155,8 @@ class Check(Struct, frozen=True):
     why: str
     severity: Severity
     page: str
-    needs: tuple[Need[Any], ...]
-    look: Callable[[Facts, Limits], Iterable[Finding | Unknown]]
+    needs: tuple[FactNeed[Any], ...]
+    look: Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
     thresholds: tuple[Threshold, ...] = ()
     counts: bool = False
     twice: bool = False

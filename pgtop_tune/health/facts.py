@@ -38,7 +38,7 @@ class Missing(Exception):
         self.why = why
 
 
-class Need(Protocol[T_co]):
+class FactNeed(Protocol[T_co]):
     """A part of the facts that a check stands on."""
 
     @property
@@ -51,7 +51,7 @@ class Need(Protocol[T_co]):
         """View, file or query it is from."""
         ...
 
-    def of(self, facts: Facts) -> T_co | Unavailable:
+    def of(self, facts: CheckFacts) -> T_co | Unavailable:
         """The part, or why it is not there."""
         ...
 
@@ -102,15 +102,15 @@ class Question(Struct, Generic[R], frozen=True):
     everywhere: bool = False
     opens: str = ""
 
-    def of(self, facts: Facts) -> Answer[R] | Unavailable:
-        """See `Need.of`."""
+    def of(self, facts: CheckFacts) -> Answer[R] | Unavailable:
+        """See `FactNeed.of`."""
         found = facts.answers.get(self.name, facts.unanswered)
         if isinstance(found, Unavailable) and found.reason is Reason.NO_PERMISSION and self.opens:
             return Unavailable(found.reason, f"{found}; {self.opens}")
         return found
 
 
-class Facts(Struct, frozen=True):
+class CheckFacts(Struct, frozen=True):
     """Everything that was asked, once.
 
     Attributes:
@@ -137,7 +137,7 @@ class Facts(Struct, frozen=True):
         """The frames as metrics want them."""
         return Interval(self.frames)
 
-    def have(self, need: Need[R]) -> R:
+    def have(self, need: FactNeed[R]) -> R:
         """A part that is there.
 
         Raises:

@@ -11,8 +11,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Finding, Language
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Finding, Fix, Language
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.model.absence import Unavailable
 
 _ON_PRIMARY: Final = "on its primary: this server is a standby"
@@ -29,14 +29,14 @@ _SWITCHED_OFF: Final = (
 )
 
 
-def fitted(finding: Finding, facts: Facts) -> Finding:
+def fitted(finding: Finding, facts: CheckFacts) -> Finding:
     """The finding with a fix that can be carried out on this server, or that says where."""
     if finding.fix is None:
         return finding
     return replace(finding, fix=_without_alter_system(_for_standby(finding.fix, facts), facts))
 
 
-def _for_standby(fix: Action, facts: Facts) -> Action:
+def _for_standby(fix: Fix, facts: CheckFacts) -> Fix:
     """A standby's primary takes what changes databases or roles, and hands it on."""
     server = needs.SERVER.of(facts)
     if isinstance(server, Unavailable) or not server.in_recovery:
@@ -47,7 +47,7 @@ def _for_standby(fix: Action, facts: Facts) -> Action:
     return replace(fix, remark="; ".join(filter(None, (_ON_PRIMARY, fix.remark))))
 
 
-def _without_alter_system(fix: Action, facts: Facts) -> Action:
+def _without_alter_system(fix: Fix, facts: CheckFacts) -> Fix:
     parameters = needs.PARAMETERS.of(facts)
     if not fix.do.startswith(_ALTER_SYSTEM) or isinstance(parameters, Unavailable):
         return fix
@@ -56,4 +56,4 @@ def _without_alter_system(fix: Action, facts: Facts) -> Action:
         return fix
     line = fix.do.splitlines()[0].removeprefix(f"{_ALTER_SYSTEM}SET ").rstrip(";")
     meant = " = ".join(fix.parameter) if fix.parameter else line
-    return Action(do=_SWITCHED_OFF.format(meant=meant), undo="", language=Language.WORDS, remark=fix.remark)
+    return Fix(do=_SWITCHED_OFF.format(meant=meant), undo="", language=Language.WORDS, remark=fix.remark)

@@ -6,7 +6,7 @@ import shlex
 from typing import Final
 
 from pgtop_tune.changes.server.statements import statement
-from pgtop_tune.health.check import Action, Language
+from pgtop_tune.health.check import Fix, Language
 from pgtop_tune.host.drop_in import PATH
 from pgtop_tune.model.postgres import Parameter
 
@@ -17,7 +17,7 @@ _WINS_OVER_FILES: Final = frozenset({"command line", "environment variable"})
 _WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuser-backend": "for new sessions"}
 
 
-def set_parameter(parameter: Parameter, value: str) -> Action:
+def set_parameter(parameter: Parameter, value: str) -> Fix:
     """ALTER SYSTEM to a value, and back to what postgresql.auto.conf has now; words where no file has the say."""
     if parameter.source in _WINS_OVER_FILES:
         return words(
@@ -26,7 +26,7 @@ def set_parameter(parameter: Parameter, value: str) -> Action:
             f"Set it to {parameter.shown} there again.",
         )
     end = "" if parameter.context == "postmaster" else f"\n{_RELOAD}"
-    return Action(
+    return Fix(
         f"{_statement(parameter.name, value)};{end}",
         f"{stored_again(parameter)};{end}",
         remark=_WHEN.get(parameter.context, ""),
@@ -61,7 +61,7 @@ def _in_auto_conf(parameter: Parameter) -> bool:
     return parameter.in_auto_conf
 
 
-def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
+def sysctl(name: str, value: str, before: str, remark: str = "") -> Fix:
     """A sysctl, now and after a reboot.
 
     Args:
@@ -71,7 +71,7 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Action:
         remark: What else is to be known.
     """
     keep, put_back = kept_line(f"/{PATH}", name, value)
-    return Action(
+    return Fix(
         do=f"sysctl -w {name}={value}\n{keep}",
         undo=f"sysctl -w {name}={before}\n{put_back}",
         language=Language.SHELL,
@@ -120,7 +120,7 @@ def kept(file: str, *lines: str) -> tuple[str, str]:
     )
 
 
-def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -> Action:
+def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -> Fix:
     """A value into a file of /sys, which is gone after a reboot.
 
     Args:
@@ -130,7 +130,7 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
         boot: How it is made to last.
         name: As `pgtop-tune set` calls it: "vda/scheduler"; "" where it does not know it.
     """
-    return Action(
+    return Fix(
         do=f"echo {value} > {path}",
         undo=f"echo {before} > {path}",
         language=Language.SHELL,
@@ -140,7 +140,7 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
     )
 
 
-def mount_again(point: str, option: str, before: str) -> Action:
+def mount_again(point: str, option: str, before: str) -> Fix:
     """Another option for a mount.
 
     Args:
@@ -149,7 +149,7 @@ def mount_again(point: str, option: str, before: str) -> Action:
         before: The one it has.
     """
     place = shlex.quote(point)
-    return Action(
+    return Fix(
         do=f"mount -o remount,{option} {place}",
         undo=f"mount -o remount,{before} {place}",
         language=Language.SHELL,
@@ -157,6 +157,6 @@ def mount_again(point: str, option: str, before: str) -> Action:
     )
 
 
-def words(do: str, undo: str = "") -> Action:
+def words(do: str, undo: str = "") -> Fix:
     """What cannot be one command."""
-    return Action(do, undo, Language.WORDS)
+    return Fix(do, undo, Language.WORDS)

@@ -14,7 +14,7 @@ from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.configured import as_configured
-from pgtop_tune.health.facts import Answer, Facts, Question, Refused
+from pgtop_tune.health.facts import Answer, CheckFacts, Question, Refused
 from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_OPTIONS
 from pgtop_tune.host.block_devices import ROOT, server_directories
 from pgtop_tune.host.local import LocalHost
@@ -34,7 +34,7 @@ from pgtop_tune.pooler.console import PoolerConsole
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.survey import Asked, survey
+from pgtop_tune.postgres.survey import DatabaseAnswer, survey
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 
@@ -60,7 +60,7 @@ _TWICE: Final[tuple[Section[Reading], ...]] = (
 
 async def gather(
     conninfo: ConnInfo, checks: Sequence[Check], root: Path = ROOT, poolers: Sequence[PoolerAddress] = ()
-) -> Facts:
+) -> CheckFacts:
     """Everything these checks need.
 
     Args:
@@ -100,7 +100,7 @@ async def gather(
             eye.close()
     finally:
         await reader.aclose()
-    return Facts(tuple(frames), machine, answers, described=conninfo.describe())
+    return CheckFacts(tuple(frames), machine, answers, described=conninfo.describe())
 
 
 async def _pools(addresses: Sequence[PoolerAddress], clock: Callable[[], float]) -> PoolerSample | Unavailable:
@@ -228,14 +228,14 @@ async def _answers(
     return found | {question.name: _everywhere(question, said.everywhere) for question in everywhere}
 
 
-def _once(question: Question[Any], asked: Asked) -> Answer[Any] | Unavailable:
+def _once(question: Question[Any], asked: DatabaseAnswer) -> Answer[Any] | Unavailable:
     rows = asked.answers[question.name]
     if isinstance(rows, Unavailable):
         return rows
     return Answer(tuple(("", question.row(**row)) for row in rows), (asked.database,))
 
 
-def _everywhere(question: Question[Any], asked: Sequence[Asked]) -> Answer[Any] | Unavailable:
+def _everywhere(question: Question[Any], asked: Sequence[DatabaseAnswer]) -> Answer[Any] | Unavailable:
     """Unavailable only where no database answered."""
     rows: list[tuple[str, Any]] = []
     seen: list[str] = []

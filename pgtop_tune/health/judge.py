@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Finding, Limits, Unknown
-from pgtop_tune.health.facts import Answer, Facts, Missing, Question
+from pgtop_tune.health.facts import Answer, CheckFacts, Missing, Question
 from pgtop_tune.health.fitting import fitted
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
@@ -25,7 +25,9 @@ _LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
 )
 
 
-def judge(checks: Sequence[Check], facts: Facts, thresholds: Mapping[str, Limits] = MappingProxyType({})) -> Report:
+def judge(
+    checks: Sequence[Check], facts: CheckFacts, thresholds: Mapping[str, Limits] = MappingProxyType({})
+) -> Report:
     """What the checks say about the facts.
 
     Args:
@@ -47,7 +49,7 @@ def judge(checks: Sequence[Check], facts: Facts, thresholds: Mapping[str, Limits
     )
 
 
-def statistics_age_s(facts: Facts) -> float | None:
+def statistics_age_s(facts: CheckFacts) -> float | None:
     """Seconds since the youngest of the cumulative statistics began: a reset, or the start after a crash.
 
     None when it is not known. Source: stats_reset of pg_stat_database, pg_stat_wal and pg_stat_bgwriter or
@@ -65,12 +67,12 @@ def statistics_age_s(facts: Facts) -> float | None:
     return (facts.frames[-1].taken_at_ms - max(found)) / 1000 if found else None
 
 
-def _young(facts: Facts) -> bool:
+def _young(facts: CheckFacts) -> bool:
     age_s = statistics_age_s(facts)
     return age_s is not None and age_s < _YOUNG_S
 
 
-def _result(check: Check, facts: Facts, given: Limits, young: bool) -> Result:
+def _result(check: Check, facts: CheckFacts, given: Limits, young: bool) -> Result:
     missing = [(need.name, found) for need in check.needs if isinstance(found := need.of(facts), Unavailable)]
     if missing:
         return Result(check, unknowns=(_unknown(*missing[0]),))
@@ -97,7 +99,7 @@ def _unknown(need: str, why: Unavailable) -> Unknown:
     return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {why}")
 
 
-def _refusals(check: Check, facts: Facts) -> list[Unknown]:
+def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:
     """Databases that were not seen by a check that looks into every one."""
     refused = {
         refusal.database: refusal.why

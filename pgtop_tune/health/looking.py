@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.health.check import Check, Limits
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.measure import busy, keep, measure
@@ -47,7 +47,7 @@ class Looking(Struct, frozen=True):
         await asyncio.to_thread(keep, facts, measured)
         return await wishes.judged(replace(facts, measured=measured))
 
-    async def _gathered(self, wishes: _Wishes) -> Facts:
+    async def _gathered(self, wishes: _Wishes) -> CheckFacts:
         return await gather(self.conninfo, wishes.checks, poolers=self.poolers)
 
 
@@ -57,7 +57,7 @@ class _Wishes(Struct, frozen=True):
     checks: tuple[Check, ...]
     limits: Mapping[str, Limits]
 
-    async def judged(self, facts: Facts) -> Report:
+    async def judged(self, facts: CheckFacts) -> Report:
         """Frames are sampled in the caller's loop: it is done beside it."""
         return await asyncio.to_thread(judge, self.checks, facts, self.limits)
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.health import needs
-from pgtop_tune.health.facts import Facts, Missing
+from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.host.flush_meter import (
     LEAST_S,
     METHODS,
@@ -84,7 +84,7 @@ class _Asked(Struct, frozen=True):
 _Part = Callable[[_Asked], Awaitable[tuple[MeasuredLimit, ...] | Unavailable]]
 
 
-def busy(facts: Facts) -> tuple[str, ...]:
+def busy(facts: CheckFacts) -> tuple[str, ...]:
     """What a measurement would disturb, and be disturbed by; empty on a quiet server. Foreign text.
 
     A program that waits for a CPU flushes and commits later, and steadily so: passes that agree do not show it.
@@ -121,7 +121,7 @@ def contradiction(one: str, per_s: float | None, other: str, other_per_s: float)
     return f"{per_s:.0f} flushes a second by {one}, {other_per_s:.0f} by {other}: {_AGAIN}"
 
 
-async def measure(conninfo: ConnInfo, facts: Facts, pace: Pace | None = None) -> Measured:
+async def measure(conninfo: ConnInfo, facts: CheckFacts, pace: Pace | None = None) -> Measured:
     """Everything, one after the other.
 
     Args:
@@ -173,7 +173,7 @@ def more_commits_than_flushes(parameters: needs.Parameters, found: Sequence[Meas
     return f"{commits:.0f} commits a second of one session, and {flushes:.0f} flushes: {_AGAIN}"
 
 
-def keep(facts: Facts, measured: Measured) -> None:
+def keep(facts: CheckFacts, measured: Measured) -> None:
     """Keeps what was measured for the screens to come, where no doubts.
 
     Args:

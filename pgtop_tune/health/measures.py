@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Evidence
-from pgtop_tune.health.facts import Facts, Missing
+from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.units import about
 
@@ -38,7 +38,7 @@ class Memory(Struct, frozen=True):
         return Evidence(self.says, self.source)
 
 
-def memory(facts: Facts) -> Memory:
+def memory(facts: CheckFacts) -> Memory:
     """What the server may use.
 
     Raises:
@@ -57,7 +57,7 @@ def memory(facts: Facts) -> Memory:
     return Memory(host.memory_bytes, f"{about(host.memory_bytes)} of memory", "MemTotal of /proc/meminfo")
 
 
-def cores(facts: Facts) -> int:
+def cores(facts: CheckFacts) -> int:
     """Processors the server may use, at least 1; a quota of its control group counts.
 
     Raises:
@@ -80,7 +80,7 @@ class HugePageUse(Struct, frozen=True):
     source: str
 
 
-def huge_pages_used(facts: Facts) -> HugePageUse:
+def huge_pages_used(facts: CheckFacts) -> HugePageUse:
     """Whether the shared memory is in huge pages: huge_pages_status (17+), huge_pages, else the kernel's pool.
 
     Raises:
@@ -106,7 +106,7 @@ def huge_pages_used(facts: Facts) -> HugePageUse:
     return HugePageUse(None, f"huge_pages=try, and {taken} huge pages are in use by any program")
 
 
-def huge_pages_needed(facts: Facts, page_bytes: int) -> int:
+def huge_pages_needed(facts: CheckFacts, page_bytes: int) -> int:
     """Huge pages of a size that hold the server's shared memory: shared_memory_size (15+), else shared_buffers + 5 %.
 
     Raises:
@@ -118,7 +118,7 @@ def huge_pages_needed(facts: Facts, page_bytes: int) -> int:
     return math.ceil(total / page_bytes)
 
 
-def setting(facts: Facts, name: str) -> str:
+def setting(facts: CheckFacts, name: str) -> str:
     """A setting of the kernel now.
 
     Raises:
@@ -132,7 +132,7 @@ def setting(facts: Facts, name: str) -> str:
     return found
 
 
-def number(facts: Facts, name: str) -> int:
+def number(facts: CheckFacts, name: str) -> int:
     """The same as a number. Raises as `setting`."""
     found = setting(facts, name)
     try:

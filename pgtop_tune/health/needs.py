@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.health.configured import is_of_session
-from pgtop_tune.health.facts import Facts, Missing
+from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class SectionNeed(Struct, Generic[T], frozen=True):
-    """A section of the newest frame; see `facts.Need`."""
+    """A section of the newest frame; see `facts.FactNeed`."""
 
     name: str
     section: Section[T]
@@ -29,7 +29,7 @@ class SectionNeed(Struct, Generic[T], frozen=True):
         """See `Need.source`."""
         return self.section.source
 
-    def of(self, facts: Facts) -> T | Unavailable:
+    def of(self, facts: CheckFacts) -> T | Unavailable:
         """See `Need.of`."""
         return self.section(facts.frames[-1])
 
@@ -68,7 +68,7 @@ class _Machine(Struct, frozen=True):
     name: str = "machine"
     source: str = "/proc/sys, /sys/kernel, /sys/block, /proc/PID of the postmaster"
 
-    def of(self, facts: Facts) -> MachineDetails | Unavailable:
+    def of(self, facts: CheckFacts) -> MachineDetails | Unavailable:
         """See `Need.of`."""
         return facts.machine
 
@@ -82,7 +82,7 @@ class _Measured(Struct, frozen=True):
     name: str = "measurement"
     source: str = "--measure"
 
-    def of(self, facts: Facts) -> Measured | Unavailable:
+    def of(self, facts: CheckFacts) -> Measured | Unavailable:
         """See `Need.of`."""
         return facts.measured
 
@@ -165,7 +165,7 @@ class Parameters:
         return float(digits) * self._UNITS[unit[len(digits) :]]
 
 
-def parameters(facts: Facts) -> Parameters:
+def parameters(facts: CheckFacts) -> Parameters:
     """The parameters of the server.
 
     Raises:
@@ -174,7 +174,7 @@ def parameters(facts: Facts) -> Parameters:
     return Parameters(facts.have(PARAMETERS))
 
 
-def major(facts: Facts) -> int:
+def major(facts: CheckFacts) -> int:
     """Major version of the server.
 
     Raises:

@@ -10,7 +10,7 @@ from pgtop_tune.health.check import Check, Finding, Severity, Unknown
 from pgtop_tune.model.ceilings import MeasuredLimit
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """How a check ended."""
 
     FOUND = "found"
@@ -33,11 +33,11 @@ class Result(Struct, frozen=True):
     known: int = 0
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CheckOutcome:
         """FOUND when there is a finding, also one known before, UNKNOWN when something was not seen, else PASSED."""
         if self.findings or self.known:
-            return Outcome.FOUND
-        return Outcome.UNKNOWN if self.unknowns else Outcome.PASSED
+            return CheckOutcome.FOUND
+        return CheckOutcome.UNKNOWN if self.unknowns else CheckOutcome.PASSED
 
     @property
     def severity(self) -> Severity | None:
@@ -86,7 +86,7 @@ class Report(Struct, frozen=True):
     @property
     def passed(self) -> int:
         """Checks that looked and found nothing."""
-        return sum(1 for result in self.results if result.outcome is Outcome.PASSED)
+        return sum(1 for result in self.results if result.outcome is CheckOutcome.PASSED)
 
     def at_least(self, severity: Severity) -> int:
         """Findings of a severity and above."""

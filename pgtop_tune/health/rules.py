@@ -8,16 +8,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Facts as AdviceFacts
-from pgtop_tune.advice.facts import Machine
+from pgtop_tune.advice.facts import AdviceFacts, Machine
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.machine import live_values
 from pgtop_tune.advice.on_server import advice_for, same
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Confidence, Evidence, Finding, Language, Limits, Severity, Unknown
+from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
 from pgtop_tune.health.configured import is_of_session, with_value
-from pgtop_tune.health.facts import Facts, Missing
+from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, sysctl, words
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.host.block_queue import Disk
@@ -27,7 +26,7 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted
 from pgtop_tune.units import duration
 
-Look = Callable[[Facts, Limits], Iterable[Finding | Unknown]]
+Look = Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
 
 SETTING: Final = "pg_settings.setting"
 _OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
@@ -38,7 +37,7 @@ SHORTEST_S: Final = 600.0
 ON_STANDBY: Final = "this server is a standby: check its primary"
 
 
-def setting(facts: Facts, *names: str) -> Evidence:
+def setting(facts: CheckFacts, *names: str) -> Evidence:
     """Parameters as SHOW prints them, as evidence.
 
     Raises:
@@ -49,7 +48,7 @@ def setting(facts: Facts, *names: str) -> Evidence:
 
 
 def value_is(
-    name: str, bad: Collection[str], better: str, severity: Severity, says: str, fixed: Action | None = None
+    name: str, bad: Collection[str], better: str, severity: Severity, says: str, fixed: Fix | None = None
 ) -> Look:
     """Finds a parameter that has one of these values.
 
@@ -62,7 +61,7 @@ def value_is(
         fixed: What to do where it cannot be set.
     """
 
-    def look(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         row = needs.parameters(facts).row(name)
         if row.setting in bad:
             fix = fixed or set_parameter(row, better)
@@ -77,13 +76,13 @@ def value_is(
     return look
 
 
-def now_ms(facts: Facts) -> int:
+def now_ms(facts: CheckFacts) -> int:
     """The server's clock when it was looked at; ours where it did not tell. Milliseconds since the epoch."""
     activity = needs.ACTIVITY.of(facts)
     return facts.frames[-1].taken_at_ms if isinstance(activity, Unavailable) else activity.now_ms
 
 
-def counted_s(facts: Facts, reset_ms: int | None) -> float:
+def counted_s(facts: CheckFacts, reset_ms: int | None) -> float:
     """Seconds that counters have counted: since their reset, else since there are statistics. At least one.
 
     Counters outlive a clean restart, and begin anew after a crash; then pg_stat_wal, pg_stat_bgwriter and pg_stat_io
@@ -96,7 +95,7 @@ def counted_s(facts: Facts, reset_ms: int | None) -> float:
     return max((now_ms(facts) - since_ms) / 1000, 1.0)
 
 
-def _began_ms(facts: Facts) -> int:
+def _began_ms(facts: CheckFacts) -> int:
     resets = [
         section.stats_reset_ms
         for need in (needs.WAL, needs.CHECKPOINTS, needs.IO)
@@ -122,12 +121,12 @@ def counted(seconds: float, reset: str) -> Evidence:
     return Evidence(f"counted for {duration(seconds)}: the finding stays until {reset}", "stats_reset")
 
 
-def on_standby(facts: Facts) -> bool:
+def on_standby(facts: CheckFacts) -> bool:
     """pg_is_in_recovery(). Raises Missing when the server was not seen."""
     return facts.have(needs.SERVER).in_recovery
 
 
-def advice_facts(facts: Facts) -> AdviceFacts | None:
+def advice_facts(facts: CheckFacts) -> AdviceFacts | None:
     """What advice is derived from; None when the server was not seen."""
     seen = needs.MACHINE.of(facts)
     if isinstance(seen, Unavailable):
@@ -144,7 +143,7 @@ def advice_facts(facts: Facts) -> AdviceFacts | None:
     return facts_of(facts.interval, Beside(machine=machine))
 
 
-def advised(facts: Facts, name: str) -> Action:
+def advised(facts: CheckFacts, name: str) -> Fix:
     """Sets a parameter to what `advise` and the parameter screen have for it; words where the server has that.
 
     Raises:
@@ -160,7 +159,7 @@ def advised(facts: Facts, name: str) -> Action:
     return set_parameter(row, advice.value)
 
 
-def advised_setting(facts: Facts, *names: str, remark: str = "", lasting: bool = False) -> Action:
+def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: bool = False) -> Fix:
     """Sets settings of the machine to what is advised for them; words where there is nothing to set.
 
     Args:
@@ -171,7 +170,7 @@ def advised_setting(facts: Facts, *names: str, remark: str = "", lasting: bool =
     """
     known = advice_facts(facts)
     proposed = {} if known is None else propose(known).machine_half()
-    made: list[Action] = []
+    made: list[Fix] = []
     because = "The machine was not seen."
     for name in names:
         advice = proposed.get(name)
@@ -185,10 +184,10 @@ def advised_setting(facts: Facts, *names: str, remark: str = "", lasting: bool =
         return made[0]
     undo = "\n".join(each.undo for each in reversed(made))
     # The screen stages one setting for a finding, and the last of several is not safe without those before it.
-    return Action(do="\n".join(each.do for each in made), undo=undo, language=Language.SHELL, remark=made[-1].remark)
+    return Fix(do="\n".join(each.do for each in made), undo=undo, language=Language.SHELL, remark=made[-1].remark)
 
 
-def hidden(facts: Facts) -> Iterator[Unknown]:
+def hidden(facts: CheckFacts) -> Iterator[Unknown]:
     """One, when this role may not look into sessions of others."""
     why = hidden_sessions(facts.frames[-1])
     if why is not None:
@@ -221,11 +220,11 @@ class Scoped(Struct, frozen=True):
         return " ".join(f"{word} {name}" for word, name in parts if name is not None)
 
     @property
-    def fix(self) -> Action:
+    def fix(self) -> Fix:
         """Takes it away, and puts it back."""
         scope, arguments = self._scope()
         parameter = identifier(*self.name.split("."))
-        return Action(
+        return Fix(
             composed(f"ALTER {scope} RESET {{parameter}};", parameter=parameter, **arguments),
             composed(
                 f"ALTER {scope} SET {{parameter}} = {{value}};",
@@ -249,7 +248,7 @@ class Scoped(Struct, frozen=True):
         }
 
 
-def scoped(facts: Facts, names: Collection[str]) -> Iterator[Scoped]:
+def scoped(facts: CheckFacts, names: Collection[str]) -> Iterator[Scoped]:
     """Where roles and databases have one of these parameters for their own.
 
     Raises:
@@ -282,7 +281,7 @@ def also_scoped(look: Look, *names: str) -> Look:
         names: The parameters that a session can have for its own.
     """
 
-    def both(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+    def both(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         hidden: Missing | None = None
         try:
             yield from look(facts, limits)
@@ -309,7 +308,7 @@ def also_scoped(look: Look, *names: str) -> Look:
     return both
 
 
-def _with(facts: Facts, row: Parameter) -> Facts:
+def _with(facts: CheckFacts, row: Parameter) -> CheckFacts:
     """Facts with another row of pg_settings."""
     newest = facts.frames[-1]
     sample = newest.postgres
@@ -320,9 +319,9 @@ def _with(facts: Facts, row: Parameter) -> Facts:
     return replace(facts, frames=(*facts.frames[:-1], replace(newest, postgres=changed)))
 
 
-def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Action:
+def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Fix:
     """SQL that is to be run in one database, which the remark names."""
-    return Action(
+    return Fix(
         do=do,
         undo=undo,
         language=Language.SQL,

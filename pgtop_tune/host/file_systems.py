@@ -70,14 +70,14 @@ _PATIENCE_S: Final = 2.0
 _FIRST_WAIT_S: Final = 0.5
 
 
-class Place(Struct, frozen=True):
+class MountPlace(Struct, frozen=True):
     """A mount that holds something of the server's."""
 
     mount: Mount
     roles: tuple[str, ...]
 
 
-def places_of(directories: Mapping[str, str], mounts: Sequence[Mount]) -> tuple[Place, ...]:
+def places_of(directories: Mapping[str, str], mounts: Sequence[Mount]) -> tuple[MountPlace, ...]:
     """The mounts of the server's directories, in the order of the roles. Call it off the event loop.
 
     A directory we may not look at is left out: whether a symbolic link leads it elsewhere cannot be known.
@@ -91,7 +91,7 @@ def places_of(directories: Mapping[str, str], mounts: Sequence[Mount]) -> tuple[
         mount = _mount(directory, mounts)
         if mount is not None:
             roles[mount] = (*roles.get(mount, ()), role)
-    return tuple(Place(mount, names) for mount, names in roles.items())
+    return tuple(MountPlace(mount, names) for mount, names in roles.items())
 
 
 def _mount(directory: str, mounts: Sequence[Mount]) -> Mount | None:
@@ -120,11 +120,11 @@ class FileSystems:
     def __init__(self, clock: Callable[[], float], statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> None:
         self._clock = clock
         self._statvfs = statvfs
-        self._watched: tuple[tuple[Place, Background[FileSystem | str]], ...] = ()
+        self._watched: tuple[tuple[MountPlace, Background[FileSystem | str]], ...] = ()
         self._latest: FileSystemSample | None = None
         self._due_s = 0.0
 
-    def watch(self, places: Sequence[Place]) -> None:
+    def watch(self, places: Sequence[MountPlace]) -> None:
         """Says which; waits a little for the first answers, so call it off the event loop."""
         self._watched = tuple(
             (place, Background(self._asking(place), sections.file_systems.every_s, self._clock)) for place in places
@@ -148,7 +148,7 @@ class FileSystems:
             )
         return self._latest if self._latest.file_systems or self._latest.unanswered else NOT_YET
 
-    def _asking(self, place: Place) -> Callable[[], FileSystem | str]:
+    def _asking(self, place: MountPlace) -> Callable[[], FileSystem | str]:
         mount = place.mount
 
         def ask() -> FileSystem | str:
@@ -171,7 +171,7 @@ class FileSystems:
         return ask
 
 
-def _silence(place: Place, found: FileSystem | str | None, waiting_s: float) -> str:
+def _silence(place: MountPlace, found: FileSystem | str | None, waiting_s: float) -> str:
     """Why a mount has no row; "" when it has one."""
     if waiting_s >= _PATIENCE_S:
         return f"{place.mount.point} ({place.mount.kind}): no answer for {waiting_s:.0f} s"

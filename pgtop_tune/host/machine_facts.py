@@ -22,7 +22,7 @@ from pgtop_tune.host.open_files import parse_limit
 from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.host.system_settings import default_page_bytes, settings
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.machine import MachineDetails, MountPoint, Postmaster, Queue
+from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the postmaster is not known")
@@ -60,7 +60,7 @@ def machine_details(
     )
 
 
-def postmaster(pid: int, root: Path) -> Postmaster | Unavailable:
+def postmaster(pid: int, root: Path) -> PostmasterFacts | Unavailable:
     """The postmaster's process.
 
     Args:
@@ -70,13 +70,13 @@ def postmaster(pid: int, root: Path) -> Postmaster | Unavailable:
     return or_why(lambda: _postmaster(pid, root), f"no process {pid} here")
 
 
-def _postmaster(pid: int, root: Path) -> Postmaster:
+def _postmaster(pid: int, root: Path) -> PostmasterFacts:
     home = root / f"proc/{pid}"
     soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
     children = text_of(home / f"task/{pid}/children").split()
     adjusted = [text_of(root / f"proc/{child}/oom_score_adj") for child in children]
     known = [int(value) for value in adjusted if value]
-    return Postmaster(
+    return PostmasterFacts(
         oom_score_adj=int(read_once(home / "oom_score_adj")),
         children_adj=max(known, default=None),
         open_files_soft=soft,

@@ -34,7 +34,7 @@ from pgtop_tune.host.kernel_text import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_
 from pgtop_tune.host.memory_files import USUAL_PAGE_BYTES, parse_id_list, pool_paths, with_pools
 from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat, parse_schedstat
-from pgtop_tune.host.sql_devices import Layout, layout_of
+from pgtop_tune.host.sql_devices import DiskLayout, layout_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
 from pgtop_tune.model.host import (
@@ -96,7 +96,7 @@ class SqlHost:
         self._facts: HostFacts | None = None
         self._refused: set[str] = set()
         self._search_due_s = 0.0
-        self._layout = Layout(BlockDevices(frozenset(), frozenset()), Roles({}))
+        self._layout = DiskLayout(BlockDevices(frozenset(), frozenset()), Roles({}))
         self._group: ServerGroup | None = None
         self._nodes: tuple[int, ...] = ()
         self._slow: dict[str, bytes] = {}

@@ -20,7 +20,7 @@ _LAYERS_MOST: Final = 4
 _LINKED: Final = "wal: over SQL it cannot be seen whether pg_wal is a symbolic link to another disk"
 
 
-class Layout(Struct, frozen=True):
+class DiskLayout(Struct, frozen=True):
     """What `choose_disks` needs to know."""
 
     devices: BlockDevices
@@ -29,7 +29,7 @@ class Layout(Struct, frozen=True):
 
 async def layout_of(
     read: ReadMany, diskstats: bytes, mounts: Sequence[Mount], directories: Mapping[str, str]
-) -> Layout:
+) -> DiskLayout:
     """Whole disks and the roles of the server's directories, which are taken by their names.
 
     Args:
@@ -58,7 +58,7 @@ async def layout_of(
         for name in await tree.below(start):
             roles[name] = (*roles.get(name, ()), role)
     devices = BlockDevices(whole, frozenset(tree.stacked) | {name for name in whole if name.startswith(("dm-", "md"))})
-    return Layout(devices, Roles(roles, tuple(unplaced)))
+    return DiskLayout(devices, Roles(roles, tuple(unplaced)))
 
 
 class _Tree:

@@ -61,7 +61,7 @@ _FROM_THE_PRIMARY: Final = frozenset({"libpqwalreceiverconnect", "libpqwalreceiv
 """Waits for an answer of another server: at rest, unless a client waits for it (CREATE SUBSCRIPTION)."""
 
 
-class Standing(StrEnum):
+class SessionStanding(StrEnum):
     """Whether a session counts as active, and if not, what it is beside them. The words stand in exports."""
 
     ACTIVE = "active"
@@ -70,22 +70,22 @@ class Standing(StrEnum):
     IO_WORKER = "io worker"
 
 
-def standing(count: WaitCount) -> Standing:
+def standing(count: WaitCount) -> SessionStanding:
     """What the module says, for one kind of wait."""
     if count.is_idle:
-        return Standing.TURN
+        return SessionStanding.TURN
     if count.backend_type == IO_WORKER:
-        return Standing.IO_WORKER
+        return SessionStanding.IO_WORKER
     event = count.wait_event.lower()
     remote = count.backend_type != CLIENT_BACKEND and count.wait_event_type == CLIENT and event in _FROM_THE_PRIMARY
     if remote or count.backend_type == _ARCHIVER or (count.wait_event_type, event) in _SLEEPS:
-        return Standing.PACING
-    return Standing.ACTIVE
+        return SessionStanding.PACING
+    return SessionStanding.ACTIVE
 
 
 def is_active(count: WaitCount) -> bool:
     """Whether these sessions are active sessions."""
-    return standing(count) is Standing.ACTIVE
+    return standing(count) is SessionStanding.ACTIVE
 
 
 class Sessions(Struct, frozen=True):

@@ -20,7 +20,7 @@ UNLIMITED: Final = -1
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
 
 
-class Group(Struct, frozen=True):
+class ConnectionGroup(Struct, frozen=True):
     """Sessions of the same user, database, application and client.
 
     Attributes:
@@ -51,7 +51,7 @@ class Group(Struct, frozen=True):
         return self.usename, self.datname, self.application_name, self.client
 
 
-def groups(interval: Interval) -> list[Group]:
+def groups(interval: Interval) -> list[ConnectionGroup]:
     """Client backends by user, database, application and client, most sessions first; empty without the section."""
     activity = interval.now(sections.activity)
     if activity is None:
@@ -64,11 +64,11 @@ def groups(interval: Interval) -> list[Group]:
     return sorted(made, key=lambda group: (-group.sessions, group.key))
 
 
-def _group(key: tuple[str, str, str, str], members: list[Backend], now_ms: int) -> Group:
+def _group(key: tuple[str, str, str, str], members: list[Backend], now_ms: int) -> ConnectionGroup:
     states = Counter(member.state or "" for member in members)
     xacts = [member.xact_start_ms for member in members if member.xact_start_ms is not None]
     starts = [member.backend_start_ms for member in members if member.backend_start_ms is not None]
-    return Group(
+    return ConnectionGroup(
         *key,
         sessions=len(members),
         active=sum(states[state] for state in WORKING),
@@ -84,7 +84,7 @@ def _age_s(now_ms: int, moments_ms: list[int]) -> float | None:
     return max(now_ms - min(moments_ms), 0) / 1000.0 if moments_ms else None
 
 
-class Limit(Struct, frozen=True):
+class ConnectionLimit(Struct, frozen=True):
     """A limit on connections.
 
     Attributes:
@@ -107,7 +107,7 @@ class Limit(Struct, frozen=True):
         return 100.0 * self.used / self.limit if self.limit else 100.0
 
 
-def limits(interval: Interval) -> list[Limit]:
+def limits(interval: Interval) -> list[ConnectionLimit]:
     """The server's limit, then those of databases and roles; empty when sessions cannot be watched.
 
     Source: pg_stat_activity against max_connections less the reserved ones, pg_database.datconnlimit,
@@ -123,23 +123,23 @@ def limits(interval: Interval) -> list[Limit]:
         by_database = Counter(backend.datname for backend in clients)
         by_role = Counter(backend.usename for backend in clients)
         found += [
-            Limit(
+            ConnectionLimit(
                 scope="database", name=database.name, used=by_database[database.name], limit=database.connection_limit
             )
             for database in catalogue.databases
             if database.connection_limit > UNLIMITED
         ]
         found += [
-            Limit(scope="role", name=role.name, used=by_role[role.name], limit=role.connection_limit)
+            ConnectionLimit(scope="role", name=role.name, used=by_role[role.name], limit=role.connection_limit)
             for role in catalogue.role_limits
         ]
     return found
 
 
-def _of_server(interval: Interval, used: int) -> Iterator[Limit]:
+def _of_server(interval: Interval, used: int) -> Iterator[ConnectionLimit]:
     most = number(interval, "max_connections")
-    yield Limit(scope="server", name="max_connections", used=used, limit=None if most is None else int(most))
+    yield ConnectionLimit(scope="server", name="max_connections", used=used, limit=None if most is None else int(most))
     if most is None:
         return
     reserved = sum(number(interval, name) or 0 for name in _RESERVED)
-    yield Limit(scope="server", name="not reserved", used=used, limit=max(int(most - reserved), 0))
+    yield ConnectionLimit(scope="server", name="not reserved", used=used, limit=max(int(most - reserved), 0))

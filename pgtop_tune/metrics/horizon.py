@@ -22,7 +22,7 @@ SLOT: Final = "slot"
 SLOT_CATALOG: Final = "slot, catalogs only"
 
 
-class Holder(Struct, frozen=True):
+class HorizonHolder(Struct, frozen=True):
     """One thing that holds back vacuum.
 
     Attributes:
@@ -46,7 +46,7 @@ class Holder(Struct, frozen=True):
     what: str
 
 
-def holders(interval: Interval) -> list[Holder]:
+def holders(interval: Interval) -> list[HorizonHolder]:
     """Everything that pins the horizon, largest age first, of one age who is open longest; empty when nothing does.
 
     A database's tables are held back by transactions of that database and by standbys, slots and prepared
@@ -59,7 +59,7 @@ def holders(interval: Interval) -> list[Holder]:
     return sorted(found, key=lambda holder: (-holder.age, -(holder.since_s or 0.0)))
 
 
-def _transactions(interval: Interval) -> Iterator[Holder]:
+def _transactions(interval: Interval) -> Iterator[HorizonHolder]:
     sample = interval.now(sections.horizon)
     if sample is None:
         return
@@ -70,7 +70,7 @@ def _transactions(interval: Interval) -> Iterator[Holder]:
         if oldest is None or open.is_vacuum:
             continue
         since_ms = open.xact_start_ms
-        yield Holder(
+        yield HorizonHolder(
             id=f"backend:{open.pid}",
             kind=_kind(open),
             name=str(open.pid),
@@ -81,7 +81,7 @@ def _transactions(interval: Interval) -> Iterator[Holder]:
             what=_query(backends.get(open.pid), open),
         )
     for prepared in sample.prepared:
-        yield Holder(
+        yield HorizonHolder(
             id=f"prepared:{prepared.gid}",
             kind=PREPARED,
             name=prepared.gid,
@@ -119,7 +119,7 @@ def _query(backend: Backend | None, open: OpenTransaction) -> str:
     return (backend.query if backend is not None else None) or open.state or ""
 
 
-def _slots(interval: Interval) -> Iterator[Holder]:
+def _slots(interval: Interval) -> Iterator[HorizonHolder]:
     sample = interval.now(sections.slots)
     if sample is None:
         return
@@ -128,7 +128,7 @@ def _slots(interval: Interval) -> Iterator[Holder]:
             oldest = age(sample.next_xid, xmin)
             if oldest is not None:
                 who = slot.database or ""
-                yield Holder(
+                yield HorizonHolder(
                     id=f"{kind}:{slot.slot_name}",
                     kind=kind,
                     name=slot.slot_name,

@@ -32,7 +32,7 @@ IO_WINDOW_S: Final = 10.0
 """How far back a process's earlier I/O reading may lie: they are read for some processes at a time."""
 
 
-class Look(Struct, Generic[S], frozen=True):
+class HostLook(Struct, Generic[S], frozen=True):
     """A section together with what the machine said of itself at the time."""
 
     section: S
@@ -47,13 +47,13 @@ class Look(Struct, Generic[S], frozen=True):
         return self.facts.boot_id if self.facts else ""
 
 
-def with_facts(reach: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], Look[S] | Unavailable]:
-    def look(frame: Frame) -> Look[S] | Unavailable:
+def with_facts(reach: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], HostLook[S] | Unavailable]:
+    def look(frame: Frame) -> HostLook[S] | Unavailable:
         found = reach(frame)
         if isinstance(found, Unavailable):
             return found
         facts = sections.machine(frame)
-        return Look(found, None if isinstance(facts, Unavailable) else facts)
+        return HostLook(found, None if isinstance(facts, Unavailable) else facts)
 
     return look
 
@@ -65,7 +65,9 @@ _disks = with_facts(sections.disks)
 _processes = with_facts(sections.processes)
 
 
-def same_boot(interval: Interval, look: Callable[[Frame], Look[S] | Unavailable]) -> tuple[Look[S], Look[S]] | None:
+def same_boot(
+    interval: Interval, look: Callable[[Frame], HostLook[S] | Unavailable]
+) -> tuple[HostLook[S], HostLook[S]] | None:
     pair = interval.pair(look)
     return None if pair is None or pair[0].boot_id != pair[1].boot_id else pair
 
@@ -319,6 +321,6 @@ def _io_readings(interval: Interval) -> list[tuple[ProcessCounters, float, Proce
     return found
 
 
-def processes_of_one_boot(interval: Interval) -> tuple[Look[ProcessSample], Look[ProcessSample]] | None:
+def processes_of_one_boot(interval: Interval) -> tuple[HostLook[ProcessSample], HostLook[ProcessSample]] | None:
     """The two newest looks at processes, older first; None across a reboot."""
     return same_boot(interval, _processes)

@@ -12,7 +12,7 @@ from pgtop_tune import units
 from pgtop_tune.metrics.latency import P99
 from pgtop_tune.metrics.percentile_range import Range, incomplete_range, percentile_range
 from pgtop_tune.metrics.percentiles import merge
-from pgtop_tune.metrics.run_evidence import Evidence
+from pgtop_tune.metrics.run_evidence import RunEvidence
 
 _LINES_APART_S: Final = 2.5
 _DEVIATIONS: Final = 5.0
@@ -36,7 +36,7 @@ class LoggedPart(Struct, frozen=True):
     words: str
 
 
-def logged_part(evidence: Evidence) -> LoggedPart | None:
+def logged_part(evidence: RunEvidence) -> LoggedPart | None:
     """How much the percentiles are of; None where they are of everything, or nothing says how much there was."""
     known = evidence.facts.processed is not None
     merged, whole = merge(evidence.latencies), round(evidence.transactions)
@@ -60,7 +60,7 @@ def logged_part(evidence: Evidence) -> LoggedPart | None:
     return None
 
 
-def _seen_whole(evidence: Evidence) -> bool:
+def _seen_whole(evidence: RunEvidence) -> bool:
     """Whether no progress line is missing: a recording may have begun later than the run, or have gaps."""
     elapsed_s = [0.0, *(line.elapsed_s for line in evidence.progress)]
     return all(now - before <= _LINES_APART_S for before, now in pairwise(elapsed_s))

@@ -16,7 +16,7 @@ from pgtop_tune.model.progress import ProgressRow, ProgressSample
 WINDOW_S: Final = 10.0
 
 
-class Progress(Struct, frozen=True):
+class CommandProgress(Struct, frozen=True):
     """A command under way.
 
     Attributes:
@@ -34,7 +34,7 @@ class Progress(Struct, frozen=True):
     backend: BackendKey | None = None
 
 
-def progress_rows(interval: Interval) -> list[Progress]:
+def progress_rows(interval: Interval) -> list[CommandProgress]:
     """Commands of the frame, those of one kind by pid: the server's order is that of slots, which come as they are free.
 
     Empty without the section.
@@ -60,7 +60,7 @@ def _kind(row: ProgressRow) -> str:
     return row.command.partition(" ")[0]
 
 
-def _progress(row: ProgressRow, recent: list[ProgressSample]) -> Progress:
+def _progress(row: ProgressRow, recent: list[ProgressSample]) -> CommandProgress:
     percent = None
     if row.done is not None and row.total:
         percent = min(100.0 * row.done / row.total, 100.0)
@@ -68,7 +68,7 @@ def _progress(row: ProgressRow, recent: list[ProgressSample]) -> Progress:
     remaining = None
     if per_s and row.done is not None and row.total is not None:
         remaining = max(row.total - row.done, 0) / per_s
-    return Progress(row=row, percent=percent, per_s=per_s, remaining_s=remaining)
+    return CommandProgress(row=row, percent=percent, per_s=per_s, remaining_s=remaining)
 
 
 def _rate(row: ProgressRow, recent: list[ProgressSample]) -> float | None:

@@ -23,7 +23,7 @@ S = TypeVar("S", bound=Reading)
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 
-class Evidence(Struct, frozen=True, dict=True):
+class RunEvidence(Struct, frozen=True, dict=True):
     """One run, ready to be judged.
 
     Attributes:
@@ -125,7 +125,7 @@ class Evidence(Struct, frozen=True, dict=True):
         return next((parameter.setting for parameter in parameters if parameter.name == name), None)
 
 
-def evidence_of(frames: Sequence[Frame], number: int, facts: RunFacts) -> Evidence | None:
+def evidence_of(frames: Sequence[Frame], number: int, facts: RunFacts) -> RunEvidence | None:
     """The evidence of one run out of the frames of a session.
 
     Args:
@@ -141,7 +141,7 @@ def evidence_of(frames: Sequence[Frame], number: int, facts: RunFacts) -> Eviden
     ended = next((index for index in found if _is_over(frames[index])), found[-1])
     last = frames[ended].bench
     assert not isinstance(last, Unavailable)
-    return Evidence(last.run, tuple(frames[max(found[0] - 1, 0) : ended + 1]), facts)
+    return RunEvidence(last.run, tuple(frames[max(found[0] - 1, 0) : ended + 1]), facts)
 
 
 def _run_of(frame: Frame) -> int | None:

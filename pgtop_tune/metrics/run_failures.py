@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.metrics.run_evidence import Evidence
-from pgtop_tune.model.run_result import Doubt, Verdict
+from pgtop_tune.metrics.run_evidence import RunEvidence
+from pgtop_tune.model.run_result import Doubt, RunVerdict
 
 NOTED_UP_TO_PERCENT: Final = 1.0
 COUNTS_UP_TO_PERCENT: Final = 10.0
 
 
-def transactions_failed(evidence: Evidence) -> Doubt | None:
+def transactions_failed(evidence: RunEvidence) -> Doubt | None:
     """A note, a suspicion, or, above 10 per cent and for errors of any other kind, an invalid result."""
     facts = evidence.facts
     failed = facts.failed
@@ -41,10 +41,10 @@ def transactions_failed(evidence: Evidence) -> Doubt | None:
     )
 
 
-def _verdict(percent: float, other: int) -> Verdict:
+def _verdict(percent: float, other: int) -> RunVerdict:
     if other > 0 or percent > COUNTS_UP_TO_PERCENT:
-        return Verdict.INVALID
-    return Verdict.SUSPECT if percent > NOTED_UP_TO_PERCENT else Verdict.NOTE
+        return RunVerdict.INVALID
+    return RunVerdict.SUSPECT if percent > NOTED_UP_TO_PERCENT else RunVerdict.NOTE
 
 
 def _advice(max_tries: int | None) -> str:

@@ -11,13 +11,13 @@ from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, share
 from pgtop_tune.metrics.durability import AtRisk, risks
 from pgtop_tune.metrics.host_values import all_ticks
 from pgtop_tune.metrics.quiet import ACTIVE, AUTOVACUUM, vacuumed_table
-from pgtop_tune.metrics.run_evidence import Evidence
+from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Backend
-from pgtop_tune.model.run_result import Doubt, Verdict
+from pgtop_tune.model.run_result import Doubt, RunVerdict
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
 FOREIGN_SESSIONS: Final = 0.1
@@ -34,7 +34,7 @@ _BACKUP: Final = "BASE BACKUP"
 _OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")})
 
 
-def server_away(evidence: Evidence) -> Doubt | None:
+def server_away(evidence: RunEvidence) -> Doubt | None:
     """The server restarted or fell silent while pgbench ran."""
     inside = evidence.inside
     silent = _silent_looks(inside)
@@ -49,7 +49,7 @@ def server_away(evidence: Evidence) -> Doubt | None:
     )
     return Doubt(
         id="SERVER-AWAY",
-        verdict=Verdict.SUSPECT,
+        verdict=RunVerdict.SUSPECT,
         reason=words,
         advice="look at its log",
         numbers=(("silent_looks", silent),),
@@ -71,7 +71,7 @@ def _silent_looks(inside: Sequence[Frame]) -> int:
     return silent
 
 
-def other_server(evidence: Evidence) -> Doubt | None:
+def other_server(evidence: RunEvidence) -> Doubt | None:
     """Far fewer transactions on the server than the client did."""
     seen = _server_transactions(evidence)
     if seen is None or not evidence.facts.builtin or evidence.run.state is not RunState.FINISHED:
@@ -80,7 +80,7 @@ def other_server(evidence: Evidence) -> Doubt | None:
     if seen >= _HALF * client:
         return None
     return Doubt(
-        id="OTHER-SERVER", verdict=Verdict.SUSPECT,
+        id="OTHER-SERVER", verdict=RunVerdict.SUSPECT,
         reason=f"pgbench did {client:.0f} transactions and the watched server {seen:.0f}:"
         " the figures of server and machine belong to another one",
         advice="pass the connection options of the server behind the endpoint",
@@ -88,7 +88,7 @@ def other_server(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def straddled(evidence: Evidence) -> Doubt | None:
+def straddled(evidence: RunEvidence) -> Doubt | None:
     """A checkpoint was under way when the run began, or when it ended."""
     ends = evidence.ends(sections.checkpoints)
     begun = None if ends is None else checkpoints_between(*ends)
@@ -105,14 +105,14 @@ def straddled(evidence: Evidence) -> Doubt | None:
         return None
     where = [words for words, there in (("when it began", before), ("when it ended", open_at_end)) if there]
     return Doubt(
-        id="CHECKPOINT-STRADDLED", verdict=Verdict.SUSPECT,
+        id="CHECKPOINT-STRADDLED", verdict=RunVerdict.SUSPECT,
         reason=f"a checkpoint was in progress {' and '.join(where)}: the run includes part of its cost",
         advice="run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)",
         numbers=(("begun_inside", sum(begun)), ("finished_inside", len(finished))),
     )  # fmt: skip
 
 
-def no_checkpoint(evidence: Evidence) -> Doubt | None:
+def no_checkpoint(evidence: RunEvidence) -> Doubt | None:
     """A write load without a checkpoint in it."""
     ends, rows = evidence.ends(sections.checkpoints), _rows_written(evidence)
     begun = None if ends is None else checkpoints_between(*ends)
@@ -121,13 +121,13 @@ def no_checkpoint(evidence: Evidence) -> Doubt | None:
     timeout_s = evidence.setting("checkpoint_timeout")
     cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
     return Doubt(
-        id="NO-CHECKPOINT", verdict=Verdict.SUSPECT if evidence.seconds >= 60 else Verdict.NOTE,
+        id="NO-CHECKPOINT", verdict=RunVerdict.SUSPECT if evidence.seconds >= 60 else RunVerdict.NOTE,
         reason=f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
         advice="run for one checkpoint cycle or several", numbers=(("seconds", evidence.seconds),),
     )  # fmt: skip
 
 
-def competing(evidence: Evidence) -> Doubt | None:
+def competing(evidence: RunEvidence) -> Doubt | None:
     """Sessions of others, backups, and transactions the client did not make."""
     looks = evidence.readings(sections.activity)[1:]
     reasons, numbers = [], []
@@ -149,12 +149,12 @@ def competing(evidence: Evidence) -> Doubt | None:
     if not reasons:
         return None
     return Doubt(
-        id="COMPETING-ACTIVITY", verdict=Verdict.SUSPECT, reason=f"the server was not alone: {'; '.join(reasons)}",
+        id="COMPETING-ACTIVITY", verdict=RunVerdict.SUSPECT, reason=f"the server was not alone: {'; '.join(reasons)}",
         advice="measure without other sessions", numbers=tuple(numbers),
     )  # fmt: skip
 
 
-def autovacuum(evidence: Evidence) -> Doubt | None:
+def autovacuum(evidence: RunEvidence) -> Doubt | None:
     """A worker was seen at a table of the load."""
     looks = evidence.readings(sections.activity)[1:]
     tables: Counter[str] = Counter()
@@ -167,13 +167,13 @@ def autovacuum(evidence: Evidence) -> Doubt | None:
         return None
     words = ", ".join(f"{table} in {seen} of {len(looks)} samples" for table, seen in tables.most_common(3))
     return Doubt(
-        id="AUTOVACUUM", verdict=Verdict.SUSPECT, reason=f"autovacuum worked on the dataset: {words}",
+        id="AUTOVACUUM", verdict=RunVerdict.SUSPECT, reason=f"autovacuum worked on the dataset: {words}",
         advice="VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to have it throughout",
         numbers=(("looks", float(tables.total())),),
     )  # fmt: skip
 
 
-def swap(evidence: Evidence) -> Doubt | None:
+def swap(evidence: RunEvidence) -> Doubt | None:
     """Pages went to or came from swap."""
     ends = evidence.ends(sections.memory)
     if ends is None:
@@ -186,13 +186,13 @@ def swap(evidence: Evidence) -> Doubt | None:
     if pages_in + pages_out <= 0:
         return None
     return Doubt(
-        id="SWAP", verdict=Verdict.SUSPECT, reason=f"the machine swapped: {pages_in} pages in, {pages_out} out",
+        id="SWAP", verdict=RunVerdict.SUSPECT, reason=f"the machine swapped: {pages_in} pages in, {pages_out} out",
         advice="less memory for the server (shared_buffers, work_mem), or no other program on the machine",
         numbers=(("pages_in", pages_in), ("pages_out", pages_out)),
     )  # fmt: skip
 
 
-def steal(evidence: Evidence) -> Doubt | None:
+def steal(evidence: RunEvidence) -> Doubt | None:
     """The hypervisor ran others."""
     ends = evidence.ends(sections.cpu)
     if ends is None:
@@ -202,12 +202,12 @@ def steal(evidence: Evidence) -> Doubt | None:
     if stolen is None or stolen <= STEAL:
         return None
     return Doubt(
-        id="STEAL", verdict=Verdict.SUSPECT, reason=f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
+        id="STEAL", verdict=RunVerdict.SUSPECT, reason=f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
         advice="measure again at another time, or on a machine with dedicated CPUs", numbers=(("steal_percent", stolen),),
     )  # fmt: skip
 
 
-def not_durable(evidence: Evidence) -> Doubt | None:
+def not_durable(evidence: RunEvidence) -> Doubt | None:
     """fsync or full_page_writes off at any time of the run."""
     in_force = _in_force(evidence)
     off = [name for name in ("fsync", "full_page_writes") if name in in_force]
@@ -215,52 +215,52 @@ def not_durable(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         id="NOT-DURABLE",
-        verdict=Verdict.SUSPECT,
+        verdict=RunVerdict.SUSPECT,
         reason=f"{' and '.join(off)} off: the cost of durability is missing",
         advice="turn it on to measure like production",
     )
 
 
-def asynchronous(evidence: Evidence) -> Doubt | None:
+def asynchronous(evidence: RunEvidence) -> Doubt | None:
     """synchronous_commit off for the whole server at any time of the run."""
     risk = _in_force(evidence).get("synchronous_commit")
     if risk is None or risk.value != "off":
         return None
     return Doubt(
         "ASYNCHRONOUS",
-        Verdict.NOTE,
+        RunVerdict.NOTE,
         "synchronous_commit is off: commits do not wait for the disk, and a crash loses the last ones",
     )
 
 
-def unsafe(evidence: Evidence) -> Doubt | None:
+def unsafe(evidence: RunEvidence) -> Doubt | None:
     """Another value behind the durability fence at any time of the run."""
     others = {name: risk for name, risk in _in_force(evidence).items() if (name, risk.value) not in _OWN_RULE}
     if not others:
         return None
     words = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in others.items())
-    return Doubt(id="UNSAFE", verdict=Verdict.NOTE, reason=words, advice="production uses another value")
+    return Doubt(id="UNSAFE", verdict=RunVerdict.NOTE, reason=words, advice="production uses another value")
 
 
-def _in_force(evidence: Evidence) -> dict[str, AtRisk]:
+def _in_force(evidence: RunEvidence) -> dict[str, AtRisk]:
     """Values that can lose data, by name, of every look at the parameters."""
     return {risk.name: risk for look in evidence.readings(sections.parameters) for risk in risks(look.parameters)}
 
 
-def unlogged(evidence: Evidence) -> Doubt | None:
+def unlogged(evidence: RunEvidence) -> Doubt | None:
     """Unlogged tables in the dataset."""
     tables = evidence.facts.unlogged
     if not tables:
         return None
     return Doubt(
         id="UNLOGGED",
-        verdict=Verdict.SUSPECT,
+        verdict=RunVerdict.SUSPECT,
         reason=f"{', '.join(tables)} unlogged: no WAL is written for them",
         advice="create the dataset without --unlogged-tables",
     )
 
 
-def logging(evidence: Evidence) -> Doubt | None:
+def logging(evidence: RunEvidence) -> Doubt | None:
     """Statements of the load in the server's log."""
     reasons = []
     statement = evidence.setting("log_statement")
@@ -277,20 +277,20 @@ def logging(evidence: Evidence) -> Doubt | None:
         return None
     return Doubt(
         id="STATEMENT-LOGGING",
-        verdict=Verdict.SUSPECT,
+        verdict=RunVerdict.SUSPECT,
         reason=f"the server logs statements: {', '.join(reasons)}",
         advice="turn it off, or keep it in all runs that are compared",
     )
 
 
-def _is_foreign(evidence: Evidence, backend: Backend) -> bool:
+def _is_foreign(evidence: RunEvidence, backend: Backend) -> bool:
     """Whether a session is none of the load's. Behind a pooler that renames sessions nobody can tell."""
     if backend.backend_type != "client backend" or backend.state not in ACTIVE:
         return False
     return backend.application_name != LOAD_APPLICATION and (evidence.facts.direct or _load_is_seen(evidence))
 
 
-def _load_is_seen(evidence: Evidence) -> bool:
+def _load_is_seen(evidence: RunEvidence) -> bool:
     return any(
         count.of_load and count.observations for sample in evidence.readings(sections.waits) for count in sample.counts
     )
@@ -300,7 +300,7 @@ def _foreign(backend: Backend) -> str:
     return backend.application_name or backend.usename or "?"
 
 
-def _foreign_transactions(evidence: Evidence) -> float | None:
+def _foreign_transactions(evidence: RunEvidence) -> float | None:
     """Transactions per second beyond the client's; None when they are few, or cannot be told.
 
     A new connection takes the server one of its own to let the client in (InitPostgres), and with the protocol
@@ -321,7 +321,7 @@ def _foreign_transactions(evidence: Evidence) -> float | None:
     return excess if excess > max(_FEWEST_FOREIGN_PER_S, FOREIGN_TRANSACTIONS * client / evidence.seconds) else None
 
 
-def _server_transactions(evidence: Evidence) -> float | None:
+def _server_transactions(evidence: RunEvidence) -> float | None:
     """Transactions that ended on the server from before the run to its end, without ours."""
     ends = evidence.ends(sections.database)
     if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
@@ -331,7 +331,7 @@ def _server_transactions(evidence: Evidence) -> float | None:
     return None if everybody < 0 else max(everybody - newer.own_transactions + older.own_transactions, 0)
 
 
-def _rows_written(evidence: Evidence) -> int | None:
+def _rows_written(evidence: RunEvidence) -> int | None:
     ends = evidence.ends(sections.database)
     if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
         return None

@@ -18,12 +18,12 @@ from pgtop_tune.metrics import run_surroundings as around
 from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.log_evidence import logged_part
 from pgtop_tune.metrics.percentiles import merge
-from pgtop_tune.metrics.run_evidence import Evidence
+from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.run_failures import COUNTS_UP_TO_PERCENT, NOTED_UP_TO_PERCENT, transactions_failed
 from pgtop_tune.model.bench import BenchProgress, RunState
-from pgtop_tune.model.run_result import Doubt, Verdict
+from pgtop_tune.model.run_result import Doubt, RunVerdict
 
-INVALID, SUSPECT, NOTE = Verdict.INVALID, Verdict.SUSPECT, Verdict.NOTE
+INVALID, SUSPECT, NOTE = RunVerdict.INVALID, RunVerdict.SUSPECT, RunVerdict.NOTE
 SHORT_S: Final = 60.0
 RATE_REACHED: Final = 0.99
 BACKLOG: Final = 0.1
@@ -52,10 +52,10 @@ class Rule(Struct, frozen=True):
     id: str
     says: str
     source: str
-    judge: Callable[[Evidence], Doubt | None]
+    judge: Callable[[RunEvidence], Doubt | None]
 
 
-def _failed(evidence: Evidence) -> Doubt | None:
+def _failed(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     if run.state is not RunState.FAILED:
         return None
@@ -65,7 +65,7 @@ def _failed(evidence: Evidence) -> Doubt | None:
     return Doubt(id="RUN-FAILED", verdict=INVALID, reason=reason, advice=hint, numbers=(("exit_status", status),))
 
 
-def _connection_errors(evidence: Evidence) -> Doubt | None:
+def _connection_errors(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     if run.state is not RunState.FAILED or not any(words in run.message for words in _NO_ROOM):
         return None
@@ -75,7 +75,7 @@ def _connection_errors(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _stopped(evidence: Evidence) -> Doubt | None:
+def _stopped(evidence: RunEvidence) -> Doubt | None:
     if evidence.run.state is not RunState.STOPPED or evidence.run.complete:
         return None
     asked_s = evidence.run.duration_s
@@ -89,7 +89,7 @@ def _stopped(evidence: Evidence) -> Doubt | None:
     )
 
 
-def _skipped(evidence: Evidence) -> Doubt | None:
+def _skipped(evidence: RunEvidence) -> Doubt | None:
     skipped = evidence.skipped
     if not skipped:
         return None
@@ -101,7 +101,7 @@ def _skipped(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _rate_missed(evidence: Evidence) -> Doubt | None:
+def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     rate, lines = evidence.run.rate_per_s, evidence.progress
     if not rate or not lines or evidence.seconds <= 0 or not evidence.run.complete:
         return None
@@ -154,7 +154,7 @@ def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
     return at_work.lag_ms + 1000.0 * (lines[-1].elapsed_s - at_work.elapsed_s)
 
 
-def _client_bound(evidence: Evidence) -> Doubt | None:
+def _client_bound(evidence: RunEvidence) -> Doubt | None:
     load = evidence.generator
     if not load.bound:
         return None
@@ -166,7 +166,7 @@ def _client_bound(evidence: Evidence) -> Doubt | None:
     return Doubt(id="CLIENT-BOUND", verdict=SUSPECT, reason=load.reason, advice=load.advice, numbers=known)
 
 
-def _cpu_contention(evidence: Evidence) -> Doubt | None:
+def _cpu_contention(evidence: RunEvidence) -> Doubt | None:
     load = evidence.generator
     queued = load.most_queued
     if load.bound or queued is None or queued < QUEUED:
@@ -179,7 +179,7 @@ def _cpu_contention(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _few_threads(evidence: Evidence) -> Doubt | None:
+def _few_threads(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     if run.threads > 1 or run.clients <= MANY_CLIENTS:
         return None
@@ -189,7 +189,7 @@ def _few_threads(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _scale(evidence: Evidence) -> Doubt | None:
+def _scale(evidence: RunEvidence) -> Doubt | None:
     scale, clients = evidence.facts.scale, evidence.run.clients
     if evidence.facts.builtin != "tpcb-like" or scale is None or scale >= clients:
         return None
@@ -201,7 +201,7 @@ def _scale(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _not_steady(evidence: Evidence) -> Doubt | None:
+def _not_steady(evidence: RunEvidence) -> Doubt | None:
     found = evidence.steady
     if found.steady is not False:
         return None
@@ -214,7 +214,7 @@ def _not_steady(evidence: Evidence) -> Doubt | None:
     )
 
 
-def _short(evidence: Evidence) -> Doubt | None:
+def _short(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.complete or evidence.seconds >= SHORT_S:
         return None
     return Doubt(
@@ -223,7 +223,7 @@ def _short(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _log_incomplete(evidence: Evidence) -> Doubt | None:
+def _log_incomplete(evidence: RunEvidence) -> Doubt | None:
     log = logged_part(evidence)
     if log is None:
         return None
@@ -239,7 +239,7 @@ def _log_incomplete(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _log_counted(evidence: Evidence) -> Doubt | None:
+def _log_counted(evidence: RunEvidence) -> Doubt | None:
     merged = merge(evidence.latencies)
     if not merged.counted:
         return None
@@ -251,7 +251,7 @@ def _log_counted(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _connects(evidence: Evidence) -> Doubt | None:
+def _connects(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.connect_per_transaction:
         return None
     return Doubt(
@@ -259,7 +259,7 @@ def _connects(evidence: Evidence) -> Doubt | None:
     )
 
 
-def _closed_loop(evidence: Evidence) -> Doubt | None:
+def _closed_loop(evidence: RunEvidence) -> Doubt | None:
     if evidence.run.open_loop:
         return None
     return Doubt(
@@ -269,7 +269,7 @@ def _closed_loop(evidence: Evidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _housekeeping(evidence: Evidence) -> Doubt | None:
+def _housekeeping(evidence: RunEvidence) -> Doubt | None:
     missed = [step for step in evidence.facts.housekeeping if step.problem]
     if not missed:
         return None
@@ -321,7 +321,7 @@ def short_words(message: str) -> str:
     return (_PREFIXES.sub("", first) or first) + where
 
 
-def doubts(evidence: Evidence) -> tuple[Doubt, ...]:
+def doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
     """Everything that speaks against a result, invalid ones first, else in the order of the table.
 
     Of a run that failed before anything was measured only why.
@@ -329,5 +329,5 @@ def doubts(evidence: Evidence) -> tuple[Doubt, ...]:
     found = [doubt for rule in RULES if (doubt := rule.judge(evidence)) is not None]
     if evidence.run.state is RunState.FAILED and not evidence.progress:
         found = [doubt for doubt in found if doubt.verdict is INVALID]
-    order = list(Verdict)
+    order = list(RunVerdict)
     return tuple(sorted(found, key=lambda doubt: order.index(doubt.verdict)))

@@ -16,7 +16,7 @@ from itertools import pairwise
 from statistics import fmean, median, stdev
 from typing import Final
 
-from pgtop_tune.model.run_result import Spread, SteadyState
+from pgtop_tune.model.run_result import SteadyState, ThroughputSpread
 
 FEWEST_S: Final = 20
 """Seconds below which nothing is said."""
@@ -102,13 +102,13 @@ def mean_error(seconds: Sequence[float]) -> float | None:
     return _T_975[len(batches) - 2] * stdev(batches) / math.sqrt(len(batches))
 
 
-def spread(seconds: Sequence[float]) -> Spread | None:
+def spread(seconds: Sequence[float]) -> ThroughputSpread | None:
     """Median, slow seconds and those without a transaction; None without seconds."""
     if not seconds:
         return None
     ordered = sorted(seconds)
     middle = median(ordered)
-    return Spread(
+    return ThroughputSpread(
         median_tps=middle,
         p5_tps=_quantile(ordered, 0.05),
         p1_tps=_quantile(ordered, 0.01),

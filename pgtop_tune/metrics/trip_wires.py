@@ -30,7 +30,7 @@ _PLAIN: Final[Mapping[str, float]] = {"": 1.0, "k": 1000.0}
 _WIRE: Final = re.compile(r"\s*([a-z][a-z0-9.]*)\s*([<>])\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
 
 
-class Watched(Struct, frozen=True):
+class WatchedNumber(Struct, frozen=True):
     """What a trip wire can be tied to.
 
     Attributes:
@@ -55,7 +55,7 @@ class TripWire(Struct, frozen=True):
         limit: In the unit of `watched`.
     """
 
-    watched: Watched
+    watched: WatchedNumber
     text: str
     above: bool
     limit: float
@@ -68,14 +68,14 @@ class TripWire(Struct, frozen=True):
         return value > self.limit if self.above else value < self.limit
 
 
-def _watched(quantile: Quantile) -> Watched:
+def _watched(quantile: Quantile) -> WatchedNumber:
     def value(interval: Interval) -> float | None:
         if running(interval) is None:
             return None
         # Of however few: a wire must not go blind under a slow load.
         return _at_least(interval, quantile.estimate(merge(logged_seconds(interval, WINDOW_S))))
 
-    return Watched(
+    return WatchedNumber(
         name=quantile.title, says=f"{quantile.title} latency of the load over the last 5 s, ms", units=_MS, value=value
     )
 
@@ -110,13 +110,13 @@ def _free(interval: Interval) -> float | None:
     return min((row.available_bytes for row in sample.file_systems if {"data", "wal"} & set(row.roles)), default=None)
 
 
-WATCHED: Final[tuple[Watched, ...]] = (
+WATCHED: Final[tuple[WatchedNumber, ...]] = (
     *map(_watched, PER_SECOND),
-    Watched("latency", "mean latency of the load over the last 5 s, ms", _MS, _mean_latency),
-    Watched("tps", "transactions per second: the load's, without one the server's", _PLAIN, _tps),
-    Watched("errors", "failed transactions of the load per second", _PLAIN, _errors),
-    Watched("lag", "WAL that the slowest standby has not replayed, bytes", _BYTES, _lag),
-    Watched("free", "free space on the file systems of data and WAL, bytes", _BYTES, _free),
+    WatchedNumber("latency", "mean latency of the load over the last 5 s, ms", _MS, _mean_latency),
+    WatchedNumber("tps", "transactions per second: the load's, without one the server's", _PLAIN, _tps),
+    WatchedNumber("errors", "failed transactions of the load per second", _PLAIN, _errors),
+    WatchedNumber("lag", "WAL that the slowest standby has not replayed, bytes", _BYTES, _lag),
+    WatchedNumber("free", "free space on the file systems of data and WAL, bytes", _BYTES, _free),
 )
 _BY_NAME: Final = {watched.name: watched for watched in WATCHED}
 

@@ -12,7 +12,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import (
     IO_WORKER,
     WAITS_WINDOW_S,
-    Standing,
+    SessionStanding,
     is_active,
     sessions,
     standing,
@@ -104,9 +104,9 @@ class WaitGroup(Struct):
 def by_event(count: WaitCount) -> Hashable:
     """Class and event; of sessions beside the active ones what they are, and event or kind of process."""
     found = standing(count)
-    if found is Standing.PACING:
+    if found is SessionStanding.PACING:
         return str(found), count.wait_event or count.backend_type
-    if found is Standing.IO_WORKER:
+    if found is SessionStanding.IO_WORKER:
         return str(found), label_of(count.wait_event_type, count.wait_event)
     return count.wait_event_type, count.wait_event
 
@@ -199,7 +199,7 @@ def io_worker_processes(interval: Interval) -> int:
     return 0 if activity is None else sum(1 for backend in activity.backends if backend.backend_type == IO_WORKER)
 
 
-def _stands(which: Standing) -> _Mean:
+def _stands(which: SessionStanding) -> _Mean:
     return _Mean(lambda kind: standing(kind) is which)
 
 
@@ -248,16 +248,16 @@ CLIENTS_TURN: Final = Metric(
     "waits.turn", "client think/network", "sessions",
     "Sessions that wait for their client's think time or the network: idle in a transaction for less than a second, for pgbench also between two. Not among the active sessions.",
     "pg_stat_activity.state and state_change sampled; less the run-queue wait of pgbench's sessions",
-    _stands(Standing.TURN),
+    _stands(SessionStanding.TURN),
 )  # fmt: skip
 PACING: Final = Metric(
     "waits.pacing", "pacing", "sessions",
     "Processes in an intended sleep: delays of checkpoints, VACUUM, base backups and recovery, idle replication, and the archiver, which waits for its command or for the next attempt. Not among the active sessions.",
-    _SAMPLED, _stands(Standing.PACING),
+    _SAMPLED, _stands(SessionStanding.PACING),
 )  # fmt: skip
 IO_WORKERS: Final = Metric(
     "waits.io_workers", "io workers busy", "sessions",
     "Mean number of busy io workers (18, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
-    "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(Standing.IO_WORKER),
+    "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(SessionStanding.IO_WORKER),
 )  # fmt: skip
 METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENTS_TURN, PACING, IO_WORKERS)

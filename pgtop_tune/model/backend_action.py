@@ -19,7 +19,7 @@ class BackendAct(StrEnum):
     """Ends the session."""
 
 
-class Outcome(StrEnum):
+class BackendOutcome(StrEnum):
     """What came of it."""
 
     DONE = "done"
@@ -39,7 +39,7 @@ class BackendResult(Struct, frozen=True):
     """
 
     backend: BackendKey
-    outcome: Outcome
+    outcome: BackendOutcome
     detail: str = ""
 
 

@@ -164,7 +164,7 @@ class MountPoint(Struct, frozen=True):
     roles: tuple[str, ...]
 
 
-class Postmaster(Struct, frozen=True):
+class PostmasterFacts(Struct, frozen=True):
     """The server's first process.
 
     Attributes:
@@ -197,7 +197,7 @@ class MachineDetails(Struct, frozen=True):
     settings: tuple[SystemSetting, ...]
     queues: tuple[Queue, ...] = ()
     mounts: tuple[MountPoint, ...] = ()
-    postmaster: Postmaster | Unavailable = NOT_RECORDED
+    postmaster: PostmasterFacts | Unavailable = NOT_RECORDED
     clock_source: str = ""
     clock_sources: tuple[str, ...] = ()
     numa_nodes: int = 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pgtop_tune.model.run_result import FORMAT, Latencies, RunResult
+from pgtop_tune.model.run_result import FORMAT, LatencySummary, RunResult
 from pgtop_tune.secret import MASK, without_secrets
 
 
@@ -40,7 +40,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
     return first | {name: value for name, value in rest.items() if name not in first}
 
 
-def _percentiles(latencies: Latencies) -> dict[str, Any]:
+def _percentiles(latencies: LatencySummary) -> dict[str, Any]:
     quantiles = {
         f"p{quantile:g}_ms": None if value is None else round(value, 3) for quantile, value in latencies.quantiles
     }

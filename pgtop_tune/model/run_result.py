@@ -16,7 +16,7 @@ INIT_FORMAT: Final = "pgtop-tune-init/1"
 """Of what `bench init --format json` writes."""
 
 
-class Verdict(StrEnum):
+class RunVerdict(StrEnum):
     """How much a doubt takes from a result. The words stand in records."""
 
     INVALID = "invalid"
@@ -38,13 +38,13 @@ class Doubt(Struct, frozen=True):
     """
 
     id: str
-    verdict: Verdict
+    verdict: RunVerdict
     reason: str
     advice: str = ""
     numbers: tuple[tuple[str, float], ...] = ()
 
 
-class Latencies(Struct, frozen=True):
+class LatencySummary(Struct, frozen=True):
     """Latencies of logged transactions, in milliseconds.
 
     Attributes:
@@ -75,7 +75,7 @@ class LatencyOf(Struct, frozen=True):
     """
 
     part: str
-    latencies: Latencies
+    latencies: LatencySummary
 
 
 class SteadyState(Struct, frozen=True):
@@ -98,7 +98,7 @@ class SteadyState(Struct, frozen=True):
     reason: str
 
 
-class Spread(Struct, frozen=True):
+class ThroughputSpread(Struct, frozen=True):
     """Throughput second by second.
 
     Attributes:
@@ -288,12 +288,12 @@ class RunResult(Struct, frozen=True):
     failures: Mapping[str, int]
     scripts: tuple[ScriptFile, ...]
     report: BenchReport | None
-    latencies: Latencies | None
+    latencies: LatencySummary | None
     by_second: tuple[LatencyOf, ...]
     by_script: tuple[LatencyOf, ...]
     progress: tuple[BenchProgress, ...]
     steady: SteadyState
-    spread: Spread | None
+    spread: ThroughputSpread | None
     generator: GeneratorLoad | None
     doubts: tuple[Doubt, ...]
     facts: RunFacts
@@ -318,7 +318,7 @@ class RunResult(Struct, frozen=True):
     @property
     def valid(self) -> bool:
         """Whether no doubt takes the figures away altogether."""
-        return all(doubt.verdict is not Verdict.INVALID for doubt in self.doubts)
+        return all(doubt.verdict is not RunVerdict.INVALID for doubt in self.doubts)
 
     @property
     def partial(self) -> bool:
@@ -331,7 +331,7 @@ class RunResult(Struct, frozen=True):
         """Stands before percentiles that are of a part of the transactions, and before their maximum; else ""."""
         return "~" if any(doubt.id == "LOG-INCOMPLETE" for doubt in self.doubts) else ""
 
-    def mark(self, latencies: Latencies, quantile: float) -> str:
+    def mark(self, latencies: LatencySummary, quantile: float) -> str:
         """Stands before one percentile of the run or of a part of it."""
         return self.log_mark or estimate_mark(latencies.at(quantile), latencies.counted_below_ms)
 

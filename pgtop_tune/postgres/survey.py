@@ -40,7 +40,7 @@ _CLOSED: Final = "takes no connections (datallowconn)"
 Row = Mapping[str, Any]
 
 
-class Asked(Struct, frozen=True):
+class DatabaseAnswer(Struct, frozen=True):
     """What one database said.
 
     Attributes:
@@ -63,8 +63,8 @@ class Survey(Struct, frozen=True):
             that were dropped meanwhile.
     """
 
-    here: Asked
-    everywhere: tuple[Asked, ...]
+    here: DatabaseAnswer
+    everywhere: tuple[DatabaseAnswer, ...]
 
 
 async def survey(
@@ -84,7 +84,7 @@ async def survey(
         ConnectionProblem: The server is not there, or gone.
     """
     connection = await _opened(conninfo, own)
-    others: asyncio.Future[list[Asked]] | None = None
+    others: asyncio.Future[list[DatabaseAnswer]] | None = None
     try:
         found = await connection.fetch(_DATABASES) if everywhere else ()
         within = {str(name): (bool(allows), bool(connected)) for name, allows, connected in found}
@@ -102,8 +102,8 @@ async def survey(
             # One that is cancelled and not waited for is told of on stderr when it is collected.
             await asyncio.gather(others, return_exceptions=True)
         await connection.aclose()
-    asked |= {name: Asked(name, mine) for name, (_, connected) in within.items() if connected}
-    return Survey(Asked(conninfo.dbname, once), tuple(asked[name] for name in sorted(asked)))
+    asked |= {name: DatabaseAnswer(name, mine) for name, (_, connected) in within.items() if connected}
+    return Survey(DatabaseAnswer(conninfo.dbname, once), tuple(asked[name] for name in sorted(asked)))
 
 
 class _Rest:
@@ -119,24 +119,26 @@ class _Rest:
         self._clock = asyncio.get_running_loop().time
         self._until_s = self._clock() + limit_s
 
-    async def ask(self, database: str, allows: bool) -> Asked:
+    async def ask(self, database: str, allows: bool) -> DatabaseAnswer:
         """One of them."""
         if not allows:
-            return Asked(database, refused=_CLOSED)
+            return DatabaseAnswer(database, refused=_CLOSED)
         conninfo = replace(self._conninfo, dbname=database)
         async with self._gate:
             if self._over:
-                return Asked(database, refused=self._late)
+                return DatabaseAnswer(database, refused=self._late)
             try:
                 connection = await _opened(conninfo, self._own)
                 try:
-                    return Asked(database, {name: await self._answer(connection, name) for name in self._names})
+                    return DatabaseAnswer(
+                        database, {name: await self._answer(connection, name) for name in self._names}
+                    )
                 finally:
                     await connection.aclose()
             except ConnectionProblem as problem:
-                return Asked(database, refused=problem.message.removeprefix(f"{conninfo.describe()}: "))
+                return DatabaseAnswer(database, refused=problem.message.removeprefix(f"{conninfo.describe()}: "))
             except asyncpg.PostgresError as error:
-                return Asked(database, refused=str(absence(error)))
+                return DatabaseAnswer(database, refused=str(absence(error)))
 
     @property
     def _over(self) -> bool:

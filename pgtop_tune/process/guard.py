@@ -34,7 +34,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-class Order(NamedTuple):
+class GuardOrder(NamedTuple):
     """What the command line asks for; numbers are signal numbers, file descriptors and seconds."""
 
     argv: tuple[str, ...]
@@ -81,7 +81,7 @@ OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
 """Options with a value: the field of Order and how its text is read. `--remove` may be given again."""
 
 
-def parse(words: list[str]) -> Order:
+def parse(words: list[str]) -> GuardOrder:
     """The order that the words of the command line give.
 
     Raises:
@@ -109,7 +109,7 @@ def parse(words: list[str]) -> Order:
     argv = tuple(rest)
     if not argv:
         raise ValueError("no command after --")
-    return Order(argv, remove=tuple(remove), **fields)  # type: ignore[arg-type]
+    return GuardOrder(argv, remove=tuple(remove), **fields)  # type: ignore[arg-type]
 
 
 def _prctl() -> Callable[[int, int], object]:
@@ -121,7 +121,7 @@ def _prctl() -> Callable[[int, int], object]:
     return lambda option, value: function(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-def _become_child(order: Order, prctl: Callable[[int, int], object], guard_pid: int, report_fd: int) -> NoReturn:
+def _become_child(order: GuardOrder, prctl: Callable[[int, int], object], guard_pid: int, report_fd: int) -> NoReturn:
     try:
         os.setsid()
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD):
@@ -144,7 +144,7 @@ def _become_child(order: Order, prctl: Callable[[int, int], object], guard_pid: 
         os._exit(FAILED_TO_START)
 
 
-def _start(order: Order, prctl: Callable[[int, int], object]) -> tuple[int, int]:
+def _start(order: GuardOrder, prctl: Callable[[int, int], object]) -> tuple[int, int]:
     """Child's pid and 0, or its pid and the errno that kept it from starting."""
     guard_pid = os.getpid()
     # The writing end closes on exec: its end without a word means that the child runs.
@@ -274,7 +274,7 @@ def _tell(fd: int | None, line: str) -> None:
     os.close(fd)
 
 
-def run(order: Order) -> int:
+def run(order: GuardOrder) -> int:
     """Runs the child to its end; its status, 128 + n where signal n ended it."""
     wake_out, wake_in = os.pipe()
     os.set_blocking(wake_in, False)

@@ -32,7 +32,7 @@ from msgspec import Struct
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model import recorded_as
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.recording.columns import Habit, Near, column_length, depends, gaps, packed, places, unpacked
+from pgtop_tune.recording.columns import Habit, NearColumn, column_length, depends, gaps, packed, places, unpacked
 from pgtop_tune.recording.values import (
     SAME,
     Codec,
@@ -183,11 +183,11 @@ class _Struct(Codec):
             for (name, codec), column in zip(self._items, columns, strict=True)
         }
 
-    def _near_of(self, name: str, columns: Sequence[Sequence[Any]]) -> Near | None:
+    def _near_of(self, name: str, columns: Sequence[Sequence[Any]]) -> NearColumn | None:
         if name not in self._near:
             return None
         other, place = self._near[name]
-        return Near(other, columns[place])
+        return NearColumn(other, columns[place])
 
     def columns_read(self, columns: dict[str, Json]) -> tuple[Any, ...]:
         """The rows that `columns_full` was given."""

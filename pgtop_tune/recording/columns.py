@@ -47,7 +47,7 @@ _HABIT: Final = 30
 """Frames until all forms of a column of numbers are made again to see which is shortest; one is, else."""
 
 
-class Near(Struct, frozen=True):
+class NearColumn(Struct, frozen=True):
     """A column of the same rows that another one stays close to."""
 
     name: str
@@ -65,7 +65,7 @@ def packed(
     codec: Codec,
     new: Sequence[Any],
     old: Sequence[Any] | None = None,
-    near: Near | None = None,
+    near: NearColumn | None = None,
     habit: Habit | None = None,
 ) -> Json:
     """The shortest form of a column.
@@ -176,7 +176,7 @@ def places(distances: Json, rows: int) -> list[int]:
     return at
 
 
-def _numbers(new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, habit: Habit) -> Json:
+def _numbers(new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, habit: Habit) -> Json:
     if habit.left > 0:
         habit.left -= 1
         usual = _FORMS[habit.form](new, old, near, weighed=False)
@@ -189,14 +189,14 @@ def _numbers(new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, h
 
 
 def _from_highest(
-    new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, *, weighed: bool = True
+    new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
     highest = max(new if None not in new else [value for value in new if value is not None], default=0)
     return _less({FROM: highest}, new, old, repeat(highest, len(new)), weighed)
 
 
 def _beside(
-    new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, *, weighed: bool = True
+    new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
     """The form, if every value has one beside it."""
     if near is None:
@@ -227,7 +227,7 @@ def _less(
 
 
 def _differences(
-    new: Sequence[Any], old: Sequence[Any] | None, near: Near | None, *, weighed: bool = True
+    new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
     """The form, if there is something to differ from."""
     if old is None:

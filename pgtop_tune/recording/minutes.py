@@ -40,7 +40,7 @@ _AFTER_HOLE: Final = re.compile(f'"kind":"(?:{"|".join(NOTHING_BEFORE)})"'.encod
 _OVER: Final = frozenset({RunState.STOPPED, RunState.FINISHED, RunState.FAILED})
 
 
-class Told(Struct, frozen=True):
+class ToldOnce(Struct, frozen=True):
     """What is told once, of several frames, oldest first."""
 
     progress: tuple[BenchProgress, ...] = ()
@@ -48,7 +48,7 @@ class Told(Struct, frozen=True):
     events: tuple[Event, ...] = ()
 
 
-class Look(Struct, frozen=True):
+class MinuteLook(Struct, frozen=True):
     """A frame to be looked at.
 
     Attributes:
@@ -60,7 +60,7 @@ class Look(Struct, frozen=True):
     folded: int = 0
 
 
-class Wanted(Struct, frozen=True):
+class WantedSections(Struct, frozen=True):
     """Sections that key frames are read with.
 
     Attributes:
@@ -73,12 +73,12 @@ class Wanted(Struct, frozen=True):
 
 
 _FRAME: Final = codec_for(Frame)
-_TOLD: Final = codec_for(Told)
+_TOLD: Final = codec_for(ToldOnce)
 
 
 def looks(
-    reader: RecordingReader, wanted: Wanted, longest: int = WHOLE_UP_TO, blocks: range | None = None
-) -> Iterator[Look]:
+    reader: RecordingReader, wanted: WantedSections, longest: int = WHOLE_UP_TO, blocks: range | None = None
+) -> Iterator[MinuteLook]:
     """All frames of a short recording; of what lasts longer its key frames, but whole minutes at begins and ends.
 
     A minute that cannot be read this way (damage, a run that begins or ends in it, frames that are missing) is read
@@ -96,18 +96,18 @@ def looks(
         # What is missing right before a key frame concerns the minute before it.
         in_minutes[index] = in_minutes[index] and not after_hole
     every = max(sum(in_minutes) // _WITH_ROWS, 1)
-    told, folded = Told(), 0
+    told, folded = ToldOnce(), 0
     for place, short in zip(places, in_minutes, strict=True):
         minute = None
         if short and not reader.after_hole(place):
             minute = _minute(reader, place, wanted, rows=place % every < 2)
         if minute is not None:
-            yield Look(_with(minute[0], told), folded)
+            yield MinuteLook(_with(minute[0], told), folded)
             told, folded = minute[1], reader.frames_in(place) - 1
             continue
         for _, frame in reader.frames_of(place):
-            yield Look(_with(frame, told), folded)
-            told, folded = Told(), 0
+            yield MinuteLook(_with(frame, told), folded)
+            told, folded = ToldOnce(), 0
 
 
 def _in_minutes(loads: Sequence[object], longest: int) -> list[bool]:
@@ -140,7 +140,9 @@ def _load_at(line: bytes) -> object:
         return object()
 
 
-def _minute(reader: RecordingReader, place: int, wanted: Wanted, *, rows: bool) -> tuple[Frame, Told] | None:
+def _minute(
+    reader: RecordingReader, place: int, wanted: WantedSections, *, rows: bool
+) -> tuple[Frame, ToldOnce] | None:
     lines = reader.lines_of(place)
     if len(lines) != reader.frames_in(place) or any(map(_AFTER_HOLE.search, lines[1:])):
         return None
@@ -152,7 +154,7 @@ def _minute(reader: RecordingReader, place: int, wanted: Wanted, *, rows: bool) 
         return None
 
 
-def _only(frame: dict[str, Any], wanted: Wanted, *, rows: bool) -> dict[str, Any]:
+def _only(frame: dict[str, Any], wanted: WantedSections, *, rows: bool) -> dict[str, Any]:
     for field, always in wanted.always.items():
         section = frame.get(field)
         if type(section) is dict and "unavailable" not in section:
@@ -161,7 +163,7 @@ def _only(frame: dict[str, Any], wanted: Wanted, *, rows: bool) -> dict[str, Any
     return frame
 
 
-def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> Told | None:
+def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> ToldOnce | None:
     """Of the lines behind a key frame; None where a run begins, ends or changes in one of them."""
     loaded = "run" in bench
     progress, latencies = bench.get("progress", []), bench.get("latencies", [])
@@ -177,7 +179,7 @@ def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> T
         found["progress"] += progress
         found["latencies"] += latencies
         found["events"] += events
-    told: Told = _TOLD.read(found)
+    told: ToldOnce = _TOLD.read(found)
     return told
 
 
@@ -225,7 +227,7 @@ def _last_fields(line: bytes) -> dict[str, Any]:
     return fields
 
 
-def _with(frame: Frame, told: Told) -> Frame:
+def _with(frame: Frame, told: ToldOnce) -> Frame:
     """The frame, and before what it tells what was told already."""
     bench = frame.bench
     if not isinstance(bench, Unavailable) and (told.progress or told.latencies):

@@ -35,7 +35,7 @@ class Charted(Protocol):
     def __call__(self, interval: Interval) -> float | None: ...
 
 
-class Point(Struct, frozen=True):
+class SeriesPoint(Struct, frozen=True):
     """One value of a series; `None` is a gap."""
 
     at_s: float
@@ -82,7 +82,7 @@ class History:
         for column in (self._at_s, *self._values.values()):
             del column[:]
 
-    def series(self, metric: Charted, since_s: float = 0.0, until_s: float = math.inf) -> list[Point]:
+    def series(self, metric: Charted, since_s: float = 0.0, until_s: float = math.inf) -> list[SeriesPoint]:
         """Values from that moment of the session on and before the other, oldest first.
 
         Raises:
@@ -91,7 +91,7 @@ class History:
         column = self._values[metric.id]
         first, end = bisect_left(self._at_s, since_s), bisect_left(self._at_s, until_s)
         return [
-            Point(at_s, None if math.isnan(value) else value)
+            SeriesPoint(at_s, None if math.isnan(value) else value)
             for at_s, value in zip(self._at_s[first:end], column[first:end], strict=True)
         ]
 

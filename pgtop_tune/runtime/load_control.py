@@ -81,7 +81,7 @@ class MakingProgress(Struct, frozen=True):
     remaining_s: float | None = None
 
 
-class Made(Struct, frozen=True):
+class DataSetMade(Struct, frozen=True):
     """A data set that was made.
 
     Attributes:
@@ -132,7 +132,7 @@ class LoadState(Struct, frozen=True):
     detail: str = ""
     problem: str = ""
     making: MakingProgress | None = None
-    made: Made | None = None
+    made: DataSetMade | None = None
     series: LoadSeries | None = None
 
 

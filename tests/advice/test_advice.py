@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.advice.calculators import opinions
-from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Machine, Workload
+from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Machine, Workload
 from pgtop_tune.advice.knobs.catalogue import BY_NAME, FENCED
 from pgtop_tune.advice.plan import plan
 from pgtop_tune.advice.proposal import ADVISED, propose
@@ -21,13 +21,13 @@ from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.units import GB, MB, memory
 from tests.support.servers import conninfo
 
-LARGE = Facts(
+LARGE = AdviceFacts(
     major=18, ram_bytes=64 * GB, cores=16, disk=DiskKind.SSD, max_connections=300, shared_buffers_bytes=16 * GB,
     max_worker_processes=16,
 )  # fmt: skip
 
 
-def advise(name: str, facts: Facts) -> Advice | None:
+def advise(name: str, facts: AdviceFacts) -> Advice | None:
     return propose(facts).parameters.get(name)
 
 
@@ -59,7 +59,7 @@ def test_work_mem_is_half_of_what_the_memory_rule_leaves() -> None:
 
 def test_a_server_with_too_many_connections_is_told_so_instead_of_given_more_memory() -> None:
     # The book's broken case: 16 GB, 1000 connections, shared_buffers 20 GB.
-    broken = Facts(major=16, ram_bytes=16 * GB, cores=4, max_connections=1000, shared_buffers_bytes=20 * GB)
+    broken = AdviceFacts(major=16, ram_bytes=16 * GB, cores=4, max_connections=1000, shared_buffers_bytes=20 * GB)
     assert [getattr(advise(name, broken), "value", None) for name in ("shared_buffers", "max_connections")] == [
         "4GB",
         "100",
@@ -74,7 +74,7 @@ def test_a_server_with_too_many_connections_is_told_so_instead_of_given_more_mem
 
 
 def test_max_wal_size_follows_the_measured_rate_and_stops_at_the_disk() -> None:
-    measured = Facts(
+    measured = AdviceFacts(
         major=18, wal_bytes_per_s=50 * MB, checkpoint_timeout_s=300, checkpoint_completion_target=0.9,
         wal_disk_bytes=100 * GB,
     )  # fmt: skip
@@ -86,18 +86,18 @@ def test_max_wal_size_follows_the_measured_rate_and_stops_at_the_disk() -> None:
     roomy = advise("max_wal_size", replace(measured, wal_disk_bytes=None, wal_bytes_per_s=10 * MB))
     assert roomy is not None
     assert roomy.value == "24GB"
-    small = advise("max_wal_size", Facts(major=18, wal_bytes_per_s=50 * MB, wal_disk_bytes=10 * GB))
+    small = advise("max_wal_size", AdviceFacts(major=18, wal_bytes_per_s=50 * MB, wal_disk_bytes=10 * GB))
     assert small is not None
     assert small.value == "6GB"
     assert "60 %" in small.because
-    unmeasured = advise("max_wal_size", Facts(major=18))
+    unmeasured = advise("max_wal_size", AdviceFacts(major=18))
     assert unmeasured is not None
     assert "not measured" in unmeasured.because
 
 
 def test_page_tables_are_the_case_for_huge_pages() -> None:
     # 32 GB of buffers: 64 MB of page tables in each of 500 backends, 31 GB together.
-    facts = Facts(major=18, ram_bytes=128 * GB, cores=50, shared_buffers_bytes=32 * GB, max_connections=500,
+    facts = AdviceFacts(major=18, ram_bytes=128 * GB, cores=50, shared_buffers_bytes=32 * GB, max_connections=500,
                   shared_memory_bytes=34_000 * MB, machine=Machine(ram_bytes=128 * GB, huge_page_bytes=2 * MB),
     )  # fmt: skip
     advice = advise("huge_pages", facts)
@@ -113,13 +113,13 @@ def test_page_tables_are_the_case_for_huge_pages() -> None:
 
 def test_without_facts_nothing_is_made_up() -> None:
     for name in ("shared_buffers", "work_mem", "effective_cache_size", "random_page_cost", "max_connections"):
-        advice = advise(name, Facts(major=18))
+        advice = advise(name, AdviceFacts(major=18))
         assert advice is None or advice.value is None, name
 
 
 def test_advice_never_loses_data() -> None:
     for knob, disk, workload in itertools.product(FENCED, DiskKind, Workload):
-        advice = advise(knob.name, Facts(major=18, ram_bytes=GB, cores=4, disk=disk, workload=workload))
+        advice = advise(knob.name, AdviceFacts(major=18, ram_bytes=GB, cores=4, disk=disk, workload=workload))
         if advice is not None:
             assert advice.value not in {value for value, _ in knob.unsafe}
 
@@ -137,7 +137,7 @@ def test_the_newest_server_takes_every_value_advised(server: Throwaway, ram_gb: 
         ).fetchall()
     known = {row[0]: row[1:] for row in rows}
     for workload, cores in itertools.product(Workload, (1, 384)):
-        facts = Facts(
+        facts = AdviceFacts(
             major=18, ram_bytes=ram_gb * GB, cores=cores, disk=disk, workload=workload, max_connections=200,
             shared_buffers_bytes=ram_gb * GB // 4, wal_bytes_per_s=10 * MB, wal_disk_bytes=50 * GB, data_bytes=GB,
         )  # fmt: skip
@@ -166,21 +166,21 @@ def test_a_size_is_typed_rounded_down_a_little(size_bytes: int) -> None:
 
 def test_a_rate_that_comes_and_goes_does_not_change_what_is_shown() -> None:
     """7680MB, 11GB and 6GB were advised within half a minute."""
-    shown: Facts | None = None
+    shown: AdviceFacts | None = None
     said = []
     for rate_mb in (3.4, 4.9, 2.7, None, 5.5, 3.0, 4.9):
-        now = Facts(major=18, max_wal_size_bytes=GB, wal_bytes_per_s=None if rate_mb is None else rate_mb * MB)
+        now = AdviceFacts(major=18, max_wal_size_bytes=GB, wal_bytes_per_s=None if rate_mb is None else rate_mb * MB)
         shown = steady(shown, now)
         said.append(propose(shown).parameters["max_wal_size"].value)
     assert said == ["8GB", "12GB", "12GB", "12GB", "12GB", "12GB", "12GB"]
 
 
 def test_sessions_that_come_and_go_do_not_change_what_is_shown() -> None:
-    shown: Facts | None = None
+    shown: AdviceFacts | None = None
     said = []
     for sessions, committed_gb in ((79, 20), (82, 21), (78, 19), (50, 20), (30, 2)):
         machine = Machine(ram_bytes=64 * GB, swap_bytes=0, committed_bytes=committed_gb * GB)
-        now = Facts(major=18, ram_bytes=64 * GB, cores=4, max_connections=300, sessions=sessions, machine=machine)
+        now = AdviceFacts(major=18, ram_bytes=64 * GB, cores=4, max_connections=300, sessions=sessions, machine=machine)
         shown = steady(shown, now)
         assert shown.machine is not None
         said.append((propose(shown).parameters["max_connections"].value, (shown.machine.committed_bytes or 0) // GB))
@@ -189,6 +189,6 @@ def test_sessions_that_come_and_go_do_not_change_what_is_shown() -> None:
 
 def test_what_is_set_is_not_lowered_for_a_quiet_moment() -> None:
     for rate in (None, 0.0, 10.0 * MB):
-        assert propose(Facts(major=18, max_wal_size_bytes=30 * GB, wal_bytes_per_s=rate)).parameters[
+        assert propose(AdviceFacts(major=18, max_wal_size_bytes=30 * GB, wal_bytes_per_s=rate)).parameters[
             "max_wal_size"
         ].value == "30GB"  # fmt: skip

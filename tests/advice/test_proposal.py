@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import DiskKind, Facts, Machine, Workload
+from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Machine, Workload
 from pgtop_tune.advice.plan import pages_taken, usual_pool
 from pgtop_tune.advice.proposal import Proposal, propose
 from pgtop_tune.metrics import memory_rule
@@ -31,7 +31,7 @@ def with_limit(machine: Machine) -> Machine:
     return replace(machine, commit_limit_bytes=allowed + (machine.swap_bytes or 0))
 
 
-def own_pages(facts: Facts) -> int:
+def own_pages(facts: AdviceFacts) -> int:
     """Huge pages that the running server has."""
     return math.ceil((facts.shared_memory_bytes or 0) / PAGE) if facts.in_huge_pages else 0
 
@@ -63,7 +63,7 @@ def machines(draw: st.DrawFn) -> Machine:
 
 
 @st.composite
-def servers(draw: st.DrawFn) -> Facts:
+def servers(draw: st.DrawFn) -> AdviceFacts:
     """A server with any settings on such a machine; its shared memory in the pool where that has room."""
     machine = draw(machines())
     ram_bytes = machine.ram_bytes or 0
@@ -76,7 +76,7 @@ def servers(draw: st.DrawFn) -> Facts:
     in_pages = math.ceil(shared / PAGE) <= pages_taken(pool)
     connections = draw(st.integers(20, 3000))
     seg = draw(st.sampled_from((16, 64, 1024))) * MB
-    return Facts(
+    return AdviceFacts(
         major=draw(st.sampled_from((14, 15, 16, 17, 18))),
         ram_bytes=ram_bytes,
         cores=draw(st.integers(1, 200)),
@@ -109,7 +109,7 @@ def servers(draw: st.DrawFn) -> Facts:
     )
 
 
-def restarted_with(facts: Facts, proposal: Proposal) -> Facts:
+def restarted_with(facts: AdviceFacts, proposal: Proposal) -> AdviceFacts:
     """Both halves made and the server restarted: what it would then say of itself, and the kernel."""
     said = {name: advice.value for name, advice in proposal.parameters.items()}
 
@@ -154,7 +154,7 @@ def restarted_with(facts: Facts, proposal: Proposal) -> Facts:
     return replace(after, machine=with_limit(replace(machine, live=live, pools=(pool,), committed_bytes=committed)))
 
 
-def changes(facts: Facts, before: Proposal, proposal: Proposal) -> Mapping[str, tuple[str | None, str]]:
+def changes(facts: AdviceFacts, before: Proposal, proposal: Proposal) -> Mapping[str, tuple[str | None, str]]:
     """What a proposal would change where the one before was made."""
     made = {name: advice.value for name, advice in before.parameters.items()}
     live = {} if facts.machine is None else facts.machine.live
@@ -165,7 +165,7 @@ def changes(facts: Facts, before: Proposal, proposal: Proposal) -> Mapping[str, 
 
 
 @given(servers())
-def test_a_proposal_that_was_made_changes_nothing_and_fits_the_machine(facts: Facts) -> None:
+def test_a_proposal_that_was_made_changes_nothing_and_fits_the_machine(facts: AdviceFacts) -> None:
     facts = facts if facts.machine is None else replace(facts, machine=with_limit(facts.machine))
     proposal = propose(facts)
     fits(facts, proposal)
@@ -183,7 +183,7 @@ def test_a_proposal_that_was_made_changes_nothing_and_fits_the_machine(facts: Fa
     assert found == {}
 
 
-def fits(facts: Facts, proposal: Proposal) -> None:
+def fits(facts: AdviceFacts, proposal: Proposal) -> None:
     """What no server and no kernel may be given."""
     plan, said = proposal.plan, {name: advice.value for name, advice in proposal.parameters.items()}
     assert plan is not None
@@ -226,7 +226,7 @@ def test_the_server_of_p2_is_made_to_fit_at_once() -> None:
             live={"vm.nr_hugepages": "0", "vm.overcommit_memory": "0", "vm.overcommit_ratio": "50"},
         )
     )  # fmt: skip
-    facts = Facts(
+    facts = AdviceFacts(
         major=18, ram_bytes=int(23.5 * GB), cores=2, max_connections=1000, shared_buffers_bytes=20 * GB,
         running_buffers_bytes=6 * GB, shared_memory_bytes=int(6.2 * GB), huge_pages="try", in_huge_pages=False,
         work_mem_bytes=32 * MB, autovacuum_work_mem_bytes=-1, max_wal_size_bytes=GB, machine=machine,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Machine
+from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Machine
 from pgtop_tune.advice.knobs.catalogue import BY_NAME as PARAMETERS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import BY_NAME, GROUPS, KNOBS, knob_of
@@ -47,17 +47,17 @@ DISKS = (
 MACHINE = Machine(
     ram_bytes=64 * GB, swap_bytes=4 * GB, committed_bytes=GB, huge_page_bytes=PAGE, numa_nodes=2, disks=DISKS,
 )  # fmt: skip
-SERVER = Facts(
+SERVER = AdviceFacts(
     major=18, ram_bytes=64 * GB, shared_buffers_bytes=16 * GB, max_connections=100, shared_memory_bytes=8480 * PAGE,
     machine=MACHINE,
 )  # fmt: skip
 
 
-def advised(name: str, facts: Facts) -> Advice | None:
+def advised(name: str, facts: AdviceFacts) -> Advice | None:
     return advise_setting(name, facts, plan(facts))
 
 
-def value(name: str, facts: Facts = SERVER, **machine: object) -> str | None:
+def value(name: str, facts: AdviceFacts = SERVER, **machine: object) -> str | None:
     advice = advised(name, replace(facts, machine=replace(facts.machine or MACHINE, **machine)))
     assert advice is not None
     assert advice.because.endswith(".")
@@ -116,7 +116,7 @@ def test_facts_of_this_machine_are_what_another_reader_of_proc_finds() -> None:
     seen = machine_of(MachineLook(found, machine, its_disks))
     assert (seen.ram_bytes, seen.swap_bytes) == (psutil.virtual_memory().total, psutil.swap_memory().total)
     assert seen.live.get("vm.swappiness") == theirs
-    proposal = propose(Facts(major=18, ram_bytes=seen.ram_bytes, shared_buffers_bytes=GB, machine=seen))
+    proposal = propose(AdviceFacts(major=18, ram_bytes=seen.ram_bytes, shared_buffers_bytes=GB, machine=seen))
     for name in seen.live:
         assert not (name not in proposal.settings and name.startswith(("vm.", "kernel."))), name
 
@@ -140,8 +140,8 @@ def test_small_shared_buffers_and_missing_facts_make_no_one_reserve_memory() -> 
     small = replace(SERVER, ram_bytes=GB)
     assert value("vm.nr_hugepages", small) is None
     assert value("hugepages-1048576kB/nr_hugepages", small) == "0"
-    assert advised("vm.nr_hugepages", Facts(major=18, machine=MACHINE)) is None
-    assert advised("vm.swappiness", Facts(major=18)) is None, "the settings of another machine are not ours"
+    assert advised("vm.nr_hugepages", AdviceFacts(major=18, machine=MACHINE)) is None
+    assert advised("vm.swappiness", AdviceFacts(major=18)) is None, "the settings of another machine are not ours"
 
 
 def test_a_pool_of_small_buffers_that_nobody_uses_is_given_back_and_one_in_use_is_not() -> None:
@@ -244,8 +244,8 @@ def test_the_estimate_for_other_buffers_holds_the_shared_memory_and_is_near(serv
         for size_gb in (1, 8, 64):
             # Fewer connections in the end: what is advised never asks for more.
             real = _shared_memory_mb(model, size_gb * 1024, 100)
-            known = Facts(major=18, shared_buffers_bytes=running_mb * MB, shared_memory_bytes=running * MB)
-            for facts in (known, Facts(major=14)):
+            known = AdviceFacts(major=18, shared_buffers_bytes=running_mb * MB, shared_memory_bytes=running * MB)
+            for facts in (known, AdviceFacts(major=14)):
                 assert real <= shared_memory_bytes(facts, size_gb * GB) / MB <= real * 1.15
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pgtop_tune.bench.initialise import initialise
 from pgtop_tune.bench.locate import PLACES, Pgbench, find_pgbench, probe
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LatencySecond
@@ -33,12 +33,12 @@ def pgbench(request: pytest.FixtureRequest) -> Pgbench:
     return by_major()[request.param]
 
 
-def endpoint_of(server: Throwaway, dbname: str = "postgres") -> Endpoint:
-    return Endpoint(str(server.socket_dir), server.port, server.user, dbname)
+def endpoint_of(server: Throwaway, dbname: str = "postgres") -> LoadEndpoint:
+    return LoadEndpoint(str(server.socket_dir), server.port, server.user, dbname)
 
 
 @pytest.fixture(scope="module")
-def tables(server: Throwaway) -> Iterator[Endpoint]:
+def tables(server: Throwaway) -> Iterator[LoadEndpoint]:
     """A database with pgbench's tables at scale 1, and a name that would like to be an option."""
     name = "-c bench=1"
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
@@ -76,7 +76,7 @@ async def watch(tmp_path: Path) -> AsyncIterator[Callable[..., Watch]]:
     """Makes runners whose directories are under tmp_path; nothing of them may be left afterwards."""
     made: list[Watch] = []
 
-    def make(endpoint: Endpoint, pgbench: Pgbench | None = None) -> Watch:
+    def make(endpoint: LoadEndpoint, pgbench: Pgbench | None = None) -> Watch:
         made.append(Watch(PgbenchRunner(endpoint, pgbench=pgbench.path if pgbench else None, base=tmp_path)))
         return made[-1]
 

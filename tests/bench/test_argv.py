@@ -15,20 +15,20 @@ from msgspec.structs import replace
 from pgtop_tune.bench.argv import run_argv, shell_quoted, threads_for
 from pgtop_tune.bench.initialise import initialise_argv
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.ports import Endpoint, environment
+from pgtop_tune.bench.ports import LoadEndpoint, environment
 from pgtop_tune.bench.profiles import Profile, Script
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 from pgtop_tune.secret import Secret
 
 PGBENCH = Pgbench(Path("/opt/pg/bin/pgbench"), 180006, "18.6")
-ENDPOINT = Endpoint("/run/postgresql", 5433, "bench", "shop", Secret("hunter2"))
+ENDPOINT = LoadEndpoint("/run/postgresql", 5433, "bench", "shop", Secret("hunter2"))
 LOOKUPS = Profile("select-only", "t", "d", builtin="select-only", log_class="lookups")
 COMMITS = Profile("tpcb-like", "t", "d", builtin="tpcb-like", log_class="commits")
 LOG = Path("/dev/shm/run")
 
 
-def argv(spec: LoadSpec, profile: Profile = COMMITS, endpoint: Endpoint = ENDPOINT) -> list[str]:
+def argv(spec: LoadSpec, profile: Profile = COMMITS, endpoint: LoadEndpoint = ENDPOINT) -> list[str]:
     return run_argv(spec, profile, PGBENCH, endpoint, LOG)
 
 
@@ -61,7 +61,7 @@ def test_every_option_has_its_word() -> None:
     )
 
 
-async def test_pgbench_takes_every_option_we_give_it(tables: Endpoint, pgbench: Pgbench, tmp_path: Path) -> None:
+async def test_pgbench_takes_every_option_we_give_it(tables: LoadEndpoint, pgbench: Pgbench, tmp_path: Path) -> None:
     script = tmp_path / "a b@c.sql"
     script.write_text("SELECT :low + 1;\n")
     spec = LoadSpec(

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.ports import Endpoint, environment, with_settings
+from pgtop_tune.bench.ports import LoadEndpoint, environment, with_settings
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.servers import conninfo
 
@@ -19,7 +19,7 @@ def test_pgbench_does_not_wait_for_ever_for_somebody_who_never_answers(monkeypat
     monkeypatch.delenv("PGCONNECT_TIMEOUT", raising=False)
     pgbench = find_pgbench(None)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = Endpoint("127.0.0.1", silent.getsockname()[1], "nobody", "nothing")
+        endpoint = LoadEndpoint("127.0.0.1", silent.getsockname()[1], "nobody", "nothing")
         assert environment(endpoint, pgbench, None)["PGCONNECT_TIMEOUT"] == "60"
         monkeypatch.setenv("PGCONNECT_TIMEOUT", "2")
         variables = environment(endpoint, pgbench, None)
@@ -31,13 +31,13 @@ def test_pgbench_does_not_wait_for_ever_for_somebody_who_never_answers(monkeypat
 
 def test_the_words_of_an_endpoint_win(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PGCONNECT_TIMEOUT", "2")
-    endpoint = Endpoint("h", 1, "u", "d", None, {"PGCONNECT_TIMEOUT": "7"})
+    endpoint = LoadEndpoint("h", 1, "u", "d", None, {"PGCONNECT_TIMEOUT": "7"})
     assert environment(endpoint, find_pgbench(None), None)["PGCONNECT_TIMEOUT"] == "7"
 
 
 def test_parameters_of_a_load_s_sessions_arrive_as_they_were_typed(server: Throwaway) -> None:
     odd = "it's  a \\ b\tc"
-    place = Endpoint(str(server.socket_dir), server.port, server.user, "postgres", env={"PGOPTIONS": "-c jit=off"})
+    place = LoadEndpoint(str(server.socket_dir), server.port, server.user, "postgres", env={"PGOPTIONS": "-c jit=off"})
     asked = with_settings(place, [("work_mem", "7MB"), ("my.word", odd)])
     with psycopg.connect(conninfo(server), options=asked.env["PGOPTIONS"]) as connection:
         row = connection.execute(

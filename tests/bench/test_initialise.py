@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pgtop_tune.bench.datasets.progress import InitialiseProgress
 from pgtop_tune.bench.initialise import Initialised, initialise, parse_done, parse_step
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from tests.bench.conftest import endpoint_of
@@ -67,7 +67,7 @@ async def test_makes_tables_and_tells_how_far_it_is(database: str, server: Throw
         assert connection.execute("SELECT count(*) FROM pgbench_accounts").fetchone() == (200_000,)
 
 
-async def test_a_failure_has_pgbenchs_own_words(tables: Endpoint, pgbench: Pgbench) -> None:
+async def test_a_failure_has_pgbenchs_own_words(tables: LoadEndpoint, pgbench: Pgbench) -> None:
     with pytest.raises(LoadProblem) as caught:
         await initialise(replace(tables, dbname="nowhere"), 1, pgbench)
     assert 'database "nowhere" does not exist' in caught.value.message

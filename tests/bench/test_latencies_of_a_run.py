@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from scipy.stats import binom, scoreatpercentile
 
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.latency import QUANTILES
 from pgtop_tune.metrics.percentile_range import CONFIDENCE, percentile_range
@@ -87,7 +87,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("unpunched")
 async def test_threads_scripts_lag_and_counts_agree_with_the_whole_log(
-    tables: Endpoint, watch: Make, tmp_path: Path, scripts: Path
+    tables: LoadEndpoint, watch: Make, tmp_path: Path, scripts: Path
 ) -> None:
     choices = (ScriptChoice(str(scripts / "read.sql"), 3), ScriptChoice(str(scripts / "write.sql"), 1))
     load = watch(tables)
@@ -123,7 +123,7 @@ async def test_threads_scripts_lag_and_counts_agree_with_the_whole_log(
 
 @pytest.mark.usefixtures("unpunched")
 async def test_a_fast_load_that_is_looked_at_once_is_the_whole_log(
-    tables: Endpoint, watch: Make, tmp_path: Path
+    tables: LoadEndpoint, watch: Make, tmp_path: Path
 ) -> None:
     load = watch(tables)
     await load.runner.start(LoadSpec("select-only", clients=4, threads=2, duration_s=3))
@@ -146,7 +146,7 @@ async def test_a_fast_load_that_is_looked_at_once_is_the_whole_log(
 
 
 @pytest.mark.usefixtures("unpunched")
-async def test_a_tenth_of_a_real_log_is_as_far_off_as_said(tables: Endpoint, watch: Make, tmp_path: Path) -> None:
+async def test_a_tenth_of_a_real_log_is_as_far_off_as_said(tables: LoadEndpoint, watch: Make, tmp_path: Path) -> None:
     """pgbench draws a random number per line; so do we, on the whole log, 200 times."""
     load = watch(tables)
     _, lines = await whole_log(load, LoadSpec(clients=4, threads=2, duration_s=3), tmp_path)
@@ -177,7 +177,7 @@ async def stalled(load: Watch, spec: LoadSpec, server: Throwaway) -> int:
 
 
 async def test_a_stall_shows_in_all_that_should_have_begun_in_it_with_a_rate_and_once_per_client_without(
-    tables: Endpoint, server: Throwaway, watch: Make
+    tables: LoadEndpoint, server: Throwaway, watch: Make
 ) -> None:
     closed, scheduled = watch(tables), watch(tables)
     spec = LoadSpec("tpcb-like", clients=2, threads=1, duration_s=4)
@@ -190,7 +190,7 @@ async def test_a_stall_shows_in_all_that_should_have_begun_in_it_with_a_rate_and
     assert max(second.lag_max_us or 0 for second in scheduled.latencies) > 500_000
 
 
-async def test_connecting_is_no_part_of_the_latency_of_a_closed_loop(tables: Endpoint, watch: Make) -> None:
+async def test_connecting_is_no_part_of_the_latency_of_a_closed_loop(tables: LoadEndpoint, watch: Make) -> None:
     load = watch(tables)
     await load.runner.start(LoadSpec("select-only", 1, 1, 2, connect_per_transaction=True))
     run = await load.until(over)
@@ -204,7 +204,7 @@ async def test_connecting_is_no_part_of_the_latency_of_a_closed_loop(tables: End
     assert report.latency_average_ms == pytest.approx(latency_ms, rel=0.25)
 
 
-async def test_failures_and_tries_of_a_real_run(tables: Endpoint, watch: Make, scripts: Path) -> None:
+async def test_failures_and_tries_of_a_real_run(tables: LoadEndpoint, watch: Make, scripts: Path) -> None:
     script = scripts / "repeatable.sql"
     load = watch(tables)
     spec = LoadSpec(clients=4, threads=2, transactions=50, scripts=(ScriptChoice(str(script)),), per_statement=True)

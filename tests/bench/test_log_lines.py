@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.log_lines import Layout, Parsed, Part, parse_lines
+from pgtop_tune.bench.log_lines import LogLayout, Parsed, SecondPart, parse_lines
 from tests.bench.record_samples import RUNS, SAMPLES
 
 RESULTS = st.one_of(st.integers(0, 10**9).map(str), st.sampled_from(("failed", "skipped", "serialization", "deadlock")))
@@ -34,13 +34,13 @@ def text(rows: list[tuple[str, int]], more: str = "") -> bytes:
 
 def test_real_lines_of_15_and_18() -> None:
     parsed = parse_lines(b"0 1 3187 0 1795206582 670512\n0 2 627 0 1795206582 671152\n0 3 700 0 1795206583 1152\n")
-    assert parsed.parts == [Part(1795206582, 0, [3187, 627]), Part(1795206583, 0, [700])]
+    assert parsed.parts == [SecondPart(1795206582, 0, [3187, 627]), SecondPart(1795206583, 0, [700])]
     assert parsed.newest == 1795206583
 
 
 def test_real_lines_with_skipped_and_lag() -> None:
     lines = b"0 2 2451 0 1795206643 950305 1609\n0 3 skipped 0 1795206643 950308 0\n"
-    (part,) = parse_lines(lines, Layout(lag=True)).parts
+    (part,) = parse_lines(lines, LogLayout(lag=True)).parts
     assert (part.latencies, part.lags, part.skipped, part.failed) == ([2451], [1609], 1, 0)
     assert parse_lines(lines).parts[0].lags == []
 
@@ -58,7 +58,7 @@ def test_every_line_of_every_pgbench_is_understood(path: Path) -> None:
     """Against a reading of our own, token by token."""
     lag = "-R" in RUNS[path.stem].options
     chunk = path.read_bytes()
-    parsed = parse_lines(chunk, Layout(lag=lag, scripts=4))
+    parsed = parse_lines(chunk, LogLayout(lag=lag, scripts=4))
     assert parsed.unreadable == 0
     latencies: Counter[tuple[int, int]] = Counter()
     words: Counter[tuple[int, str]] = Counter()
@@ -100,7 +100,7 @@ def test_columns_and_single_lines_give_the_same(rows: list[tuple[str, int, int, 
     """A chunk with a foreign line in it is read line by line."""
     rows = sorted(rows, key=lambda row: row[1]) if ordered else rows
     chunk = "".join(f"0 1 {result} {script} {second} 9 {lag}\n" for result, second, script, lag in rows).encode()
-    layout = Layout(lag=True, scripts=4)
+    layout = LogLayout(lag=True, scripts=4)
     counted: list[Counter[tuple[int, int, str, int]]] = []
     for parsed in (parse_lines(chunk, layout), parse_lines(chunk + b"foreign\n", layout)):
         found: Counter[tuple[int, int, str, int]] = Counter()
@@ -125,5 +125,5 @@ def test_a_foreign_line_among_them_costs_only_itself(rows: list[tuple[str, int]]
 
 @given(st.binary(max_size=300))
 def test_no_bytes_upset_the_parser(chunk: bytes) -> None:
-    for layout in (Layout(), Layout(lag=True), Layout(scripts=4), Layout(lag=True, scripts=4)):
+    for layout in (LogLayout(), LogLayout(lag=True), LogLayout(scripts=4), LogLayout(lag=True, scripts=4)):
         parse_lines(chunk + b"\n", layout)

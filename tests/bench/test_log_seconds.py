@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.log_lines import Layout, Part
+from pgtop_tune.bench.log_lines import LogLayout, SecondPart
 from pgtop_tune.bench.log_seconds import READ_LINES, GrowingSecond
 from pgtop_tune.bench.log_tails import at_least, tail_of
 from pgtop_tune.bench.transaction_log import TransactionLog
@@ -59,7 +59,7 @@ def four_scripts(chance: random.Random, number: int) -> tuple[int, int | str]:
 def written(directory: Path, draw: Draw, scripts: int) -> tuple[LatencySecond, dict[int, list[int]], int]:
     """A second of two threads as it is read in pieces, what was in it, and how many of its lines were words."""
     chance = random.Random(7)
-    log = TransactionLog(directory, "tx", 2, layout=Layout(scripts=scripts))
+    log = TransactionLog(directory, "tx", 2, layout=LogLayout(scripts=scripts))
     truth: dict[int, list[int]] = {}
     words = 0
     paths = [directory / "tx.1", directory / "tx.1.1"]
@@ -123,7 +123,7 @@ def test_lags_of_counted_lines_are_as_those_that_were_read(tmp_path: Path) -> No
     lags = [chance.randint(0, 500) for _ in range(4 * READ_LINES)]
     lines = (f"0 {n} {500 + n % 700 + lag} 0 {T0} {n} {lag}\n" for n, lag in enumerate(lags))
     (tmp_path / "tx.1").write_text("".join(lines))
-    (second,) = TransactionLog(tmp_path, "tx", 1, layout=Layout(lag=True)).read(final=True)
+    (second,) = TransactionLog(tmp_path, "tx", 1, layout=LogLayout(lag=True)).read(final=True)
     assert (second.logged, second.max_us) == (len(lags), max(500 + n % 700 + lag for n, lag in enumerate(lags)))
     assert second.counted > 2 * READ_LINES
     assert second.lag_sum_us == pytest.approx(sum(lags), rel=0.02)
@@ -138,14 +138,14 @@ def test_a_chunk_with_a_torn_line_is_decoded_and_not_counted() -> None:
 
 
 def test_a_script_that_may_have_counted_lines_is_marked_though_no_chunk_of_the_sample_had_it() -> None:
-    growing = GrowingSecond(arrived_s=0.0, layout=Layout(scripts=2))
+    growing = GrowingSecond(arrived_s=0.0, layout=LogLayout(scripts=2))
     for script in (0, 1):
-        growing.add(Part(T0, script, [100 + number % 50 for number in range(READ_LINES // 2)]))
+        growing.add(SecondPart(T0, script, [100 + number % 50 for number in range(READ_LINES // 2)]))
     assert growing.tail is not None
     counted = growing.tail.count(b"".join(b"0 %d 110 1 %d 5\n" % (number, T0) for number in range(1000)), T0)
     assert counted is not None
     growing.add_counted(counted)
-    growing.add_sample(Part(T0, 0, [105] * 1000))
+    growing.add_sample(SecondPart(T0, 0, [105] * 1000))
     found = growing.done(T0).scripts[1]
     assert found.max_us == 149
     assert estimate_mark(100, found.counted_below_us) == "~"
@@ -175,7 +175,7 @@ def test_chunks_with_failures_are_counted_too(tmp_path: Path, scripts: int) -> N
             truth[latency] += 1
         lines.append(f"0 {number} {latency} {number % scripts} {T0} {number}\n")
     (tmp_path / "tx.1").write_text("".join(lines))
-    log = TransactionLog(tmp_path, "tx", 1, layout=Layout(scripts=scripts))
+    log = TransactionLog(tmp_path, "tx", 1, layout=LogLayout(scripts=scripts))
     (second,) = log.read(final=True)
     assert second.counted > 2 * READ_LINES
     assert (second.logged, second.max_us) == (len(lines) - truth.total(), slowest)

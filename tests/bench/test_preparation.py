@@ -11,7 +11,7 @@ import pytest
 from pgtop_tune.bench.datasets.bus import BusPlan
 from pgtop_tune.bench.datasets.bus_make import make_bus
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import Profile, Script
 from pgtop_tune.bench.runner import LoadPreparation
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -26,7 +26,7 @@ async def test_a_form_starts_a_profile_on_the_bus_data_set(
     database: str, server: Throwaway, watch: Callable[..., Watch]
 ) -> None:
     dbname = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
-    running = watch(Endpoint(str(server.socket_dir), server.port, server.user, dbname), find_pgbench())
+    running = watch(LoadEndpoint(str(server.socket_dir), server.port, server.user, dbname), find_pgbench())
     opened = 0
 
     async def open_one() -> object:

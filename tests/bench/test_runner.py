@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
@@ -34,11 +34,11 @@ def over(run: BenchRun) -> bool:
     return run.state not in (RunState.STARTING, RunState.RUNNING)
 
 
-async def test_before_the_first_run_there_is_no_load(tables: Endpoint, tmp_path: Path) -> None:
+async def test_before_the_first_run_there_is_no_load(tables: LoadEndpoint, tmp_path: Path) -> None:
     assert PgbenchRunner(tables, base=tmp_path).sample(1.0) == Unavailable(Reason.NO_LOAD)
 
 
-async def test_a_whole_run(tables: Endpoint, pgbench: Pgbench, watch: Make) -> None:
+async def test_a_whole_run(tables: LoadEndpoint, pgbench: Pgbench, watch: Make) -> None:
     load = watch(tables, pgbench)
     spec = LoadSpec(clients=4, threads=2, duration_s=3)
     shown = await load.runner.preview(spec)
@@ -61,7 +61,7 @@ async def test_a_whole_run(tables: Endpoint, pgbench: Pgbench, watch: Make) -> N
 
 
 async def test_percentiles_agree_with_numpy_on_the_same_log(
-    tables: Endpoint, watch: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: LoadEndpoint, watch: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
     load = watch(tables)
@@ -80,7 +80,7 @@ async def test_percentiles_agree_with_numpy_on_the_same_log(
 
 
 async def test_a_sampled_log_has_about_its_share(
-    tables: Endpoint, watch: Make, monkeypatch: pytest.MonkeyPatch
+    tables: LoadEndpoint, watch: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgtop_tune.bench.profiles.LOGGED_PER_S", 10_000.0)
     monkeypatch.setattr("pgtop_tune.bench.profiles._CORES", 1024)
@@ -95,7 +95,7 @@ async def test_a_sampled_log_has_about_its_share(
     assert logged == pytest.approx(run.sampling_rate * report.processed, rel=0.25)
 
 
-async def test_stopped_by_the_operator_it_still_reports(tables: Endpoint, pgbench: Pgbench, watch: Make) -> None:
+async def test_stopped_by_the_operator_it_still_reports(tables: LoadEndpoint, pgbench: Pgbench, watch: Make) -> None:
     load = watch(tables, pgbench)
     await load.runner.start(LoadSpec(clients=2))
     run = await load.until(lambda run: len(load.progress) >= 2)
@@ -111,7 +111,7 @@ async def test_stopped_by_the_operator_it_still_reports(tables: Endpoint, pgbenc
 
 
 async def test_a_run_by_transactions_that_is_stopped_has_no_report_and_keeps_what_was_measured(
-    tables: Endpoint, watch: Make
+    tables: LoadEndpoint, watch: Make
 ) -> None:
     load = watch(tables)
     await load.runner.start(LoadSpec(clients=2, threads=1, transactions=1_000_000))
@@ -125,7 +125,9 @@ async def test_a_run_by_transactions_that_is_stopped_has_no_report_and_keeps_wha
     assert not alive(run.pid)
 
 
-async def test_stopped_while_every_client_waits_for_a_lock(tables: Endpoint, server: Throwaway, watch: Make) -> None:
+async def test_stopped_while_every_client_waits_for_a_lock(
+    tables: LoadEndpoint, server: Throwaway, watch: Make
+) -> None:
     load = watch(tables)
     text = f"{conninfo(server)} dbname='{tables.dbname}'"
     async with await psycopg.AsyncConnection.connect(text) as blocker:
@@ -140,7 +142,9 @@ async def test_stopped_while_every_client_waits_for_a_lock(tables: Endpoint, ser
         await blocker.rollback()
 
 
-async def test_stopped_in_the_middle_of_a_blocked_transaction(tables: Endpoint, server: Throwaway, watch: Make) -> None:
+async def test_stopped_in_the_middle_of_a_blocked_transaction(
+    tables: LoadEndpoint, server: Throwaway, watch: Make
+) -> None:
     load = watch(tables)
     await load.runner.start(LoadSpec(clients=2))
     await load.until(lambda run: load.progress)
@@ -157,7 +161,7 @@ async def test_stopped_in_the_middle_of_a_blocked_transaction(tables: Endpoint, 
         await blocker.rollback()
 
 
-async def test_one_load_at_a_time_and_the_next_has_the_next_number(tables: Endpoint, watch: Make) -> None:
+async def test_one_load_at_a_time_and_the_next_has_the_next_number(tables: LoadEndpoint, watch: Make) -> None:
     load = watch(tables)
     spec = LoadSpec("simple-update", clients=1)
     await load.runner.start(spec)
@@ -183,7 +187,13 @@ async def test_one_load_at_a_time_and_the_next_has_the_next_number(tables: Endpo
     ],
 )
 async def test_a_failure_has_pgbenchs_own_words_and_our_hint(
-    tables: Endpoint, pgbench: Pgbench, watch: Make, change: dict[str, object], spec: LoadSpec, words: str, hint: str
+    tables: LoadEndpoint,
+    pgbench: Pgbench,
+    watch: Make,
+    change: dict[str, object],
+    spec: LoadSpec,
+    words: str,
+    hint: str,
 ) -> None:
     load = watch(replace(tables, **change), pgbench)  # type: ignore[arg-type]
     await load.runner.start(spec)
@@ -195,7 +205,7 @@ async def test_a_failure_has_pgbenchs_own_words_and_our_hint(
     assert load.runner.report is None
 
 
-async def test_the_server_goes_away_in_the_middle(fresh_server: Throwaway, tables: Endpoint, watch: Make) -> None:
+async def test_the_server_goes_away_in_the_middle(fresh_server: Throwaway, tables: LoadEndpoint, watch: Make) -> None:
     load = watch(endpoint_of(fresh_server))
     with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
         connection.execute("CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int)")
@@ -211,7 +221,7 @@ async def test_the_server_goes_away_in_the_middle(fresh_server: Throwaway, table
 
 
 async def test_no_pgbench_or_no_such_profile_is_told_before_anything_is_started(
-    tables: Endpoint, tmp_path: Path
+    tables: LoadEndpoint, tmp_path: Path
 ) -> None:
     runner = PgbenchRunner(tables, pgbench=tmp_path / "none", base=tmp_path)
     for call in (runner.preview, runner.start):

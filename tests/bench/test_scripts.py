@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.scripts import LONGEST_BYTES, check_script, parse_choice, read_script, statements_in
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import ScriptChoice
@@ -50,7 +50,9 @@ def test_programs_are_started_only_when_allowed(tmp_path: Path, text: str) -> No
     check_script(read, allow_shell=True)
 
 
-def test_what_pgbench_takes_for_shell_we_take_for_it_too(tables: Endpoint, pgbench: Pgbench, tmp_path: Path) -> None:
+def test_what_pgbench_takes_for_shell_we_take_for_it_too(
+    tables: LoadEndpoint, pgbench: Pgbench, tmp_path: Path
+) -> None:
     ran = 0
     for number, text in enumerate(SHELLS):
         mark = tmp_path / str(number)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.places.place import SshAddress
 from pgtop_tune.bench.places.ssh import SshPlace
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.run_directory import PREFIX
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -49,7 +49,7 @@ async def far(daemon: Sshd, tmp_path: Path) -> AsyncIterator[Callable[..., Watch
     """Makes runners of loads over there; nothing of them may be left afterwards, here and there."""
     made: list[Watch] = []
 
-    def make(endpoint: Endpoint, pgbench: Path | None = None) -> Watch:
+    def make(endpoint: LoadEndpoint, pgbench: Path | None = None) -> Watch:
         place = SshPlace(daemon.address, daemon.client)
         made.append(Watch(PgbenchRunner(endpoint, pgbench=pgbench, place=place, base=tmp_path)))
         return made[-1]
@@ -88,7 +88,7 @@ def there(name: str) -> list[Path]:
     return [path for base in ("/dev/shm", "/tmp") if (path := Path(base, name)).exists()]
 
 
-async def test_a_whole_run(tables: Endpoint, far: Callable[..., Watch], daemon: Sshd) -> None:
+async def test_a_whole_run(tables: LoadEndpoint, far: Callable[..., Watch], daemon: Sshd) -> None:
     pgbench = find_pgbench()
     load = far(tables, pgbench.path)
     spec = LoadSpec(clients=4, threads=2, duration_s=3)
@@ -110,7 +110,7 @@ async def test_a_whole_run(tables: Endpoint, far: Callable[..., Watch], daemon: 
 
 
 async def test_the_log_comes_while_it_runs_and_a_stop_still_reports(
-    tables: Endpoint, far: Callable[..., Watch]
+    tables: LoadEndpoint, far: Callable[..., Watch]
 ) -> None:
     load = far(tables)
     await load.runner.start(LoadSpec(clients=2, threads=2))
@@ -122,7 +122,9 @@ async def test_the_log_comes_while_it_runs_and_a_stop_still_reports(
     assert load.runner.report.processed == sum(second.logged for second in load.latencies)
 
 
-async def test_when_the_connection_is_cut_pgbench_ends_over_there(tables: Endpoint, far: Callable[..., Watch]) -> None:
+async def test_when_the_connection_is_cut_pgbench_ends_over_there(
+    tables: LoadEndpoint, far: Callable[..., Watch]
+) -> None:
     load = far(tables)
     await load.runner.start(LoadSpec(clients=2))
     await load.until(lambda run: load.progress, WAIT_S)
@@ -137,7 +139,7 @@ async def test_when_the_connection_is_cut_pgbench_ends_over_there(tables: Endpoi
 
 @pytest.mark.long
 async def test_when_the_connection_falls_silent_pgbench_ends_over_there(
-    tables: Endpoint, far: Callable[..., Watch]
+    tables: LoadEndpoint, far: Callable[..., Watch]
 ) -> None:
     """A stopped client is what a cut cable looks like from there: nothing comes, and nothing can be written."""
     load = far(tables)
@@ -157,7 +159,7 @@ async def test_when_the_connection_falls_silent_pgbench_ends_over_there(
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.places.ssh import SshPlace
 from pgtop_tune.bench.places.place import parse_address
 from pgtop_tune.bench.runner import PgbenchRunner
@@ -165,7 +167,7 @@ from pgtop_tune.model.bench import LoadSpec
 
 async def main(host, port, user, dbname, base, address, *client):
     place = SshPlace(parse_address(address), client)
-    runner = PgbenchRunner(Endpoint(host, int(port), user, dbname), place=place, base=Path(base))
+    runner = PgbenchRunner(LoadEndpoint(host, int(port), user, dbname), place=place, base=Path(base))
     await runner.start(LoadSpec(clients=2))
     sample = runner.sample(0.0)
     while not sample.progress:
@@ -178,7 +180,9 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_when_we_are_killed_nothing_is_left_over_there_or_here(tables: Endpoint, daemon: Sshd, tmp_path: Path) -> None:
+def test_when_we_are_killed_nothing_is_left_over_there_or_here(
+    tables: LoadEndpoint, daemon: Sshd, tmp_path: Path
+) -> None:
     words = [tables.host, str(tables.port), tables.user, tables.dbname, str(tmp_path), str(daemon.address)]
     argv = [sys.executable, "-c", PROGRAM, *words, *daemon.client]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as program:
@@ -193,7 +197,7 @@ def test_when_we_are_killed_nothing_is_left_over_there_or_here(tables: Endpoint,
 
 
 async def test_scripts_are_brought_whatever_their_names(
-    tables: Endpoint, far: Callable[..., Watch], tmp_path_factory: pytest.TempPathFactory
+    tables: LoadEndpoint, far: Callable[..., Watch], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     script = tmp_path_factory.mktemp("scripts") / "it's a $(script).sql"
     script.write_text("SELECT 'gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n', :low;\n")
@@ -232,7 +236,7 @@ async def test_the_password_is_seen_by_nobody(fresh_server: Throwaway, far: Call
 
 
 async def test_a_failure_over_there_has_pgbenchs_own_words_and_our_hint(
-    tables: Endpoint, far: Callable[..., Watch]
+    tables: LoadEndpoint, far: Callable[..., Watch]
 ) -> None:
     load = far(replace(tables, dbname="postgres"))
     await load.runner.start(LoadSpec())
@@ -243,7 +247,7 @@ async def test_a_failure_over_there_has_pgbenchs_own_words_and_our_hint(
 
 
 async def test_a_machine_that_does_not_let_us_in_or_has_no_pgbench_is_told(
-    tables: Endpoint, daemon: Sshd, tmp_path: Path
+    tables: LoadEndpoint, daemon: Sshd, tmp_path: Path
 ) -> None:
     nowhere = SshPlace(SshAddress("127.0.0.1", "nobody", 1), daemon.client)
     with pytest.raises(LoadProblem, match=r"ssh://nobody@127\.0\.0\.1:1 cannot be reached: .*refused"):

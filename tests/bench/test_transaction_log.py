@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.log_lines import Layout
+from pgtop_tune.bench.log_lines import LogLayout
 from pgtop_tune.bench.transaction_log import MOST_BYTES, TransactionLog
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
@@ -79,7 +79,7 @@ def test_scripts_and_lag_of_several_threads(tmp_path: Path) -> None:
     for thread, rows in enumerate((("100 0 {} 1 20", "900 1 {} 1 30"), ("300 0 {} 1 50", "skipped 1 {} 1 0"))):
         text = "".join(f"0 1 {row.format(T0)}\n" for row in rows)
         (tmp_path / f"tx.7.{thread}").write_text(text)
-    log = TransactionLog(tmp_path, "tx", 2, layout=Layout(lag=True, scripts=4))
+    log = TransactionLog(tmp_path, "tx", 2, layout=LogLayout(lag=True, scripts=4))
     (second,) = log.read(final=True)
     assert (second.logged, second.lag_sum_us, second.lag_max_us) == (3, 100, 50)
     assert second.scripts == (

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from pgtop_tune.export.catalogue import for_openmetrics
-from pgtop_tune.export.exported import Watched
+from pgtop_tune.export.exported import WatchedInterval
 from pgtop_tune.export.openmetrics import Syntax, page
 from tests.benchmarks.long_recording import write
 from tests.support.frames import frame
@@ -49,7 +49,7 @@ def main() -> None:
     seen = [frame(second, backends=words.backends) for second in range(150)]
     began_s = time.process_time()
     for _ in range(_PAGES):
-        text = page(for_openmetrics(), Watched(seen), Syntax.OPENMETRICS)
+        text = page(for_openmetrics(), WatchedInterval(seen), Syntax.OPENMETRICS)
     took_ms = 1000 * (time.process_time() - began_s) / _PAGES
     lines = text.count("\n")
     print(f"a page of {lines} lines, {len(text) / 1000:.0f} kB: {took_ms:.1f} ms of CPU")

@@ -12,20 +12,20 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgtop_tune.bench.log_lines import PLAIN, Layout, parse_lines
+from pgtop_tune.bench.log_lines import PLAIN, LogLayout, parse_lines
 from pgtop_tune.bench.transaction_log import TransactionLog
 
 TICKS = 20
 SECOND = 1_795_000_000
 LAYOUTS = {
     "one script": PLAIN,
-    "with a lag": Layout(lag=True),
-    "four scripts": Layout(scripts=4),
-    "four scripts, with a lag": Layout(lag=True, scripts=4),
+    "with a lag": LogLayout(lag=True),
+    "four scripts": LogLayout(scripts=4),
+    "four scripts, with a lag": LogLayout(lag=True, scripts=4),
 }
 
 
-def lines(second: int, count: int, median_us: float, layout: Layout = PLAIN) -> bytes:
+def lines(second: int, count: int, median_us: float, layout: LogLayout = PLAIN) -> bytes:
     """A second of the log: log-normal latencies; of four scripts and with a lag where the layout has them."""
     chance = random.Random(second)
     draw, scripts, lag = chance.lognormvariate, layout.scripts, b" 250" if layout.lag else b""
@@ -44,7 +44,7 @@ def lines(second: int, count: int, median_us: float, layout: Layout = PLAIN) -> 
     )
 
 
-def cost_ms(per_second: int, median_us: float, layout: Layout = PLAIN, threads: int = 2) -> tuple[float, float]:
+def cost_ms(per_second: int, median_us: float, layout: LogLayout = PLAIN, threads: int = 2) -> tuple[float, float]:
     """(mean, largest) CPU in ms of one read per second of load."""
     spent: list[float] = []
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:

@@ -15,7 +15,7 @@ import pytest
 
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.model.change import Wanted, WantedSetting
+from pgtop_tune.changes.model.change import WantedParameter, WantedSetting
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
@@ -33,7 +33,7 @@ STRICT = (
     WantedSetting("vm.overcommit_ratio", "90"),
 )
 WayOf = Callable[[Throwaway], AbstractAsyncContextManager[Screen | Command]]
-BOTH = ((Wanted("max_wal_size", "3GB"),), (WantedSetting(PAGES, "20"),))
+BOTH = ((WantedParameter("max_wal_size", "3GB"),), (WantedSetting(PAGES, "20"),))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ async def test_pages_are_there_before_the_server_wants_them_and_given_up_after_i
     machine.path(PAGES).write_text(f"{before}\n")
     second = "server" if first == "machine" else "machine"
     async with way(shared) as operator:
-        await operator.apply((Wanted("max_wal_size", "3GB"),), (WantedSetting(PAGES, wanted),), 1.0)
+        await operator.apply((WantedParameter("max_wal_size", "3GB"),), (WantedSetting(PAGES, wanted),), 1.0)
         made = made_at(machine, shared)
         assert made[first] < made[second]
         await operator.over()
@@ -111,7 +111,7 @@ async def test_a_server_that_refuses_leaves_the_machine_as_it_was(
 ) -> None:
     async with way(shared) as operator:
         with pytest.raises(PgtopError):
-            await operator.apply((Wanted("max_wal_size", "1kB"),), (WantedSetting(PAGES, "20"),))
+            await operator.apply((WantedParameter("max_wal_size", "1kB"),), (WantedSetting(PAGES, "20"),))
     assert (machine.value(PAGES), in_force()) == ("0", [])
 
 
@@ -164,7 +164,7 @@ _DYING = """
     import asyncio, os, signal, sys
     from pathlib import Path
     from pgtop_tune.changes.change_sets import ChangeSets
-    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.changes.model.change import Terms, WantedParameter
     from pgtop_tune.changes.model.change_set import ChangeSet
     from pgtop_tune.changes.model.change import WantedSetting
     from pgtop_tune.changes.server.control import PostgresControl
@@ -177,7 +177,8 @@ _DYING = """
     if step == "between the halves":
         machine.afterwards = die
     control = PostgresControl(resolve("postgres", host=host, port=port, user="postgres"))
-    wanted = ChangeSet(parameters=(Wanted("max_wal_size", "3GB"),), settings=(WantedSetting("vm.nr_hugepages", "20"),))
+    pages = WantedSetting("vm.nr_hugepages", "20")
+    wanted = ChangeSet(parameters=(WantedParameter("max_wal_size", "3GB"),), settings=(pages,))
     asyncio.run(ChangeSets(control, machine).apply(wanted, Terms(set_id="dying")))
     die()
 """
@@ -202,9 +203,9 @@ async def test_a_second_set_waits_until_the_first_is_confirmed_or_reverted(share
     screen = Screen(shared, machine)
     await screen.apply(*BOTH, 600.0)
     with pytest.raises(UsageProblem, match="still pending confirmation"):
-        await screen.apply((Wanted("work_mem", "8MB"),), ())
+        await screen.apply((WantedParameter("work_mem", "8MB"),), ())
     assert {change.name for change in await screen.changes.keep()} == {"max_wal_size", PAGES}
-    await screen.apply((Wanted("work_mem", "8MB"),), ())
+    await screen.apply((WantedParameter("work_mem", "8MB"),), ())
     await screen.changes.undo_all()
     await screen.close()
     assert (machine.value(PAGES), in_force()) == ("0", [])

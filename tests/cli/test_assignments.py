@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, Wanted
+from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
 from pgtop_tune.cli.assignments import check_known, check_value, checked_name, scope_of, wanted
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
@@ -22,7 +22,7 @@ def parameter(vartype: str = "integer", unit: str = "MB", low: str = "2", high: 
 
 @given(st.text())
 def test_all_behind_the_first_equals_sign_is_the_value(value: str) -> None:
-    assert wanted([f"a.b={value}"], SYSTEM) == (Wanted("a.b", value.strip(), SYSTEM),)
+    assert wanted([f"a.b={value}"], SYSTEM) == (WantedParameter("a.b", value.strip(), SYSTEM),)
 
 
 @pytest.mark.parametrize("word", ["max_wal_size", "", "=4", "a b=1", "a;drop=1", 'a"=1', "1a=2", "a.=1", "ä=1"])

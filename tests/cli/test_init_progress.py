@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from pgtop_tune.bench.datasets.progress import InitialiseProgress, Pace
+from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepPace
 from pgtop_tune.cli.commands.bench import progress
 from pgtop_tune.cli.commands.bench.formats import TableFormat
 from pgtop_tune.cli.commands.bench.progress import shown, words
-from pgtop_tune.cli.commands.bench.step_table import Made, written
+from pgtop_tune.cli.commands.bench.step_table import StepsMade, written
 
 
 @pytest.mark.parametrize(
     ("seen", "pace", "said"),
     [
-        (InitialiseProgress("vacuuming"), Pace(), ""),
-        (InitialiseProgress("rows", 0, 6_000_000), Pace(), "0 of 6.00M rows"),
-        (InitialiseProgress("rows", 10**6, 6 * 10**6), Pace(1e5, 50.0), "1.00M of 6.00M rows, 100k rows/s, 50 s left"),
-        (InitialiseProgress("vacuum", 5, 9, unit="blocks"), Pace(1.0, 4.0), "5 of 9 blocks, 1 blocks/s, 4.0 s left"),
-        (InitialiseProgress("rows", 1, 2, True), Pace(1.0, 125.0), "about 1 of 2 rows, 1 rows/s, 2m05s left"),
+        (InitialiseProgress("vacuuming"), StepPace(), ""),
+        (InitialiseProgress("rows", 0, 6_000_000), StepPace(), "0 of 6.00M rows"),
+        (
+            InitialiseProgress("rows", 10**6, 6 * 10**6),
+            StepPace(1e5, 50.0),
+            "1.00M of 6.00M rows, 100k rows/s, 50 s left",
+        ),
+        (
+            InitialiseProgress("vacuum", 5, 9, unit="blocks"),
+            StepPace(1.0, 4.0),
+            "5 of 9 blocks, 1 blocks/s, 4.0 s left",
+        ),
+        (InitialiseProgress("rows", 1, 2, True), StepPace(1.0, 125.0), "about 1 of 2 rows, 1 rows/s, 2m05s left"),
     ],
 )
-def test_rows_rate_and_remaining_time_in_words(seen: InitialiseProgress, pace: Pace, said: str) -> None:
+def test_rows_rate_and_remaining_time_in_words(seen: InitialiseProgress, pace: StepPace, said: str) -> None:
     assert words(seen, pace) == said
 
 
@@ -43,7 +51,7 @@ def test_a_long_step_is_told_every_few_seconds(
 
 
 def test_the_markdown_table_has_the_shape_of_the_field() -> None:
-    made = Made("pgbench", "default", {}, (("server-side generate", 381.29), ("vacuum", 273.85)), 655.2)
+    made = StepsMade("pgbench", "default", {}, (("server-side generate", 381.29), ("vacuum", 273.85)), 655.2)
     assert written(made, TableFormat.MARKDOWN) == [
         "| init step, s | default |",
         "|---|---:|",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -19,7 +19,7 @@ async def test_the_fence_and_the_order_are_held_at_the_door(server: Throwaway, t
     with pytest.raises(UnsafeChange, match="can lose"):
         await parts.parameters.apply("full_page_writes", "off")
     made = await parts.parameters.apply_set(
-        [Wanted("min_wal_size", "2GB"), Wanted("max_wal_size", "4GB")], Terms(keep_within_s=600.0)
+        [WantedParameter("min_wal_size", "2GB"), WantedParameter("max_wal_size", "4GB")], Terms(keep_within_s=600.0)
     )
     assert [change.name for change in made] == ["max_wal_size", "min_wal_size"]
     await parts.parameters.aclose()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import DiskKind, Facts, Workload
+from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Workload
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.cli.advice_text import configuration, script, text
@@ -23,7 +23,9 @@ from tests.cli.runs import run
 from tests.support.frames import frame
 from tests.support.servers import conninfo
 
-FACTS = Facts(major=18, ram_bytes=16 * GB, cores=4, disk=DiskKind.SSD, max_connections=100, shared_buffers_bytes=4 * GB)
+FACTS = AdviceFacts(
+    major=18, ram_bytes=16 * GB, cores=4, disk=DiskKind.SSD, max_connections=100, shared_buffers_bytes=4 * GB
+)
 ADVISED = propose(FACTS).parameters
 
 

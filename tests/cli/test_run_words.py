@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.cli.run_words import markdown, text
 from pgtop_tune.model.bench import StatementReport
-from pgtop_tune.model.run_result import Doubt, RunResult, ServerTimes, StatementTimes, Verdict
+from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, ServerTimes, StatementTimes
 from tests.support.results import asked, result
 
-SUSPECT, NOTE = Verdict.SUSPECT, Verdict.NOTE
+SUSPECT, NOTE = RunVerdict.SUSPECT, RunVerdict.NOTE
 
 
 def doubted(endpoint: str, clients: int, *doubts: Doubt) -> RunResult:
@@ -22,7 +22,7 @@ def queued(percent: str) -> Doubt:
 
 LOOP = Doubt("CLOSED-LOOP", NOTE, "each client waited", "--rate")
 SHORT = Doubt("SHORT-RUN", NOTE, "3 s are short")
-FAILED = Doubt("RUN-FAILED", Verdict.INVALID, "no room")
+FAILED = Doubt("RUN-FAILED", RunVerdict.INVALID, "no room")
 P5 = [
     doubted("PostgreSQL", 500, LOOP, queued("31"), SHORT),
     doubted("PostgreSQL", 600, LOOP, FAILED),

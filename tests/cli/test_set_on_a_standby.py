@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.changes.model.change import Wanted
-from pgtop_tune.changes.model.restart import Verdict
+from pgtop_tune.changes.model.change import WantedParameter
+from pgtop_tune.changes.model.restart import RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -37,9 +37,9 @@ async def test_a_standby_has_its_own_values_and_no_less_than_its_primary_of_some
     assert "on the primary" in ran.err
 
     control = PostgresControl(place(standby), directory=tmp_path / "journal")
-    plan = await RestartService(control, standby.restart).plan([Wanted("max_connections", "40")])
+    plan = await RestartService(control, standby.restart).plan([WantedParameter("max_connections", "40")])
     (check,) = (check for check in plan.checks if check.subject == "standby")
     has_controldata = servers.binaries(major).program("pg_controldata").exists()
-    assert check.verdict is (Verdict.IMPOSSIBLE if has_controldata else Verdict.UNKNOWN)
+    assert check.verdict is (RestartVerdict.IMPOSSIBLE if has_controldata else RestartVerdict.UNKNOWN)
     assert ("60" in check.words) is has_controldata
     await control.aclose()

@@ -16,7 +16,7 @@ from pgtop_tune.compare.sides.facts import data_facts
 from pgtop_tune.compare.sides.figures import BY_ID
 from pgtop_tune.compare.sides.fingerprint import check_names
 from pgtop_tune.compare.sides.from_records import material_of_records
-from pgtop_tune.compare.sides.material import Kind
+from pgtop_tune.compare.sides.material import FactKind
 from pgtop_tune.compare.sides.opening import open_all
 from pgtop_tune.compare.statistics.verdicts import NOT_COMPARABLE, TOO_SHORT
 from pgtop_tune.errors import RecordingProblem, UsageProblem
@@ -156,7 +156,7 @@ def test_what_was_set_on_purpose_is_under_test() -> None:
     base = frames(seconds=30)
     found = compare(side(base), side(with_parameter(base, "max_wal_size", "3GB")))
     assert [(each.name, each.b, each.kind) for each in found.fingerprints.under_test] == [
-        ("max_wal_size", "3GB", Kind.SETTING)
+        ("max_wal_size", "3GB", FactKind.SETTING)
     ]
     assert found.comparable
 

@@ -17,7 +17,7 @@ from pgtop_tune.compare.comparison import compare
 from pgtop_tune.compare.sides.figures import line_sums
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import LoadKey, Material, Run
+from pgtop_tune.compare.sides.material import ComparedRun, LoadKey, Material
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import CheckpointCounters, PostgresSample
@@ -112,7 +112,7 @@ def test_five_per_cent_more_is_found_in_most_pairs(tmp_path: Path) -> None:
 def repeated(chance: random.Random, runs: int, gain: float = 1.0) -> list[Material]:
     """Two sides of runs of a minute measured in turn, which differ by 2 % among each other and by 3 % from second to
     second; throughput of B has a gain."""
-    made: list[list[Run]] = [[], []]
+    made: list[list[ComparedRun]] = [[], []]
     for place in range(2 * runs):
         which, level = (place + 1) // 2 % 2, LEVEL * math.exp(chance.gauss(0.0, 0.02))
         gathered = Gathered()
@@ -120,7 +120,7 @@ def repeated(chance: random.Random, runs: int, gain: float = 1.0) -> list[Materi
             tps = level * (gain if which else 1.0) * (1.0 + chance.gauss(0.0, 0.03))
             for figure, part, whole in line_sums(BenchProgress(second + 1.0, tps, 16_000.0 / tps, 1.0), 1.0):
                 gathered.add(figure, float(second), part, whole)
-        made[which].append(Run(place * 100_000, LoadKey("tpcb-like", 16), gathered, seconds=60.0, steady=True))
+        made[which].append(ComparedRun(place * 100_000, LoadKey("tpcb-like", 16), gathered, seconds=60.0, steady=True))
     return [Material(name, 0, 0.0, tuple(runs), ()) for name, runs in zip("AB", made, strict=True)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.limits import Limit, PathFacts, limits, pool_mode, pooler_at
+from pgtop_tune.experiment.limits import PathFacts, PathLimit, limits, pool_mode, pooler_at
 from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles
 from pgtop_tune.model.absence import NOT_YET
 from pgtop_tune.model.pooler import PGBOUNCER, ConsoleSample, PoolerSettings
@@ -18,7 +18,7 @@ def through(console: ConsoleSample | None, **other: object) -> PathFacts:
     return replace(facts, **other)  # type: ignore[arg-type]
 
 
-def only(facts: PathFacts) -> Limit:
+def only(facts: PathFacts) -> PathLimit:
     (found,) = limits(facts)
     return found
 

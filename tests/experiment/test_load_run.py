@@ -17,8 +17,8 @@ from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.experiment.endpoints import Target
-from pgtop_tune.experiment.load_run import Before, Cancelled, Cell, LoadRun
+from pgtop_tune.experiment.endpoints import LoadTarget
+from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec, RunState
@@ -42,8 +42,8 @@ class Bench:
         self.told: list[str] = []
         self.run = LoadRun(self.session.load, self.keeper, self.session.open_sql_session, self.told.append)
 
-    def cell(self, spec: LoadSpec, target: Target | None = None) -> Cell:
-        return Cell(target or Target("direct", endpoint_of(self.conninfo)), PROFILES.get(spec.profile), spec)
+    def cell(self, spec: LoadSpec, target: LoadTarget | None = None) -> RunCell:
+        return RunCell(target or LoadTarget("direct", endpoint_of(self.conninfo)), PROFILES.get(spec.profile), spec)
 
     async def is_watched(self) -> None:
         assert await self.keeper.until(
@@ -53,8 +53,8 @@ class Bench:
     async def measure(
         self,
         spec: LoadSpec = SHORT,
-        before: Before = Before(),  # noqa: B008
-        target: Target | None = None,
+        before: BeforeEachRun = BeforeEachRun(),  # noqa: B008
+        target: LoadTarget | None = None,
     ) -> RunResult:
         await self.is_watched()
         return await self.run.measure(self.cell(spec, target), before)
@@ -104,7 +104,7 @@ async def test_older_servers_are_measured_and_judged(server_for_major: Callable[
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("CREATE DATABASE load_run")
     async with bench_on(conninfo(server, "load_run")) as bench:
-        result = await bench.measure(replace(SHORT, profile="tpcb-like", duration_s=2), Before(("checkpoint",)))
+        result = await bench.measure(replace(SHORT, profile="tpcb-like", duration_s=2), BeforeEachRun(("checkpoint",)))
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("DROP DATABASE load_run WITH (FORCE)")
     assert result.state is RunState.FINISHED
@@ -127,7 +127,7 @@ async def test_others_unlogged_tables_and_logging_are_named(make_server: Callabl
         with psycopg.connect(text, autocommit=True) as connection:
             connection.execute("ALTER TABLE pgbench_accounts SET UNLOGGED")
         async with busy_session(text):
-            before = Before(("vacuum", "quiet"), quiet_deadline_s=1.0)
+            before = BeforeEachRun(("vacuum", "quiet"), quiet_deadline_s=1.0)
             result = await bench.measure(replace(SHORT, duration_s=8), before)
     doubts = {doubt.id: doubt.reason for doubt in result.doubts}
     assert "log_statement = all" in doubts["STATEMENT-LOGGING"]
@@ -139,7 +139,7 @@ async def test_others_unlogged_tables_and_logging_are_named(make_server: Callabl
 
 async def test_our_own_housekeeping_is_no_competitor_and_the_run_begins_quiet(database: str) -> None:
     async with bench_on(database) as bench:
-        result = await bench.measure(before=Before(("truncate-history", "vacuum", "checkpoint", "quiet")))
+        result = await bench.measure(before=BeforeEachRun(("truncate-history", "vacuum", "checkpoint", "quiet")))
     assert [step.name for step in result.facts.housekeeping][:3] == ["truncate-history", "vacuum", "checkpoint"]
     assert not {"COMPETING-ACTIVITY", "CHECKPOINT-STRADDLED", "OTHER-SERVER"} & ids(result)
     assert set(result.facts.tables) >= {"pgbench_accounts", "pgbench_history"}
@@ -160,7 +160,7 @@ def history(text: str) -> int:
 
 
 async def test_nothing_is_destroyed_for_a_run_that_cannot_begin(database: str, tmp_path: Path) -> None:
-    tidy = Before(("truncate-history", "vacuum"))
+    tidy = BeforeEachRun(("truncate-history", "vacuum"))
     async with bench_on(database, tmp_path / "no-pgbench") as bench:
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute("INSERT INTO pgbench_history (tid, bid, aid, delta) VALUES (1, 1, 1, 1)")
@@ -172,7 +172,7 @@ async def test_nothing_is_destroyed_for_a_run_that_cannot_begin(database: str, t
         refused = await bench.measure(replace(SHORT, clients=20_000), tidy)
         assert ("clients must be" in refused.message, history(database)) == (True, 1)
         nowhere = replace(endpoint_of(bench.conninfo), host="127.0.0.1", port=1)
-        away = await bench.measure(SHORT, tidy, Target("nowhere", nowhere, direct=False))
+        away = await bench.measure(SHORT, tidy, LoadTarget("nowhere", nowhere, direct=False))
         assert ("Connection refused" in away.message, history(database)) == (True, 1)
 
 
@@ -180,7 +180,7 @@ async def test_clients_that_will_not_fit_cost_no_history(database: str) -> None:
     async with bench_on(database) as bench:
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute("INSERT INTO pgbench_history (tid, bid, aid, delta) VALUES (1, 1, 1, 1)")
-        refused = await bench.measure(replace(SHORT, clients=500), Before(("truncate-history", "vacuum")))
+        refused = await bench.measure(replace(SHORT, clients=500), BeforeEachRun(("truncate-history", "vacuum")))
     assert (refused.state, history(database)) == (RunState.FAILED, 1)
     steps = [(step.name, bool(step.problem)) for step in refused.facts.housekeeping]
     assert steps == [("truncate-history", True), ("vacuum", False)]
@@ -193,11 +193,13 @@ async def test_a_server_that_is_gone_is_told_at_once_and_quiet_is_not_waited_for
     async with bench_on(conninfo(server)) as bench:
         await bench.is_watched()
         server.stop("immediate")
-        result = await bench.run.measure(bench.cell(SHORT), Before(("truncate-history", "vacuum", "quiet")))
+        result = await bench.run.measure(bench.cell(SHORT), BeforeEachRun(("truncate-history", "vacuum", "quiet")))
         assert result.state is RunState.FAILED
         assert "connection to server" in result.message
-        elsewhere = Target("elsewhere", endpoint_of(bench.conninfo), direct=False)
-        assert (await bench.run.measure(bench.cell(SHORT, elsewhere), Before(("quiet",)))).state is RunState.FAILED
+        elsewhere = LoadTarget("elsewhere", endpoint_of(bench.conninfo), direct=False)
+        assert (
+            await bench.run.measure(bench.cell(SHORT, elsewhere), BeforeEachRun(("quiet",)))
+        ).state is RunState.FAILED
         assert not any("waiting for quiet" in line for line in bench.told)
 
 
@@ -220,7 +222,7 @@ async def test_a_rate_missed_because_the_last_seconds_did_nothing_is_a_backlog_a
 
 async def test_one_after_the_other_each_has_its_own_frames(database: str) -> None:
     async with bench_on(database) as bench:
-        first = await bench.measure(before=Before(warm_up_s=1))
+        first = await bench.measure(before=BeforeEachRun(warm_up_s=1))
         second = await bench.measure(replace(SHORT, clients=1, transactions=30, duration_s=None))
     assert "warming up for 1 s" in bench.told
     assert (first.processed or 0) > 0
@@ -234,7 +236,7 @@ async def test_one_after_the_other_each_has_its_own_frames(database: str) -> Non
 
 async def test_cancelled_while_it_prepares_nothing_was_begun(database: str) -> None:
     async with bench_on(database) as bench, busy_session(database):
-        measuring = asyncio.create_task(bench.measure(before=Before(("quiet",))))
+        measuring = asyncio.create_task(bench.measure(before=BeforeEachRun(("quiet",))))
         async with asyncio.timeout(60):
             while not any("waiting for quiet" in line for line in bench.told):
                 await asyncio.sleep(0.05)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.experiment.server_times import Counted, matched, normalised
+from pgtop_tune.experiment.server_times import QueryCounters, matched, normalised
 from pgtop_tune.model.bench import BenchReport, ScriptReport, StatementReport
 from tests.cli.runs import run
 from tests.cli.test_bench_run import QUICK, with_tables
@@ -24,8 +24,8 @@ def report(*texts: str, processed: int = 100) -> BenchReport:
     return BenchReport(processed=processed, statements=tuple(StatementReport(text, 1.0) for text in texts))
 
 
-def counted(calls: int, mean_ms: float = 2.0, deviation_ms: float = 1.0) -> Counted:
-    return Counted(calls, calls * mean_ms, calls * (deviation_ms**2 + mean_ms**2))
+def counted(calls: int, mean_ms: float = 2.0, deviation_ms: float = 1.0) -> QueryCounters:
+    return QueryCounters(calls, calls * mean_ms, calls * (deviation_ms**2 + mean_ms**2))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.export import endpoint
-from pgtop_tune.export.endpoint import MOST_CONNECTIONS, PORT, Address, Endpoint, address, wanted_syntax
+from pgtop_tune.export.endpoint import MOST_CONNECTIONS, PORT, Address, MetricsEndpoint, address, wanted_syntax
 from pgtop_tune.export.openmetrics import Syntax
 
 DEADLINE_S = 60.0
@@ -27,14 +27,14 @@ PROMETHEUS = (
 
 
 @pytest.fixture
-def served() -> Iterator[Endpoint]:
-    made = Endpoint(address("0"), lambda syntax: f"pgtop_up 1 {syntax.name}\n")
+def served() -> Iterator[MetricsEndpoint]:
+    made = MetricsEndpoint(address("0"), lambda syntax: f"pgtop_up 1 {syntax.name}\n")
     yield made
     made.close()
 
 
 def ask(
-    served: Endpoint, method: str = "GET", path: str = "/metrics", accept: str = "*/*"
+    served: MetricsEndpoint, method: str = "GET", path: str = "/metrics", accept: str = "*/*"
 ) -> tuple[int, dict[str, str], str]:
     connection = http.client.HTTPConnection(served.where.host, served.where.port, timeout=DEADLINE_S)
     connection.request(method, path, headers={"Accept": accept})
@@ -44,11 +44,11 @@ def ask(
     return found
 
 
-def plain(served: Endpoint) -> socket.socket:
+def plain(served: MetricsEndpoint) -> socket.socket:
     return socket.create_connection((served.where.host, served.where.port), timeout=DEADLINE_S)
 
 
-def test_it_answers_get_and_head_on_one_path(served: Endpoint) -> None:
+def test_it_answers_get_and_head_on_one_path(served: MetricsEndpoint) -> None:
     status, headers, body = ask(served)
     assert (status, body) == (200, "pgtop_up 1 TEXT\n")
     assert headers["Content-Type"] == Syntax.TEXT.value
@@ -59,7 +59,7 @@ def test_it_answers_get_and_head_on_one_path(served: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_it_takes_nothing(served: Endpoint, method: str) -> None:
+def test_it_takes_nothing(served: MetricsEndpoint, method: str) -> None:
     status, headers, _ = ask(served, method)
     assert (status, headers["Allow"]) == (405, "GET, HEAD")
 
@@ -76,7 +76,7 @@ def test_it_takes_nothing(served: Endpoint, method: str) -> None:
         ("application/openmetrics-text;q=often", Syntax.TEXT),
     ],
 )
-def test_the_syntax_is_the_one_asked_for(served: Endpoint, accept: str, syntax: Syntax) -> None:
+def test_the_syntax_is_the_one_asked_for(served: MetricsEndpoint, accept: str, syntax: Syntax) -> None:
     assert wanted_syntax(accept) is syntax
     assert ask(served, accept=accept)[1]["Content-Type"] == syntax.value
 
@@ -103,9 +103,9 @@ def test_other_words_are_refused(words: str) -> None:
         address(words)
 
 
-def test_an_address_in_use_is_told_in_one_sentence(served: Endpoint) -> None:
+def test_an_address_in_use_is_told_in_one_sentence(served: MetricsEndpoint) -> None:
     with pytest.raises(UsageProblem, match=f"cannot listen on 127.0.0.1:{served.where.port}"):
-        Endpoint(served.where, lambda syntax: "")
+        MetricsEndpoint(served.where, lambda syntax: "")
 
 
 def refused(asking: socket.socket) -> bool:
@@ -116,11 +116,11 @@ def refused(asking: socket.socket) -> bool:
         return True
 
 
-def until_nobody_is_connected(served: Endpoint) -> None:
+def until_nobody_is_connected(served: MetricsEndpoint) -> None:
     until_connected(served, 0)
 
 
-def until_connected(served: Endpoint, count: int) -> None:
+def until_connected(served: MetricsEndpoint, count: int) -> None:
     """Waits until so many are: who has its answer is still counted for a moment."""
     deadline_s = time.monotonic() + DEADLINE_S
     while len(served._server._until_s) != count:
@@ -129,7 +129,7 @@ def until_connected(served: Endpoint, count: int) -> None:
 
 
 def test_those_who_do_not_ask_leave_room_for_others_until_there_are_too_many(
-    monkeypatch: pytest.MonkeyPatch, served: Endpoint
+    monkeypatch: pytest.MonkeyPatch, served: MetricsEndpoint
 ) -> None:
     monkeypatch.setattr(endpoint._Request, "timeout", DEADLINE_S)
     monkeypatch.setattr(endpoint, "_DEADLINE_S", DEADLINE_S)
@@ -145,7 +145,7 @@ def test_those_who_do_not_ask_leave_room_for_others_until_there_are_too_many(
     assert ask(served)[0] == 200
 
 
-def test_who_drips_is_ended(monkeypatch: pytest.MonkeyPatch, served: Endpoint) -> None:
+def test_who_drips_is_ended(monkeypatch: pytest.MonkeyPatch, served: MetricsEndpoint) -> None:
     monkeypatch.setattr(endpoint, "_DEADLINE_S", 0.3)
     with plain(served) as dripping:
         dripping.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
@@ -167,7 +167,7 @@ def test_who_goes_away_before_the_answer_is_not_told_of(capfd: pytest.CaptureFix
         gone.wait(DEADLINE_S)
         return "x" * 10_000_000
 
-    made = Endpoint(address("0"), page)
+    made = MetricsEndpoint(address("0"), page)
     with plain(made) as asking:
         asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -181,7 +181,7 @@ def test_who_goes_away_before_the_answer_is_not_told_of(capfd: pytest.CaptureFix
 
 
 def test_nonsense_is_answered_or_ended_and_never_a_traceback(
-    served: Endpoint, capfd: pytest.CaptureFixture[str]
+    served: MetricsEndpoint, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for words in (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"GET\r\n\r\n", b"GET " + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"):
         with plain(served) as asking:
@@ -196,7 +196,7 @@ def test_nonsense_is_answered_or_ended_and_never_a_traceback(
 
 
 def test_it_closes_while_somebody_is_connected() -> None:
-    made = Endpoint(address("0"), lambda syntax: "")
+    made = MetricsEndpoint(address("0"), lambda syntax: "")
     with plain(made) as silent:
         silent.sendall(b"GET ")
         made.close()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.export import scrape
 from pgtop_tune.export.catalogue import chosen, exported, for_openmetrics
-from pgtop_tune.export.exported import Kind, Watched
+from pgtop_tune.export.exported import MetricKind, WatchedInterval
 from pgtop_tune.export.openmetrics import MOST_SERIES, Syntax, page
 from pgtop_tune.export.scrape import Exposition
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -30,7 +30,7 @@ def with_databases(*rows: DatabaseRow) -> Frame:
 
 
 def scraped(*seen: Frame, syntax: Syntax = Syntax.OPENMETRICS) -> str:
-    return page(for_openmetrics(), Watched(seen or tuple(frames.frame(second) for second in range(30))), syntax)
+    return page(for_openmetrics(), WatchedInterval(seen or tuple(frames.frame(second) for second in range(30))), syntax)
 
 
 @BOTH
@@ -54,12 +54,12 @@ def test_names_are_distinct_and_follow_the_rules_of_prometheus() -> None:
         assert row.exposed.startswith("pgtop_")
         assert not row.exposed.endswith(("_total", "_info", "_count", "_sum", "_bucket", "_ms", "_us")), row.exposed
         assert row.unit in ("", "sessions") or row.exposed_unit, row.id
-        assert row.kind is not Kind.INFO or not row.unit
+        assert row.kind is not MetricKind.INFO or not row.unit
 
 
 def test_values_are_in_base_units() -> None:
     seen = [frames.frame(second) for second in range(30)]
-    interval, text = Watched(seen), values(scraped(*seen))
+    interval, text = WatchedInterval(seen), values(scraped(*seen))
     (busy,) = chosen(["host.cpu.busy"])[0].read(interval)
     (latency,) = chosen(["client.latency"])[0].read(interval)
     assert text["pgtop_host_cpu_busy_ratio", ()] == pytest.approx(busy.value / 100)
@@ -87,7 +87,9 @@ def test_what_is_not_printable_is_shown_and_makes_no_series_twice() -> None:
 
 def test_a_server_with_thousands_of_names_does_not_drown_prometheus() -> None:
     rows = [database(oid, datname=f"db{oid}") for oid in range(MOST_SERIES + 500)]
-    found = families(page(chosen(["pg_stat_database.d*"]), Watched([with_databases(*rows)]), Syntax.OPENMETRICS))
+    found = families(
+        page(chosen(["pg_stat_database.d*"]), WatchedInterval([with_databases(*rows)]), Syntax.OPENMETRICS)
+    )
     assert len(found["pgtop_stat_database_deadlocks"].samples) == MOST_SERIES
 
 

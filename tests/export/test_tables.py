@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.export.catalogue import chosen, for_openmetrics, for_tables
 from pgtop_tune.export.csv_file import write_tidy, write_wide
-from pgtop_tune.export.exported import CANNOT_SAY, Exported, Watched
-from pgtop_tune.export.moments import Span, moments, spaced
+from pgtop_tune.export.exported import CANNOT_SAY, Exported, WatchedInterval
+from pgtop_tune.export.moments import TimeSpan, moments, spaced
 from pgtop_tune.export.openmetrics import Syntax, page
 from pgtop_tune.export.parquet_file import write_parquet
 from pgtop_tune.export.series_file import write_openmetrics
@@ -54,7 +54,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def tidy_text(rows: tuple[Exported, ...], found: list[Frame], span: Span = Span()) -> str:  # noqa: B008
+def tidy_text(rows: tuple[Exported, ...], found: list[Frame], span: TimeSpan = TimeSpan()) -> str:  # noqa: B008
     file = io.StringIO()
     count = write_tidy(file, rows, moments(found, span))
     assert count == len(rows_of(file.getvalue()))
@@ -102,20 +102,20 @@ def test_a_name_is_exact_and_never_a_formula_or_an_escape_sequence(name: str) ->
 
 def test_wide_has_a_row_per_moment_and_says_what_tidy_says() -> None:
     found, file = seen(12), io.StringIO()
-    assert write_wide(file, chosen(WANTED), lambda: moments(found, Span(2, 11))) == 10
+    assert write_wide(file, chosen(WANTED), lambda: moments(found, TimeSpan(2, 11))) == 10
     wide = {
         (row["time"], name): value
         for row in rows_of(file.getvalue())
         for name, value in row.items()
         if name not in ("time", "elapsed_s") and value
     }
-    tidy = rows_of(tidy_text(chosen(WANTED), found, Span(2, 11)))
+    tidy = rows_of(tidy_text(chosen(WANTED), found, TimeSpan(2, 11)))
     assert wide == {(row["time"], row["metric"] + row["labels"]): row["value"] for row in tidy if row["value"]}
 
 
 def test_parquet_is_the_same_table(tmp_path: Path) -> None:
     found = seen(12)
-    count = write_parquet(tmp_path / "a.parquet", for_tables(), moments(found, Span()))
+    count = write_parquet(tmp_path / "a.parquet", for_tables(), moments(found, TimeSpan()))
     table = pyarrow.parquet.read_table(tmp_path / "a.parquet")
     assert table.num_rows == count
     assert str(table.schema.field("time").type) == "timestamp[ms, tz=UTC]"
@@ -133,7 +133,7 @@ def test_parquet_is_the_same_table(tmp_path: Path) -> None:
 def test_a_history_in_openmetrics_is_read_and_every_point_is_that_of_its_moment() -> None:
     found, file = seen(300), io.StringIO()
     rows = chosen(["up", "server.tps", "host.disk.*", "kernel.disk.*", "pg_stat_wal.*"])
-    written, left_out = write_openmetrics(file, rows, moments(found, Span()))
+    written, left_out = write_openmetrics(file, rows, moments(found, TimeSpan()))
     read = families(file.getvalue())
     assert left_out == 0
     assert sum(len(family.samples) for family in read.values()) == written
@@ -144,14 +144,14 @@ def test_a_history_in_openmetrics_is_read_and_every_point_is_that_of_its_moment(
         for sample in family.samples
         if int(float(sample.timestamp) * 1000) == moment.taken_at_ms
     }
-    assert here == values(page(rows, Watched(found[101:251]), Syntax.OPENMETRICS))
+    assert here == values(page(rows, WatchedInterval(found[101:251]), Syntax.OPENMETRICS))
 
 
 def test_a_clock_that_was_set_back_leaves_points_out_and_the_text_valid() -> None:
     found = seen(20)
     found[10:] = [replace(frame, taken_at_ms=frame.taken_at_ms - 5_000) for frame in found[10:]]
     file = io.StringIO()
-    written, left_out = write_openmetrics(file, chosen(["up"]), moments(found, Span()))
+    written, left_out = write_openmetrics(file, chosen(["up"]), moments(found, TimeSpan()))
     assert (written, left_out) == (15, 5)
     assert len(families(file.getvalue())["pgtop_up"].samples) == 15
 
@@ -159,10 +159,10 @@ def test_a_clock_that_was_set_back_leaves_points_out_and_the_text_valid() -> Non
 def test_a_part_says_what_the_whole_says_of_its_moments() -> None:
     found = seen(40)
     whole = rows_of(tidy_text(for_tables(), found))
-    part = rows_of(tidy_text(for_tables(), found, Span(30, 35)))
+    part = rows_of(tidy_text(for_tables(), found, TimeSpan(30, 35)))
     assert part == [row for row in whole if 30 <= float(row["elapsed_s"]) <= 35]
     recorded, text = FramesInMemory(found), io.StringIO()
-    write_tidy(text, for_tables(), spaced(recorded, recorded.until, Span(5, 39, every_s=10)))
+    write_tidy(text, for_tables(), spaced(recorded, recorded.until, TimeSpan(5, 39, every_s=10)))
     some = rows_of(text.getvalue())
     assert some == [row for row in whole if float(row["elapsed_s"]) in (5, 15, 25, 35)]
 
@@ -172,15 +172,17 @@ def test_a_part_says_what_the_whole_says_of_its_moments() -> None:
     lambda found: write_wide(_Nowhere(), chosen(["up", "server.tps"]), found),
     lambda found: write_openmetrics(_Nowhere(), chosen(["up", "server.tps"]), found()),
 ], ids=["csv", "wide", "openmetrics"])  # fmt: skip
-def test_memory_does_not_grow_with_the_length(write: Callable[[Callable[[], Iterator[Watched]]], object]) -> None:
+def test_memory_does_not_grow_with_the_length(
+    write: Callable[[Callable[[], Iterator[WatchedInterval]]], object],
+) -> None:
     first = seen(40, load=False)
 
-    def found(count: int) -> Iterator[Watched]:
+    def found(count: int) -> Iterator[WatchedInterval]:
         repeated = (
             replace(first[number % 40], elapsed_s=float(number), taken_at_ms=first[0].taken_at_ms + number * 1000)
             for number in range(count)
         )
-        return moments(repeated, Span())
+        return moments(repeated, TimeSpan())
 
     def peak(count: int) -> int:
         tracemalloc.start()

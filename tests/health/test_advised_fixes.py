@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.rules import advice_facts
@@ -33,7 +33,7 @@ def memory(committed_gib: float, **other: object) -> MemorySample:
     return replace(sample, committed_bytes=int(committed_gib * GIB), swap_total_bytes=GIB, huge_pages=(), **other)
 
 
-def p2(parameters: dict[str, str], settings: dict[str, str], committed_gib: float) -> Facts:
+def p2(parameters: dict[str, str], settings: dict[str, str], committed_gib: float) -> CheckFacts:
     return spoilt(
         parameters, memory_bytes=RAM_BYTES, host={"memory": memory(committed_gib, total_bytes=RAM_BYTES)},
         machine=details(settings, numa_nodes=2),

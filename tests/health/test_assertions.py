@@ -11,7 +11,7 @@ from pgtop_tune.health.check import Severity
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
-from pgtop_tune.health.report import Outcome, Result
+from pgtop_tune.health.report import CheckOutcome, Result
 from tests.postgres.conftest import place
 from tests.support.assertion_build import WHAT, assertion_build
 from tests.support.quick_server import quick_server
@@ -28,7 +28,7 @@ def looked(server: Throwaway) -> Result:
 
 @pytest.mark.long
 def test_a_server_that_was_compiled_with_assertions(servers: Servers, server: Throwaway) -> None:
-    assert looked(server).outcome is Outcome.PASSED
+    assert looked(server).outcome is CheckOutcome.PASSED
     try:
         binaries = servers.sought(WHAT, assertion_build)
     except NotAvailable as problem:

@@ -16,7 +16,7 @@ from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.health.registry import CHECKS, chosen
-from pgtop_tune.health.report import Outcome, documentation
+from pgtop_tune.health.report import CheckOutcome, documentation
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.postgres.server.failures import absence
@@ -42,7 +42,7 @@ def test_a_role_without_rights_gets_an_answer_from_every_check(server: Throwaway
     report = judge(CHECKS, asyncio.run(gather(place(server, user=stranger), CHECKS)))
     outcomes = {result.check.id: result.outcome for result in report.results}
     assert set(outcomes) == {check.id for check in CHECKS}
-    assert {id_ for id_ in CLOSED_TO_STRANGERS if outcomes[id_] is Outcome.PASSED} == set()
+    assert {id_ for id_ in CLOSED_TO_STRANGERS if outcomes[id_] is CheckOutcome.PASSED} == set()
     reasons = {check.id: unknown.reason for check, unknown in report.unknowns}
     assert "pg_hba_file_rules" in reasons["SEC-01"]
     assert "only superusers may" in reasons["SEC-02"]
@@ -89,7 +89,7 @@ async def test_of_many_databases_those_that_refuse_are_told_and_the_others_seen(
             assert late.asked == ("postgres",)
             assert {each.why for each in late.refused if each.database in names[2:]} == {"not asked: 0 s have passed"}
             (result,) = judge(checks, replace(spoilt(), answers={"check_indexes": late})).results
-            assert result.outcome is Outcome.UNKNOWN
+            assert result.outcome is CheckOutcome.UNKNOWN
         finally:
             for name in names:
                 admin.execute(f"DROP DATABASE {name} WITH (FORCE)")

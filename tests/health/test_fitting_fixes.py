@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Finding, Language, Severity
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Finding, Fix, Language, Severity
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.questions import (
     BareForeignKey,
     HbaRule,
@@ -23,7 +23,7 @@ from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystemSample, HugePages
 from pgtop_tune.model.io import ArchiverStatus, IoSample
-from pgtop_tune.model.machine import Postmaster
+from pgtop_tune.model.machine import PostmasterFacts
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.model.replication import Receiver, ReplicationSample, SubscriptionSample, SubscriptionWorker
 from pgtop_tune.model.system_setting import AfterReboot, SystemSetting
@@ -40,12 +40,12 @@ def check(id_: str) -> Check:
     return BY_ID[id_]
 
 
-def only(id_: str, facts: Facts, **limits_: float) -> Finding:
+def only(id_: str, facts: CheckFacts, **limits_: float) -> Finding:
     (finding,) = found(check(id_), facts, **limits_)
     return finding
 
 
-def fix(id_: str, facts: Facts, **limits_: float) -> Action:
+def fix(id_: str, facts: CheckFacts, **limits_: float) -> Fix:
     action = only(id_, facts, **limits_).fix
     assert action is not None
     return action
@@ -119,7 +119,7 @@ def test_max_connections_of_a_standby_is_not_lowered_below_its_primarys() -> Non
 
 
 def test_max_connections_is_not_lowered_below_the_sessions_there_are() -> None:
-    def with_sessions(number: int) -> Facts:
+    def with_sessions(number: int) -> CheckFacts:
         return spoiled({"max_connections": "1000"}, activity=[session(pid) for pid in range(number)])
 
     assert fix("CON-02", with_sessions(80)).parameter == ("max_connections", "100")
@@ -151,7 +151,7 @@ def test_workers_of_autovacuum_are_not_raised_to_what_the_next_look_complains_of
     assert found(check("VAC-05"), _on(spoiled({name: value}), host)) == ()
 
 
-def _on(facts: Facts, host: dict[str, Any]) -> Facts:
+def _on(facts: CheckFacts, host: dict[str, Any]) -> CheckFacts:
     without = {**host, "cgroup": replace(facts.frames[-1].host.cgroup, cpu_quota_cores=None)}  # type: ignore[union-attr]
     return replace(facts, frames=tuple(replace(each, host=replace(each.host, **without)) for each in facts.frames))  # type: ignore[arg-type]
 
@@ -191,7 +191,7 @@ def test_libraries_that_wait_for_a_restart_are_not_set_back() -> None:
     assert fix("OBS-02", _without_statements(waits)).language is Language.WORDS
 
 
-def _without_statements(library: Parameter) -> Facts:
+def _without_statements(library: Parameter) -> CheckFacts:
     facts = spoiled(more=(library,))
     rows = tuple(row for row in needs.PARAMETERS.of(facts).parameters if not row.name.startswith("pg_stat_statements"))  # type: ignore[union-attr]
     sample = ParameterSample(float(SECOND), rows)
@@ -306,7 +306,7 @@ def _committed(limit_bytes: int, committed_bytes: int) -> dict[str, Any]:
 
 
 def test_more_open_files_than_are_meant_are_not_too_few_for_that() -> None:
-    few = details(postmaster=Postmaster(-1000, 0, 900, 900))
+    few = details(postmaster=PostmasterFacts(-1000, 0, 900, 900))
     said = only("OS-09", spoilt({"max_files_per_process": "500"}, machine=few))
     assert said.says == "a process of the server may open 900 files only"
 

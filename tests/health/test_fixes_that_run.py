@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health.check import Action, Language
+from pgtop_tune.health.check import Fix, Language
 from pgtop_tune.health.fixes import kept, kept_line
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Unavailable
@@ -44,7 +44,7 @@ CONCURRENTLY = ("CREATE INDEX CONCURRENTLY", "CREATE UNIQUE INDEX CONCURRENTLY",
 LIGHT = (*CONCURRENTLY, "VACUUM (ANALYZE", "ANALYZE", "--", "REVOKE", "GRANT")
 
 
-def fixes(database: str, server: Throwaway) -> dict[str, Action]:
+def fixes(database: str, server: Throwaway) -> dict[str, Fix]:
     report = checked(server, database, *SMALL, "IDX-04=0", select=("IDX", "KEY", "TAB", "VAC-04"))
     return {f"{check.id} {finding.subject}": finding.fix for check, finding in report.findings if finding.fix}
 

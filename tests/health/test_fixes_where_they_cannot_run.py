@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health.check import Action, Language
+from pgtop_tune.health.check import Fix, Language
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.judge import judge
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
@@ -67,7 +67,7 @@ def execute(connection: psycopg.Connection, *texts: str) -> None:
             connection.execute(statement.encode())
 
 
-def offered(server: Throwaway, database: str, *select: str) -> dict[str, Action]:
+def offered(server: Throwaway, database: str, *select: str) -> dict[str, Fix]:
     report = checked(server, database, *SMALL, "IDX-04=0", select=select)
     return {f"{check.id} {finding.subject}": finding.fix for check, finding in report.findings if finding.fix}
 

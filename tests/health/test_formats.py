@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Severity, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Severity, Unknown
 from pgtop_tune.health.formats import as_json, junit, markdown, sarif, script, text
 from pgtop_tune.health.formats.writers import WRITERS, Wish
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.health.report import Outcome, Report, Result
+from pgtop_tune.health.report import CheckOutcome, Report, Result
 from pgtop_tune.model.ceilings import MeasuredLimit
 from tests.support.health_facts import spoilt
 from tests.support.report_formats import junit_mistakes, report_mistakes, sarif_mistakes
@@ -30,7 +30,7 @@ def _check(id_: str, group: str = "memory") -> Check:
 
 def _finding(severity: Severity, says: str = "found", subject: str = "") -> Finding:
     return Finding(
-        severity, says, (Evidence("1 of 2", "view.column"),), Action("DO 1;\nDO 2;", "UNDO;", remark="later"),
+        severity, says, (Evidence("1 of 2", "view.column"),), Fix("DO 1;\nDO 2;", "UNDO;", remark="later"),
         subject=subject,
     )  # fmt: skip
 
@@ -172,7 +172,7 @@ def test_markdown_keeps_foreign_text_from_being_markup() -> None:
     said = "\n".join(markdown.lines(NASTY))
     assert "<b>" not in said.replace("\\<b\\>", "")
     assert "](http://evil" not in said.replace("\\](", "")
-    quoted = replace(_finding(Severity.HIGH), fix=Action('DROP INDEX "```";', ""))
+    quoted = replace(_finding(Severity.HIGH), fix=Fix('DROP INDEX "```";', ""))
     assert '````sql\nDROP INDEX "```";\n````' in "\n".join(markdown.lines(report(Result(_check("AAA-01"), (quoted,)))))
 
 
@@ -187,7 +187,7 @@ def test_no_format_lets_foreign_text_reach_a_terminal_as_it_is(format_: str) -> 
 
 
 def _sets(parameter: tuple[str, str], severity: Severity, of_machine: bool = False) -> Finding:
-    fix = Action("DO;", "UNDO;", parameter=parameter, of_machine=of_machine)
+    fix = Fix("DO;", "UNDO;", parameter=parameter, of_machine=of_machine)
     return replace(_finding(severity, f"{parameter[0]} is wrong"), fix=fix)
 
 
@@ -195,7 +195,7 @@ def test_lines_are_broken_for_a_terminal_and_commands_are_not() -> None:
     long = "word " * 40
     finding = replace(
         _finding(Severity.HIGH, long), evidence=(Evidence(long, "view.column"),),
-        fix=Action(f"ALTER SYSTEM SET x = '{'y ' * 60}';", "UNDO;", remark=long),
+        fix=Fix(f"ALTER SYSTEM SET x = '{'y ' * 60}';", "UNDO;", remark=long),
     )  # fmt: skip
     said = text.lines(report(Result(_check("AAA-01"), (finding,))), everything=True, width=80)
     commands = [line for line in said if "ALTER SYSTEM" in line]
@@ -209,7 +209,7 @@ def test_lines_are_broken_for_a_terminal_and_commands_are_not() -> None:
 
 @pytest.mark.parametrize("format_", ["text", "markdown", "script"])
 def test_blanks_of_a_quoted_name_stay_in_a_command(format_: str) -> None:
-    named = replace(_finding(Severity.HIGH), fix=Action('DROP INDEX "two  blanks";', ""))
+    named = replace(_finding(Severity.HIGH), fix=Fix('DROP INDEX "two  blanks";', ""))
     said = WRITERS[format_](report(Result(_check("AAA-01"), (named,))), Wish(True, Severity.WARNING))
     assert any('DROP INDEX "two  blanks";' in line for line in said)
 
@@ -240,7 +240,7 @@ def test_a_script_without_findings_changes_nothing() -> None:
 
 
 def test_a_check_with_known_findings_has_not_passed() -> None:
-    assert Result(_check("AAA-01"), known=1).outcome is Outcome.FOUND
+    assert Result(_check("AAA-01"), known=1).outcome is CheckOutcome.FOUND
 
 
 def test_several_warnings_are_warnings() -> None:

@@ -11,7 +11,7 @@ from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import CpuSample, CpuTimes, DiskCounters, DiskSample, FileSystem, FileSystemSample, HugePages
-from pgtop_tune.model.machine import CpuFrequency, FrequencySample, MountPoint, Postmaster, Queue
+from pgtop_tune.model.machine import CpuFrequency, FrequencySample, MountPoint, PostmasterFacts, Queue
 from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
 from tests.support import frames
 from tests.support.health_facts import GIB, MIB, SETTINGS, details, found, result, spoilt, unknown
@@ -125,21 +125,21 @@ CASES: tuple[tuple[str, dict[str, Any], Severity, dict[str, Any]], ...] = (
     ("OS-07", settings(kernel__sched_autogroup_enabled="1"), Severity.INFO, settings()),
     (
         "OS-08",
-        {"machine": details(postmaster=Postmaster(0, 0, 65536, 65536))},
+        {"machine": details(postmaster=PostmasterFacts(0, 0, 65536, 65536))},
         Severity.WARNING,
-        {"machine": details(postmaster=Postmaster(-900, 0, 65536, 65536))},
+        {"machine": details(postmaster=PostmasterFacts(-900, 0, 65536, 65536))},
     ),
     (
         "OS-08",
-        {"machine": details(postmaster=Postmaster(-1000, -1000, 65536, 65536))},
+        {"machine": details(postmaster=PostmasterFacts(-1000, -1000, 65536, 65536))},
         Severity.WARNING,
-        {"machine": details(postmaster=Postmaster(-1000, None, 65536, 65536))},
+        {"machine": details(postmaster=PostmasterFacts(-1000, None, 65536, 65536))},
     ),
     (
         "OS-09",
-        {"machine": details(postmaster=Postmaster(-1000, 0, 1023, 4096))},
+        {"machine": details(postmaster=PostmasterFacts(-1000, 0, 1023, 4096))},
         Severity.WARNING,
-        {"machine": details(postmaster=Postmaster(-1000, 0, 1024, 4096))},
+        {"machine": details(postmaster=PostmasterFacts(-1000, 0, 1024, 4096))},
     ),
     ("OS-10", {"machine": details(clock_source="hpet")}, Severity.WARNING, {"machine": details(clock_source="tsc")}),
     ("OS-11", {"host": {"cgroup": replace(GROUP, oom_kills=1)}}, Severity.HIGH, {"host": {"cgroup": GROUP}}),

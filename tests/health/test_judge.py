@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Answer, Facts, Question, Refused
+from pgtop_tune.health.facts import Answer, CheckFacts, Question, Refused
 from pgtop_tune.health.judge import judge, statistics_age_s
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.health.report import Outcome, documentation
+from pgtop_tune.health.report import CheckOutcome, documentation
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import PostgresSample
 from tests.support import frames
@@ -27,7 +27,7 @@ class Row:
 QUESTION = Question("check_made_up", Row, "a view", everywhere=True)
 
 
-def _look(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _look(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     for database, row in facts.have(QUESTION):
         if limits["most"] < 1:
             yield Finding(Severity.WARNING, row.name, (Evidence("1", "x"),), subject=database)
@@ -39,7 +39,7 @@ CHECK = Check(
 )  # fmt: skip
 
 
-def _facts(answer: Answer[Row] | Unavailable, **other: object) -> Facts:
+def _facts(answer: Answer[Row] | Unavailable, **other: object) -> CheckFacts:
     return spoilt(answers={"check_made_up": answer}, **other)  # type: ignore[arg-type]
 
 
@@ -49,7 +49,7 @@ def test_rows_become_findings_and_databases_that_refuse_are_unknown_beside_them(
     assert [finding.subject for finding in said.findings] == ["shop"]
     (reason,) = [each.reason for each in said.unknowns]
     assert reason == "5 databases were not seen: db0 and 4 more: no entry in pg_hba.conf"
-    assert said.outcome is Outcome.FOUND
+    assert said.outcome is CheckOutcome.FOUND
 
 
 def test_databases_that_refuse_are_counted_by_reason_those_of_most_first() -> None:
@@ -73,7 +73,7 @@ def test_a_question_without_an_answer_is_unknown() -> None:
 
 def test_a_refusal_alone_is_never_a_pass() -> None:
     said = result(CHECK, _facts(Answer((), ("a",), (Refused("b", "no"),))))
-    assert said.outcome is Outcome.UNKNOWN
+    assert said.outcome is CheckOutcome.UNKNOWN
 
 
 def test_a_fact_that_is_missing_while_looking_makes_it_unknown() -> None:

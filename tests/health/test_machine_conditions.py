@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.host.file_systems import FileSystems, places_of
 from pgtop_tune.host.local import LocalHost
@@ -45,7 +45,7 @@ def host_of(root: Path, files: Mapping[str, str]) -> Iterator[LocalHost]:
         host.close()
 
 
-def facts_of(root: Path, host: LocalHost, made: Facts | None = None) -> Facts:
+def facts_of(root: Path, host: LocalHost, made: CheckFacts | None = None) -> CheckFacts:
     """What is seen of this machine, with a well-set server on it."""
     made = made or spoilt()
     frames = tuple(replace(frame, host=host.sample([])) for frame in made.frames)
@@ -139,7 +139,7 @@ def test_a_pool_that_somebody_uses_leaves_it_open_who_does(tmp_path: Path) -> No
     assert "4400 huge pages are in use" in said.reason
 
 
-def trying(buffers: str) -> Facts:
+def trying(buffers: str) -> CheckFacts:
     """A server before 17, which does not say whether it got the huge pages it tried to get."""
     without = ("huge_pages_status", "shared_memory_size", "shared_memory_size_in_huge_pages")
     return spoilt({"shared_buffers": buffers, "huge_pages": "try"}, major=14, without=without)

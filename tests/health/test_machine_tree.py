@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS, chosen
 from pgtop_tune.host.local import LocalHost
@@ -105,7 +105,7 @@ FOUND = {
 }  # fmt: skip
 
 
-def looked(root: Path, files: Mapping[str, str], swapped: int, stolen: int, available: int) -> Facts:
+def looked(root: Path, files: Mapping[str, str], swapped: int, stolen: int, available: int) -> CheckFacts:
     """Two looks at a tree, between which pages were swapped and ticks stolen."""
     moment = iter(range(1, 10_000))
     host = LocalHost(lambda: float(next(moment)), root)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.measure import KEPT, Pace, busy, keep, measure, more_commits_than_flushes, unsteady
 from pgtop_tune.health.registry import CHECKS, chosen
@@ -159,7 +159,7 @@ async def test_commits_wait_as_the_server_says_and_not_as_the_database_of_the_on
 async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def shortly(where: ConnInfo, facts: Facts) -> Measured:
+    async def shortly(where: ConnInfo, facts: CheckFacts) -> Measured:
         return await measure(where, facts, SHORT)
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -20,7 +20,7 @@ from pgtop_tune.errors import NotLetIn, PgtopError
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
-from pgtop_tune.health.report import Outcome
+from pgtop_tune.health.report import CheckOutcome
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
@@ -78,7 +78,7 @@ def german() -> Iterator[Throwaway]:
             yield server
 
 
-def outcomes(server: Throwaway, user: str) -> dict[str, Outcome]:
+def outcomes(server: Throwaway, user: str) -> dict[str, CheckOutcome]:
     checks = chosen(GROUPS, ())
     report = judge(checks, asyncio.run(gather(place(server, user=user), checks)))
     return {result.check.id: result.outcome for result in report.results}

@@ -16,7 +16,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.checks import configuration
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen, thresholds
@@ -84,11 +84,11 @@ def machine(root: Path, memory_mib: int, data: Path) -> Path:
     return root
 
 
-async def looked(server: Throwaway, root: Path) -> Facts:
+async def looked(server: Throwaway, root: Path) -> CheckFacts:
     return await gather(place(server), chosen((*MEMORY, *OF_AGE), ()), root=root)
 
 
-def judged(facts: Facts, *limits: str) -> Report:
+def judged(facts: CheckFacts, *limits: str) -> Report:
     return judge(chosen(MEMORY, ()), facts, thresholds(limits))
 
 
@@ -152,12 +152,12 @@ async def test_a_release_without_fixes(server: Throwaway, tmp_path: Path, monkey
         assert worst(judge(minor, seen, {})) == expected
 
 
-def later(facts: Facts) -> Facts:
+def later(facts: CheckFacts) -> CheckFacts:
     """The server as it is, judged as if an hour more had passed."""
     return at(facts, facts.frames[-1].taken_at_ms + HOUR_MS)
 
 
-def at(facts: Facts, at_ms: int) -> Facts:
+def at(facts: CheckFacts, at_ms: int) -> CheckFacts:
     """The same, as if it were seen at another time."""
     newest = facts.frames[-1]
     assert isinstance(newest.postgres, PostgresSample)

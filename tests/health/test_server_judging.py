@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Confidence, Severity
 from pgtop_tune.health.checks.security import loopback
-from pgtop_tune.health.facts import Facts, Refused
+from pgtop_tune.health.facts import CheckFacts, Refused
 from pgtop_tune.health.questions import (
     FileError,
     KeyState,
@@ -52,7 +52,7 @@ from tests.support.server_facts import (
 )
 
 
-def pooled(**console: Any) -> Facts:
+def pooled(**console: Any) -> CheckFacts:
     """Facts with a pooler."""
     facts = spoiled()
     sample = poolers(SECOND, bouncer=bouncer(SECOND, **console))
@@ -90,7 +90,7 @@ def test_parameters_that_wait_for_a_restart_are_named_and_their_file_errors_not_
     assert found(check("CFG-02"), facts) == ()
 
 
-def on_day(day: date, major: int) -> Facts:
+def on_day(day: date, major: int) -> CheckFacts:
     """Facts of a server looked at on a day."""
     facts = spoiled(server={"version_num": major * 10_000 + 6})
     at_ms = int(datetime(day.year, day.month, day.day, 12, tzinfo=UTC).timestamp() * 1000)
@@ -233,7 +233,7 @@ def test_which_addresses_are_this_machine_s_own(address: str | None, netmask: st
 @pytest.mark.parametrize("id_", [each.id for each in MINE])
 def test_what_it_needs_and_is_not_there_makes_it_unknown(id_: str) -> None:
     away = Unavailable(Reason.NO_ANSWER, "the server is away")
-    blind = Facts(tuple(Frame(number, NOW_MS, float(number)) for number in range(2)), away, {}, away)
+    blind = CheckFacts(tuple(Frame(number, NOW_MS, float(number)) for number in range(2)), away, {}, away)
     said = result(check(id_), blind)
     assert not said.findings
     assert said.unknowns

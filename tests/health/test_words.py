@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.questions import TableState
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.units import duration, share, share_of
@@ -16,7 +16,7 @@ from tests.support.server_facts import NOW_MS, checkpoints, slots, spoiled, wal
 SMALL = TableState(1, 0, "shop", "branches", MIB, 10, 10, 0, 62_682, False, None, None, 10, 1, True)
 
 
-def said(id_: str, facts: Facts) -> str:
+def said(id_: str, facts: CheckFacts) -> str:
     (finding,) = found(next(each for each in CHECKS if each.id == id_), facts)
     return finding.says
 

@@ -18,7 +18,7 @@ from pgtop_tune.health.registry import chosen
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backend_action import BackendAct, Outcome
+from pgtop_tune.model.backend_action import BackendAct, BackendOutcome
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.hostile.bouncer import Bouncer, program
@@ -142,7 +142,7 @@ async def test_sessions_are_explained_and_cancelled(database: str, pooled: str, 
         plan = await agreed_plan(backends, (row[0], row[1]), query)
         assert "Aggregate" in plan.lines[0]
         results = await backends.signal(BackendAct.CANCEL, [(row[0], row[1] + 1), (row[0], row[1])])
-        assert [result.outcome for result in results] == [Outcome.GONE, Outcome.DONE]
+        assert [result.outcome for result in results] == [BackendOutcome.GONE, BackendOutcome.DONE]
     assert settings_of_the_pool(clients) == before
 
 

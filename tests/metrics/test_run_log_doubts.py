@@ -11,13 +11,15 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import ServerFacts
-from pgtop_tune.model.run_result import RunFacts, Verdict
+from pgtop_tune.model.run_result import RunFacts, RunVerdict
 from tests.support.frames import EPOCH_MS, facts
 from tests.support.run_frames import FACTS, found, run_frames
 
 
-@pytest.mark.parametrize(("lost", "verdict"), [(1, Verdict.SUSPECT), (700, Verdict.SUSPECT), (701, Verdict.INVALID)])
-def test_what_the_log_lacks_is_told_with_the_error(lost: int, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("lost", "verdict"), [(1, RunVerdict.SUSPECT), (700, RunVerdict.SUSPECT), (701, RunVerdict.INVALID)]
+)
+def test_what_the_log_lacks_is_told_with_the_error(lost: int, verdict: RunVerdict) -> None:
     doubt = found(replace(FACTS, logged=70_000 - lost))["LOG-INCOMPLETE"]
     assert doubt.verdict is verdict
     assert f"lacks {lost} of 70000 transactions: their p99 is " in doubt.reason
@@ -27,7 +29,7 @@ def test_what_the_log_lacks_is_told_with_the_error(lost: int, verdict: Verdict) 
 def test_a_sampled_log_is_a_note_with_the_error() -> None:
     facts = replace(FACTS, processed=800_000, logged=80_100)
     doubt = found(facts, run={"sampling_rate": 0.1})["LOG-INCOMPLETE"]
-    assert doubt.verdict is Verdict.NOTE
+    assert doubt.verdict is RunVerdict.NOTE
     assert "of 800000 transactions: their p99 is between " in doubt.reason
 
 
@@ -43,14 +45,14 @@ def test_transactions_that_were_only_counted_are_a_note_with_the_latency_they_ar
     evidence = evidence_of(frames, 1, FACTS)
     assert evidence is not None
     (doubt,) = (doubt for doubt in doubts(evidence) if doubt.id == "LOG-COUNTED")
-    assert doubt.verdict is Verdict.NOTE
+    assert doubt.verdict is RunVerdict.NOTE
     assert "percentiles below 5.00 ms rest on " in doubt.reason
     assert "LOG-COUNTED" not in found(FACTS)
 
 
 def test_a_recording_without_the_report_is_held_against_its_progress() -> None:
     assert "LOG-INCOMPLETE" not in found(RunFacts())
-    assert found(RunFacts(), tps=lambda second: 5000.0)["LOG-INCOMPLETE"].verdict is Verdict.INVALID
+    assert found(RunFacts(), tps=lambda second: 5000.0)["LOG-INCOMPLETE"].verdict is RunVerdict.INVALID
     begun_later = evidence_of(run_frames(tps=lambda second: 5000.0)[10:], 1, RunFacts())
     assert begun_later is not None
     assert "LOG-INCOMPLETE" not in {doubt.id for doubt in doubts(begun_later)}

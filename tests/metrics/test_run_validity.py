@@ -19,7 +19,7 @@ from pgtop_tune.model.postgres import (
     ParameterSample,
     PostgresSample,
 )
-from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, Verdict
+from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunVerdict
 from tests.support.frames import EPOCH_MS, PARAMETERS, backend, host_sample, parameter
 from tests.support.run_frames import FACTS, SECONDS, TPS, evidence, found, run_frames, server
 
@@ -60,7 +60,7 @@ def test_a_run_on_a_quiet_server_has_no_doubt_but_that_its_loop_is_closed() -> N
 def test_an_aborted_run_never_counts_though_it_has_a_tps_line() -> None:
     message = "pgbench: error: client 3 aborted in command 4\nhint: start it again"
     doubt = found(state=RunState.FAILED, run={"exit_status": 2, "message": message})["RUN-FAILED"]
-    assert (doubt.verdict, doubt.advice) == (Verdict.INVALID, "start it again")
+    assert (doubt.verdict, doubt.advice) == (RunVerdict.INVALID, "start it again")
     assert "client 3 aborted" in doubt.reason
 
 
@@ -91,20 +91,20 @@ def test_clients_that_are_not_let_in_are_named() -> None:
 
 def test_a_run_that_was_stopped_is_partial() -> None:
     doubt = found(state=RunState.STOPPED, run={"duration_s": 300})["RUN-PARTIAL"]
-    assert (doubt.verdict, doubt.reason) == (Verdict.INVALID, f"stopped after {SECONDS} s of 300")
+    assert (doubt.verdict, doubt.reason) == (RunVerdict.INVALID, f"stopped after {SECONDS} s of 300")
 
 
 @pytest.mark.parametrize(
     ("failed", "verdict"),
     [
-        (1, Verdict.NOTE),
-        (700, Verdict.NOTE),
-        (701, Verdict.SUSPECT),
-        (7_000, Verdict.SUSPECT),
-        (7_001, Verdict.INVALID),
+        (1, RunVerdict.NOTE),
+        (700, RunVerdict.NOTE),
+        (701, RunVerdict.SUSPECT),
+        (7_000, RunVerdict.SUSPECT),
+        (7_001, RunVerdict.INVALID),
     ],
 )
-def test_transactions_that_failed_are_of_the_load_until_they_are_many(failed: int, verdict: Verdict) -> None:
+def test_transactions_that_failed_are_of_the_load_until_they_are_many(failed: int, verdict: RunVerdict) -> None:
     facts_given = replace(
         FACTS, failed=failed, processed=70_000 - failed, serialization_failures=failed - 1, deadlock_failures=1
     )
@@ -118,13 +118,13 @@ def test_transactions_that_failed_are_of_the_load_until_they_are_many(failed: in
 def test_failures_that_no_new_try_would_mend_make_a_run_invalid() -> None:
     other = replace(FACTS, failed=3, serialization_failures=1, deadlock_failures=1)
     doubt = found(other)["FAILED-TRANSACTIONS"]
-    assert doubt.verdict is Verdict.INVALID
+    assert doubt.verdict is RunVerdict.INVALID
     assert "1 other" in doubt.reason
 
 
 def test_a_run_until_stopped_is_not_partial() -> None:
     doubts_found = found(state=RunState.STOPPED, run={"duration_s": None})
-    assert not [doubt for doubt in doubts_found.values() if doubt.verdict is Verdict.INVALID]
+    assert not [doubt for doubt in doubts_found.values() if doubt.verdict is RunVerdict.INVALID]
     assert "RUN-PARTIAL" not in doubts_found
 
 
@@ -135,7 +135,7 @@ def test_tries_that_were_not_enough_are_not_advised_again() -> None:
 
 def test_skipped_transactions_come_with_their_share() -> None:
     doubt = found(replace(FACTS, skipped=700, processed=69_300))["SKIPPED"]
-    assert doubt.verdict is Verdict.INVALID
+    assert doubt.verdict is RunVerdict.INVALID
     assert dict(doubt.numbers)["share_percent"] == pytest.approx(1.0)
 
 
@@ -148,7 +148,7 @@ def test_a_rate_that_was_not_reached() -> None:
     doubt = found(run={"rate_per_s": 2.0 * TPS}, lines={"lag_ms": 900.0})["RATE-MISSED"]
     assert dict(doubt.numbers)["lag_ms"] == 900.0
     growing = found(run={"rate_per_s": 2.0 * TPS}, lines={"lag_ms": 35_000.0})["RATE-MISSED"]
-    assert (growing.verdict, "the backlog grows" in growing.reason) == (Verdict.SUSPECT, True)
+    assert (growing.verdict, "the backlog grows" in growing.reason) == (RunVerdict.SUSPECT, True)
     rate, less = {"rate_per_s": 1.05 * TPS}, lambda second: {"lag_ms": 40_000.0 / (second + 1)}
     assert found(run=rate, lines=less)["RATE-MISSED"].reason.endswith("schedule: the backlog was larger before")
 
@@ -156,7 +156,7 @@ def test_a_rate_that_was_not_reached() -> None:
 def test_a_rate_that_was_missed_without_a_lag_has_no_backlog() -> None:
     rate = {"rate_per_s": 1.05 * TPS}
     thin = found(run=rate, lines={"lag_ms": 0.4})["RATE-MISSED"]
-    assert (thin.verdict, "no backlog" in thin.reason) == (Verdict.NOTE, True)
+    assert (thin.verdict, "no backlog" in thin.reason) == (RunVerdict.NOTE, True)
     skipped = found(replace(FACTS, skipped=3_500), run=rate, lines={"lag_ms": 0.4})["RATE-MISSED"]
     assert "3500 were skipped" in skipped.reason
     unknown = found(run=rate)["RATE-MISSED"]
@@ -310,7 +310,7 @@ def test_swapping_and_stolen_time() -> None:
 
 def test_a_throughput_that_falls_is_not_steady_and_a_short_run_is_short() -> None:
     assert "NOT-STEADY" in found(tps=lambda second: 1000.0 - 8 * second)
-    assert found(seconds=10)["SHORT-RUN"].verdict is Verdict.NOTE
+    assert found(seconds=10)["SHORT-RUN"].verdict is RunVerdict.NOTE
 
 
 def test_a_value_that_could_lose_data_for_a_part_of_the_run_stains_all_of_it() -> None:
@@ -363,7 +363,7 @@ def test_rules_are_told_apart_and_invalid_doubts_come_first() -> None:
     verdicts = [
         doubt.verdict for doubt in doubts(evidence(replace(FACTS, failed=30_000, scale=1), state=RunState.STOPPED))
     ]
-    assert verdicts == sorted(verdicts, key=list(Verdict).index)
+    assert verdicts == sorted(verdicts, key=list(RunVerdict).index)
 
 
 def test_a_run_that_no_frame_shows_has_no_evidence() -> None:

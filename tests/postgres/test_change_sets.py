@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.journal import Journal, journals, read
-from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import (
+    ChangeState,
+    HostChange,
+    ParameterChange,
+    Scope,
+    ScopeKind,
+    Terms,
+    WantedParameter,
+)
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules, now_ms
 from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -24,7 +32,11 @@ from tests.postgres.conftest import place
 from tests.postgres.test_on_trial import shown
 from tests.support.servers import conninfo
 
-WAL = (Wanted("min_wal_size", "2GB"), Wanted("max_wal_size", "4GB"), Wanted("work_mem", "8MB"))
+WAL = (
+    WantedParameter("min_wal_size", "2GB"),
+    WantedParameter("max_wal_size", "4GB"),
+    WantedParameter("work_mem", "8MB"),
+)
 FENCED = Rules(loss_of)
 UNLOCKABLE = replace(FENCED, allow_unsafe=True)
 
@@ -68,15 +80,20 @@ async def test_one_refusal_takes_back_what_was_made_before_it(server: Throwaway,
     control = control_of(server, tmp_path)
     with pytest.raises(ServerProblem, match="outside the valid range"):
         await control.apply_set(
-            [Wanted("work_mem", "8MB"), Wanted("random_page_cost", "-3"), Wanted("jit", "off")], Terms()
+            [
+                WantedParameter("work_mem", "8MB"),
+                WantedParameter("random_page_cost", "-3"),
+                WantedParameter("jit", "off"),
+            ],
+            Terms(),
         )
     assert states(tmp_path) == [
         ("work_mem", ChangeState.REVERTED), ("random_page_cost", ChangeState.FAILED), ("jit", ChangeState.FAILED)
     ]  # fmt: skip
     with pytest.raises(ServerProblem, match="unrecognized"):
-        await control.apply_set([Wanted("work_mem", "8MB"), Wanted("no_such", "1")], Terms())
+        await control.apply_set([WantedParameter("work_mem", "8MB"), WantedParameter("no_such", "1")], Terms())
     with pytest.raises(UsageProblem, match="twice"):
-        await control.apply_set([Wanted("work_mem", "8MB"), Wanted("WORK_MEM", "9MB")], Terms())
+        await control.apply_set([WantedParameter("work_mem", "8MB"), WantedParameter("WORK_MEM", "9MB")], Terms())
     assert await control.in_force() == ()
     assert (settings(server), auto_conf(server)) == (before, file_before)
     await control.aclose()
@@ -91,7 +108,10 @@ async def test_lines_of_the_file_stand_in_their_order_again(fresh_server: Throwa
     file_before = auto_conf(fresh_server)
     control = control_of(fresh_server, tmp_path)
     await control.apply("jit", "on")
-    await control.apply_set([Wanted("work_mem", "8MB"), Wanted("cluster_name", None), Wanted("geqo", "off")], Terms())
+    await control.apply_set(
+        [WantedParameter("work_mem", "8MB"), WantedParameter("cluster_name", None), WantedParameter("geqo", "off")],
+        Terms(),
+    )
     await control.apply("search_path", '"$user", public')
     assert auto_conf(fresh_server) != file_before
     undone = await control.undo_all()
@@ -112,9 +132,9 @@ async def test_what_can_lose_data_is_refused_until_it_is_unlocked_and_ends_with_
     assert journals(tmp_path) == ()
     unlockable = fenced(server, tmp_path, UNLOCKABLE)
     with pytest.raises(UnsafeChange) as caught:
-        await unlockable.apply_set([Wanted("fsync", "off")], Terms(confirmed=frozenset({"full_page_writes"})))
+        await unlockable.apply_set([WantedParameter("fsync", "off")], Terms(confirmed=frozenset({"full_page_writes"})))
     assert "type fsync" in caught.value.hint
-    (change,) = await unlockable.apply_set([Wanted("fsync", "off")], Terms(confirmed=frozenset({"fsync"})))
+    (change,) = await unlockable.apply_set([WantedParameter("fsync", "off")], Terms(confirmed=frozenset({"fsync"})))
     assert change.loss
     assert settings(server)["fsync"][0] == "off"
     await unlockable.aclose()
@@ -130,7 +150,7 @@ async def test_what_can_lose_data_stays_when_it_is_kept_in_time_and_still_ends_w
     before, file_before = settings(server), auto_conf(server)
     control = fenced(server, tmp_path, UNLOCKABLE)
     terms = Terms(keep_within_s=1.0, confirmed=frozenset({"fsync"}))
-    (change,) = await control.apply_set([Wanted("fsync", "off")], terms)
+    (change,) = await control.apply_set([WantedParameter("fsync", "off")], terms)
     (kept,) = await control.keep(change.set_id)
     assert (kept.kept, kept.until_ms) == (True, None)
     assert change.until_ms is not None
@@ -146,9 +166,9 @@ async def test_what_is_reset_for_a_role_was_what_the_role_had_and_not_our_own_va
 ) -> None:
     control = fenced(server, tmp_path)
     theirs = Scope(ScopeKind.ROLE, role=role())
-    (first,) = await control.apply_set([Wanted("work_mem", "64MB", theirs)], Terms())
+    (first,) = await control.apply_set([WantedParameter("work_mem", "64MB", theirs)], Terms())
     assert first.shown_before == "4MB"
-    (back,) = await control.apply_set([Wanted("work_mem", None, theirs)], Terms())
+    (back,) = await control.apply_set([WantedParameter("work_mem", None, theirs)], Terms())
     assert back.shown_before == "64MB"
     await control.undo_all()
     await control.aclose()
@@ -171,7 +191,8 @@ async def test_a_full_disk_under_the_journal_leaves_everything_as_it_was(
     monkeypatch.setattr(Journal, "write", full)
     with pytest.raises(JournalProblem, match="full"):
         await control.apply_set(
-            [Wanted("work_mem", "8MB"), Wanted("max_wal_size", "4GB"), Wanted("jit", "off")], Terms()
+            [WantedParameter("work_mem", "8MB"), WantedParameter("max_wal_size", "4GB"), WantedParameter("jit", "off")],
+            Terms(),
         )
     monkeypatch.undo()
     assert (settings(server), auto_conf(server)) == (before, file_before)
@@ -205,7 +226,7 @@ async def test_what_a_lost_connection_left_open_is_found_out_on_reconnecting(
     monkeypatch.setattr(OperatorSession, "alter", cut)
     monkeypatch.setattr(OperatorSession, "reload", cut)
     with pytest.raises(ConnectionProblem) as caught:
-        await control.apply_set([Wanted("work_mem", "8MB"), Wanted("jit", "off")], Terms())
+        await control.apply_set([WantedParameter("work_mem", "8MB"), WantedParameter("jit", "off")], Terms())
     assert "not known" in caught.value.hint
     monkeypatch.undo()
     in_force = await control.in_force()

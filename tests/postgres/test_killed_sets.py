@@ -29,7 +29,7 @@ DYING = """
     import asyncio, os, signal, sys
     from pathlib import Path
     from pgtop_tune.changes.journal import Journal
-    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.changes.model.change import Terms, WantedParameter
     from pgtop_tune.postgres.server.conninfo import resolve
     from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -58,7 +58,8 @@ DYING = """
     async def main():
         control = PostgresControl(resolve("postgres", host=host, port=port, user="postgres"), directory=Path(directory))
         await control.apply_set(
-            [Wanted("work_mem", "8MB"), Wanted("max_wal_size", "4GB"), Wanted("jit", None)], Terms()
+            [WantedParameter("work_mem", "8MB"), WantedParameter("max_wal_size", "4GB"), WantedParameter("jit", None)],
+            Terms(),
         )
 
     asyncio.run(main())

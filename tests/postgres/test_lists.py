@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.model.change import ChangeState, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import ChangeState, Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.statements import (
     QUOTED_LISTS,
     as_written,
@@ -122,7 +122,7 @@ async def test_an_empty_search_path_on_trial_is_gone_for_everybody_afterwards(
 ) -> None:
     before = auto_conf(major_server)
     control = control_of(major_server, tmp_path)
-    made = await control.apply_set([Wanted("search_path", "")], Terms(keep_within_s=60))
+    made = await control.apply_set([WantedParameter("search_path", "")], Terms(keep_within_s=60))
     assert made[0].shown_after == '""'
     (undone,) = await control.revert_set(made[0].set_id)
     assert (undone.message, undone.shown_after) == ("", '"$user", public')
@@ -155,7 +155,7 @@ async def test_an_empty_list_of_libraries_comes_by_a_reset(major_server: Throwaw
     with pytest.raises(ServerProblem, match="not a list"):
         await control.apply(name, "a,")
     with pytest.raises(ServerProblem, match="role"):
-        await control.apply_set([Wanted(name, "", Scope(ScopeKind.ROLE, role="postgres"))], Terms())
+        await control.apply_set([WantedParameter(name, "", Scope(ScopeKind.ROLE, role="postgres"))], Terms())
     assert auto_conf(major_server) == before
     with psycopg.connect(conninfo(major_server)):
         pass

@@ -16,7 +16,7 @@ import pytest
 
 from pgtop_tune.changes.deadlines import Trials
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
+from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.selection import overdue
 from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.changes.server.reverting import revert
@@ -25,7 +25,7 @@ from tests.changes.server.test_control import ROOT, auto_conf, control_of, setti
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
 
-TWO = (Wanted("work_mem", "8MB"), Wanted("max_wal_size", "4GB"))
+TWO = (WantedParameter("work_mem", "8MB"), WantedParameter("max_wal_size", "4GB"))
 
 
 def shown(server: Throwaway, name: str) -> str:
@@ -62,7 +62,7 @@ async def test_what_nobody_keeps_is_taken_back_in_time(server: Throwaway, tmp_pa
 async def test_what_is_kept_stays_beyond_its_time_and_our_end(server: Throwaway, tmp_path: Path) -> None:
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
-    (change,) = await control.apply_set([Wanted("work_mem", "8MB")], Terms(keep_within_s=600.0))
+    (change,) = await control.apply_set([WantedParameter("work_mem", "8MB")], Terms(keep_within_s=600.0))
     (kept,) = await control.keep(change.set_id)
     assert (kept.kept, kept.until_ms) == (True, None)
     await control.aclose()
@@ -85,7 +85,7 @@ async def test_what_is_on_trial_ends_with_us(server: Throwaway, tmp_path: Path) 
 DYING = """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.changes.model.change import Terms, WantedParameter
     from pgtop_tune.postgres.server.conninfo import resolve
     from pgtop_tune.changes.server.control import PostgresControl
 
@@ -93,7 +93,8 @@ DYING = """
 
     async def main():
         control = PostgresControl(resolve("postgres", host=host, port=port, user="postgres"), directory=Path(directory))
-        await control.apply_set([Wanted("work_mem", "8MB"), Wanted("max_wal_size", "4GB")], Terms(keep_within_s=600.0))
+        wanted = [WantedParameter("work_mem", "8MB"), WantedParameter("max_wal_size", "4GB")]
+        await control.apply_set(wanted, Terms(keep_within_s=600.0))
         os.kill(os.getpid(), signal.SIGKILL)
 
     asyncio.run(main())

@@ -14,7 +14,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.relations import FIRST_USER_OID, DatabaseLimits, RelationSample, TempFileSample
-from pgtop_tune.postgres.readers.relations import ALL_UP_TO, Choice, TableLook
+from pgtop_tune.postgres.readers.relations import ALL_UP_TO, RelationChoice, TableLook
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import reading
@@ -144,7 +144,7 @@ LOOKS = st.lists(
 @given(LOOKS)
 def test_a_small_database_is_shown_whole_and_a_large_one_in_part(looks: list[TableLook]) -> None:
     users = {look.oid for look in looks if look.oid >= FIRST_USER_OID}
-    chosen = Choice().choose(looks)
+    chosen = RelationChoice().choose(looks)
     assert chosen == sorted(set(chosen))
     assert set(chosen) <= {look.oid for look in looks}
     if len(users) <= ALL_UP_TO:
@@ -154,7 +154,7 @@ def test_a_small_database_is_shown_whole_and_a_large_one_in_part(looks: list[Tab
 
 def test_of_many_tables_those_used_lately_are_shown_and_stay() -> None:
     quiet = [TableLook(20_000 + number, number, 0, 0, 0) for number in range(5_000)]
-    choice = Choice()
+    choice = RelationChoice()
     assert 20_000 not in choice.choose(quiet)
     used = [TableLook(20_000, 7, 0, 0, 0), *quiet[1:]]
     assert 20_000 in choice.choose(used)
@@ -166,7 +166,7 @@ def test_of_many_tables_the_worst_are_shown() -> None:
     looks[300] = TableLook(20_300, 0, 5, 0, 0)
     looks[301] = TableLook(20_301, 0, 0, 5, 0)
     looks[302] = TableLook(20_302, 0, 0, 0, 5)
-    assert {20_300, 20_301, 20_302} <= set(Choice().choose(looks))
+    assert {20_300, 20_301, 20_302} <= set(RelationChoice().choose(looks))
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.recording.format import KEY_EVERY
-from pgtop_tune.recording.minutes import Look, looks
+from pgtop_tune.recording.minutes import MinuteLook, looks
 from pgtop_tune.recording.reader import RecordingReader
 from tests.support.frames import frame
 from tests.support.sides import recorded
@@ -43,7 +43,7 @@ def _plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(watched(), tmp_path_factory.mktemp("minutes") / "a.jsonl")
 
 
-def by_minutes(path: Path) -> list[Look]:
+def by_minutes(path: Path) -> list[MinuteLook]:
     return list(looks(RecordingReader(path), _WANTED, LONGEST))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune.health.check import Check, Finding, Limits, Unknown
-from pgtop_tune.health.facts import NOT_MEASURED, Answer, Facts
+from pgtop_tune.health.facts import NOT_MEASURED, Answer, CheckFacts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.report import Result
@@ -20,7 +20,7 @@ from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.model.io import DatabaseSample
-from pgtop_tune.model.machine import MachineDetails, MountPoint, Postmaster, Queue
+from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
 from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
@@ -99,7 +99,7 @@ def details(
         "settings": tuple(settings_rows) or made,
         "queues": (Queue("vda", False, False, True, False),),
         "mounts": (MountPoint("/data", "xfs", "/dev/vda1", ("rw", "noatime"), ("data", "wal")),),
-        "postmaster": Postmaster(-1000, 0, 1_048_576, 1_048_576),
+        "postmaster": PostmasterFacts(-1000, 0, 1_048_576, 1_048_576),
         "clock_source": "tsc",
         "clock_sources": ("tsc", "acpi_pm"),
         "numa_nodes": 1,
@@ -122,7 +122,7 @@ def spoilt(
     answers: Mapping[str, Answer[Any] | Unavailable] | None = None,
     measured: Measured | None = None,
     seconds: tuple[int, int] = (100, 101),
-) -> Facts:
+) -> CheckFacts:
     """Facts of a server that is set well but for what is given.
 
     Args:
@@ -151,7 +151,7 @@ def spoilt(
         made = host if isinstance(host, Unavailable) else _host(second, memory_bytes, host or {})
         return frames.frame(second, host=made, postgres=sample, load=False)
 
-    return Facts(
+    return CheckFacts(
         tuple(one(second) for second in seconds),
         details() if machine is None else machine,
         {SCOPED.name: Answer(()), **(answers or {})},
@@ -171,20 +171,20 @@ def _host(second: int, memory_bytes: int, other: Mapping[str, Any]) -> HostSampl
     return sample
 
 
-def result(check: Check, facts: Facts, **limits: float) -> Result:
+def result(check: Check, facts: CheckFacts, **limits: float) -> Result:
     """What one check says."""
     given: dict[str, Limits] = {check.id: limits}
     return judge((check,), facts, given).results[0]
 
 
-def found(check: Check, facts: Facts, **limits: float) -> tuple[Finding, ...]:
+def found(check: Check, facts: CheckFacts, **limits: float) -> tuple[Finding, ...]:
     """The findings of one check that has nothing unknown."""
     said = result(check, facts, **limits)
     assert not said.unknowns, said.unknowns
     return said.findings
 
 
-def unknown(check: Check, facts: Facts) -> tuple[Unknown, ...]:
+def unknown(check: Check, facts: CheckFacts) -> tuple[Unknown, ...]:
     """What one check without findings could not see."""
     said = result(check, facts)
     assert not said.findings, said.findings

@@ -19,7 +19,7 @@ _MAKER = """
     import asyncio, sys
     from pathlib import Path
     from pgtop_tune.changes.machine.control import HostControl
-    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.changes.model.change import Terms, WantedParameter
     from pgtop_tune.changes.model.change import WantedSetting
     from pgtop_tune.postgres.server.conninfo import resolve
     from pgtop_tune.changes.server.one_change import Rules
@@ -36,7 +36,7 @@ _MAKER = """
         if settings:
             await machine.apply_set([WantedSetting(*each) for each in settings], terms)
         if parameters:
-            made = await control.apply_set([Wanted(*each) for each in parameters], terms)
+            made = await control.apply_set([WantedParameter(*each) for each in parameters], terms)
             if kept:
                 await control.keep(made[0].set_id or made[0].id)
         print("made", flush=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Severity, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Severity, Unknown
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.ceilings import MeasuredLimit
 
@@ -23,7 +23,7 @@ def check_row(id_: str, group: str = "memory") -> Check:
 
 def sets(name: str, value: str, severity: Severity, says: str, remark: str = "") -> Finding:
     """A finding that one parameter mends."""
-    fix = Action(f"ALTER SYSTEM SET {name} = '{value}';", f"ALTER SYSTEM RESET {name};", remark=remark,
+    fix = Fix(f"ALTER SYSTEM SET {name} = '{value}';", f"ALTER SYSTEM RESET {name};", remark=remark,
                  parameter=(name, value))  # fmt: skip
     return Finding(severity, says, (Evidence(f"{name} is small", "pg_settings.setting"),), fix)
 
@@ -34,7 +34,7 @@ def report(*results: Result) -> Report:
 
 def typical() -> Report:
     """A little of everything; worst is not first in the order of the registry."""
-    drop = Action(f'DROP INDEX "{HOSTILE}";', "-- nothing to revert", Language.SQL, 'in database "bench"')
+    drop = Fix(f'DROP INDEX "{HOSTILE}";', "-- nothing to revert", Language.SQL, 'in database "bench"')
     return report(
         Result(check_row("MEM-04"), (sets("work_mem", "8MB", Severity.WARNING, "sorts go to disk"),)),
         Result(

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.run_evidence import Evidence, evidence_of
+from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
 from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.model.bench import BenchProgress, BenchSample, RunState
 from pgtop_tune.model.frame import Frame
@@ -109,7 +109,7 @@ def run_frames(
     return [replace(found[0], bench=frame(0, load=False).bench), *found[1:]]
 
 
-def evidence(facts: RunFacts = FACTS, **how: object) -> Evidence:
+def evidence(facts: RunFacts = FACTS, **how: object) -> RunEvidence:
     """The same, ready to be judged."""
     made = evidence_of(run_frames(**how), 1, facts)  # type: ignore[arg-type]
     assert made is not None

@@ -11,9 +11,18 @@ from msgspec.structs import replace
 from textual.events import Paste
 from textual.pilot import Pilot
 
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Proof, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import (
+    SYSTEM,
+    ChangeState,
+    ParameterChange,
+    Proof,
+    Scope,
+    ScopeKind,
+    Terms,
+    WantedParameter,
+)
 from pgtop_tune.errors import PgtopError, ServerProblem
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk, QueryPlan
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Parameter
@@ -132,9 +141,9 @@ class ScriptedParameters:
         return f"ALTER SYSTEM {what}; SELECT pg_reload_conf();"
 
     async def apply(self, name: str, value: str | None) -> ParameterChange:
-        return (await self.apply_set((Wanted(name, value),), Terms()))[0]
+        return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
-    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         if self.refuses:
             raise ServerProblem(self.refuses)
         self.terms = terms
@@ -199,7 +208,9 @@ class ScriptedParameters:
         if not self._undone:
             return ()
         back = self._undone.pop()
-        return await self.apply_set([Wanted(each.name, each.value, each.scope) for each in reversed(back)], Terms())
+        return await self.apply_set(
+            [WantedParameter(each.name, each.value, each.scope) for each in reversed(back)], Terms()
+        )
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
         return tuple(self.journal)
@@ -232,7 +243,7 @@ class ScriptedBackends:
     def __init__(
         self,
         refuses: PgtopError | None = None,
-        outcomes: dict[int, Outcome] | None = None,
+        outcomes: dict[int, BackendOutcome] | None = None,
         risk: PlanRisk | None = None,
     ) -> None:
         self.refuses = refuses
@@ -250,8 +261,8 @@ class ScriptedBackends:
         self.signalled += [(act, backend) for backend in backends]
         results = []
         for backend in backends:
-            outcome = self.outcomes.get(backend[0], Outcome.DONE)
-            detail = "GRANT pg_signal_backend TO bench" if outcome is Outcome.NOT_PERMITTED else ""
+            outcome = self.outcomes.get(backend[0], BackendOutcome.DONE)
+            detail = "GRANT pg_signal_backend TO bench" if outcome is BackendOutcome.NOT_PERMITTED else ""
             results.append(BackendResult(backend, outcome, detail))
         return tuple(results)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.health.facts import Answer, Facts, Refused
+from pgtop_tune.health.facts import Answer, CheckFacts, Refused
 from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.horizon import HorizonSample
@@ -115,7 +115,7 @@ def spoiled(
     postgres: Mapping[str, Any] | None = None,
     server: Mapping[str, Any] | None = None,
     **other: Any,
-) -> Facts:
+) -> CheckFacts:
     """Facts of a server set well but for what is given.
 
     Args:

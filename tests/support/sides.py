@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.from_recording import material_of
-from pgtop_tune.compare.sides.material import Material, Run
+from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample
@@ -61,7 +61,7 @@ def side(found: Sequence[Frame], name: str = "side") -> Material:
 
 def repeated(a: float, b: float, runs: int = 4, *, seconds: int = 60, together: bool = False) -> list[Material]:
     """Two sides of several runs of a minute, measured in turn (A B B A); `together` one side after the other."""
-    made: list[list[Run]] = [[], []]
+    made: list[list[ComparedRun]] = [[], []]
     for place in range(2 * runs):
         which = place // runs if together else (place + 1) // 2 % 2
         found = side(frames((a, b)[which], f"{place}", seconds=seconds)).runs[0]

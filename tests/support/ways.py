@@ -16,7 +16,7 @@ from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.change_sets import ChangeSets, Undo
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.model.change import HostChange, Terms, Wanted, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import try_to_revert
@@ -75,7 +75,7 @@ class Screen:
         self.changes = Changes(self._control, cast("Any", _Here()), self._pending, undo, machine)
 
     async def apply(
-        self, wanted: Sequence[Wanted], settings: Sequence[WantedSetting], for_s: float | None = None
+        self, wanted: Sequence[WantedParameter], settings: Sequence[WantedSetting], for_s: float | None = None
     ) -> None:
         self._pending.accept(Step((frame(0),)))
         await self.changes.apply(wanted, Terms(for_s), (trip_wire("tps<1000000"),), settings)
@@ -113,9 +113,9 @@ class Command:
         monkeypatch.setattr(changing, "tell", self._said.append)
 
     async def apply(
-        self, wanted: Sequence[Wanted], settings: Sequence[WantedSetting], for_s: float | None = None
+        self, wanted: Sequence[WantedParameter], settings: Sequence[WantedSetting], for_s: float | None = None
     ) -> None:
-        asked = changing.Asked(wanted=tuple(wanted), settings=tuple(settings), for_s=for_s)
+        asked = changing.ChangeRequest(wanted=tuple(wanted), settings=tuple(settings), for_s=for_s)
         self._running = asyncio.create_task(changing.change(place(self._server), asked))
         async with asyncio.timeout(60):
             while not self._running.done() and not any("Ctrl-C" in words for words in self._said):

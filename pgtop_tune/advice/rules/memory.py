@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pgtop_tune.advice.facts import Advice, Facts
+from pgtop_tune.advice.facts import Advice, AdviceFacts
 from pgtop_tune.advice.plan import LEAST_WORK_MEM, SMALL_BUFFERS, MemoryPlan, as_set, most_connections
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.units import MB, about, memory
 
 
-def shared_buffers(facts: Facts, plan: MemoryPlan) -> Advice:
+def shared_buffers(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     """A quarter of the memory, at most 40 %."""
     quarter, fits = plan.buffers_bytes, ""
     if facts.data_bytes is not None:
@@ -22,7 +22,7 @@ def shared_buffers(facts: Facts, plan: MemoryPlan) -> Advice:
     )
 
 
-def effective_cache_size(facts: Facts, plan: MemoryPlan) -> Advice:
+def effective_cache_size(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     """Three quarters of the memory: shared_buffers and the kernel's cache."""
     ram_bytes = plan.use.ram_bytes
     return Advice(
@@ -33,7 +33,7 @@ def effective_cache_size(facts: Facts, plan: MemoryPlan) -> Advice:
     )
 
 
-def maintenance_work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
+def maintenance_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     """See `metrics.memory_rule.maintenance_bytes`."""
     cap = "" if facts.major >= 17 else "; VACUUM uses at most 1 GB of it before 17"
     return Advice(
@@ -45,7 +45,7 @@ def maintenance_work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
     )
 
 
-def autovacuum_work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
+def autovacuum_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     """What is set, where it is not too much; else -1."""
     if plan.autovacuum_work_mem == "-1":
         return Advice(
@@ -54,7 +54,7 @@ def autovacuum_work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
     return Advice(plan.autovacuum_work_mem, f"What is set fits {plan.use.autovacuum_max_workers} times.")
 
 
-def work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
+def work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     """Half of the ceiling, 4 to 64 MB."""
     use = plan.use
     if plan.refused:
@@ -77,7 +77,7 @@ def work_mem(facts: Facts, plan: MemoryPlan) -> Advice:
     )
 
 
-def max_connections(facts: Facts, plan: MemoryPlan | None, number: int) -> Advice | None:
+def max_connections(facts: AdviceFacts, plan: MemoryPlan | None, number: int) -> Advice | None:
     """See `plan.connections`; fewer where the memory rule would not hold."""
     if facts.max_connections == number and facts.in_recovery:
         return Advice(None, "A standby needs as many as its primary: change it there first.")
@@ -99,7 +99,7 @@ def max_connections(facts: Facts, plan: MemoryPlan | None, number: int) -> Advic
     return Advice(str(number), because)
 
 
-def huge_pages(facts: Facts, plan: MemoryPlan) -> Advice:
+def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     """'on' together with the pages; 'try' where they cannot be had or the machine is not ours to set."""
     buffers = plan.buffers_bytes
     if buffers < SMALL_BUFFERS:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Workload
+from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Workload
 from pgtop_tune.advice.plan import autovacuum_workers
 
 _FLASH: Final = frozenset({DiskKind.SSD, DiskKind.NVME})
@@ -21,7 +21,7 @@ _DEPTH: Final[Mapping[DiskKind, str]] = {
 }  # fmt: skip
 
 
-def random_page_cost(facts: Facts) -> Advice | None:
+def random_page_cost(facts: AdviceFacts) -> Advice | None:
     """By what the data lie on."""
     if facts.disk is None:
         return None
@@ -29,7 +29,7 @@ def random_page_cost(facts: Facts) -> Advice | None:
     return Advice(value=value, because=because, low="1", high="4")
 
 
-def io_depth(facts: Facts) -> Advice | None:
+def io_depth(facts: AdviceFacts) -> Advice | None:
     """By what the data lie on."""
     if facts.disk is None:
         return None
@@ -42,14 +42,14 @@ def io_depth(facts: Facts) -> Advice | None:
     )
 
 
-def jit(facts: Facts) -> Advice:
+def jit(facts: AdviceFacts) -> Advice:
     """Off but for warehouses."""
     if facts.workload is Workload.WAREHOUSE:
         return Advice("on", "Long analytical queries gain from compiled expressions.")
     return Advice("off", "Short queries gain nothing, and a wrong estimate costs them tens of milliseconds.")
 
 
-def default_statistics_target(facts: Facts) -> Advice:
+def default_statistics_target(facts: AdviceFacts) -> Advice:
     """100, for warehouses 500."""
     if facts.workload is Workload.WAREHOUSE:
         return Advice("500", "Large skewed tables and long queries: better estimates are worth a longer ANALYZE.")
@@ -61,8 +61,8 @@ def default_statistics_target(facts: Facts) -> Advice:
     )
 
 
-def _by_cores(of_cores: Callable[[int], float], because: str) -> Callable[[Facts], Advice | None]:
-    def rule(facts: Facts) -> Advice | None:
+def _by_cores(of_cores: Callable[[int], float], because: str) -> Callable[[AdviceFacts], Advice | None]:
+    def rule(facts: AdviceFacts) -> Advice | None:
         if not facts.cores:
             return None
         return Advice(str(int(of_cores(facts.cores))), because.format(cores=facts.cores))
@@ -70,7 +70,7 @@ def _by_cores(of_cores: Callable[[int], float], because: str) -> Callable[[Facts
     return rule
 
 
-def max_parallel_workers_per_gather(facts: Facts) -> Advice | None:
+def max_parallel_workers_per_gather(facts: AdviceFacts) -> Advice | None:
     """Half of the cores for warehouses, at most 2 else."""
     if not facts.cores:
         return None
@@ -87,7 +87,7 @@ def max_parallel_workers_per_gather(facts: Facts) -> Advice | None:
     )
 
 
-def autovacuum_max_workers(facts: Facts) -> Advice | None:
+def autovacuum_max_workers(facts: AdviceFacts) -> Advice | None:
     """See `plan.autovacuum_workers`."""
     if not facts.cores:
         return None
@@ -97,7 +97,7 @@ def autovacuum_max_workers(facts: Facts) -> Advice | None:
     )
 
 
-def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
+def autovacuum_vacuum_cost_limit(facts: AdviceFacts) -> Advice | None:
     """So that it dirties some hundred MB/s on flash; a page dirtied costs 20, a nap lasts 2 ms."""
     if facts.disk is None:
         return None
@@ -112,7 +112,7 @@ def autovacuum_vacuum_cost_limit(facts: Facts) -> Advice | None:
     )
 
 
-def max_worker_processes(facts: Facts) -> Advice | None:
+def max_worker_processes(facts: AdviceFacts) -> Advice | None:
     """One for each core, at least 8; on a standby at least what is set."""
     if not facts.cores:
         return None
@@ -121,12 +121,12 @@ def max_worker_processes(facts: Facts) -> Advice | None:
     return Advice(str(value), f"One for each of {facts.cores} cores, at least 8; a standby no fewer than its primary.")
 
 
-def _fixed(value: str, because: str, low: str = "", high: str = "") -> Callable[[Facts], Advice]:
+def _fixed(value: str, because: str, low: str = "", high: str = "") -> Callable[[AdviceFacts], Advice]:
     advice = Advice(value=value, because=because, low=low, high=high)
     return lambda facts: advice
 
 
-RULES: Final[Mapping[str, Callable[[Facts], Advice | None]]] = {
+RULES: Final[Mapping[str, Callable[[AdviceFacts], Advice | None]]] = {
     "random_page_cost": random_page_cost,
     "effective_io_concurrency": io_depth,
     "maintenance_io_concurrency": io_depth,

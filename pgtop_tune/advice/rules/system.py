@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Advice, DiskKind, Facts, Machine, Opinion
+from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Machine, Opinion
 from pgtop_tune.advice.knobs.system import POOL, row_of
 from pgtop_tune.advice.plan import SMALL_BUFFERS, MemoryPlan, is_enough, pages_taken, usual_pool
 from pgtop_tune.host.block_queue import Disk
@@ -32,7 +32,7 @@ _READ_AHEAD_KB: Final[Mapping[DiskKind, str]] = MappingProxyType(
 class Site(Struct, frozen=True):
     """What rules for the machine go by: its server, itself, and how its memory is divided."""
 
-    facts: Facts
+    facts: AdviceFacts
     machine: Machine
     plan: MemoryPlan | None
 
@@ -46,7 +46,7 @@ def kind_of(disk: Disk) -> DiskKind | None:
     return DiskKind.HDD if disk.rotational else DiskKind.SSD
 
 
-def advise_setting(name: str, facts: Facts, plan: MemoryPlan | None) -> Advice | None:
+def advise_setting(name: str, facts: AdviceFacts, plan: MemoryPlan | None) -> Advice | None:
     """Where to start with a setting ("vm.swappiness", "vda/scheduler"), why, and what others say.
 
     Returns:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Advice, Facts
+from pgtop_tune.advice.facts import Advice, AdviceFacts
 from pgtop_tune.advice.plan import as_set
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.units import GB, MB, about, memory
@@ -23,7 +23,7 @@ _STEADY: Final = 4
 """A rate that has fallen less than this many times leaves the advice as it was."""
 
 
-def needed_max_wal_bytes(facts: Facts) -> float | None:
+def needed_max_wal_bytes(facts: AdviceFacts) -> float | None:
     """So much that the clock starts checkpoints, not the volume; None while the WAL rate is not measured.
 
     A checkpoint starts when max_wal_size ÷ (1 + checkpoint_completion_target) was written since the last one
@@ -36,7 +36,7 @@ def needed_max_wal_bytes(facts: Facts) -> float | None:
     return facts.wal_bytes_per_s * timeout_s * (1.0 + target) * _HEADROOM
 
 
-def steady(before: Facts | None, now: Facts) -> Facts:
+def steady(before: AdviceFacts | None, now: AdviceFacts) -> AdviceFacts:
     """The facts with the WAL rate that advice on the screen goes by, so that a tick does not change what is advised.
 
     Args:
@@ -60,7 +60,7 @@ def steady(before: Facts | None, now: Facts) -> Facts:
     return kept if holds else now
 
 
-def _with_gauges(before: Facts, now: Facts) -> Facts:
+def _with_gauges(before: AdviceFacts, now: AdviceFacts) -> AdviceFacts:
     sessions = before.sessions if now.sessions <= before.sessions <= 2 * now.sessions else now.sessions
     was, committed = (None if each.machine is None else each.machine.committed_bytes for each in (before, now))
     if now.machine is None or was is None or committed is None or abs(committed - was) > was / 8:
@@ -76,7 +76,7 @@ def _stepped(amount: float) -> float:
     return next(step * power for step in (1.0, 1.5, 2.0) if amount <= step * power)
 
 
-def max_wal_bytes(facts: Facts) -> float:
+def max_wal_bytes(facts: AdviceFacts) -> float:
     """max_wal_size: what is set where that is enough, else a step up; 4 GB at least, 60 % of the WAL disk at most."""
     most = _most(facts)
     needed = needed_max_wal_bytes(_with_targets(facts))
@@ -86,7 +86,7 @@ def max_wal_bytes(facts: Facts) -> float:
     return min(value, most) if most else value
 
 
-def max_wal_size(facts: Facts) -> Advice:
+def max_wal_size(facts: AdviceFacts) -> Advice:
     """From the WAL rate measured; 4 GB where there is none."""
     most, value = _most(facts), max_wal_bytes(facts)
     high = memory(most) if most else ""
@@ -108,7 +108,7 @@ def max_wal_size(facts: Facts) -> Advice:
     return Advice(value=typed, because=because, low="1GB", high=high)
 
 
-def _most(facts: Facts) -> float | None:
+def _most(facts: AdviceFacts) -> float | None:
     """What wal_keep_size leaves of 60 % of the WAL disk, at least half of that, in steps that one types."""
     if not facts.wal_disk_bytes:
         return None
@@ -117,23 +117,23 @@ def _most(facts: Facts) -> float | None:
     return max(size, 2.0 * facts.wal_segment_bytes)
 
 
-def _with_targets(facts: Facts) -> Facts:
+def _with_targets(facts: AdviceFacts) -> AdviceFacts:
     return replace(facts, checkpoint_timeout_s=_timeout_s(facts), checkpoint_completion_target=_TARGET)
 
 
-def _timeout_s(facts: Facts) -> float:
+def _timeout_s(facts: AdviceFacts) -> float:
     now = facts.checkpoint_timeout_s
     return now if now is not None and _LEAST_TIMEOUT_S <= now <= _MOST_TIMEOUT_S else _TIMEOUT_S
 
 
-def min_wal_size(facts: Facts) -> Advice:
+def min_wal_size(facts: AdviceFacts) -> Advice:
     """A quarter of what max_wal_size should be."""
     most = max_wal_bytes(facts)
     value = min(max(most / 4, 80 * MB, 2 * facts.wal_segment_bytes), most)
     return Advice(memory(value), "A quarter of the advised max_wal_size, kept for reuse after quiet hours.", "80MB")
 
 
-def checkpoint_timeout(facts: Facts) -> Advice:
+def checkpoint_timeout(facts: AdviceFacts) -> Advice:
     """15 minutes, or what is set from 10 minutes to an hour."""
     minutes = _timeout_s(facts) / 60
     return Advice(
@@ -146,7 +146,7 @@ def checkpoint_timeout(facts: Facts) -> Advice:
     )
 
 
-def checkpoint_completion_target(facts: Facts) -> Advice:
+def checkpoint_completion_target(facts: AdviceFacts) -> Advice:
     """0.9."""
     return Advice(
         value="0.9",
@@ -174,7 +174,7 @@ def wal_buffers(buffers_bytes: float | None) -> Advice:
     )
 
 
-def max_slot_wal_keep_size(facts: Facts) -> Advice | None:
+def max_slot_wal_keep_size(facts: AdviceFacts) -> Advice | None:
     """Half of the WAL disk."""
     if not facts.wal_disk_bytes:
         return None
@@ -184,7 +184,7 @@ def max_slot_wal_keep_size(facts: Facts) -> Advice | None:
     )
 
 
-def wal_compression(facts: Facts) -> Advice:
+def wal_compression(facts: AdviceFacts) -> Advice:
     """lz4 where it can be had."""
     if facts.major >= 15:
         return Advice("lz4", "Cheap for the CPU; useful if full pages are a large share of the WAL (see WAL pane).")

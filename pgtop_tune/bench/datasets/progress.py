@@ -19,7 +19,7 @@ from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import PgtopError
 
 
-class Pace(Struct, frozen=True):
+class StepPace(Struct, frozen=True):
     """Of the step under way.
 
     Attributes:
@@ -38,7 +38,7 @@ class PaceMeter:
         self._of = ("", 0)
         self._first: tuple[float, int] | None = None
 
-    def after(self, progress: InitialiseProgress, now_s: float) -> Pace:
+    def after(self, progress: InitialiseProgress, now_s: float) -> StepPace:
         """The pace with this.
 
         Args:
@@ -47,13 +47,13 @@ class PaceMeter:
         if (progress.step, progress.total) != self._of:
             self._of, self._first = (progress.step, progress.total), (now_s, progress.done)
         if self._first is None or not progress.total:
-            return Pace()
+            return StepPace()
         since_s, before = self._first
         elapsed_s, made = now_s - since_s, progress.done - before
         if elapsed_s < 1.0 or made <= 0:
-            return Pace()
+            return StepPace()
         rate = made / elapsed_s
-        return Pace(rate, max(0.0, (progress.total - progress.done) / rate))
+        return StepPace(rate, max(0.0, (progress.total - progress.done) / rate))
 
 
 SERVER_SIDE: Final = "generating data (server-side)"

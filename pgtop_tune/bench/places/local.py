@@ -9,7 +9,7 @@ from typing import Final
 
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import lines_of
-from pgtop_tune.bench.places.place import ClockOffset, Order
+from pgtop_tune.bench.places.place import ClockOffset, RunOrder
 from pgtop_tune.bench.ports import environment
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory
@@ -69,7 +69,7 @@ class LocalPlace:
         """The same."""
         return tuple(scripts)
 
-    async def start(self, order: Order) -> LocalRunning:
+    async def start(self, order: RunOrder) -> LocalRunning:
         """As in `Place`."""
         directory = RunDirectory(order.directory)
         password = order.endpoint.password

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.errors import UsageProblem
 
@@ -97,7 +97,7 @@ class ClockOffset(Struct, frozen=True):
     uncertain_ms: float
 
 
-class Order(Struct, frozen=True):
+class RunOrder(Struct, frozen=True):
     """A run of pgbench.
 
     Attributes:
@@ -108,7 +108,7 @@ class Order(Struct, frozen=True):
 
     argv: tuple[str, ...]
     pgbench: Pgbench
-    endpoint: Endpoint
+    endpoint: LoadEndpoint
     directory: Path
     scripts: tuple[Script, ...] = ()
 
@@ -150,7 +150,7 @@ class Running(Protocol):
         ...
 
 
-class Place(Protocol):
+class LoadPlace(Protocol):
     """A machine with a pgbench.
 
     Attributes:
@@ -176,7 +176,7 @@ class Place(Protocol):
         """What script files of this machine are called in that place, once a run is started."""
         ...
 
-    async def start(self, order: Order) -> Running:
+    async def start(self, order: RunOrder) -> Running:
         """Starts pgbench; it ends when we do, however that is.
 
         Raises:

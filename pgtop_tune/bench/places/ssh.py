@@ -20,7 +20,7 @@ from typing import Final
 from pgtop_tune.bench.argv import LOG_NAME
 from pgtop_tune.bench.locate import Pgbench, newest, parse_version
 from pgtop_tune.bench.messages import BoundedText, LineSplitter, lines_of
-from pgtop_tune.bench.places.place import ClockOffset, Order, SshAddress, ssh_words
+from pgtop_tune.bench.places.place import ClockOffset, RunOrder, SshAddress, ssh_words
 from pgtop_tune.bench.ports import far_environment
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory, passfile_text
@@ -244,7 +244,7 @@ class SshPlace:
             Script(there / _far_name(number, script), script.weight) for number, script in enumerate(scripts, 1)
         )
 
-    async def start(self, order: Order) -> SshRunning:
+    async def start(self, order: RunOrder) -> SshRunning:
         """As in `Place`."""
         try:
             files = [(_far_name(number, each), each.file.read_bytes()) for number, each in enumerate(order.scripts, 1)]

@@ -203,7 +203,7 @@ class ParameterChange(Struct, frozen=True):
         return self.value if alike and self.value is not None else self.shown_after
 
 
-class Wanted(Struct, frozen=True):
+class WantedParameter(Struct, frozen=True):
     """A parameter as somebody wants it.
 
     Attributes:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange, Wanted, WantedSetting
+from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange, WantedParameter, WantedSetting
 from pgtop_tune.errors import ConnectionProblem, PgtopError
 
 
@@ -100,7 +100,7 @@ class ChangeSet(Struct, frozen=True, kw_only=True):
             values that wait for that.
     """
 
-    parameters: tuple[Wanted, ...] = ()
+    parameters: tuple[WantedParameter, ...] = ()
     settings: tuple[WantedSetting, ...] = ()
     machine_last: bool = False
     persist: bool = False

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pgtop_tune.changes.model.change import ParameterChange
 
 
-class Verdict(StrEnum):
+class RestartVerdict(StrEnum):
     """What a check before a restart says."""
 
     FINE = "fine"
@@ -63,7 +63,7 @@ class RestartCheck(Struct, frozen=True):
     """
 
     subject: str
-    verdict: Verdict
+    verdict: RestartVerdict
     words: str
     hint: str = ""
 
@@ -96,7 +96,7 @@ class RestartPlan(Struct, frozen=True):
     @property
     def possible(self) -> bool:
         """Whether no check says that the server would not start."""
-        return all(check.verdict is not Verdict.IMPOSSIBLE for check in self.checks)
+        return all(check.verdict is not RestartVerdict.IMPOSSIBLE for check in self.checks)
 
 
 class RestartOutcome(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.changes.model.restart import RestartCheck, Verdict
+from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
 from pgtop_tune.changes.restart.values import ValuesAfter
 from pgtop_tune.changes.server.statements import elements
 from pgtop_tune.cluster.dry_start import DryStart
@@ -88,12 +88,12 @@ def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
 def _files(facts: RestartFacts) -> RestartCheck:
     """Configuration files and libraries, read by the server's own programs."""
     if isinstance(facts.dry, Unavailable):
-        return RestartCheck("files", Verdict.UNKNOWN, f"a start was not tried: {facts.dry.detail}")
+        return RestartCheck("files", RestartVerdict.UNKNOWN, f"a start was not tried: {facts.dry.detail}")
     if facts.dry.refusal:
-        return RestartCheck("files", Verdict.IMPOSSIBLE, f"the server would not start: {facts.dry.refusal}")
+        return RestartCheck("files", RestartVerdict.IMPOSSIBLE, f"the server would not start: {facts.dry.refusal}")
     with_libraries = facts.dry.libraries and bool(facts.values.text("shared_preload_libraries"))
     libraries = " and finds its libraries" if with_libraries else ""
-    return RestartCheck("files", Verdict.FINE, f"the server reads its files{libraries}")
+    return RestartCheck("files", RestartVerdict.FINE, f"the server reads its files{libraries}")
 
 
 def _libraries(facts: RestartFacts) -> RestartCheck | None:
@@ -103,7 +103,10 @@ def _libraries(facts: RestartFacts) -> RestartCheck | None:
         return None
     words = "this role may not read the directory of PostgreSQL 14's libraries"
     return RestartCheck(
-        subject="libraries", verdict=Verdict.UNKNOWN, words=words, hint="GRANT EXECUTE ON FUNCTION pg_config() to it"
+        subject="libraries",
+        verdict=RestartVerdict.UNKNOWN,
+        words=words,
+        hint="GRANT EXECUTE ON FUNCTION pg_config() to it",
     )
 
 
@@ -117,19 +120,19 @@ def _reach(facts: RestartFacts) -> RestartCheck | None:
     if not facts.here and all(each in _LOOPBACK or each.startswith("127.") for each in addresses):
         words = "it would accept connections only from its own machine, and this is another one"
         return RestartCheck(
-            subject="reach", verdict=Verdict.IMPOSSIBLE, words=words, hint="keep an address in listen_addresses"
+            subject="reach", verdict=RestartVerdict.IMPOSSIBLE, words=words, hint="keep an address in listen_addresses"
         )
     if not addresses and not sockets:
         words = "no client could connect: listen_addresses and unix_socket_directories would both be empty"
-        return RestartCheck(subject="reach", verdict=Verdict.IMPOSSIBLE, words=words, hint="set one of them")
+        return RestartCheck(subject="reach", verdict=RestartVerdict.IMPOSSIBLE, words=words, hint="set one of them")
     port = values.text("port")
     if not (sockets if facts.endpoint.startswith(("/", "@")) else addresses):
         left = ", ".join(sockets or addresses)
         words = f"a connection like this one would fail; pgtop-tune would continue through {left}, port {port}"
         return RestartCheck(
-            subject="reach", verdict=Verdict.DOUBTFUL, words=words, hint="pg_hba.conf must admit this role there"
+            subject="reach", verdict=RestartVerdict.DOUBTFUL, words=words, hint="pg_hba.conf must admit this role there"
         )
-    return RestartCheck("reach", Verdict.FINE, f"it listens at {', '.join((*sockets, *addresses))}, port {port}")
+    return RestartCheck("reach", RestartVerdict.FINE, f"it listens at {', '.join((*sockets, *addresses))}, port {port}")
 
 
 def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
@@ -141,21 +144,21 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
     if wish not in ("on", "try") or (wish == "try" and (facts.pool is None or not facts.pool.total)):
         return None
     if needed is None or facts.pool is None:
-        return RestartCheck("huge pages", Verdict.UNKNOWN, f"huge_pages={wish}: their number is unknown")
+        return RestartCheck("huge pages", RestartVerdict.UNKNOWN, f"huge_pages={wish}: their number is unknown")
     there = max(facts.pool.free - facts.pool.reserved, 0) + facts.held_pages
     words = f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, of which {there} are available"
     if needed <= there:
-        return RestartCheck("huge pages", Verdict.FINE, words)
+        return RestartCheck("huge pages", RestartVerdict.FINE, words)
     hint = f"vm.nr_hugepages={facts.pool.total + needed - there} makes room"
     if wish == "on":
         return RestartCheck(
             subject="huge pages",
-            verdict=Verdict.IMPOSSIBLE,
+            verdict=RestartVerdict.IMPOSSIBLE,
             words=f"{words}, and huge_pages=on: it would not start",
             hint=hint,
         )
     return RestartCheck(
-        subject="huge pages", verdict=Verdict.DOUBTFUL, words=f"{words}: it would start without any", hint=hint
+        subject="huge pages", verdict=RestartVerdict.DOUBTFUL, words=f"{words}: it would start without any", hint=hint
     )
 
 
@@ -174,18 +177,18 @@ def shared_memory_bytes(facts: RestartFacts) -> float | None:
 def _shared_memory(facts: RestartFacts) -> RestartCheck:
     size = shared_memory_bytes(facts)
     if size is None or facts.memory_bytes is None:
-        return RestartCheck("shared memory", Verdict.UNKNOWN, "the memory of its machine is unknown")
+        return RestartCheck("shared memory", RestartVerdict.UNKNOWN, "the memory of its machine is unknown")
     words = f"it needs {about(size)} of shared memory, of {about(facts.memory_bytes)}"
     if size >= facts.memory_bytes:
         return RestartCheck(
             subject="shared memory",
-            verdict=Verdict.IMPOSSIBLE,
+            verdict=RestartVerdict.IMPOSSIBLE,
             words=f"{words}: more than the machine has",
             hint="lower shared_buffers",
         )
     if size >= _MUCH * facts.memory_bytes:
-        return RestartCheck("shared memory", Verdict.DOUBTFUL, f"{words}: little is left for sessions and files")
-    return RestartCheck("shared memory", Verdict.FINE, words)
+        return RestartCheck("shared memory", RestartVerdict.DOUBTFUL, f"{words}: little is left for sessions and files")
+    return RestartCheck("shared memory", RestartVerdict.FINE, words)
 
 
 def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
@@ -208,11 +211,11 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
     )
     words = f"{connections:.0f} connections with work_mem {about(work_mem)}"
     if ceiling >= work_mem:
-        return RestartCheck("memory", Verdict.FINE, f"{words} fit beside the shared memory")
+        return RestartCheck("memory", RestartVerdict.FINE, f"{words} fit beside the shared memory")
     room = f"{about(ceiling)} each" if ceiling > 0 else "nothing"
     return RestartCheck(
         subject="memory",
-        verdict=Verdict.DOUBTFUL,
+        verdict=RestartVerdict.DOUBTFUL,
         words=f"{words}: if all sort at once, there is room for {room}",
         hint="fewer connections, or less work_mem",
     )
@@ -230,7 +233,7 @@ def _standby(facts: RestartFacts) -> RestartCheck | None:
         return None
     return RestartCheck(
         subject="standby",
-        verdict=Verdict.DOUBTFUL,
+        verdict=RestartVerdict.DOUBTFUL,
         words=f"{facts.standbys} standby{'s' if facts.standbys > 1 else ''} must have at least as much of "
         f"{', '.join(raised)}"
         ": else their recovery stops",
@@ -249,12 +252,14 @@ def _as_standby(facts: RestartFacts, changed: list[str]) -> RestartCheck | None:
                 f"this is a standby, and {name} = {after:.0f} is less than the primary's {least}: it would not start"
             )
             return RestartCheck(
-                subject="standby", verdict=Verdict.IMPOSSIBLE, words=words, hint="lower it on the primary first"
+                subject="standby", verdict=RestartVerdict.IMPOSSIBLE, words=words, hint="lower it on the primary first"
             )
         if least is None and after < now:
             words = f"this is a standby: it does not start with less {name} than its primary, whose value is not known"
-            return RestartCheck(subject="standby", verdict=Verdict.UNKNOWN, words=words, hint="check the primary first")
-    return RestartCheck("standby", Verdict.FINE, "no less than the primary has") if changed else None
+            return RestartCheck(
+                subject="standby", verdict=RestartVerdict.UNKNOWN, words=words, hint="check the primary first"
+            )
+    return RestartCheck("standby", RestartVerdict.FINE, "no less than the primary has") if changed else None
 
 
 _RULES: Final[tuple[Callable[[RestartFacts], RestartCheck | None], ...]] = (

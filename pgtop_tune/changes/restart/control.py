@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Trials
 from pgtop_tune.changes.journal import Journal, JournalText
-from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
-from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, Verdict
+from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
+from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.ports import silent
 from pgtop_tune.changes.restart.checks import WAYS, checks
-from pgtop_tune.changes.restart.gather import Standing, note_place, pending, restart_facts, standing
+from pgtop_tune.changes.restart.gather import ServerStanding, note_place, pending, restart_facts, standing
 from pgtop_tune.changes.restart.offline import restore, restore_copy
-from pgtop_tune.changes.restart.returning import Before, Return, Waiting, runs
+from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
 from pgtop_tune.changes.restart.values import explaining, values, values_after
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.instances import seen
@@ -28,7 +28,7 @@ from pgtop_tune.cluster.service import LEFT, Ran, run
 from pgtop_tune.cluster.start_log import StartLog
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint
+from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -55,9 +55,9 @@ class _Attempt(Struct, frozen=True):
         log: What it writes meanwhile.
     """
 
-    server: Standing
-    before: Before
-    endpoints: tuple[Endpoint, ...]
+    server: ServerStanding
+    before: ServerBefore
+    endpoints: tuple[ServerEndpoint, ...]
     log: StartLog
 
 
@@ -89,7 +89,7 @@ class RestartService:
         in_force = await self._control.in_force()
         return await self._control.ask(lambda session: pending(session, in_force))
 
-    async def plan(self, wanted: Sequence[Wanted] = ()) -> RestartPlan:
+    async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
         """See `RestartControl.plan`."""
         server = await self._standing(wanted)
         found = checks(await asyncio.to_thread(restart_facts, server, wanted))
@@ -108,7 +108,7 @@ class RestartService:
         )
 
     async def apply(
-        self, wanted: Sequence[Wanted], terms: Terms, progress: Progress = silent, *, anyway: bool = False
+        self, wanted: Sequence[WantedParameter], terms: Terms, progress: Progress = silent, *, anyway: bool = False
     ) -> RestartOutcome:
         """See `RestartControl.apply`.
 
@@ -203,7 +203,7 @@ class RestartService:
         """Takes back what is on trial, with a restart each; before the control is closed."""
         await self._trials.aclose()
 
-    async def _standing(self, wanted: Sequence[Wanted]) -> Standing:
+    async def _standing(self, wanted: Sequence[WantedParameter]) -> ServerStanding:
         in_force = await self._control.in_force()
         names = [each.name for each in wanted]
         server = await self._control.ask(lambda session: standing(session, in_force, names))
@@ -215,10 +215,10 @@ class RestartService:
 
     def _refuse(self, plan: RestartPlan) -> None:
         for check in plan.checks:
-            if check.verdict is Verdict.IMPOSSIBLE:
+            if check.verdict is RestartVerdict.IMPOSSIBLE:
                 raise ServerProblem(check.words, "; ".join(filter(None, (check.hint, "nothing was changed"))))
 
-    async def _begun(self, wanted: Sequence[Wanted]) -> _Attempt:
+    async def _begun(self, wanted: Sequence[WantedParameter]) -> _Attempt:
         server = await self._standing(wanted)
         name, instance = await self._control.ask(lambda session: (self._control.journal_of(session), seen(session)))
         if not wanted:
@@ -227,7 +227,7 @@ class RestartService:
         log = await asyncio.to_thread(StartLog, server.place, time.time())
         port = values_after(server.parameters, server.pending, wanted).number("port")
         changing = {each.name.lower() for each in wanted} | {each.name for each in server.pending}
-        before = Before(
+        before = ServerBefore(
             name=name,
             instance=instance,
             place=server.place,

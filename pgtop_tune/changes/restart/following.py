@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.cluster.postmaster import Listening, listening
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint
+from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 
 _OF_ALL: Final = {"*": "localhost", "0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that stand for every interface → the one that leads there from this machine."""
@@ -49,7 +49,7 @@ def at_port(conninfo: ConnInfo, port: int) -> ConnInfo:
     return _through(conninfo, tuple(dict.fromkeys(ways)))
 
 
-def _through(conninfo: ConnInfo, endpoints: tuple[Endpoint, ...]) -> ConnInfo:
+def _through(conninfo: ConnInfo, endpoints: tuple[ServerEndpoint, ...]) -> ConnInfo:
     """libpq's password file knows a server by its port: what it said for the old one is taken along."""
     password = conninfo.password
     secrets = conninfo.secrets if password is None else {**conninfo.secrets, "password": password}

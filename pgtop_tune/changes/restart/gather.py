@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ParameterChange, ScopeKind, Wanted
+from pgtop_tune.changes.model.change import ParameterChange, ScopeKind, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
 from pgtop_tune.changes.restart.values import values_after
@@ -149,7 +149,7 @@ _CONTROL_NAMES: Final = {
 _MAPPING: Final = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .* /anon_hugepage", re.MULTILINE)
 
 
-class Standing(Struct, frozen=True):
+class ServerStanding(Struct, frozen=True):
     """The server before a restart.
 
     Attributes:
@@ -195,7 +195,7 @@ def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tu
     )
 
 
-def standing(session: OperatorSession, in_force: Sequence[ParameterChange], names: Sequence[str]) -> Standing:
+def standing(session: OperatorSession, in_force: Sequence[ParameterChange], names: Sequence[str]) -> ServerStanding:
     """The server as it is now.
 
     Args:
@@ -206,7 +206,7 @@ def standing(session: OperatorSession, in_force: Sequence[ParameterChange], name
     row = session.rows(_STANDING)[0]
     found = session.parameters((*names, *NEEDED))
     pid = postmaster_pid(session)
-    return Standing(
+    return ServerStanding(
         **row,
         pending=pending(session, in_force),
         parameters={parameter.name: parameter for parameter in found},
@@ -222,7 +222,7 @@ def _library_directory(session: OperatorSession) -> str:
     return str(session.rows(_LIBRARY_DIRECTORY)[0]["setting"])
 
 
-def restart_facts(server: Standing, wanted: Sequence[Wanted]) -> RestartFacts:
+def restart_facts(server: ServerStanding, wanted: Sequence[WantedParameter]) -> RestartFacts:
     """What the checks look at."""
     values = values_after(server.parameters, server.pending, wanted)
     here = server.pid is not None
@@ -243,7 +243,7 @@ def restart_facts(server: Standing, wanted: Sequence[Wanted]) -> RestartFacts:
     )
 
 
-def _tried(server: Standing, wanted: Sequence[Wanted]) -> DryStart | Unavailable:
+def _tried(server: ServerStanding, wanted: Sequence[WantedParameter]) -> DryStart | Unavailable:
     if server.pid is None or not server.place.program:
         return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs are out of reach")
     try:
@@ -256,7 +256,7 @@ def _tried(server: Standing, wanted: Sequence[Wanted]) -> DryStart | Unavailable
         return Unavailable(Reason.NO_PERMISSION, problem.message)
 
 
-def _absent_libraries(server: Standing) -> Callable[[str, str], Sequence[str]] | None:
+def _absent_libraries(server: ServerStanding) -> Callable[[str, str], Sequence[str]] | None:
     if not server.library_directory:
         return None
     data = Path(server.place.data_directory)
@@ -292,7 +292,7 @@ def _pool(page_bytes: int) -> HugePages | None:
     return next((pool for pool in pools if not page_bytes or pool.page_bytes == page_bytes), None)
 
 
-def _held(server: Standing, pool: HugePages | None) -> int:
+def _held(server: ServerStanding, pool: HugePages | None) -> int:
     """Huge pages of the running server: its mapping, else what it says it needs, where it cannot do without."""
     if pool is None:
         return 0

@@ -41,7 +41,7 @@ class Return(StrEnum):
     """We were told to wait no longer."""
 
 
-class Before(Struct, frozen=True):
+class ServerBefore(Struct, frozen=True):
     """The server before its restart.
 
     Attributes:
@@ -72,7 +72,7 @@ class Waiting:
     """
 
     def __init__(
-        self, control: PostgresControl, before: Before, progress: Callable[[str], None], given_up: asyncio.Event
+        self, control: PostgresControl, before: ServerBefore, progress: Callable[[str], None], given_up: asyncio.Event
     ) -> None:
         self._control: Final = control
         self._before: Final = before

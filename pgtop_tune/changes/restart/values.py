@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.changes.model.change import ParameterChange, Wanted
+from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.server.one_change import AT_START
 from pgtop_tune.cluster.start_log import LogPiece
@@ -89,7 +89,7 @@ class ValuesAfter(Struct, frozen=True):
 
 
 def values_after(
-    now: Mapping[str, Parameter], pending: Sequence[PendingParameter], wanted: Sequence[Wanted]
+    now: Mapping[str, Parameter], pending: Sequence[PendingParameter], wanted: Sequence[WantedParameter]
 ) -> ValuesAfter:
     """What a restart makes of parameters.
 

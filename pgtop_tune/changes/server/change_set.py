@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
 from pgtop_tune.changes.server.instances import note_instance
 from pgtop_tune.changes.server.one_change import (
     PutBack,
-    Seen,
+    SeenValue,
     check_unchanged,
     difference,
     intended,
@@ -42,11 +42,11 @@ _NO_LIBRARY: Final = "its library is not loaded"
 def make(
     session: OperatorSession,
     journal: Journal,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[WantedParameter],
     terms: Terms,
     *,
     losses: Mapping[str, str],
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, SeenValue],
     watched: Callable[[Sequence[ParameterChange]], None] = lambda changes: None,
 ) -> tuple[ParameterChange, ...]:
     """Sets parameters in the order given, reloads, reads back.

@@ -11,7 +11,16 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Trials
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, ParameterChange, Proof, Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import (
+    SYSTEM,
+    ChangeState,
+    ParameterChange,
+    Proof,
+    Scope,
+    ScopeKind,
+    Terms,
+    WantedParameter,
+)
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.changes.ordering import in_order
@@ -19,7 +28,7 @@ from pgtop_tune.changes.selection import everything, last, of_set, overdue
 from pgtop_tune.changes.server import adoption, change_set
 from pgtop_tune.changes.server.adoption import OUTLIVED
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
-from pgtop_tune.changes.server.one_change import Rules, Seen, losses, now_ms, who
+from pgtop_tune.changes.server.one_change import Rules, SeenValue, losses, now_ms, who
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.revert_guard import guard_set
 from pgtop_tune.changes.server.reverting import ServerSelection, in_force_on, missed_set, take_back_from
@@ -66,8 +75,8 @@ class PostgresControl:
         self._journal: ServerName | None = None
         self._journal_key = ""
         self._paths: tuple[Path, ...] = ()
-        self._seen: dict[str, Seen] = {}
-        self._undone: list[tuple[Wanted, ...]] = []
+        self._seen: dict[str, SeenValue] = {}
+        self._undone: list[tuple[WantedParameter, ...]] = []
         self._trials = Trials(self.revert_set)
 
     @property
@@ -86,7 +95,7 @@ class PostgresControl:
         """
         found = await self._runner.run(lambda session: session.parameters(names))
         at_ms = now_ms()
-        self._seen.update({parameter.name: Seen(parameter.shown, at_ms) for parameter in found})
+        self._seen.update({parameter.name: SeenValue(parameter.shown, at_ms) for parameter in found})
         return found
 
     def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
@@ -96,9 +105,9 @@ class PostgresControl:
 
     async def apply(self, name: str, value: str | None) -> ParameterChange:
         """A set of one; `message` says plainly when the value is written but not what sessions have."""
-        return (await self.apply_set((Wanted(name, value),), Terms()))[0]
+        return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
-    async def apply_set(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """See `change_set.make`; in the right order, and on trial where the terms say so.
 
         What is on trial is taken back when its time is over, when we end without keeping it, and by a process of its
@@ -290,7 +299,7 @@ class PostgresControl:
         await self._trials.aclose()
         await self._runner.close()
 
-    async def _make(self, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def _make(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         made = await self._runner.run(lambda session: self._made(session, wanted, terms))
         self._look_again(made)
         set_id = made[0].set_id or made[0].id
@@ -298,7 +307,9 @@ class PostgresControl:
             self._trials.begin(set_id, terms.keep_within_s)
         return made
 
-    def _made(self, session: OperatorSession, wanted: Sequence[Wanted], terms: Terms) -> tuple[ParameterChange, ...]:
+    def _made(
+        self, session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms
+    ) -> tuple[ParameterChange, ...]:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         at_stake = losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)
@@ -349,12 +360,12 @@ class PostgresControl:
         at_ms = now_ms()
         for change in changes:
             if change.scope.kind is ScopeKind.SYSTEM and change.name in self._seen:
-                self._seen[change.name] = Seen(change.shown_after, at_ms)
+                self._seen[change.name] = SeenValue(change.shown_after, at_ms)
 
     def _remember(self, undone: Sequence[ParameterChange]) -> None:
         ours = [each for each in reversed(undone) if each.state is not ChangeState.SUPERSEDED]
         if ours:
-            self._undone.append(tuple(Wanted(each.name, each.value, each.scope) for each in ours))
+            self._undone.append(tuple(WantedParameter(each.name, each.value, each.scope) for each in ours))
 
     def _read(self, session: OperatorSession) -> JournalText:
         return read(path_for(self.journal_of(session).key, self.directory))

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.statements import check_list, is_unwritable_empty, out_of_order, said, same
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.model.postgres import Parameter
@@ -42,7 +42,9 @@ class Rules(Struct, frozen=True):
     note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
 
 
-def losses(rules: Rules, wanted: Sequence[Wanted], terms: Terms, current: Mapping[str, Parameter]) -> dict[str, str]:
+def losses(
+    rules: Rules, wanted: Sequence[WantedParameter], terms: Terms, current: Mapping[str, Parameter]
+) -> dict[str, str]:
     """What each value can lose, by name.
 
     Args:
@@ -80,7 +82,7 @@ _NEW_SESSIONS_ONLY: Final = frozenset({"backend", "superuser-backend"})
 ALREADY: Final = "it had its old value already"
 
 
-class Seen(Struct, frozen=True):
+class SeenValue(Struct, frozen=True):
     """What an operator was shown of a parameter.
 
     Attributes:
@@ -107,7 +109,7 @@ def now_ms() -> int:
 
 
 def intended(
-    session: OperatorSession, wanted: Sequence[Wanted], terms: Terms, losses: Mapping[str, str]
+    session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms, losses: Mapping[str, str]
 ) -> tuple[ParameterChange, ...]:
     """The changes as the journal gets them before they are made, in the order given.
 
@@ -154,7 +156,7 @@ def intended(
     return tuple(found)
 
 
-def _check_no_password(before: Parameter, wanted: Wanted, stored: str | None) -> None:
+def _check_no_password(before: Parameter, wanted: WantedParameter, stored: str | None) -> None:
     """The journal keeps values for the way back; a password must not come to stand there."""
     if any(value and without_secrets(value) != value for value in (wanted.value, stored, before.shown)):
         raise UsageProblem(
@@ -163,7 +165,7 @@ def _check_no_password(before: Parameter, wanted: Wanted, stored: str | None) ->
         )
 
 
-def check_unchanged(change: ParameterChange, seen: Seen | None, others: Sequence[ParameterChange]) -> None:
+def check_unchanged(change: ParameterChange, seen: SeenValue | None, others: Sequence[ParameterChange]) -> None:
     """Makes sure that a change replaces what the operator saw.
 
     Args:
@@ -287,7 +289,7 @@ def _takes_effect_later(change: ParameterChange, after: Parameter, wanted: str |
     return ""
 
 
-def _following(lines: list[str], name: str, wanted: Wanted) -> tuple[str, ...]:
+def _following(lines: list[str], name: str, wanted: WantedParameter) -> tuple[str, ...]:
     """Lines after that of a parameter; `lines` is left as it will be after the change."""
     index = next((at for at, line in enumerate(lines) if line.lower() == name.lower()), None)
     following = () if index is None else tuple(lines[index + 1 :])

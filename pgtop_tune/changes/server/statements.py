@@ -14,7 +14,7 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, Wanted
+from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, literal
@@ -30,7 +30,7 @@ SELECT sourcefile, sourceline, setting FROM pg_file_settings
 """
 
 
-def check_lists(session: OperatorSession, wanted: Sequence[Wanted]) -> None:
+def check_lists(session: OperatorSession, wanted: Sequence[WantedParameter]) -> None:
     """The same for several changes of parameters that the server has, before anybody is asked for a yes.
 
     Raises:
@@ -41,7 +41,7 @@ def check_lists(session: OperatorSession, wanted: Sequence[Wanted]) -> None:
             check_list(session, session.parameter(each.name), each, session.stored(each.name, each.scope))
 
 
-def check_list(session: OperatorSession, parameter: Parameter, wanted: Wanted, stored: str | None) -> None:
+def check_list(session: OperatorSession, parameter: Parameter, wanted: WantedParameter, stored: str | None) -> None:
     """Makes sure that a list is written as it is meant, and that what stands there now could be put back.
 
     Args:
@@ -68,14 +68,14 @@ def check_list(session: OperatorSession, parameter: Parameter, wanted: Wanted, s
         _check_reset_empties(session, parameter, wanted)
 
 
-def _can_be_put_back(session: OperatorSession, parameter: Parameter, wanted: Wanted, stored: str) -> bool:
+def _can_be_put_back(session: OperatorSession, parameter: Parameter, wanted: WantedParameter, stored: str) -> bool:
     if wanted.scope.kind is ScopeKind.SYSTEM and is_unwritable_empty(parameter.name, stored):
         return not _without_line(session, parameter)
     written = as_written(parameter.name, stored)
     return written is None or same(parameter.name, written, stored)
 
 
-def _check_reset_empties(session: OperatorSession, parameter: Parameter, wanted: Wanted) -> None:
+def _check_reset_empties(session: OperatorSession, parameter: Parameter, wanted: WantedParameter) -> None:
     name = parameter.name
     if wanted.scope.kind is not ScopeKind.SYSTEM:
         raise ServerProblem(

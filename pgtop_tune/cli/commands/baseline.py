@@ -19,7 +19,7 @@ from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pgtop_tune.compare.baselines.trend import Change
+    from pgtop_tune.compare.baselines.trend import LevelChange
     from pgtop_tune.model.bench import LoadSpec
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the baseline.")]
@@ -168,7 +168,7 @@ def check(
     sys.exit(tell_outcome(judged))
 
 
-def _tell_changes(found: Sequence[Change]) -> None:
+def _tell_changes(found: Sequence[LevelChange]) -> None:
     """On stderr: they are beside the result that was asked for."""
     from pgtop_tune.cli.output import tell
     from pgtop_tune.compare.baselines.baseline_words import change_words
@@ -183,14 +183,14 @@ def _measure_again(
     from pgtop_tune.cli.commands.bench.run import DEFAULT_HOUSEKEEPING
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.measuring import Wanted, measure
+    from pgtop_tune.cli.measuring import BenchRequest, measure
     from pgtop_tune.model.bench import LoadSpec
 
     if not specs:
         raise UsageProblem("the baseline's run does not say which profile it ran", "give a newer recording or record")
     status = asyncio.run(
         measure(
-            Wanted(
+            BenchRequest(
                 connection=words,
                 profiles=(),
                 profiles_directory=profiles,

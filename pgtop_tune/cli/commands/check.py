@@ -12,7 +12,7 @@ from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 
 if TYPE_CHECKING:
-    from pgtop_tune.health.facts import Facts
+    from pgtop_tune.health.facts import CheckFacts
     from pgtop_tune.health.project_file import ProjectWishes
     from pgtop_tune.health.report import Report
     from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -221,14 +221,14 @@ def _checked(
         return judge(checks, recorded_facts(against), limits)
     former = None if against is None else former_check(against)
 
-    async def both(conninfo: ConnInfo) -> Facts:
+    async def both(conninfo: ConnInfo) -> CheckFacts:
         facts = await gather(conninfo, checks, poolers=poolers)
         control = PostgresControl(conninfo)
         await leave_watchdogs(control, HostControl(), None, tell)
         await control.aclose()
         return facts
 
-    def look(conninfo: ConnInfo) -> Facts:
+    def look(conninfo: ConnInfo) -> CheckFacts:
         facts = asyncio.run(both(conninfo))
         return _measured(conninfo, facts, yes) if measure else facts
 
@@ -237,7 +237,7 @@ def _checked(
     return report if former is None else only_new(report, former)
 
 
-def _measured(conninfo: ConnInfo, facts: Facts, yes: bool) -> Facts:
+def _measured(conninfo: ConnInfo, facts: CheckFacts, yes: bool) -> CheckFacts:
     """The facts with what was measured.
 
     Raises:

@@ -118,15 +118,15 @@ def _compare_windows(
 def tell_outcome(judged: Sequence[Judged]) -> int:
     """Says on stderr which conditions hold or cannot be told, and gives the exit status."""
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.compare.condition import Outcome
+    from pgtop_tune.compare.condition import ConditionOutcome
 
     for each in judged:
-        if each.outcome is not Outcome.DOES_NOT:
+        if each.outcome is not ConditionOutcome.DOES_NOT:
             tell(f"--fail-if '{each.condition.words}' {each.outcome}: {each.because}")
     outcomes = {each.outcome for each in judged}
-    if Outcome.HOLDS in outcomes:
+    if ConditionOutcome.HOLDS in outcomes:
         return ExitCode.CONDITION_HOLDS
-    return ExitCode.CANNOT_TELL if Outcome.CANNOT_TELL in outcomes else ExitCode.OK
+    return ExitCode.CANNOT_TELL if ConditionOutcome.CANNOT_TELL in outcomes else ExitCode.OK
 
 
 def print_comparisons(format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> None:

@@ -13,8 +13,8 @@ from pgtop_tune.errors import UsageProblem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pgtop_tune.export.exported import Exported, Watched
-    from pgtop_tune.export.moments import Span
+    from pgtop_tune.export.exported import Exported, WatchedInterval
+    from pgtop_tune.export.moments import TimeSpan
     from pgtop_tune.recording.reader import RecordingReader
 
 
@@ -128,10 +128,10 @@ def _format_of(output: Path | None) -> ExportFormat:
     return found
 
 
-def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> Span:
+def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> TimeSpan:
     from msgspec.structs import replace
 
-    from pgtop_tune.export.moments import Span
+    from pgtop_tune.export.moments import TimeSpan
     from pgtop_tune.recording.reader import without_frames
     from pgtop_tune.runtime.time_words import Timeline, moment, seconds
 
@@ -144,7 +144,7 @@ def _span(reader: RecordingReader, since: str, until: str, every: str | None) ->
     until_s = moment(until, replace(line, shown_s=from_s))
     if until_s < from_s:
         raise UsageProblem(f"{until} is before {since}", "+2m is two minutes after the first moment")
-    return Span(from_s, until_s, 0.0 if every is None else seconds(every))
+    return TimeSpan(from_s, until_s, 0.0 if every is None else seconds(every))
 
 
 def _write(
@@ -153,7 +153,7 @@ def _write(
     force: bool,
     rows: Sequence[Exported],
     reader: RecordingReader,
-    span: Span,
+    span: TimeSpan,
     wide: bool,
 ) -> str:
     """Writes it, and says what was written."""
@@ -166,7 +166,7 @@ def _write(
 
     with progress(span, output is not None) as reached:
 
-        def found() -> Iterator[Watched]:
+        def found() -> Iterator[WatchedInterval]:
             if span.every_s > 0:
                 intervals = spaced(reader, PastReader(reader, KEEP_FRAMES).until, span)
             else:

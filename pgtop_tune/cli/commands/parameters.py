@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pgtop_tune.advice.facts import Advice
     from pgtop_tune.cli.advice_applying import Terms
     from pgtop_tune.cli.looking import Looked
-    from pgtop_tune.cli.parameter_rows import Row
+    from pgtop_tune.cli.parameter_rows import ParameterRow
 
 
 class AdviceFormat(StrEnum):
@@ -224,7 +224,7 @@ def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -
     return apply(words, looked, rows, settings, terms)
 
 
-def _rows(looked: Looked, group: str, advised: Mapping[str, Advice]) -> tuple[Row, ...]:
+def _rows(looked: Looked, group: str, advised: Mapping[str, Advice]) -> tuple[ParameterRow, ...]:
     from pgtop_tune.cli.parameter_rows import rows_of
     from pgtop_tune.metrics import sections
 

@@ -11,7 +11,7 @@ from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 
 if TYPE_CHECKING:
-    from pgtop_tune.cli.changing import Asked
+    from pgtop_tune.cli.changing import ChangeRequest
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 Reason = Annotated[str, typer.Option("--reason", metavar="WORDS", show_default=False, help="Reason for the journal.")]
@@ -91,7 +91,7 @@ def set_parameters(
     """
     from pgtop_tune.changes.model.change import SYSTEM
     from pgtop_tune.cli.assignments import scope_of, wanted
-    from pgtop_tune.cli.changing import Asked
+    from pgtop_tune.cli.changing import ChangeRequest
     from pgtop_tune.cli.machine_words import check_machine_options, split_words
     from pgtop_tune.errors import UsageProblem
 
@@ -111,7 +111,7 @@ def set_parameters(
         sys.exit(_take_over(connection, restart=restart, yes=yes, anyway=anyway, dry_run=dry_run))
     words, settings = split_words(assignments)
     check_machine_options(settings, persist=persist, on_trial=bool(for_how_long), of_load=whom is None)
-    asked = Asked(
+    asked = ChangeRequest(
         wanted=wanted(words, SYSTEM if whom is None else whom),
         scope=whom,
         for_s=for_seconds(for_how_long),
@@ -151,9 +151,9 @@ def reset_parameters(
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """
-    from pgtop_tune.changes.model.change import Wanted
+    from pgtop_tune.changes.model.change import WantedParameter
     from pgtop_tune.cli.assignments import checked_name, scope_of
-    from pgtop_tune.cli.changing import Asked
+    from pgtop_tune.cli.changing import ChangeRequest
     from pgtop_tune.cli.machine_words import split_names
     from pgtop_tune.errors import UsageProblem
 
@@ -165,8 +165,8 @@ def reset_parameters(
     parameters, settings = split_names(names)
     if settings and for_how_long:
         raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for some time")
-    asked = Asked(
-        wanted=tuple(Wanted(checked_name(name), None, whom) for name in parameters),
+    asked = ChangeRequest(
+        wanted=tuple(WantedParameter(checked_name(name), None, whom) for name in parameters),
         scope=whom,
         for_s=for_seconds(for_how_long),
         reason=reason,
@@ -204,7 +204,7 @@ def _take_over(words: ConnectionWords, *, restart: bool, yes: bool, anyway: bool
     )
 
 
-def _reset_settings(words: ConnectionWords, names: tuple[str, ...], asked: Asked) -> None:
+def _reset_settings(words: ConnectionWords, names: tuple[str, ...], asked: ChangeRequest) -> None:
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.machine_resetting import reset_settings
     from pgtop_tune.cli.signals import run_until_signalled
@@ -216,7 +216,7 @@ def _reset_settings(words: ConnectionWords, names: tuple[str, ...], asked: Asked
     let_in(words, lambda conninfo: run_until_signalled(reset(conninfo)))
 
 
-def _run(words: ConnectionWords, asked: Asked) -> int:
+def _run(words: ConnectionWords, asked: ChangeRequest) -> int:
     from pgtop_tune.cli.changing import change
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.signals import run_until_signalled

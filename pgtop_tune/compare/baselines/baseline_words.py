@@ -7,7 +7,7 @@ from typing import Any
 
 from pgtop_tune.compare import words
 from pgtop_tune.compare.baselines.baselines import Kept
-from pgtop_tune.compare.baselines.trend import Change
+from pgtop_tune.compare.baselines.trend import LevelChange
 from pgtop_tune.compare.reports.tables import Table, as_text
 from pgtop_tune.compare.sides.figures import BY_ID
 from pgtop_tune.safe_text import one_line
@@ -46,7 +46,7 @@ def as_json(rows: Sequence[tuple[str, Kept]]) -> list[dict[str, Any]]:
     ]
 
 
-def change_words(change: Change) -> str:
+def change_words(change: LevelChange) -> str:
     """One line: since when, what, how much."""
     figure, point = change.figure, change.point
     return one_line(

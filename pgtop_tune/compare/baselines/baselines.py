@@ -27,7 +27,7 @@ from pgtop_tune.compare.comparison import Earlier, figure_of
 from pgtop_tune.compare.sides.figures import FIGURES
 from pgtop_tune.compare.sides.fingerprint import fingerprints
 from pgtop_tune.compare.sides.from_records import SERIES, records_in
-from pgtop_tune.compare.sides.material import Fact, Kind, Material
+from pgtop_tune.compare.sides.material import Fact, FactKind, Material
 from pgtop_tune.compare.sides.opening import is_records, open_material
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.paths import replacing
@@ -97,7 +97,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
         paths.private(directory)
         path = _free(directory, material.began_ms, _suffix(source))
         _copy(source, path)
-        telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not Kind.IDENTITY)
+        telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
         kept = Kept(path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=telling)
         _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
     except OSError as problem:
@@ -150,7 +150,7 @@ def earlier_runs(side: Material) -> Earlier:
 
 
 def _same_set_up(a: Kept, b: Kept) -> bool:
-    return all(each.kind is Kind.IDENTITY for each in fingerprints(a.set_up, b.set_up).differences)
+    return all(each.kind is FactKind.IDENTITY for each in fingerprints(a.set_up, b.set_up).differences)
 
 
 def names() -> tuple[str, ...]:

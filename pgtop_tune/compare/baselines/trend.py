@@ -16,7 +16,7 @@ MOST_RUNS: Final = 100
 """The newest that are looked at: the search takes the third power of them."""
 
 
-class Change(Struct, frozen=True):
+class LevelChange(Struct, frozen=True):
     """A figure of a load that has another level since a run.
 
     Attributes:
@@ -31,7 +31,7 @@ class Change(Struct, frozen=True):
     verdict: str
 
 
-def changes(kept: Sequence[Kept]) -> tuple[Change, ...]:
+def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
     """Changes of level in the order of time, of every load and figure that is followed."""
     kept = kept[-MOST_RUNS:]
     found = []
@@ -42,7 +42,7 @@ def changes(kept: Sequence[Kept]) -> tuple[Change, ...]:
                 figure = BY_ID[name]
                 better = (point.relative > 0) == (figure.better is Better.HIGHER)
                 found.append(
-                    Change(
+                    LevelChange(
                         load=load,
                         figure=figure,
                         point=point,

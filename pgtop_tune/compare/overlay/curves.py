@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from pgtop_tune.metrics.load import run_of
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.runtime.history import Point
+from pgtop_tune.runtime.history import SeriesPoint
 
 MOST_POINTS: Final = 20_000
 """Of a curve; five hours and a half at a frame a second, 320 kB."""
@@ -143,21 +143,21 @@ class Overlay:
             return None
         return Placed(found, 0.0 if run is None else started_s(run, shown), run is not None)
 
-    def points(self, curve: str, since_s: float, until_s: float) -> list[Point]:
+    def points(self, curve: str, since_s: float, until_s: float) -> list[SeriesPoint]:
         """A curve of everything that stands in a part of the session's time; a gap where one run ends.
 
         Args:
             curve: "tps" or "p99_ms".
         """
-        found: list[Point] = []
+        found: list[SeriesPoint] = []
         placed = sorted(self._placed(), key=lambda each: each.start_s)
         for place, each in enumerate(placed):
             end_s = min(placed[place + 1].start_s if place + 1 < len(placed) else until_s, until_s)
             values: Curve = getattr(each.run, curve)
             begin_s = max(since_s, each.start_s)
-            found.append(Point(begin_s, None))
+            found.append(SeriesPoint(begin_s, None))
             found += [
-                Point(at_s + each.start_s, value)
+                SeriesPoint(at_s + each.start_s, value)
                 for at_s, value in values.between(begin_s - each.start_s, end_s - each.start_s)
             ]
         return found

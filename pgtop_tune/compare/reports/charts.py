@@ -26,7 +26,7 @@ _MOST_MARKS: Final = 60
 _BAR_PX: Final = 22
 
 
-class Line(Struct, frozen=True):
+class ChartLine(Struct, frozen=True):
     """One series.
 
     Attributes:
@@ -62,7 +62,7 @@ class Chart(Struct, frozen=True):
     """
 
     heading: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     words: Callable[[float | None], str]
     marks: tuple[Mark, ...] = ()
     across: str = "time"

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, compare, figure_of
-from pgtop_tune.compare.reports.charts import Chart, Line, Mark, line_chart, wait_bars
+from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
 from pgtop_tune.compare.reports.run_tables import curve_groups, line_name, run_sheets
 from pgtop_tune.compare.reports.search_path import search_sheet
 from pgtop_tune.compare.reports.sheets import (
@@ -23,11 +23,11 @@ from pgtop_tune.compare.reports.sheets import (
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Figure
-from pgtop_tune.compare.sides.material import Material, Run
+from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.sides.waits import wait_rows
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.events import EventKind
-from pgtop_tune.model.run_result import Verdict
+from pgtop_tune.model.run_result import RunVerdict
 from pgtop_tune.safe_text import one_line
 
 DRAWN: Final = ("tps", "server_tps", "p99", "wal", "cpu", "disk_busy", "psi_io")
@@ -121,7 +121,7 @@ def _failures(side: Material) -> Iterator[str]:
         if run.summary.state == "failed":
             yield f"{side.name}: {run.key.title} failed: {short_words(run.summary.message)}"
     yield from dict.fromkeys(f"{side.name}: {run.key.title}: {said}" for run in side.runs for said in run.bound_by)
-    doubts = {doubt.id: doubt for run in side.runs for doubt in run.doubts if doubt.verdict is not Verdict.NOTE}
+    doubts = {doubt.id: doubt for run in side.runs for doubt in run.doubts if doubt.verdict is not RunVerdict.NOTE}
     for doubt in doubts.values():
         yield f"{side.name}: {doubt.verdict} {doubt.id}: {doubt.reason}{f' -> {doubt.advice}' if doubt.advice else ''}"
 
@@ -148,7 +148,7 @@ def _bars(phase: Phase) -> Picture:
     return Picture("milliseconds per transaction", svg)
 
 
-def _figures_of(side: Material, runs: tuple[Run, ...]) -> Sheet:
+def _figures_of(side: Material, runs: tuple[ComparedRun, ...]) -> Sheet:
     """Figures of a side by itself."""
     rows = tuple(
         (words.title(figure), words.value(figure, value), figure.source)
@@ -167,7 +167,7 @@ def _figures_of(side: Material, runs: tuple[Run, ...]) -> Sheet:
     )
 
 
-def _pictures(sides: Sequence[tuple[Material, tuple[Run, ...]]]) -> Iterator[Picture]:
+def _pictures(sides: Sequence[tuple[Material, tuple[ComparedRun, ...]]]) -> Iterator[Picture]:
     """Figures over the time of the first run of each side."""
     several = len(sides) > 1
     for name in DRAWN:
@@ -176,7 +176,7 @@ def _pictures(sides: Sequence[tuple[Material, tuple[Run, ...]]]) -> Iterator[Pic
         for number, (side, runs) in enumerate(sides):
             run = runs[0]
             letter = chr(ord("A") + number)
-            lines.append(Line(letter if several else figure.title, _series(figure, run)))
+            lines.append(ChartLine(letter if several else figure.title, _series(figure, run)))
             marks += [Mark(at, number, f"{letter}: {text}" if several else text) for at, text in _events(side, run)]
         svg = line_chart(
             Chart(heading=words.title(figure), lines=tuple(lines), words=_worded(figure), marks=tuple(marks))
@@ -190,13 +190,13 @@ def _worded(figure: Figure) -> Callable[[float | None], str]:
     return lambda value: words.value(figure, value)
 
 
-def _series(figure: Figure, run: Run) -> list[tuple[float, float]]:
+def _series(figure: Figure, run: ComparedRun) -> list[tuple[float, float]]:
     if figure.quantile is not None:
         return run.gathered.latency_series(figure.quantile) or run.gathered.series(figure.id)
     return run.gathered.series(figure.id)
 
 
-def _events(side: Material, run: Run) -> Iterator[tuple[float, str]]:
+def _events(side: Material, run: ComparedRun) -> Iterator[tuple[float, str]]:
     for event in side.events:
         at = (event.at_ms - run.began_ms) / 1000.0
         if event.kind in _MARKED and 0.0 <= at <= run.seconds:
@@ -209,7 +209,7 @@ def _curves(sides: Sequence[Material]) -> Iterator[Picture]:
         lines: dict[str, list[tuple[float, float]]] = {}
         for side, key, tps in rows:
             lines.setdefault(line_name(side, key, len(sides)), []).append((float(key.clients), tps))
-        drawn = tuple(Line(name, sorted(points)) for name, points in lines.items())
+        drawn = tuple(ChartLine(name, sorted(points)) for name, points in lines.items())
         heading = one_line(f"tps over clients: {load}", 100)
         svg = line_chart(Chart(heading, drawn, _worded(BY_ID["tps"]), across="clients", dots=True))
         yield Picture(heading, svg, tuple(lines))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pgtop_tune import units
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
-from pgtop_tune.compare.sides.material import LoadKey, Material, Run, Summary
+from pgtop_tune.compare.sides.material import ComparedRun, LoadKey, Material, Summary
 from pgtop_tune.compare.words import signed
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.safe_text import one_line
@@ -74,7 +74,7 @@ def _across(sides: Sequence[Material]) -> Sheet | None:
     return Sheet("runs", (), Table(heads, rows, frozenset(range(1, len(heads)))))
 
 
-def _column(side: Material, run: Run, sides: Sequence[Material]) -> str:
+def _column(side: Material, run: ComparedRun, sides: Sequence[Material]) -> str:
     return one_line(f"{side.name}: {run.key.name}" if len(sides) > 1 else run.key.name, 60)
 
 
@@ -95,7 +95,7 @@ def _down(sides: Sequence[Material]) -> Sheet | None:
 
 class _Name(Struct, frozen=True):
     title: str
-    text: Callable[[Material, Run], str]
+    text: Callable[[Material, ComparedRun], str]
 
 
 _NAMES: Final = (
@@ -171,7 +171,7 @@ def _statements(sides: Sequence[Material]) -> Sheet | None:
     return Sheet("statements", (), Table(heads, tuple(rows), frozenset(range(2, len(heads)))))
 
 
-def _of_loads(side: Material) -> list[Run]:
+def _of_loads(side: Material) -> list[ComparedRun]:
     return [run for run in side.runs if run.key.name]
 
 

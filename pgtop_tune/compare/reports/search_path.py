@@ -9,7 +9,7 @@ from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, FigureRow, compare
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
-from pgtop_tune.compare.sides.material import Kind, Material
+from pgtop_tune.compare.sides.material import FactKind, Material
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.safe_text import one_line
 
@@ -31,7 +31,7 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
     rows: list[tuple[str, ...]] = []
     for side in sides[1:]:
         found = compare(best, side, under_test)
-        changed = [each for each in found.fingerprints.under_test if each.kind is Kind.SETTING]
+        changed = [each for each in found.fingerprints.under_test if each.kind is FactKind.SETTING]
         row = _aim(found)
         if row is None or not 1 <= len(changed) <= _MOST_CHANGED:
             return None

@@ -11,11 +11,11 @@ from pgtop_tune import units
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Phase
 from pgtop_tune.compare.reports.tables import Table
-from pgtop_tune.compare.sides.fingerprint import Difference
-from pgtop_tune.compare.sides.material import Kind, Material
+from pgtop_tune.compare.sides.fingerprint import FactDifference
+from pgtop_tune.compare.sides.material import FactKind, Material
 from pgtop_tune.compare.statistics.effect import blocks_needed
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.model.run_result import Verdict
+from pgtop_tune.model.run_result import RunVerdict
 from pgtop_tune.safe_text import one_line
 
 MOST_EVENTS: Final = 40
@@ -71,7 +71,7 @@ def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
 def fingerprint_sheet(comparison: Comparison) -> Sheet:
     """Who is compared, what differs, and whether that allows a comparison."""
     prints = comparison.fingerprints
-    telling = [each for each in prints.differences if each.kind is not Kind.IDENTITY]
+    telling = [each for each in prints.differences if each.kind is not FactKind.IDENTITY]
     lines = [f"A  {one_line(words.side(comparison.a))}", f"B  {one_line(words.side(comparison.b))}"]
     if not comparison.comparable:
         lines.append("NOT COMPARABLE")
@@ -101,7 +101,7 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     )
 
 
-def _difference(each: Difference) -> tuple[str, ...]:
+def _difference(each: FactDifference) -> tuple[str, ...]:
     told = "under test" if each.under_test else "forbids a comparison"
     return each.group, one_line(each.name, _CELL), one_line(each.a, _CELL), one_line(each.b, _CELL), told
 
@@ -160,7 +160,7 @@ def _doubts(phase: Phase) -> Iterator[str]:
         yield from dict.fromkeys(f"{side}: {words}" for run in runs for words in run.bound_by)
         for doubt in {doubt.id: doubt for run in runs for doubt in run.doubts}.values():
             # The one note that is about figures of the table: they are estimates.
-            if doubt.verdict is not Verdict.NOTE or doubt.id == "LOG-COUNTED":
+            if doubt.verdict is not RunVerdict.NOTE or doubt.id == "LOG-COUNTED":
                 yield f"{side}: {doubt.verdict} {doubt.id}: {doubt.reason}"
 
 

@@ -35,7 +35,7 @@ class Table(Struct, frozen=True):
     right: frozenset[int]
 
 
-class Figure(Struct, frozen=True):
+class ResultFigure(Struct, frozen=True):
     """One figure of a result.
 
     Attributes:
@@ -87,19 +87,19 @@ def _percentile(result: RunResult, quantile: Quantile) -> str:
 
 
 FIGURES: Final = (
-    Figure("transactions", _of_success(lambda result: _number(result.processed, 0))),
-    Figure("failed", _of_success(lambda result: _number(result.failed, 0))),
-    Figure("latency avg, ms", _of_success(lambda result: _number(result.latency_average_ms, 3))),
-    Figure("p99, ms", _of_success(lambda result: _percentile(result, P99))),
-    Figure("connect, ms", _of_success(lambda result: _number(result.connection_ms, 3))),
-    Figure("qps", _of_success(lambda result: _number(result.qps, 2))),
-    Figure("tps", _tps),
+    ResultFigure("transactions", _of_success(lambda result: _number(result.processed, 0))),
+    ResultFigure("failed", _of_success(lambda result: _number(result.failed, 0))),
+    ResultFigure("latency avg, ms", _of_success(lambda result: _number(result.latency_average_ms, 3))),
+    ResultFigure("p99, ms", _of_success(lambda result: _percentile(result, P99))),
+    ResultFigure("connect, ms", _of_success(lambda result: _number(result.connection_ms, 3))),
+    ResultFigure("qps", _of_success(lambda result: _number(result.qps, 2))),
+    ResultFigure("tps", _tps),
 )
 _NAMES: Final = (
-    Figure("endpoint", lambda result: one_line(result.endpoint, 40)),
-    Figure("profile", lambda result: one_line(load_name(result), 40)),
-    Figure("clients", lambda result: str(result.spec.clients)),
-    Figure("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
+    ResultFigure("endpoint", lambda result: one_line(result.endpoint, 40)),
+    ResultFigure("profile", lambda result: one_line(load_name(result), 40)),
+    ResultFigure("clients", lambda result: str(result.spec.clients)),
+    ResultFigure("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
 )
 
 

@@ -10,7 +10,7 @@ from pgtop_tune.compare.condition import Judged
 from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import as_markdown, as_text
-from pgtop_tune.compare.sides.material import Material, Run
+from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.sides.waits import WaitRow
 from pgtop_tune.compare.statistics.effect import Effect
 from pgtop_tune.model.run_json import plain
@@ -111,7 +111,7 @@ def _side(side: Material) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: ComparedRun) -> dict[str, Any]:
     return {
         "load": plain(run.key),
         "began_ms": run.began_ms,

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.compare.sides.figures import disks_by_role
-from pgtop_tune.compare.sides.material import Fact, Kind, Run
+from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -94,7 +94,7 @@ class FactsSeen:
         if not isinstance(frame.bench, Unavailable):
             self._runs[frame.bench.run.run] = frame.bench.run
 
-    def found(self, runs: Sequence[Run]) -> tuple[Fact, ...]:
+    def found(self, runs: Sequence[ComparedRun]) -> tuple[Fact, ...]:
         """The fingerprint.
 
         Args:
@@ -125,8 +125,8 @@ class FactsSeen:
         if len(self._footprints) == 2 and self._footprints[1].at_s > self._footprints[0].at_s:
             first, last = self._footprints
             share = 100.0 * (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
-            yield Fact(group=TOOL, name="own CPU", value=f"{share:.1f} % of a core", kind=Kind.IDENTITY)
-            yield Fact(group=TOOL, name="own memory", value=units.size(last.rss_bytes), kind=Kind.IDENTITY)
+            yield Fact(group=TOOL, name="own CPU", value=f"{share:.1f} % of a core", kind=FactKind.IDENTITY)
+            yield Fact(group=TOOL, name="own memory", value=units.size(last.rss_bytes), kind=FactKind.IDENTITY)
 
     def _system(self) -> Iterator[Fact]:
         if self._memory is not None and self._setup is None:
@@ -134,7 +134,7 @@ class FactsSeen:
                 group=SYSTEM,
                 name="transparent_hugepage/enabled",
                 value=self._memory.thp_mode or units.UNKNOWN,
-                kind=Kind.SETTING,
+                kind=FactKind.SETTING,
             )
         if self._memory is not None:
             for pool in self._memory.huge_pages:
@@ -142,20 +142,25 @@ class FactsSeen:
                     group=SYSTEM,
                     name=f"huge pages of {units.size(pool.page_bytes)}",
                     value=str(pool.total),
-                    kind=Kind.SETTING,
+                    kind=FactKind.SETTING,
                 )
         if self._numa is not None:
-            yield Fact(group=MACHINE, name="NUMA nodes", value=str(len(self._numa.nodes)), kind=Kind.CONDITION)
+            yield Fact(group=MACHINE, name="NUMA nodes", value=str(len(self._numa.nodes)), kind=FactKind.CONDITION)
         if self._frequency is not None and self._frequency.policies:
             governors = sorted({policy.governor for policy in self._frequency.policies})
-            yield Fact(group=SYSTEM, name="governor", value=", ".join(governors), kind=Kind.SETTING)
+            yield Fact(group=SYSTEM, name="governor", value=", ".join(governors), kind=FactKind.SETTING)
         if self._file_systems is not None:
             for each in self._file_systems.file_systems:
                 for role in each.roles:
                     if self._setup is None:
-                        yield Fact(group=MACHINE, name=f"file system of {role}", value=each.kind, kind=Kind.CONDITION)
+                        yield Fact(
+                            group=MACHINE, name=f"file system of {role}", value=each.kind, kind=FactKind.CONDITION
+                        )
                     yield Fact(
-                        group=MACHINE, name=f"room for {role}", value=units.size(each.total_bytes), kind=Kind.IDENTITY
+                        group=MACHINE,
+                        name=f"room for {role}",
+                        value=units.size(each.total_bytes),
+                        kind=FactKind.IDENTITY,
                     )
         if self._disks is not None:
             sample, roles = self._disks
@@ -166,64 +171,68 @@ class FactsSeen:
                     *([f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []),
                     *([f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []),
                 ]
-                yield Fact(group=MACHINE, name=f"disk of {role}", value=name, kind=Kind.IDENTITY)
+                yield Fact(group=MACHINE, name=f"disk of {role}", value=name, kind=FactKind.IDENTITY)
                 yield Fact(
                     group=MACHINE,
                     name=f"caps of the disk of {role}",
                     value=", ".join(caps) or "none known",
-                    kind=Kind.CONDITION,
+                    kind=FactKind.CONDITION,
                 )
 
 
 def machine_facts(facts: HostFacts) -> Iterator[Fact]:
     """The machine of the server."""
-    yield Fact(group=MACHINE, name="host name", value=facts.hostname, kind=Kind.IDENTITY)
-    yield Fact(group=MACHINE, name="boot", value=facts.boot_id, kind=Kind.IDENTITY)
-    yield Fact(group=MACHINE, name="kernel", value=facts.kernel, kind=Kind.CONDITION)
-    yield Fact(group=MACHINE, name="CPUs", value=str(facts.cpu_count), kind=Kind.CONDITION)
-    yield Fact(group=MACHINE, name="memory", value=units.size(facts.memory_bytes), kind=Kind.CONDITION)
+    yield Fact(group=MACHINE, name="host name", value=facts.hostname, kind=FactKind.IDENTITY)
+    yield Fact(group=MACHINE, name="boot", value=facts.boot_id, kind=FactKind.IDENTITY)
+    yield Fact(group=MACHINE, name="kernel", value=facts.kernel, kind=FactKind.CONDITION)
+    yield Fact(group=MACHINE, name="CPUs", value=str(facts.cpu_count), kind=FactKind.CONDITION)
+    yield Fact(group=MACHINE, name="memory", value=units.size(facts.memory_bytes), kind=FactKind.CONDITION)
 
 
 def _server(facts: ServerFacts) -> Iterator[Fact]:
-    yield Fact(group=SERVER, name="PostgreSQL", value=facts.version, kind=Kind.CONDITION)
+    yield Fact(group=SERVER, name="PostgreSQL", value=facts.version, kind=FactKind.CONDITION)
     if facts.build:
-        yield Fact(group=SERVER, name="build", value=facts.build, kind=Kind.IDENTITY)
-        yield Fact(group=SERVER, name="extensions", value=", ".join(facts.extensions) or "none", kind=Kind.SETTING)
-    yield Fact(group=SERVER, name="endpoint", value=facts.endpoint, kind=Kind.IDENTITY)
-    yield Fact(group=SERVER, name="database", value=facts.database, kind=Kind.IDENTITY)
-    yield Fact(group=SERVER, name="user", value=facts.user, kind=Kind.IDENTITY)
+        yield Fact(group=SERVER, name="build", value=facts.build, kind=FactKind.IDENTITY)
+        yield Fact(group=SERVER, name="extensions", value=", ".join(facts.extensions) or "none", kind=FactKind.SETTING)
+    yield Fact(group=SERVER, name="endpoint", value=facts.endpoint, kind=FactKind.IDENTITY)
+    yield Fact(group=SERVER, name="database", value=facts.database, kind=FactKind.IDENTITY)
+    yield Fact(group=SERVER, name="user", value=facts.user, kind=FactKind.IDENTITY)
     yield Fact(
-        group=SERVER, name="system identifier", value=facts.system_identifier or units.UNKNOWN, kind=Kind.IDENTITY
+        group=SERVER, name="system identifier", value=facts.system_identifier or units.UNKNOWN, kind=FactKind.IDENTITY
     )
-    yield Fact(group=SERVER, name="started", value=str(facts.started_ms), kind=Kind.IDENTITY)
-    yield Fact(group=SERVER, name="standby", value="yes" if facts.in_recovery else "no", kind=Kind.CONDITION)
-    yield Fact(group=SERVER, name="through a pooler", value="yes" if facts.pooled else "no", kind=Kind.CONDITION)
-    yield Fact(group=SERVER, name="block size", value=units.size(facts.block_bytes), kind=Kind.CONDITION)
-    yield Fact(group=SERVER, name="WAL segment size", value=units.size(facts.wal_segment_bytes), kind=Kind.CONDITION)
+    yield Fact(group=SERVER, name="started", value=str(facts.started_ms), kind=FactKind.IDENTITY)
+    yield Fact(group=SERVER, name="standby", value="yes" if facts.in_recovery else "no", kind=FactKind.CONDITION)
+    yield Fact(group=SERVER, name="through a pooler", value="yes" if facts.pooled else "no", kind=FactKind.CONDITION)
+    yield Fact(group=SERVER, name="block size", value=units.size(facts.block_bytes), kind=FactKind.CONDITION)
+    yield Fact(
+        group=SERVER, name="WAL segment size", value=units.size(facts.wal_segment_bytes), kind=FactKind.CONDITION
+    )
 
 
 def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
     """A parameter as SHOW prints it; nothing of those that the server works out of others."""
     if name in _NOBODYS:
         return
-    kind = Kind.SETTING
+    kind = FactKind.SETTING
     if name in OF_THE_PLACE or name.startswith("server_version"):
-        kind = Kind.IDENTITY
+        kind = FactKind.IDENTITY
     elif name in OF_THE_BUILD:
-        kind = Kind.CONDITION
+        kind = FactKind.CONDITION
     # Recordings of older versions have secrets as the server shows them.
     yield Fact(group=PARAMETERS, name=name, value=without_secrets(shown), kind=kind, source=source, shipped=shipped)
 
 
 def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
     """How the machine is set up."""
-    yield Fact(group=MACHINE, name="CPU model", value=setup.cpu_model or units.UNKNOWN, kind=Kind.CONDITION)
-    yield Fact(group=MACHINE, name="sockets", value=str(setup.sockets or units.UNKNOWN), kind=Kind.CONDITION)
-    yield Fact(group=MACHINE, name="virtualisation", value=setup.virtualisation or "none known", kind=Kind.CONDITION)
+    yield Fact(group=MACHINE, name="CPU model", value=setup.cpu_model or units.UNKNOWN, kind=FactKind.CONDITION)
+    yield Fact(group=MACHINE, name="sockets", value=str(setup.sockets or units.UNKNOWN), kind=FactKind.CONDITION)
+    yield Fact(
+        group=MACHINE, name="virtualisation", value=setup.virtualisation or "none known", kind=FactKind.CONDITION
+    )
     for mount in setup.mounts:
-        yield Fact(group=MACHINE, name=f"file system of {mount.role}", value=mount.kind, kind=Kind.CONDITION)
+        yield Fact(group=MACHINE, name=f"file system of {mount.role}", value=mount.kind, kind=FactKind.CONDITION)
         yield Fact(
-            group=SYSTEM, name=f"mount options of {mount.role}", value=",".join(mount.options), kind=Kind.SETTING
+            group=SYSTEM, name=f"mount options of {mount.role}", value=",".join(mount.options), kind=FactKind.SETTING
         )
     for disk in setup.disks:
         roles = ", ".join(disk.roles)
@@ -232,9 +241,9 @@ def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
             group=MACHINE,
             name=f"disk below {roles}",
             value=f"{disk.model} {units.size(disk.size_bytes)}".strip(),
-            kind=Kind.CONDITION,
+            kind=FactKind.CONDITION,
         )
-        yield Fact(group=MACHINE, name=f"disk below {roles} is", value=kind, kind=Kind.CONDITION)
+        yield Fact(group=MACHINE, name=f"disk below {roles} is", value=kind, kind=FactKind.CONDITION)
         for name, value in (
             ("scheduler", disk.scheduler),
             ("write_cache", disk.write_cache),
@@ -245,21 +254,24 @@ def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
                 group=SYSTEM,
                 name=f"{name} of the disk below {roles}",
                 value=str(value or units.UNKNOWN),
-                kind=Kind.SETTING,
+                kind=FactKind.SETTING,
             )
-    yield Fact(group=SYSTEM, name="clock source", value=setup.clock_source or units.UNKNOWN, kind=Kind.SETTING)
-    yield from (Fact(group=SYSTEM, name=each.name, value=each.value, kind=Kind.SETTING) for each in setup.settings)
+    yield Fact(group=SYSTEM, name="clock source", value=setup.clock_source or units.UNKNOWN, kind=FactKind.SETTING)
+    yield from (Fact(group=SYSTEM, name=each.name, value=each.value, kind=FactKind.SETTING) for each in setup.settings)
 
 
 def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
     """Limits on the server."""
     cores = group.cpu_quota_cores
     yield Fact(
-        group=MACHINE, name="CPU limit", value="none" if cores is None else f"{cores:g} CPUs", kind=Kind.CONDITION
+        group=MACHINE, name="CPU limit", value="none" if cores is None else f"{cores:g} CPUs", kind=FactKind.CONDITION
     )
     limit = group.memory_max_bytes
     yield Fact(
-        group=MACHINE, name="memory limit", value="none" if limit is None else units.size(limit), kind=Kind.CONDITION
+        group=MACHINE,
+        name="memory limit",
+        value="none" if limit is None else units.size(limit),
+        kind=FactKind.CONDITION,
     )
 
 
@@ -275,11 +287,11 @@ def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterato
             group=DATA,
             name=f"table {table.name}",
             value=f"{size}, {units.count(max(table.tuples, 0))} rows",
-            kind=Kind.IDENTITY,
+            kind=FactKind.IDENTITY,
         )
     scale = _scale(_rows_of(tables, "pgbench_accounts") / _ROWS_A_SCALE, _rows_of(tables, "pgbench_branches"))
     if scale:
-        yield Fact(group=DATA, name="pgbench scale", value=units.number(scale), kind=Kind.CONDITION)
+        yield Fact(group=DATA, name="pgbench scale", value=units.number(scale), kind=FactKind.CONDITION)
 
 
 def _rows_of(tables: Sequence[TableCounters], name: str) -> float:
@@ -292,12 +304,12 @@ def _scale(estimated: float, branches: float) -> float:
     return float(round(branches)) if agree else float(f"{estimated:.2g}")
 
 
-def _warmth(runs: Sequence[Run]) -> Iterator[Fact]:
+def _warmth(runs: Sequence[ComparedRun]) -> Iterator[Fact]:
     """How warm the cache was when the first run began."""
     hits = runs[0].first_hits if runs else None
     if hits is not None:
         yield Fact(
-            group=DATA, name="buffer hits at the start", value=f"{hits[1]:.1f} % in {hits[0]} s", kind=Kind.IDENTITY
+            group=DATA, name="buffer hits at the start", value=f"{hits[1]:.1f} % in {hits[0]} s", kind=FactKind.IDENTITY
         )
 
 
@@ -305,19 +317,19 @@ def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
     """What all runs of a side have in common."""
     runs = tuple(runs)
     for name, digest in sorted({pair for run in runs for pair in zip(run.scripts, run.script_hashes, strict=False)}):
-        yield Fact(group=LOAD, name=f"script {name}", value=digest[:16], kind=Kind.CONDITION)
+        yield Fact(group=LOAD, name=f"script {name}", value=digest[:16], kind=FactKind.CONDITION)
     if runs:
         seeds = sorted({run.seed for run in runs if run.seed is not None})
         yield Fact(
-            group=LOAD, name="seed", value=", ".join(map(str, seeds)) or "a new one each time", kind=Kind.IDENTITY
+            group=LOAD, name="seed", value=", ".join(map(str, seeds)) or "a new one each time", kind=FactKind.IDENTITY
         )
     versions = sorted({run.pgbench_version for run in runs})
     machines = sorted({run.machine or "beside pgtop-tune" for run in runs})
     threads = sorted({run.threads for run in runs})
     if versions:
-        yield Fact(group=LOAD, name="pgbench", value=", ".join(versions), kind=Kind.CONDITION)
-        yield Fact(group=LOAD, name="pgbench runs", value=", ".join(machines), kind=Kind.CONDITION)
-        yield Fact(group=LOAD, name="threads", value=", ".join(map(str, threads)), kind=Kind.CONDITION)
+        yield Fact(group=LOAD, name="pgbench", value=", ".join(versions), kind=FactKind.CONDITION)
+        yield Fact(group=LOAD, name="pgbench runs", value=", ".join(machines), kind=FactKind.CONDITION)
+        yield Fact(group=LOAD, name="threads", value=", ".join(map(str, threads)), kind=FactKind.CONDITION)
 
 
 def in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:

@@ -9,14 +9,14 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
-from pgtop_tune.compare.sides.material import Kind, Material
+from pgtop_tune.compare.sides.material import FactKind, Material
 from pgtop_tune.errors import UsageProblem
 
 AS_SHIPPED: Final = "as shipped"
 """Of a parameter that a record of a run does not tell, because nobody had set it."""
 
 
-class Difference(Struct, frozen=True):
+class FactDifference(Struct, frozen=True):
     """A fact that is not the same on both sides.
 
     Attributes:
@@ -27,13 +27,13 @@ class Difference(Struct, frozen=True):
     name: str
     a: str
     b: str
-    kind: Kind
+    kind: FactKind
     under_test: bool
 
     @property
     def forbids(self) -> bool:
         """Whether results cannot be compared because of it."""
-        return self.kind is Kind.CONDITION and not self.under_test
+        return self.kind is FactKind.CONDITION and not self.under_test
 
 
 class Fingerprints(Struct, frozen=True):
@@ -46,11 +46,11 @@ class Fingerprints(Struct, frozen=True):
     """
 
     same: int
-    differences: tuple[Difference, ...]
+    differences: tuple[FactDifference, ...]
     not_known: tuple[str, ...]
 
     @property
-    def under_test(self) -> tuple[Difference, ...]:
+    def under_test(self) -> tuple[FactDifference, ...]:
         """What the comparison is about."""
         return tuple(each for each in self.differences if each.under_test)
 
@@ -60,9 +60,9 @@ class Fingerprints(Struct, frozen=True):
         return tuple(f"{each.name} differs: {each.a} and {each.b}" for each in self.differences if each.forbids)
 
     @property
-    def identities(self) -> tuple[Difference, ...]:
+    def identities(self) -> tuple[FactDifference, ...]:
         """Names and moments that differ, and mean nothing."""
-        return tuple(each for each in self.differences if each.kind is Kind.IDENTITY)
+        return tuple(each for each in self.differences if each.kind is FactKind.IDENTITY)
 
 
 def fingerprints(a: Material, b: Material, under_test: Collection[str] = ()) -> Fingerprints:
@@ -81,7 +81,7 @@ def fingerprints(a: Material, b: Material, under_test: Collection[str] = ()) -> 
         assert either is not None
         if one is None or other is None:
             if either.group != PARAMETERS:
-                not_known += [either.name] if either.kind is Kind.CONDITION else []
+                not_known += [either.name] if either.kind is FactKind.CONDITION else []
                 continue
             if (a if one is None else b).all_parameters or either.shipped:
                 continue
@@ -89,18 +89,18 @@ def fingerprints(a: Material, b: Material, under_test: Collection[str] = ()) -> 
         if said[0] == said[1]:
             same += 1
             continue
-        meant = either.kind is Kind.SETTING or bool({"all", either.group, either.name.lower()} & wanted)
+        meant = either.kind is FactKind.SETTING or bool({"all", either.group, either.name.lower()} & wanted)
         differences.append(
-            Difference(
+            FactDifference(
                 group=either.group,
                 name=either.name,
                 a=said[0],
                 b=said[1],
                 kind=either.kind,
-                under_test=meant and either.kind is not Kind.IDENTITY,
+                under_test=meant and either.kind is not FactKind.IDENTITY,
             )
         )
-    ordered = sorted(differences, key=lambda each: each.kind is Kind.IDENTITY)
+    ordered = sorted(differences, key=lambda each: each.kind is FactKind.IDENTITY)
     return Fingerprints(same, tuple(ordered), tuple(not_known))
 
 

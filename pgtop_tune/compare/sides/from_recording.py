@@ -12,7 +12,7 @@ from pgtop_tune import units
 from pgtop_tune.compare.sides.facts import TOOL, FactsSeen
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
 from pgtop_tune.compare.sides.gathered import Gathered, quotient
-from pgtop_tune.compare.sides.material import BUDGET_S, Budget, Fact, Kind, LoadKey, Material, Run, Summary
+from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Fact, FactKind, LoadKey, Material, Summary
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
@@ -27,7 +27,7 @@ from pgtop_tune.model.bench import BenchRun, BenchSample, LoadSpec, RunState
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import Doubt, RunFacts
-from pgtop_tune.recording.minutes import WHOLE_UP_TO, Look, Wanted, looks
+from pgtop_tune.recording.minutes import WHOLE_UP_TO, MinuteLook, WantedSections, looks
 from pgtop_tune.recording.reader import RecordingReader, without_frames
 from pgtop_tune.runtime.run_frames import append_thin, thin
 
@@ -35,7 +35,7 @@ _PAST: Final = 130
 """Frames looked back at by metrics of sections that are read seldom."""
 _JUDGED: Final = WHOLE_UP_TO
 """Frames of a run that are kept to judge it by; of a longer one no doubts are told."""
-_WANTED: Final = Wanted(
+_WANTED: Final = WantedSections(
     {
         "host": frozenset(
             {"facts", "cpu", "memory", "pressure", "disks", "file_systems", "numa", "frequency", "cgroup", "setup"}
@@ -70,16 +70,16 @@ def read_recording(path: Path, name: str = "") -> Material:
         reader.close()
     if found is None:
         raise without_frames(str(path))
-    facts = (*found.facts, Fact(group=TOOL, name="pgtop-tune", value=tool, kind=Kind.IDENTITY))
+    facts = (*found.facts, Fact(group=TOOL, name="pgtop-tune", value=tool, kind=FactKind.IDENTITY))
     return replace(found, facts=facts, problems=problems)
 
 
 def material_of(frames: Iterable[Frame], name: str) -> Material | None:
     """The same of frames; None where there are none."""
-    return material_of_looks(map(Look, frames), name)
+    return material_of_looks(map(MinuteLook, frames), name)
 
 
-def material_of_looks(found: Iterable[Look], name: str) -> Material | None:
+def material_of_looks(found: Iterable[MinuteLook], name: str) -> Material | None:
     """The same of frames some of which stand for a minute; None where there are none."""
     reading = _Reading()
     for look in found:
@@ -109,7 +109,7 @@ class _Reading:
         self.facts = FactsSeen()
         self._past: list[Frame] = []
 
-    def take(self, look: Look) -> None:
+    def take(self, look: MinuteLook) -> None:
         """The next frame."""
         frame = look.frame
         before, self.last = self.last, frame
@@ -235,14 +235,14 @@ class _RunReading:
             found = budget_of(interval, at_s, seconds if folded else None, loaded=self._last is not None)
             self._budgets += [] if found is None else [found]
 
-    def finished(self) -> Run:
+    def finished(self) -> ComparedRun:
         """What came of it."""
         gathered, last = self._gathered, self._last
         steps = [part / whole for part, whole in gathered.sums(TPS)]
         steady = steady_state(steps) if len(steps) >= FEWEST_S else None
         warm_up_s = 0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s
         seconds = self._elapsed_s or self._ended_s - (self._began_s or 0.0)
-        return Run(
+        return ComparedRun(
             began_ms=self._began_ms,
             key=LoadKey() if last is None else key_of(last),
             gathered=gathered,

@@ -24,13 +24,13 @@ from pgtop_tune.compare.sides.facts import (
 )
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import DatasetMade, Fact, Kind, LoadKey, Material, Run, Summary
+from pgtop_tune.compare.sides.material import ComparedRun, DatasetMade, Fact, FactKind, LoadKey, Material, Summary
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.machine import CgroupSample
-from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, Verdict
+from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, RunVerdict
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.paths import opened
 from pgtop_tune.recording.codec import codec_for
@@ -149,7 +149,7 @@ def _made(record: Mapping[str, Any]) -> DatasetMade:
     return DatasetMade(title, tuple((name, seconds) for name, seconds in known if seconds is not None))
 
 
-def _run(record: Mapping[str, Any]) -> Run:
+def _run(record: Mapping[str, Any]) -> ComparedRun:
     gathered = Gathered()
     elapsed_s = 0.0
     for each in _list(record.get("progress"))[:_MOST_SECONDS]:
@@ -169,7 +169,7 @@ def _run(record: Mapping[str, Any]) -> Run:
     steady = steady_state(steps) if len(steps) >= FEWEST_S else None
     summary = _summary(record)
     found = {"p50": summary.p50_ms, "p95": summary.p95_ms, "p99": summary.p99_ms}
-    return Run(
+    return ComparedRun(
         began_ms=int(_number(record.get("started_ms")) or 0),
         key=_key(record),
         gathered=gathered,
@@ -303,10 +303,10 @@ def _statements(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
 def _doubts(record: Mapping[str, Any]) -> Iterator[Doubt]:
     for doubt in map(_object, _list(_object(record.get("validity")).get("doubts"))):
         word = _text(doubt.get("verdict"))
-        if word in tuple(Verdict):
+        if word in tuple(RunVerdict):
             yield Doubt(
                 id=_text(doubt.get("id")),
-                verdict=Verdict(word),
+                verdict=RunVerdict(word),
                 reason=_text(doubt.get("reason")),
                 advice=_text(doubt.get("advice")),
             )
@@ -315,31 +315,33 @@ def _doubts(record: Mapping[str, Any]) -> Iterator[Doubt]:
 def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
     host, server = _object(record.get("host")), _object(record.get("server"))
     rows = (
-        (MACHINE, "host name", _text(host.get("hostname")), Kind.IDENTITY),
-        (MACHINE, "boot", _text(host.get("boot_id")), Kind.IDENTITY),
-        (MACHINE, "kernel", _text(host.get("kernel")), Kind.CONDITION),
-        (MACHINE, "CPUs", _whole(host.get("cpu_count")), Kind.CONDITION),
-        (MACHINE, "memory", _bytes(host.get("memory_bytes")), Kind.CONDITION),
-        (SERVER, "PostgreSQL", _text(server.get("version")), Kind.CONDITION),
-        (SERVER, "endpoint", _text(server.get("endpoint")), Kind.IDENTITY),
-        (SERVER, "database", _text(server.get("database")), Kind.IDENTITY),
-        (SERVER, "user", _text(server.get("user")), Kind.IDENTITY),
-        (SERVER, "system identifier", _text(server.get("system_identifier")), Kind.IDENTITY),
-        (SERVER, "started", _whole(server.get("started_ms")), Kind.IDENTITY),
-        (DATA, "pgbench scale", _scale(_object(record.get("facts"))), Kind.CONDITION),
-        (LOAD, "pgbench", _text(record.get("pgbench_version")), Kind.CONDITION),
-        (LOAD, "pgbench runs", _text(record.get("machine")) or "beside pgtop-tune", Kind.CONDITION),
-        (LOAD, "threads", _threads(record), Kind.CONDITION),
+        (MACHINE, "host name", _text(host.get("hostname")), FactKind.IDENTITY),
+        (MACHINE, "boot", _text(host.get("boot_id")), FactKind.IDENTITY),
+        (MACHINE, "kernel", _text(host.get("kernel")), FactKind.CONDITION),
+        (MACHINE, "CPUs", _whole(host.get("cpu_count")), FactKind.CONDITION),
+        (MACHINE, "memory", _bytes(host.get("memory_bytes")), FactKind.CONDITION),
+        (SERVER, "PostgreSQL", _text(server.get("version")), FactKind.CONDITION),
+        (SERVER, "endpoint", _text(server.get("endpoint")), FactKind.IDENTITY),
+        (SERVER, "database", _text(server.get("database")), FactKind.IDENTITY),
+        (SERVER, "user", _text(server.get("user")), FactKind.IDENTITY),
+        (SERVER, "system identifier", _text(server.get("system_identifier")), FactKind.IDENTITY),
+        (SERVER, "started", _whole(server.get("started_ms")), FactKind.IDENTITY),
+        (DATA, "pgbench scale", _scale(_object(record.get("facts"))), FactKind.CONDITION),
+        (LOAD, "pgbench", _text(record.get("pgbench_version")), FactKind.CONDITION),
+        (LOAD, "pgbench runs", _text(record.get("machine")) or "beside pgtop-tune", FactKind.CONDITION),
+        (LOAD, "threads", _threads(record), FactKind.CONDITION),
     )
     yield from (Fact(group=group, name=name, value=value, kind=kind) for group, name, value, kind in rows if value)
     for script in map(_object, _list(record.get("scripts"))):
         if digest := _text(script.get("sha256")):
-            yield Fact(group=LOAD, name=f"script {_text(script.get('name'))}", value=digest[:16], kind=Kind.CONDITION)
+            yield Fact(
+                group=LOAD, name=f"script {_text(script.get('name'))}", value=digest[:16], kind=FactKind.CONDITION
+            )
     yield from _setup(host)
     if build := _text(server.get("build")):
         extensions = ", ".join(_text(each) for each in _list(server.get("extensions")))
-        yield Fact(group=SERVER, name="build", value=build, kind=Kind.IDENTITY)
-        yield Fact(group=SERVER, name="extensions", value=extensions or "none", kind=Kind.SETTING)
+        yield Fact(group=SERVER, name="build", value=build, kind=FactKind.IDENTITY)
+        yield Fact(group=SERVER, name="extensions", value=extensions or "none", kind=FactKind.SETTING)
     settings, set_by = _object(server.get("settings")), _object(server.get("set_by"))
     for name, value in settings.items():
         yield from parameter_fact(name, _text(value), _text(set_by.get(name)))

@@ -14,7 +14,7 @@ Sums = tuple[float, float]
 """What is divided, and by what: transactions and seconds, milliseconds and requests."""
 
 
-class Latencies:
+class LatencySums:
     """Histograms added up."""
 
     __slots__ = ("_counts", "_logged", "_max_us", "_merged", "_sum_us")
@@ -53,7 +53,7 @@ class Gathered:
     def __init__(self) -> None:
         self.step_s = 1
         self._columns: dict[str, dict[int, Sums]] = {}
-        self._latencies: dict[int, Latencies] = {}
+        self._latencies: dict[int, LatencySums] = {}
 
     def add(self, figure: str, at_s: float, part: float, whole: float) -> None:
         """Adds to the step of a moment.
@@ -68,7 +68,7 @@ class Gathered:
 
     def add_latencies(self, at_s: float, histogram: Histogram) -> None:
         """Adds transactions that ended in the step of a moment."""
-        self._latencies.setdefault(self._step(at_s), Latencies()).add(histogram)
+        self._latencies.setdefault(self._step(at_s), LatencySums()).add(histogram)
 
     def widen(self, seconds: float) -> None:
         """Makes steps at least so long: what is read once in a minute fills no second."""
@@ -88,9 +88,9 @@ class Gathered:
                 before = halved.get(step // 2, (0.0, 0.0))
                 halved[step // 2] = before[0] + part, before[1] + whole
             self._columns[name] = halved
-        pairs: dict[int, Latencies] = {}
+        pairs: dict[int, LatencySums] = {}
         for step, found in self._latencies.items():
-            pairs.setdefault(step // 2, Latencies()).add(found.merged())
+            pairs.setdefault(step // 2, LatencySums()).add(found.merged())
         self._latencies = pairs
 
     @property

@@ -19,7 +19,7 @@ BUDGET_S: Final = 10.0
 """From one look at where the time goes to the next, at least."""
 
 
-class Kind(StrEnum):
+class FactKind(StrEnum):
     """What a fact of a fingerprint means for a comparison."""
 
     IDENTITY = "identity"
@@ -43,7 +43,7 @@ class Fact(Struct, frozen=True):
     group: str
     name: str
     value: str
-    kind: Kind
+    kind: FactKind
     source: str = ""
     shipped: bool = False
 
@@ -113,7 +113,7 @@ class Budget(Struct, frozen=True):
     classes: Mapping[str, str]
 
 
-class Run(Struct):
+class ComparedRun(Struct):
     """One run of a load, or a whole recording without one.
 
     Attributes:
@@ -192,7 +192,7 @@ class Material(Struct, frozen=True):
     name: str
     began_ms: int
     seconds: float
-    runs: tuple[Run, ...]
+    runs: tuple[ComparedRun, ...]
     facts: tuple[Fact, ...]
     events: tuple[Event, ...] = ()
     problems: tuple[str, ...] = ()
@@ -200,9 +200,9 @@ class Material(Struct, frozen=True):
     made: tuple[DatasetMade, ...] = ()
 
     @property
-    def phases(self) -> Mapping[LoadKey, tuple[Run, ...]]:
+    def phases(self) -> Mapping[LoadKey, tuple[ComparedRun, ...]]:
         """Runs of the same load together, in the order of the first of each. A failed run is no phase."""
-        found: dict[LoadKey, list[Run]] = {}
+        found: dict[LoadKey, list[ComparedRun]] = {}
         for run in self.runs:
             if run.summary.state != "failed":
                 found.setdefault(run.key, []).append(run)

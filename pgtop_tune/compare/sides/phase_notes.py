@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.compare.sides.figures import Figure
-from pgtop_tune.compare.sides.material import Run
-from pgtop_tune.compare.statistics.effect import Spread
+from pgtop_tune.compare.sides.material import ComparedRun
+from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.compare.statistics.verdicts import checkpoints_alike, in_turn
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 
@@ -15,7 +15,7 @@ COLDER: Final = 5.0
 """Percentage points of buffer hits at the start that make one cache colder than the other."""
 
 
-def phase_notes(a: Sequence[Run], b: Sequence[Run], period_s: int | None, no_verdict: str) -> list[str]:
+def phase_notes(a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: int | None, no_verdict: str) -> list[str]:
     """The notes, in the order in which they are read.
 
     Args:
@@ -31,7 +31,9 @@ def phase_notes(a: Sequence[Run], b: Sequence[Run], period_s: int | None, no_ver
     return notes
 
 
-def _checkpoint_words(counts: Sequence[int], a: Sequence[Run], b: Sequence[Run], period_s: int | None) -> str:
+def _checkpoint_words(
+    counts: Sequence[int], a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: int | None
+) -> str:
     if period_s is not None:
         return (
             f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles are compared, in blocks of {period_s} s or more"
@@ -48,7 +50,7 @@ def _checkpoint_words(counts: Sequence[int], a: Sequence[Run], b: Sequence[Run],
     )
 
 
-def _unsteady(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+def _unsteady(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     return [
         f"{side} is not steady: {run.steady_words}"
         for side, runs in (("A", a), ("B", b))
@@ -57,7 +59,7 @@ def _unsteady(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     ]
 
 
-def _cold(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+def _cold(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     """Caches that were not alike when the first runs began."""
     hits = a[0].first_hits, b[0].first_hits
     if hits[0] is None or hits[1] is None or abs(hits[0][1] - hits[1][1]) < COLDER:
@@ -69,7 +71,7 @@ def _cold(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     ]
 
 
-def _partial(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+def _partial(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     return [
         f"{side} was stopped early, after {run.seconds:.0f} s"
         for side, runs in (("A", a), ("B", b))
@@ -78,7 +80,7 @@ def _partial(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     ]
 
 
-def between_runs(figure: Figure, spread: Spread, *, with_interval: bool) -> str:
+def between_runs(figure: Figure, spread: RunSpread, *, with_interval: bool) -> str:
     """How runs that were made alike differ among each other in a figure.
 
     Args:
@@ -93,7 +95,7 @@ def between_runs(figure: Figure, spread: Spread, *, with_interval: bool) -> str:
     return f"{known}: the intervals include that" if with_interval else f"{known}; {figure.title} has no interval"
 
 
-def _blocked(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+def _blocked(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     """Several runs a side, not in turn."""
     if min(len(a), len(b)) < 2 or in_turn(a, b):
         return []
@@ -102,7 +104,7 @@ def _blocked(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
     ]
 
 
-def _unmerged(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
+def _unmerged(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     """Percentiles of a record without histograms are of the whole run, and those of several make none of all."""
     without = [run.whole and not run.gathered.latencies() for run in (*a, *b)]
     if not any(without) or not (any(run.warm_up_s for run in (*a, *b)) or max(len(a), len(b)) > 1):

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.sides.material import BUDGET_S, Budget, Run
+from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun
 from pgtop_tune.compare.statistics.blocks import FEWEST, TIMES, autocorrelation_time
 from pgtop_tune.compare.statistics.effect import Effect, effect_of_runs, share_effect
 
@@ -37,7 +37,9 @@ class WaitRow(Struct, frozen=True):
     verdict: str = ""
 
 
-def wait_rows(a: Sequence[Run], b: Sequence[Run], latency_ms: tuple[float | None, float | None]) -> tuple[WaitRow, ...]:
+def wait_rows(
+    a: Sequence[ComparedRun], b: Sequence[ComparedRun], latency_ms: tuple[float | None, float | None]
+) -> tuple[WaitRow, ...]:
     """Classes, largest change first, each followed by its waits; empty where a side has no samples.
 
     Args:
@@ -87,7 +89,7 @@ def wait_rows(a: Sequence[Run], b: Sequence[Run], latency_ms: tuple[float | None
 
 
 def _effect(
-    runs: tuple[Sequence[Run], Sequence[Run]],
+    runs: tuple[Sequence[ComparedRun], Sequence[ComparedRun]],
     budgets: tuple[Sequence[Budget], Sequence[Budget]],
     labels: Sequence[str],
     whole: float,
@@ -102,7 +104,7 @@ def _effect(
     return effect_of_runs((sums[0], sums[1]), values[0], values[1], whole)
 
 
-def _budgets(runs: Sequence[Run]) -> list[Budget]:
+def _budgets(runs: Sequence[ComparedRun]) -> list[Budget]:
     """Those behind the warm-ups."""
     return [
         budget

@@ -83,7 +83,7 @@ class Effect(Struct, frozen=True):
         return self.chance is not None and self.chance < WRONG
 
 
-class Spread(Struct, frozen=True):
+class RunSpread(Struct, frozen=True):
     """How runs of one setting differ among each other.
 
     Attributes:
@@ -94,17 +94,17 @@ class Spread(Struct, frozen=True):
     squares: float = 0.0
     degrees: int = 0
 
-    def __add__(self, other: Spread) -> Spread:
-        return Spread(self.squares + other.squares, self.degrees + other.degrees)
+    def __add__(self, other: RunSpread) -> RunSpread:
+        return RunSpread(self.squares + other.squares, self.degrees + other.degrees)
 
 
-def spread_of(groups: Sequence[Sequence[float]]) -> Spread:
+def spread_of(groups: Sequence[Sequence[float]]) -> RunSpread:
     """The spread within groups of runs that were made alike."""
-    found = Spread()
+    found = RunSpread()
     for values in groups:
         if len(values) > 1:
             mean = fmean(values)
-            found += Spread(math.fsum((value - mean) ** 2 for value in values), len(values) - 1)
+            found += RunSpread(math.fsum((value - mean) ** 2 for value in values), len(values) - 1)
     return found
 
 
@@ -192,7 +192,7 @@ def effect_of_runs(
     return _between(change, spread_of((on_scale(a, points), on_scale(b, points))), counts, counts, 1, points is None)
 
 
-def widened(effect: Effect, spread: Spread, runs: tuple[int, int], *, ratio: bool) -> Effect:
+def widened(effect: Effect, spread: RunSpread, runs: tuple[int, int], *, ratio: bool) -> Effect:
     """An effect of fewer runs with what is known of how runs differ: the wider one of the two intervals.
 
     Args:
@@ -214,7 +214,7 @@ def on_scale(values: Sequence[float], points: float | None) -> list[float]:
 
 
 def _between(
-    change: float, spread: Spread, runs: tuple[int, int], counts: tuple[int, int], block_s: int, ratio: bool
+    change: float, spread: RunSpread, runs: tuple[int, int], counts: tuple[int, int], block_s: int, ratio: bool
 ) -> Effect:
     error = math.sqrt(spread.squares / spread.degrees * (1.0 / runs[0] + 1.0 / runs[1]))
     return _effect(change, error, spread.degrees, counts, block_s, ratio=ratio)

@@ -14,7 +14,7 @@ from typing import Final
 
 from pgtop_tune.compare.conditions import CONDITIONS, unlike
 from pgtop_tune.compare.sides.figures import Better
-from pgtop_tune.compare.sides.material import Run
+from pgtop_tune.compare.sides.material import ComparedRun
 from pgtop_tune.compare.statistics.blocks import FEWEST
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, verdict, without_verdict
 
@@ -29,7 +29,9 @@ CHECKPOINTS_ALIKE: Final = 1.25
 _EXPLAINING: Final = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
 
 
-def why_no_verdict(a: Sequence[Run], b: Sequence[Run], *, one_run: bool = False, changed: Collection[str] = ()) -> str:
+def why_no_verdict(
+    a: Sequence[ComparedRun], b: Sequence[ComparedRun], *, one_run: bool = False, changed: Collection[str] = ()
+) -> str:
     """Why these sides allow no verdict, as a sentence; "" when they do.
 
     Args:
@@ -52,18 +54,18 @@ def why_no_verdict(a: Sequence[Run], b: Sequence[Run], *, one_run: bool = False,
     return ""
 
 
-def in_turn(a: Sequence[Run], b: Sequence[Run]) -> bool:
+def in_turn(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> bool:
     """Whether runs of both sides followed each other so that a drift weighs on both alike: A B B A, A B A B."""
     order = sorted([(run.began_ms, 0) for run in a] + [(run.began_ms, 1) for run in b])
     places = [[place for place, (_, side) in enumerate(order) if side == wanted] for wanted in (0, 1)]
     return all(places) and abs(fmean(places[0]) - fmean(places[1])) <= 1.0
 
 
-def _count(runs: Sequence[Run]) -> str:
+def _count(runs: Sequence[ComparedRun]) -> str:
     return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
 
 
-def _unlike(a: Sequence[Run], b: Sequence[Run], changed: Collection[str]) -> str:
+def _unlike(a: Sequence[ComparedRun], b: Sequence[ComparedRun], changed: Collection[str]) -> str:
     """What else differs between two parts of one run."""
     if checkpoints_alike(a, b) is False:
         return "checkpoints took different shares of A and B"
@@ -76,7 +78,7 @@ def _unlike(a: Sequence[Run], b: Sequence[Run], changed: Collection[str]) -> str
     return "" if found is None else found.sentence
 
 
-def checkpoints_alike(a: Sequence[Run], b: Sequence[Run]) -> bool | None:
+def checkpoints_alike(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> bool | None:
     """Whether both sides have as many checkpoints for their length; None where that is not known."""
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if any(None in side for side in checkpoints):

@@ -28,7 +28,7 @@ _MOST_APART: Final = 1e6
 _DIFFERING: Final = CERTAIN | {Verdict.DIFFER}
 
 
-class Told(StrEnum):
+class ToldChange(StrEnum):
     """How a change reads."""
 
     SHARE = "share"
@@ -60,7 +60,7 @@ class Differing(Struct, frozen=True):
     a: float
     b: float
     effect: Effect | None
-    told: Told
+    told: ToldChange
     change: tuple[float, float | None, float | None] | None
     size: float | None
     apart: float
@@ -173,7 +173,7 @@ def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
         a=row.a or 0.0,
         b=row.b or 0.0,
         effect=row.effect,
-        told=Told.SHARE if ratio else Told.POINTS,
+        told=ToldChange.SHARE if ratio else ToldChange.POINTS,
         change=row.change,
         size=None if row.effect is None else standardised(row.effect, ratio=ratio),
         apart=_apart(_steps(a, figure), _steps(b, figure)),
@@ -211,7 +211,7 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
         effect=effect,
         told=told,
         change=None if effect is None else _scaled(effect, scale),
-        size=None if effect is None else standardised(effect, ratio=told is Told.SHARE),
+        size=None if effect is None else standardised(effect, ratio=told is ToldChange.SHARE),
         apart=_apart(steps[0], steps[1]),
         verdict="",
     )
@@ -229,14 +229,14 @@ def _block_means(sums: Sequence[Sums], length: int) -> list[float]:
 
 def _effect(
     number: Number, whole: tuple[float, float], means: tuple[list[float], list[float]], length: int
-) -> tuple[Told, Effect | None, float]:
+) -> tuple[ToldChange, Effect | None, float]:
     """How it is told, the effect, and what the effect is multiplied with to be told so."""
     if number.metric.unit == "%":
-        return Told.POINTS, _difference(whole, means, 100.0), 1.0
+        return ToldChange.POINTS, _difference(whole, means, 100.0), 1.0
     if min(whole) > 0 and all(min(side, default=0.0) >= 0 for side in means):
-        return Told.SHARE, effect_of_whole(whole, *means, length), 1.0
+        return ToldChange.SHARE, effect_of_whole(whole, *means, length), 1.0
     most = max(abs(whole[0]), abs(whole[1]), *(abs(value) for side in means for value in side))
-    return Told.AMOUNT, _difference(whole, means, most), most
+    return ToldChange.AMOUNT, _difference(whole, means, most), most
 
 
 def _difference(whole: tuple[float, float], means: tuple[list[float], list[float]], of: float) -> Effect | None:

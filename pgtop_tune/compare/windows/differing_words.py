@@ -16,7 +16,7 @@ from pgtop_tune.compare.reports.sheets import (
     wait_sheet,
 )
 from pgtop_tune.compare.reports.tables import Table
-from pgtop_tune.compare.windows.differing import Brushed, Differing, Told
+from pgtop_tune.compare.windows.differing import Brushed, Differing, ToldChange
 from pgtop_tune.safe_text import one_line
 
 _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
@@ -68,13 +68,13 @@ def sized(row: Differing) -> str:
 
 
 def _told(row: Differing, value: float) -> str:
-    if row.told is Told.AMOUNT:
+    if row.told is ToldChange.AMOUNT:
         return ("-" if value < 0 else "+") + amount(row, abs(value))
     return words.signed(100.0 * value)
 
 
 def _sign(row: Differing) -> str:
-    return {Told.SHARE: " %", Told.POINTS: " pt", Told.AMOUNT: ""}[row.told]
+    return {ToldChange.SHARE: " %", ToldChange.POINTS: " pt", ToldChange.AMOUNT: ""}[row.told]
 
 
 def window_sheets(found: Brushed) -> tuple[Sheet, ...]:

@@ -14,7 +14,7 @@ from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.figures import frame_sums, line_sums
 from pgtop_tune.compare.sides.from_recording import budget_of, key_of, spec_of
 from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import BUDGET_S, Budget, LoadKey, Material, Run
+from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, LoadKey, Material
 from pgtop_tune.compare.windows.every_metric import Number, every_number
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -23,7 +23,7 @@ from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.minutes import Look
+from pgtop_tune.recording.minutes import MinuteLook
 from pgtop_tune.runtime.window import Window
 
 LATE_S: Final = 5.0
@@ -51,7 +51,7 @@ class Side(Struct, frozen=True):
     since_s: float
 
     @property
-    def run(self) -> Run:
+    def run(self) -> ComparedRun:
         """Its only run."""
         return self.material.runs[0]
 
@@ -60,11 +60,11 @@ def read_window(
     frames: Iterable[Frame], window: Window, name: str, given_up: Callable[[], bool] | None = None
 ) -> Side | None:
     """As `read_looks`, of frames that each stand for themselves."""
-    return read_looks(map(Look, frames), window, name, given_up)
+    return read_looks(map(MinuteLook, frames), window, name, given_up)
 
 
 def read_looks(
-    looks: Iterable[Look], window: Window, name: str, given_up: Callable[[], bool] | None = None
+    looks: Iterable[MinuteLook], window: Window, name: str, given_up: Callable[[], bool] | None = None
 ) -> Side | None:
     """Reads a window.
 
@@ -198,7 +198,7 @@ class _Reading:
         if first is None or last is None or last is first:
             return None
         loads = tuple(self._loads.values())
-        run = Run(
+        run = ComparedRun(
             began_ms=first.taken_at_ms,
             key=key_of(loads[0]) if loads else LoadKey(),
             gathered=self._gathered,

@@ -10,20 +10,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.facts import TOOL
-from pgtop_tune.compare.sides.material import Fact, Kind
+from pgtop_tune.compare.sides.material import Fact, FactKind
 from pgtop_tune.compare.sides.opening import is_records
 from pgtop_tune.compare.windows.window import LATE_S, Side, read_looks
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import PostgresSample
-from pgtop_tune.recording.minutes import Wanted, looks
+from pgtop_tune.recording.minutes import WantedSections, looks
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.runtime.time_words import Timeline, moment
 from pgtop_tune.runtime.window import Window
 
 _WHOLE_UP_TO: Final = 3000
 """Frames of a window that are read one by one. Of a longer one key frames are enough: ten blocks of five minutes."""
-_EVERYTHING: Final = Wanted(
+_EVERYTHING: Final = WantedSections(
     {"host": frozenset(HostSample.__struct_fields__), "postgres": frozenset(PostgresSample.__struct_fields__)}, {}
 )
 _AT: Final = "@"
@@ -101,6 +101,6 @@ def _read(side: Named, window: Window, reader: RecordingReader) -> Side:
     found = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)
     if found is None:
         raise RecordingProblem(f"{name} holds no two frames", f"the recording lasts {reader.length_s:.0f} s")
-    fact = Fact(group=TOOL, name="pgtop-tune", value=reader.header.tool, kind=Kind.IDENTITY)
+    fact = Fact(group=TOOL, name="pgtop-tune", value=reader.header.tool, kind=FactKind.IDENTITY)
     material = replace(found.material, facts=(*found.material.facts, fact), problems=tuple(reader.problems))
     return replace(found, material=material)

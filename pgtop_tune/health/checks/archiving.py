@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import ARCHIVE_QUEUE
 from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
@@ -20,7 +20,7 @@ _NOT_SHOWN: Final = "(disabled)"
 """What pg_settings has in place of archive_command while archive_mode is off, whatever it is set to."""
 
 
-def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     known = needs.parameters(facts)
     if on_standby(facts):
         yield Unknown(ON_STANDBY)
@@ -51,7 +51,7 @@ def _archiving(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _archive_mode(known: needs.Parameters) -> Action:
+def _archive_mode(known: needs.Parameters) -> Fix:
     """Without a command for it every segment would stay in pg_wal."""
     if _has_archiver(known):
         return set_parameter(known.row("archive_mode"), "on")
@@ -63,7 +63,7 @@ def _has_archiver(known: needs.Parameters) -> bool:
     return any(row is not None and row.setting not in ("", _NOT_SHOWN) for row in settings)
 
 
-def _failing(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _failing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     seen = facts.have(needs.ARCHIVER)
     if needs.parameters(facts).text("archive_mode") == "off":
         # What failed before it was switched off stays in the counters.
@@ -82,7 +82,7 @@ def _failing(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _queue(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _queue(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     if needs.parameters(facts).text("archive_mode") == "off":
         return
     for _, queue in facts.have(ARCHIVE_QUEUE):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import counted, counted_s, setting, too_young
 from pgtop_tune.model.absence import Unavailable
@@ -42,7 +42,7 @@ class _Writers(Struct, frozen=True):
     source: str
 
 
-def _writers(facts: Facts) -> _Writers | None:
+def _writers(facts: CheckFacts) -> _Writers | None:
     """None where it is not counted what backends wrote."""
     seen, counted = facts.have(needs.CHECKPOINTS), needs.IO.of(facts)
     seconds = counted_s(facts, seen.stats_reset_ms)
@@ -63,7 +63,7 @@ def _writers(facts: Facts) -> _Writers | None:
     )
 
 
-def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _by_backends(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     found = _writers(facts)
     if found is None:
         yield Unknown("buffers written by backends are not counted here")
@@ -96,7 +96,7 @@ def _by_backends(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _halted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _halted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen, known = facts.have(needs.CHECKPOINTS), needs.parameters(facts)
     pages, delay_s = known.whole("bgwriter_lru_maxpages"), known.number("bgwriter_delay")
     if pages == 0:
@@ -129,7 +129,7 @@ def _halted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _fsyncs(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _fsyncs(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.CHECKPOINTS)
     of_io = needs.major(facts) >= _PG_STAT_IO_SINCE
     io = needs.IO.of(facts)

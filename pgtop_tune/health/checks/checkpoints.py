@@ -7,8 +7,8 @@ from typing import Final
 
 from pgtop_tune.advice.rules.wal import needed_max_wal_bytes
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import (
     SHORTEST_S,
@@ -29,18 +29,18 @@ _MOST_BUFFERS: Final = 64 * MB
 _SEGMENT: Final = 16 * MB
 
 
-def _view(facts: Facts, column: str) -> str:
+def _view(facts: CheckFacts, column: str) -> str:
     """Where the counters of checkpoints are: a view of their own since 17."""
     if needs.major(facts) >= 17:
         return f"pg_stat_checkpointer.num_{column}"
     return f"pg_stat_bgwriter.checkpoints_{'req' if column == 'requested' else column}"
 
 
-def _reset(facts: Facts) -> str:
+def _reset(facts: CheckFacts) -> str:
     return f"pg_stat_reset_shared('{'checkpointer' if needs.major(facts) >= 17 else 'bgwriter'}')"
 
 
-def _by_volume(facts: Facts) -> int:
+def _by_volume(facts: CheckFacts) -> int:
     """Of the requested checkpoints those that the volume of WAL can have asked for: one for each distance at which it
     does. The others are CHECKPOINT, CREATE DATABASE with file_copy, base backups. All where the volume is not known.
 
@@ -58,7 +58,7 @@ def _by_volume(facts: Facts) -> int:
     return min(seen.requested, round(per_s * counted_s(facts, seen.stats_reset_ms) / distance))
 
 
-def _requested(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _requested(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.CHECKPOINTS)
     seconds = counted_s(facts, seen.stats_reset_ms)
     if (young := too_young(seconds, limits["age"])) is not None:
@@ -85,7 +85,7 @@ def _requested(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _interval(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _interval(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.CHECKPOINTS)
     seconds = counted_s(facts, seen.stats_reset_ms)
     if (young := too_young(seconds, limits["age"])) is not None:
@@ -111,24 +111,24 @@ def _interval(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _counter(facts: Facts, seen: CheckpointCounters) -> str:
+def _counter(facts: CheckFacts, seen: CheckpointCounters) -> str:
     if seen.done is not None:
         return "pg_stat_checkpointer.num_done"
     return f"{_view(facts, 'timed')} + {_view(facts, 'requested')}"
 
 
-def _slower(facts: Facts, timeout_s: float) -> Action:
+def _slower(facts: CheckFacts, timeout_s: float) -> Fix:
     return advised(facts, "checkpoint_timeout") if timeout_s < 300 else _more_volume(facts)
 
 
-def _more_volume(facts: Facts) -> Action:
+def _more_volume(facts: CheckFacts) -> Fix:
     fix = advised(facts, "max_wal_size")
     if fix.parameter is not None:
         return fix
     return words(f"{fix.do} Measure under load: `pgtop-tune advise --group checkpoints --seconds 60`.")
 
 
-def _target(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _target(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     target = known.number("checkpoint_completion_target")
     if limits["low"] <= target <= limits["high"]:
@@ -146,7 +146,7 @@ def _target(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _volume(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     measured = advice_facts(facts)
     needed = None if measured is None else needed_max_wal_bytes(measured)
     if measured is None or measured.wal_bytes_per_s is None or needed is None:
@@ -170,7 +170,7 @@ def _volume(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _disk(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _disk(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     advised = advice_facts(facts)
     if advised is None or advised.wal_disk_bytes is None:
         yield Unknown("the file system of pg_wal was not seen")
@@ -192,7 +192,7 @@ def _disk(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _lowered(facts: Facts, sizes: Mapping[str, float], room_bytes: float) -> Action:
+def _lowered(facts: CheckFacts, sizes: Mapping[str, float], room_bytes: float) -> Fix:
     """The larger one; wal_keep_size to what the other leaves of the room, at least half of it."""
     if sizes["max_wal_size"] >= sizes["wal_keep_size"]:
         return advised(facts, "max_wal_size")
@@ -200,7 +200,7 @@ def _lowered(facts: Facts, sizes: Mapping[str, float], room_bytes: float) -> Act
     return set_parameter(needs.parameters(facts).row("wal_keep_size"), memory(max(rest, room_bytes / 2)))
 
 
-def _buffers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     wal, known = facts.have(needs.WAL), needs.parameters(facts)
     seconds = counted_s(facts, wal.stats_reset_ms)
     young = too_young(seconds)

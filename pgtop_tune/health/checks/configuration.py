@@ -8,7 +8,7 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FILE_ERRORS, HBA
@@ -20,7 +20,7 @@ _SHOWN: Final = 10
 _DAY_S: Final = 86_400
 
 
-def _pending(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _pending(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     waiting = [row for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart]
     if waiting:
         names = ", ".join(row.name for row in waiting[:_SHOWN]) + (" …" if len(waiting) > _SHOWN else "")
@@ -34,7 +34,7 @@ def _pending(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _files(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     waiting = {row.name for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart}
     for _, error in facts.have(FILE_ERRORS):
         if error.name in waiting:
@@ -49,7 +49,7 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _hba(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _hba(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for _, rule in facts.have(HBA):
         if rule.error is not None:
             yield Finding(
@@ -61,7 +61,7 @@ def _hba(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _end_of_life(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _end_of_life(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     known, major = releases(), needs.major(facts)
     release = known.of(major)
     if release is None:
@@ -86,7 +86,7 @@ def _end_of_life(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _minor(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _minor(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     known, major = releases(), needs.major(facts)
     release = known.of(major)
     if release is None:
@@ -108,11 +108,11 @@ def _source(as_of: date) -> str:
     return f"postgresql.org/support/versioning as of {as_of.isoformat()}"
 
 
-def _today(facts: Facts) -> date:
+def _today(facts: CheckFacts) -> date:
     return datetime.fromtimestamp(facts.frames[-1].taken_at_ms / 1000, tz=UTC).date()
 
 
-def _statistics(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _statistics(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     counted_s = statistics_age_s(facts)
     if counted_s is None:
         yield Unknown("the start of the server's counters is unknown")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import advice_facts, advised, hidden, on_standby, setting
 from pgtop_tune.metrics.pool_sizes import server_shares
@@ -27,7 +27,7 @@ def _open_to_all(known: needs.Parameters) -> int:
     return known.whole("max_connections") - reserved
 
 
-def _used(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _used(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from hidden(facts)
     known = needs.parameters(facts)
     activity = facts.have(needs.ACTIVITY)
@@ -48,7 +48,7 @@ def _used(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _many(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _many(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     advised, known = advice_facts(facts), needs.parameters(facts)
     if advised is None or advised.cores is None:
         yield Unknown("the server's number of processors is unknown")
@@ -67,7 +67,7 @@ def _many(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _fewer(facts: Facts, sensible: int) -> Action:
+def _fewer(facts: CheckFacts, sensible: int) -> Fix:
     """As few as sensible, where that leaves room for the sessions there are."""
     activity = needs.ACTIVITY.of(facts)
     used = 0 if isinstance(activity, Unavailable) else len(client_backends(activity))
@@ -81,7 +81,7 @@ def _fewer(facts: Facts, sensible: int) -> Action:
     return advised(facts, "max_connections")
 
 
-def _pools(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _pools(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     known = needs.parameters(facts)
     found, total = [], 0
     for pooler in facts.have(needs.POOLERS).poolers:
@@ -106,7 +106,7 @@ def _pools(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     for pooler in facts.have(needs.POOLERS).poolers:
         if isinstance(pooler.console, Unavailable):
             yield Unknown(f"{pooler.name}: {pooler.console}")

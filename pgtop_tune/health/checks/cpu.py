@@ -10,8 +10,8 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import CpuTimes
@@ -31,7 +31,7 @@ def _all(times: CpuTimes) -> int:
     return sum(int(getattr(times, name)) for name in _TICKS)
 
 
-def _steal(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _steal(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     newest, oldest = facts.have(needs.CPU), needs.CPU.section(facts.frames[0])
     if isinstance(oldest, Unavailable) or oldest.at_s >= newest.at_s:
         yield Unknown("steal needs two samples, and there is one")
@@ -53,7 +53,7 @@ def _steal(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )  # fmt: skip
 
 
-def _throttled(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _throttled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     group = facts.have(needs.CGROUP)
     if not group.cpu_quota_cores or not group.cpu_periods or group.cpu_throttled_periods is None:
         return
@@ -74,7 +74,7 @@ def _throttled(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _governor(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _governor(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     policies = facts.have(needs.FREQUENCY).policies
     other = [policy for policy in policies if policy.governor != _FAST]
     if not other:
@@ -92,7 +92,7 @@ def _governor(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 f"scaling_governor {', '.join(names)}", "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
             ),
         ),
-        fix=Action(
+        fix=Fix(
             do=f"cpupower frequency-set -g {_FAST}",
             undo=f"cpupower frequency-set -g {names[0]}",
             language=Language.SHELL,

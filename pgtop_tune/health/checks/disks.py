@@ -10,7 +10,7 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts, Missing
+from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.measures import setting
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -41,7 +41,7 @@ def _keeps(place: FileSystem | MountPoint) -> bool:
     return any(role.startswith(_KEEPS) for role in place.roles)
 
 
-def _space(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _space(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.FILE_SYSTEMS)
     for place in seen.file_systems:
         used = place.total_bytes - place.free_bytes
@@ -68,7 +68,7 @@ def _space(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Unknown(silent)
 
 
-def _inodes(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _inodes(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for place in facts.have(needs.FILE_SYSTEMS).file_systems:
         if not place.inodes:
             continue
@@ -87,7 +87,7 @@ def _inodes(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _kind(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for place in _mounts(facts):
         if place.kind in _USUAL:
             continue
@@ -123,7 +123,7 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
     )
 
 
-def _options(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _options(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for place in _mounts(facts):
         options = frozenset(place.options)
         evidence = (Evidence(f"{place.point}: {','.join(place.options)}", "/proc/self/mountinfo"),)
@@ -154,7 +154,7 @@ def _options(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _scheduler(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _scheduler(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for queue in _own_queues(facts):
         now = setting(facts, f"{queue.name}/scheduler")
         better = "none" if queue.nvme or queue.virtual else "mq-deadline"
@@ -172,7 +172,7 @@ def _scheduler(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _read_ahead(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _read_ahead(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for queue in _own_queues(facts):
         text = setting(facts, f"{queue.name}/read_ahead_kb")
         now = int(text) if text.isdecimal() else 0
@@ -190,7 +190,7 @@ def _read_ahead(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _mounts(facts: Facts) -> tuple[MountPoint, ...]:
+def _mounts(facts: CheckFacts) -> tuple[MountPoint, ...]:
     """Those that hold what must not be lost.
 
     Raises:
@@ -202,7 +202,7 @@ def _mounts(facts: Facts) -> tuple[MountPoint, ...]:
     return tuple(place for place in found if _keeps(place))
 
 
-def _own_queues(facts: Facts) -> list[Queue]:
+def _own_queues(facts: CheckFacts) -> list[Queue]:
     """Those that order requests themselves: not volumes made of other disks.
 
     Raises:
@@ -214,7 +214,7 @@ def _own_queues(facts: Facts) -> list[Queue]:
     return [queue for queue in found if not queue.stacked]
 
 
-def _together(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _together(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for disk in facts.have(needs.DISKS).disks:
         if disk.stacked or not {"data", "wal"} <= set(disk.roles):
             continue
@@ -227,7 +227,7 @@ def _together(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _flushes(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _flushes(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     measured = facts.have(needs.MEASURED)
     found = next((each for each in measured.ceilings if each.id == "wal-flush-p99"), None)
     if found is None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import also_scoped, counted, counted_s, scoped, scoped_finding, setting, value_is
@@ -19,7 +19,7 @@ _DELAYS_LOST: Final = 3
 """The WAL writer flushes within three of its rounds (manual, "Asynchronous Commit")."""
 
 
-def _synchronous_commit(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     window_s = known.number("wal_writer_delay") * _DELAYS_LOST
     consequence = f"a crash of the server loses commits of the last {duration(window_s)} that clients regard as safe"
@@ -39,7 +39,7 @@ def _synchronous_commit(facts: Facts, limits: Limits) -> Iterator[Finding]:
             yield scoped_finding(found, Severity.INFO, consequence)
 
 
-def _damage(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _damage(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     for name in _DAMAGE:
         row = known.find(name)
@@ -53,13 +53,13 @@ def _damage(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _checksums(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _checksums(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     if not needs.parameters(facts).on("data_checksums"):
         yield Finding(
             severity=Severity.INFO,
             says="data checksums are off: the server does not notice a page that the disk returns wrong",
             evidence=(setting(facts, "data_checksums"),),
-            fix=Action(
+            fix=Fix(
                 do="pg_checksums --enable --progress --pgdata=DATADIR",
                 undo="pg_checksums --disable --pgdata=DATADIR",
                 language=Language.SHELL,
@@ -68,7 +68,7 @@ def _checksums(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _failures(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _failures(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for row in facts.have(needs.DATABASES).databases:
         if row.checksum_failures:
             name = row.datname or "shared objects"
@@ -79,7 +79,7 @@ def _failures(facts: Facts, limits: Limits) -> Iterator[Finding]:
                     Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),
                     counted(counted_s(facts, row.stats_reset_ms), "pg_stat_reset() in that database"),
                 ),
-                fix=Action(
+                fix=Fix(
                     "Stop writing to this storage, look at the server's log for the files, and restore them from a "
                     "verified backup.",
                     "",

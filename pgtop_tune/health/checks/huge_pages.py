@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import kernel_file, words
 from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used
 from pgtop_tune.health.rules import advised, advised_setting
@@ -27,7 +27,7 @@ _BOOT: Final = "transparent_hugepage=madvise on the kernel's command line"
 _USUAL_BYTES: Final = 2 * 1024 * 1024
 
 
-def _pool(facts: Facts) -> HugePages | None:
+def _pool(facts: CheckFacts) -> HugePages | None:
     """The pool of the default size, which vm.nr_hugepages is about; the smallest where that size is not known."""
     pools, machine = facts.have(needs.MEMORY).huge_pages, needs.MACHINE.of(facts)
     usual_bytes = None if isinstance(machine, Unavailable) else machine.huge_page_bytes
@@ -39,7 +39,7 @@ def _idle_pages(pool: HugePages) -> int:
     return max(pool.free - pool.reserved, 0)
 
 
-def _used_at_last(facts: Facts, pool: HugePages | None, needed: int) -> Action:
+def _used_at_last(facts: CheckFacts, pool: HugePages | None, needed: int) -> Fix:
     """Room in the pool beside what others have of it, then the server's own switch; it takes a restart in any case."""
     idle = 0 if pool is None else _idle_pages(pool)
     if idle < needed:
@@ -49,7 +49,7 @@ def _used_at_last(facts: Facts, pool: HugePages | None, needed: int) -> Action:
     return words("The pool has free pages: restart the server to use them (huge_pages is try or on).")
 
 
-def _wanted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _wanted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     server = needs.parameters(facts)
     buffers = server.number("shared_buffers")
     if buffers < limits["warning"]:
@@ -77,7 +77,7 @@ def _wanted(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _at_boot(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     server, machine = needs.parameters(facts), facts.have(needs.MACHINE)
     mode = server.text("huge_pages")
     if mode == "off" or huge_pages_used(facts).used is False:
@@ -109,7 +109,7 @@ def _at_boot(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _idle(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for pool in facts.have(needs.MEMORY).huge_pages:
         idle = _idle_pages(pool)
         size = idle * pool.page_bytes
@@ -130,14 +130,14 @@ def _idle(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _smaller(pool: HugePages, pages: int) -> Action:
+def _smaller(pool: HugePages, pages: int) -> Fix:
     """Pools of another than the default size have a file of their own."""
     size = f"{pool.page_bytes // 1024}kB"
     boot = f"hugepagesz={size.removesuffix('B')} hugepages={pages} on the kernel's command line"
     return kernel_file(f"/sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages", str(pages), str(pool.total), boot)
 
 
-def _transparent(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _transparent(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.MEMORY)
     if not seen.thp_mode:
         yield Unknown(f"{_THP}/enabled cannot be read: a kernel without them, or a container that hides them")

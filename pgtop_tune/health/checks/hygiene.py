@@ -8,7 +8,7 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.questions import DATABASE_STATE
 from pgtop_tune.health.rules import hidden
@@ -19,13 +19,13 @@ _GROUP: Final = "benchmark"
 _PGBENCH: Final = "pgbench"
 
 
-def _clients(facts: Facts) -> Counter[str]:
+def _clients(facts: CheckFacts) -> Counter[str]:
     """Sessions of pgbench now, by database."""
     found = client_backends(facts.have(needs.ACTIVITY))
     return Counter(each.datname or "" for each in found if (each.application_name or "").startswith(_PGBENCH))
 
 
-def _scale(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _scale(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from hidden(facts)
     running = _clients(facts)
     for database, state in facts.have(DATABASE_STATE):
@@ -47,7 +47,7 @@ def _scale(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
 
 
-def _unlogged(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _unlogged(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for database, state in facts.have(DATABASE_STATE):
         if state.pgbench_unlogged:
             yield Finding(
@@ -62,7 +62,7 @@ def _unlogged(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _competing(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _competing(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from hidden(facts)
     measured = sum(_clients(facts).values()) > 0
     severity = Severity.WARNING if measured else Severity.INFO

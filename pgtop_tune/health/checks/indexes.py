@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
@@ -22,7 +22,7 @@ _LEFT_OVER: Final = re.compile(r"_cc(new|old)\d*$")
 """Manual, REINDEX, "Rebuilding Indexes Concurrently"."""
 
 
-def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _invalid(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for database, index in facts.have(INDEXES):
         if not index.valid:
             yield Finding(
@@ -36,7 +36,7 @@ def _invalid(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _mended(database: str, index: IndexState) -> Action:
+def _mended(database: str, index: IndexState) -> Fix:
     if _LEFT_OVER.search(index.name):
         # No query uses it, and making it again fails as REINDEX did.
         return in_database(
@@ -57,7 +57,7 @@ def _mended(database: str, index: IndexState) -> Action:
     return in_database(database, mend, remark="drop it if it is not needed")
 
 
-def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _duplicate(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for database, index in facts.have(INDEXES):
         if index.same_as is not None and index.bytes >= limits["bytes"]:
             yield Finding(
@@ -74,7 +74,7 @@ def _duplicate(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _unused(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _unused(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     counted_s = statistics_age_s(facts)
     if counted_s is None:
         yield Unknown("the start of the server's counters is unknown")
@@ -98,7 +98,7 @@ def _unused(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
 
 
-def _foreign_keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _foreign_keys(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     given: set[tuple[str, str, str]] = set()
     for database, key in facts.have(FOREIGN_KEYS):
         if key.tuples >= limits["rows"]:
@@ -115,7 +115,7 @@ def _foreign_keys(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _index_for(database: str, key: BareForeignKey, name: str) -> Action:
+def _index_for(database: str, key: BareForeignKey, name: str) -> Fix:
     concurrently = "" if key.partitioned else "CONCURRENTLY "
     make = composed(
         f"CREATE INDEX {concurrently}{{name}} ON {{table}} ({{columns}});",
@@ -132,7 +132,7 @@ def _index_for(database: str, key: BareForeignKey, name: str) -> Action:
     )
 
 
-def _drop(database: str, index: IndexState, remark: str = "") -> Action:
+def _drop(database: str, index: IndexState, remark: str = "") -> Fix:
     return in_database(
         database,
         _dropping(index),

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.measures import number, setting
 from pgtop_tune.health.rules import advised_setting
@@ -31,7 +31,7 @@ def _file(name: str) -> str:
     return f"/proc/sys/{name.replace('.', '/')}"
 
 
-def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     mode = number(facts, "vm.overcommit_memory")
     if mode == 2:
         return
@@ -49,7 +49,7 @@ def _overcommit(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _commit_limit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     if number(facts, "vm.overcommit_memory") != 2:
         return
     seen = facts.have(needs.MEMORY)
@@ -80,20 +80,20 @@ def _commit_limit(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _with_limit_before(fix: Action, facts: Facts) -> Action:
+def _with_limit_before(fix: Fix, facts: CheckFacts) -> Fix:
     """The kernel makes vm.overcommit_ratio 0 where CommitLimit is made of kilobytes: the undoing says these."""
     ratio = f"sysctl -w {_RATIO}={setting(facts, _RATIO)}\n"
     return replace(fix, undo=fix.undo.replace(ratio, f"sysctl -w {_limit_before(facts)}\n"))
 
 
-def _limit_before(facts: Facts) -> str:
+def _limit_before(facts: CheckFacts) -> str:
     """What CommitLimit is made of now: the kernel makes one 0 where the other is set."""
     ratio = setting(facts, "vm.overcommit_ratio")
     kilobytes = number(facts, "vm.overcommit_kbytes") if ratio == "0" else 0
     return f"vm.overcommit_kbytes={kilobytes}" if kilobytes else f"vm.overcommit_ratio={ratio}"
 
 
-def _swappiness(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _swappiness(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     swap = facts.have(needs.MEMORY).swap_total_bytes
     value = number(facts, "vm.swappiness")
     if not swap or 0 < value <= limits["warning"]:
@@ -111,7 +111,7 @@ def _swappiness(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _dirty(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     seen = facts.have(needs.MEMORY)
     given = number(facts, "vm.dirty_background_bytes")
     ratio = number(facts, "vm.dirty_background_ratio")
@@ -136,7 +136,7 @@ def _dirty(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     newest, oldest = facts.have(needs.MEMORY), needs.MEMORY.section(facts.frames[0])
     if isinstance(oldest, Unavailable) or newest.swap_in_pages is None or newest.swap_out_pages is None:
         yield Unknown("swap traffic is not counted: /proc/vmstat cannot be read")
@@ -164,7 +164,7 @@ def _swapping(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _numa(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     machine = facts.have(needs.MACHINE)
     if machine.numa_nodes < 2:
         return
@@ -189,7 +189,7 @@ def _numa(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _autogroup(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _autogroup(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     if number(facts, "kernel.sched_autogroup_enabled") == 0:
         return
     yield Finding(

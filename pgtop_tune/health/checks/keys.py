@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.questions import KEYS, SEQUENCES, KeyState, SequenceState
 from pgtop_tune.health.rules import in_database
@@ -19,7 +19,7 @@ _WIDER: Final = "-- the column may stay: bigint holds the former values as well"
 _REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, together with the referring columns"
 
 
-def _sequences(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _sequences(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     hidden: dict[str, int] = {}
     left_out: dict[str, int] = {}
     for database, sequence in facts.have(SEQUENCES):
@@ -49,7 +49,7 @@ def _holder(sequence: SequenceState) -> str:
     return "it" if sequence.column_name is None else f"{sequence.table_name}.{sequence.column_name}"
 
 
-def _widen(database: str, sequence: SequenceState) -> Action:
+def _widen(database: str, sequence: SequenceState) -> Fix:
     name = identifier(sequence.schema, sequence.name)
     widen = composed("ALTER SEQUENCE {sequence} AS bigint NO MAXVALUE;", sequence=name)
     narrow = composed("ALTER SEQUENCE {sequence} MAXVALUE {highest};", sequence=name, highest=literal(sequence.highest))
@@ -62,7 +62,7 @@ def _widen(database: str, sequence: SequenceState) -> Action:
     )
 
 
-def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Action | None:
+def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix | None:
     """Words where ALTER COLUMN TYPE fails; None where it runs."""
     name = f"{column.table_name}.{column.column_name}"
     if column.type_is_kept_by == "parent":
@@ -88,7 +88,7 @@ def _to(table: Sql, column: Sql, type_: str) -> str:
     return composed(f"ALTER TABLE {{table}} ALTER COLUMN {{column}} TYPE {type_};", table=table, column=column)
 
 
-def _keys(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _keys(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     hidden: dict[str, int] = {}
     for database, key in facts.have(KEYS):
         if key.n_hidden:
@@ -110,7 +110,7 @@ def _keys(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Unknown(f"{database}: statistics of {number} keys are closed to this role (GRANT pg_read_all_data)")
 
 
-def _widen_key(database: str, key: KeyState) -> Action:
+def _widen_key(database: str, key: KeyState) -> Fix:
     table, column = identifier(key.schema, key.table_name), identifier(key.column_name)
     former = "smallint" if key.highest == _SMALLEST else "integer"
     wider, narrower = (with_lock_timeout(_to(table, column, type_)) for type_ in ("bigint", former))

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.configured import with_value
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory
 from pgtop_tune.health.needs import Parameters
@@ -52,7 +52,7 @@ def autovacuum_bytes(server: Parameters) -> float:
     return server.number("maintenance_work_mem") if own < 0 else own
 
 
-def _rule(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     server, there = needs.parameters(facts), memory(facts)
     pages = huge_pages_used(facts)
     terms = memory_rule.terms(_use(server, needs.major(facts), there.limit_bytes, pages))
@@ -95,7 +95,7 @@ def _by(percent: float, limits: Limits) -> Severity | None:
     return None
 
 
-def _less(facts: Facts) -> Action:
+def _less(facts: CheckFacts) -> Fix:
     """The first of those that are advised to be lower."""
     server = needs.parameters(facts)
     for name in ("shared_buffers", "max_connections", "work_mem", "autovacuum_work_mem", "maintenance_work_mem"):
@@ -110,7 +110,7 @@ def _number(server: Parameters, name: str, value: str) -> float:
     return Parameters(ParameterSample(0.0, (with_value(row, value, row.source),))).number(name)
 
 
-def _shared_buffers(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _shared_buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     server, there = needs.parameters(facts), memory(facts)
     size = server.number("shared_buffers")
     percent = 100 * size / there.limit_bytes
@@ -128,7 +128,7 @@ def _shared_buffers(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _work_mem(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _work_mem(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     server = needs.parameters(facts)
     size = server.number("work_mem")
     if limits["low"] <= size <= limits["warning"]:
@@ -143,7 +143,7 @@ def _work_mem(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _cache_size(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _cache_size(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     server, there = needs.parameters(facts), memory(facts)
     size, buffers = server.number("effective_cache_size"), server.number("shared_buffers")
     if buffers <= size <= there.limit_bytes:
@@ -159,7 +159,7 @@ def _cache_size(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _autovacuum(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _autovacuum(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     server, there = needs.parameters(facts), memory(facts)
     workers, each = server.whole("autovacuum_max_workers"), autovacuum_bytes(server)
     percent = 100 * workers * each / there.limit_bytes
@@ -179,7 +179,7 @@ def _autovacuum(facts: Facts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _page_tables(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _page_tables(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     server, there = needs.parameters(facts), memory(facts)
     pages = huge_pages_used(facts)
     if pages.used:
@@ -212,7 +212,7 @@ def _of(some: int, everything: int) -> str:
     return "" if some in (0, everything) else f" of {some} of {everything} databases"
 
 
-def _temp_files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _temp_files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     sample = facts.have(needs.DATABASES)
     # Each database can be reset for itself: their counters have no common age.
     aged = [(row, counted_s(facts, row.stats_reset_ms) / _HOUR_S) for row in sample.databases if row.datid]

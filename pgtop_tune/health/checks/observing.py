@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, stored_again, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
@@ -28,7 +28,7 @@ _STATEMENTS: Final = frozenset({"mod", "all"})
 _DISTORTS: Final = "each of its statements writes to the log, and waits for it"
 
 
-def _log_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _log_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("log_statement")
     if row.setting in _STATEMENTS:
         yield Finding(
@@ -42,7 +42,7 @@ def _log_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
             yield scoped_finding(found, Severity.WARNING, _DISTORTS)
 
 
-def _log_duration(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _log_duration(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     for name in _DURATIONS:
         limit_s = known.number(name)
@@ -58,7 +58,7 @@ def _log_duration(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _every_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _every_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     for name in _EVERY_STATEMENT:
         row = known.find(name)
@@ -81,7 +81,7 @@ def _every_statement(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _auto_explain(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _auto_explain(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     limit = known.find("auto_explain.log_min_duration")
     if limit is None or known.number("auto_explain.log_min_duration") < 0:
@@ -107,7 +107,7 @@ def _auto_explain(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _io_timing(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _io_timing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("track_io_timing")
     measured = facts.measured
     clock_ns = None if isinstance(measured, Unavailable) else measured.value(_CLOCK)
@@ -129,7 +129,7 @@ def _io_timing(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     track, queries = known.find("pg_stat_statements.track"), known.row("compute_query_id")
     if track is None:
@@ -160,7 +160,7 @@ def _statements(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _loading(library: Parameter | None, where: str) -> Action:
+def _loading(library: Parameter | None, where: str) -> Fix:
     if library is None:
         return words(f"Add pg_stat_statements to shared_preload_libraries, restart, and CREATE EXTENSION{where}.")
     if library.pending_restart:
@@ -169,7 +169,7 @@ def _loading(library: Parameter | None, where: str) -> Action:
             f"restart, and CREATE EXTENSION{where}."
         )
     wanted = [*_libraries(library), "pg_stat_statements"]
-    return Action(
+    return Fix(
         f"ALTER SYSTEM SET shared_preload_libraries = {_listed(wanted)};",
         f"{stored_again(library)};",
         remark="takes effect with a restart; install the contrib package first, without the library the server does "
@@ -202,7 +202,7 @@ _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] =
 """Parameter, what is wrong, what is better, what the log then tells."""
 
 
-def _log_too_little(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _log_too_little(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known: Parameters = needs.parameters(facts)
     for name, wrong, better, tells in _HELPFUL:
         row = known.row(name)

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import also_scoped, scoped, scoped_finding, setting
@@ -17,7 +17,7 @@ _ENABLES: Final = "enable_"
 _OFF_BY_DEFAULT: Final = frozenset({"enable_partitionwise_join", "enable_partitionwise_aggregate"})
 
 
-def _random(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     queues = [queue for queue in facts.have(needs.MACHINE).queues if not queue.stacked]
     if not queues:
         yield Unknown("the disks under the data directory were not seen")
@@ -45,7 +45,7 @@ def _random(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _jit(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _jit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     if known.on("jit") and known.number("jit_above_cost") >= 0:
         yield Finding(
@@ -56,7 +56,7 @@ def _jit(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _enabled(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _enabled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known, names = needs.parameters(facts), set()
     for each in facts.have(needs.PARAMETERS).parameters:
         if not each.name.startswith(_ENABLES) or each.vartype != "bool" or each.name in _OFF_BY_DEFAULT:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import kept, kernel_file, words
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import about
@@ -28,10 +28,10 @@ _CHILDREN: Final = (
 """Makes backends as likely as any process to be chosen."""
 
 
-def _drop_in(name: str, *lines: str) -> Action:
+def _drop_in(name: str, *lines: str) -> Fix:
     """Lines for the server's service."""
     keep, put_back = kept(f"{_UNIT}/{name}.conf", "[Service]", *lines)
-    return Action(
+    return Fix(
         do=f"mkdir -p {_UNIT}\n{keep}\nsystemctl daemon-reload",
         undo=f"{put_back}\nsystemctl daemon-reload",
         language=Language.SHELL,
@@ -39,7 +39,7 @@ def _drop_in(name: str, *lines: str) -> Action:
     )
 
 
-def _oom_score(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _oom_score(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     process = facts.have(needs.MACHINE).postmaster
     if isinstance(process, Unavailable):
         yield Unknown(f"the postmaster's process: {process}")
@@ -63,7 +63,7 @@ def _oom_score(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )  # fmt: skip
 
 
-def _files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     process = facts.have(needs.MACHINE).postmaster
     if isinstance(process, Unavailable):
         yield Unknown(f"the postmaster's process: {process}")
@@ -85,7 +85,7 @@ def _files(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _clock_source(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _clock_source(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     machine = facts.have(needs.MACHINE)
     if not machine.clock_source:
         yield Unknown(f"{_CLOCK} cannot be read")
@@ -108,7 +108,7 @@ def _clock_source(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _group_memory(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _group_memory(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     group = facts.have(needs.CGROUP)
     if group.oom_kills:
         yield Finding(

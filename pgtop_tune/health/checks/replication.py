@@ -8,8 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
 from pgtop_tune.metrics.replication import SenderLag, sender_lags
@@ -24,7 +24,7 @@ _SYNCHRONOUS: Final = frozenset({"sync", "quorum"})
 _WAITING_FOR_NOBODY: Final = frozenset({"off", "local"})
 
 
-def _lag(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _lag(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     facts.have(needs.REPLICATION)
     for lag in sender_lags(facts.interval):
         if lag.sender.state == _BACKUP:
@@ -49,7 +49,7 @@ def _name(lag: SenderLag) -> str:
     return lag.sender.application_name or lag.sender.client or str(lag.sender.pid)
 
 
-def _synchronous(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     if on_standby(facts):
         yield Unknown(ON_STANDBY)
         return
@@ -72,14 +72,14 @@ def _synchronous(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _only_from_archive(facts: Facts) -> bool:
+def _only_from_archive(facts: CheckFacts) -> bool:
     """A standby that is not meant to stream; where the role may not see primary_conninfo it is taken to be."""
     parameters = needs.PARAMETERS.of(facts)
     upstream = None if isinstance(parameters, Unavailable) else needs.Parameters(parameters).find("primary_conninfo")
     return upstream is not None and not upstream.setting
 
 
-def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _receiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     receiver = facts.have(needs.REPLICATION).receiver
     if receiver is None or not on_standby(facts):
         return
@@ -88,7 +88,7 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
             severity=Severity.WARNING,
             says=f"replay of this standby is {receiver.replay_state}",
             evidence=(Evidence(receiver.replay_state, "pg_get_wal_replay_pause_state()"),),
-            fix=Action("SELECT pg_wal_replay_resume();", "SELECT pg_wal_replay_pause();"),
+            fix=Fix("SELECT pg_wal_replay_resume();", "SELECT pg_wal_replay_pause();"),
             subject="paused",
         )
     if receiver.status != "streaming" and not _only_from_archive(facts):
@@ -101,13 +101,13 @@ def _receiving(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _enable(name: str) -> Action:
+def _enable(name: str) -> Fix:
     template = "ALTER SUBSCRIPTION {name} {state};"
     enable, disable = (composed(template, name=identifier(name), state=Sql(state)) for state in ("ENABLE", "DISABLE"))
-    return Action(enable, disable, remark="in its database; with its slot in place")
+    return Fix(enable, disable, remark="in its database; with its slot in place")
 
 
-def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for worker in facts.have(needs.SUBSCRIPTIONS).workers:
         if worker.kind == "disabled":
             yield Finding(
@@ -139,7 +139,7 @@ def _subscriptions(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 evidence=(
                     Evidence(f"{errors} errors", "pg_stat_subscription_stats.apply_error_count, sync_error_count"),
                 ),
-                fix=Action(
+                fix=Fix(
                     composed(
                         "SELECT pg_stat_reset_subscription_stats(oid) FROM pg_subscription WHERE subname = {name};",
                         name=literal(worker.name),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, HBA, PASSWORDS, SUPERUSERS, HbaRule
 from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting
@@ -41,13 +41,13 @@ def loopback(address: str | None, netmask: str | None) -> bool:
     return network.is_loopback
 
 
-def _reachable(facts: Facts) -> bool:
+def _reachable(facts: CheckFacts) -> bool:
     """Whether the server listens on any address but loopback's."""
     addresses = [part.strip() for part in needs.parameters(facts).text("listen_addresses").split(",")]
     return any(address and not loopback(address, None) for address in addresses)
 
 
-def _rules(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _rules(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     reachable = _reachable(facts)
     for _, rule in facts.have(HBA):
         far = rule.type != _LOCAL and not loopback(rule.address, rule.netmask)
@@ -69,7 +69,7 @@ def _rules(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _closed(rule: HbaRule) -> Action:
+def _closed(rule: HbaRule) -> Fix:
     line, reload = rule.place, "SELECT pg_reload_conf();"
     if rule.method in _IN_THE_CLEAR:
         # Only "password" has an own password in the server that scram-sha-256 could go by.
@@ -96,7 +96,7 @@ def _shown(rule: HbaRule) -> str:
     return f"{rule.type} {','.join(rule.databases)} {','.join(rule.users)}{address} {rule.method}"
 
 
-def _md5(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _md5(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("password_encryption")
     if row.setting != "scram-sha-256":
         yield Finding(
@@ -117,12 +117,12 @@ def _md5(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _new_password(role: str) -> Action:
+def _new_password(role: str) -> Fix:
     remark = "with password_encryption scram-sha-256; its clients must support SCRAM"
     if not is_plain(role):
         # psql reads no U&"…" in the arguments of its own commands.
         return words(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
-    return Action(
+    return Fix(
         do=composed("\\password {role}", role=identifier(role)),
         undo="-- the same again with the former password",
         language=Language.SQL,
@@ -134,7 +134,7 @@ def _of_many(names: list[str]) -> str:
     return f" (one of {len(names)})" if len(names) > _SHOWN else ""
 
 
-def _superusers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _superusers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from hidden(facts)
     names = {role.name for _, role in facts.have(SUPERUSERS)}
     if len(names) > limits["roles"]:
@@ -167,7 +167,7 @@ def _address(client: str) -> str | None:
     return None if client == _LOCAL else client
 
 
-def _encryption(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _encryption(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from hidden(facts)
     known = needs.parameters(facts)
     for _, seen in facts.have(ENCRYPTION):
@@ -196,7 +196,7 @@ def _encryption(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     made_so = needs.major(facts) < _CLOSED_SINCE
     as_made: list[str] = []
     for database, state in facts.have(DATABASE_STATE):
@@ -222,7 +222,7 @@ def _open_schemas(facts: Facts, limits: Limits) -> Iterator[Finding]:
             says=f"all roles may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} "
             "make it",
             evidence=(Evidence(f"CREATE to PUBLIC in {len(as_made)} databases", "pg_namespace.nspacl"),),
-            fix=Action(
+            fix=Fix(
                 "REVOKE CREATE ON SCHEMA public FROM PUBLIC;",
                 "GRANT CREATE ON SCHEMA public TO PUBLIC;",
                 remark="in each of these databases, and in template1 for future ones",
@@ -235,7 +235,7 @@ def _words(verb: str, to: str, schema: str) -> dict[str, Sql]:
     return {"verb": Sql(verb), "to": Sql(to), "schema": identifier(schema)}
 
 
-def _listening(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _listening(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("listen_addresses")
     if _EVERY_ADDRESS & {part.strip() for part in row.setting.split(",")}:
         yield Finding(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import advice_facts, on_standby, setting
 from pgtop_tune.model.replication import Slot, SlotSample
@@ -20,7 +20,7 @@ _DEFAULT_KEEP: Final = 16 * GB
 _ROOM: Final = 1.5
 
 
-def _drop(facts: Facts, slot: Slot) -> Action:
+def _drop(facts: CheckFacts, slot: Slot) -> Fix:
     make = "SELECT pg_create_physical_replication_slot({name}{options});"
     options = ", immediately_reserve => true" if slot.restart_lsn_bytes is not None else ""
     if slot.slot_type == "logical":
@@ -30,7 +30,7 @@ def _drop(facts: Facts, slot: Slot) -> Action:
     undone_in = f"; the undoing in database {quoted(slot.database)}" if slot.database else ""
     if slot.database and on_standby(facts):
         undone_in += ", where it waits for SELECT pg_log_standby_snapshot(); on the primary"
-    return Action(
+    return Fix(
         do=composed("SELECT pg_drop_replication_slot({name});", name=literal(slot.slot_name)),
         undo=composed(make, name=literal(slot.slot_name), plugin=literal(slot.plugin or ""), options=Sql(options)),
         language=Language.SQL,
@@ -38,7 +38,7 @@ def _drop(facts: Facts, slot: Slot) -> Action:
     )
 
 
-def _catch_up(slot: Slot) -> Action:
+def _catch_up(slot: Slot) -> Fix:
     """A slot in use is not dropped: the server refuses it, and its consumer may still come to the end."""
     return words(
         f"Find out why the consumer of {slot.slot_name} (process {slot.active_pid} here) falls behind; a larger "
@@ -53,19 +53,19 @@ def _kept_bytes(sample: SlotSample, slot: Slot) -> int | None:
     return max(sample.lsn_bytes - slot.restart_lsn_bytes, 0)
 
 
-def _copied(facts: Facts, slot: Slot) -> bool:
+def _copied(facts: CheckFacts, slot: Slot) -> bool:
     """A copy of the primary's slot: nobody uses it until this standby is promoted."""
     return bool(slot.failover) and on_standby(facts)
 
 
-def _not_here(slot: Slot) -> Action:
+def _not_here(slot: Slot) -> Fix:
     return words(
         f"Find out on the primary why the consumer of {slot.slot_name} falls behind: this slot is a copy of the "
         "primary's, which no statement drops on a standby."
     )
 
 
-def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _retained(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     sample = facts.have(needs.SLOTS)
     for slot in sample.slots:
         kept = _kept_bytes(sample, slot)
@@ -84,7 +84,7 @@ def _retained(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _state(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _state(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for slot in facts.have(needs.SLOTS).slots:
         if _copied(facts, slot):
             continue
@@ -118,7 +118,7 @@ def _any(slots: int) -> str:
     return "the only slot" if slots == 1 else f"any of {slots} slots"
 
 
-def _unlimited(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
     if not slots or known.number("max_slot_wal_keep_size") >= 0:

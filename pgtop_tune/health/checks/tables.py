@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.health.check import Action, Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import with_lock_timeout
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
 from pgtop_tune.health.rules import in_database
@@ -16,7 +16,7 @@ from pgtop_tune.units import MB, about, count, percent, share_of
 _GROUP: Final = "tables"
 
 
-def _dead(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _dead(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for database, table in facts.have(TABLES):
         share = 100 * table.dead / max(table.dead + table.live, 1)
         if table.dead >= limits["rows"] and share >= limits["percent"]:
@@ -31,7 +31,7 @@ def _dead(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _never(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _never(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for database, table in facts.have(TABLES):
         if table.never_analyzed and table.live >= limits["rows"]:
             yield Finding(
@@ -48,7 +48,7 @@ def _never(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _old(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for database, table in facts.have(TABLES):
         rows = max(table.live, table.tuples)
         share = 100 * table.modified / max(rows, 1)
@@ -63,7 +63,7 @@ def _old(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _bloat(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _bloat(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     hidden: dict[str, int] = {}
     for database, row in facts.have(BLOAT):
         if row.n_hidden:
@@ -93,7 +93,7 @@ def _bloat(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _smaller(database: str, row: BloatEstimate) -> Action:
+def _smaller(database: str, row: BloatEstimate) -> Fix:
     name = identifier(row.schema, row.name)
     if row.kind == "index" and row.excludes:
         return in_database(
@@ -114,7 +114,7 @@ def _named(database: str, table: TableState) -> str:
     return f"{database}: {table.schema}.{table.name}"
 
 
-def _on_table(database: str, table: TableState, template: str) -> Action:
+def _on_table(database: str, table: TableState, template: str) -> Fix:
     return in_database(database, composed(template, table=identifier(table.schema, table.name)))
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Language, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import also_scoped, hidden, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
-from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, Holder, holders
+from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.sql_quoting import composed, literal
@@ -22,8 +22,8 @@ _SHOWN: Final = 5
 _NO_WAY_BACK: Final = "-- the transaction is rolled back; its client must start over"
 
 
-def _terminate(pid: int) -> Action:
-    return Action(
+def _terminate(pid: int) -> Fix:
+    return Fix(
         do=composed("SELECT pg_terminate_backend({pid});", pid=literal(pid)),
         undo=_NO_WAY_BACK,
         language=Language.SQL,
@@ -31,7 +31,7 @@ def _terminate(pid: int) -> Action:
     )
 
 
-def _timeout(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _timeout(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     if known.number("idle_in_transaction_session_timeout") == 0:
         yield Finding(
@@ -44,7 +44,7 @@ def _timeout(facts: Facts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _idle(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _idle(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from hidden(facts)
     activity = facts.have(needs.ACTIVITY)
     waiting = [
@@ -76,7 +76,7 @@ def _session(backend: Backend) -> str:
     return f"session {backend.pid} of {backend.usename}@{backend.datname}{application}"
 
 
-def _long(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _long(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from hidden(facts)
     activity = facts.have(needs.ACTIVITY)
     open_s = [
@@ -95,7 +95,7 @@ def _long(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
 
 
-def _horizon(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _horizon(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from hidden(facts)
     oldest = next(iter(holders(facts.interval)), None)
     if oldest is None or oldest.age < limits["transactions"]:
@@ -119,7 +119,7 @@ _SOURCES: Final = {
 }
 
 
-def _release(holder: Holder) -> Action:
+def _release(holder: HorizonHolder) -> Fix:
     if holder.kind == PREPARED:
         return _rollback(holder.name)
     if holder.kind in (SLOT, SLOT_CATALOG):
@@ -129,8 +129,8 @@ def _release(holder: Holder) -> Action:
     return _terminate(int(holder.name)) if holder.name.isdigit() else words("End its holder.")
 
 
-def _rollback(gid: str) -> Action:
-    return Action(
+def _rollback(gid: str) -> Fix:
+    return Fix(
         do=composed("ROLLBACK PREPARED {gid};", gid=literal(gid)),
         undo="-- irreversible: ask the transaction manager first whether it should be committed",
         language=Language.SQL,
@@ -138,7 +138,7 @@ def _rollback(gid: str) -> Action:
     )
 
 
-def _prepared(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     sample = facts.have(needs.HORIZON)
     for prepared in sample.prepared:
         since_s = (sample.now_ms - prepared.prepared_ms) / 1000

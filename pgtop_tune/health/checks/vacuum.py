@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Action, Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Facts
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, with_lock_timeout, words
 from pgtop_tune.health.questions import TABLES, TableState
 from pgtop_tune.health.rules import advice_facts, advised, in_database, setting
@@ -26,7 +26,7 @@ _DEFAULT_COST_LIMIT: Final = 200
 _NEARLY: Final = 0.9
 
 
-def _switches(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _switches(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     consequence = {
         "autovacuum": "tables grow, statistics become stale, and wraparound eventually stops the server",
@@ -73,8 +73,8 @@ _INVALID: Final = -2
 """pg_database.datconnlimit of a database that DROP DATABASE did not remove whole."""
 
 
-def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | Unknown]]:
-    def look(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Iterator[Finding | Unknown]]:
+    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         sample = facts.have(needs.DATABASE_LIMITS)
         closed = {row.name for row in sample.databases if not row.allows_connections}
         invalid = {row.name for row in sample.databases if row.connection_limit == _INVALID}
@@ -101,7 +101,7 @@ def _wraparound(clock: _Clock) -> Callable[[Facts, Limits], Iterator[Finding | U
     return look
 
 
-def _oldest(facts: Facts, clock: _Clock, database: str, age: int) -> TableState | None:
+def _oldest(facts: CheckFacts, clock: _Clock, database: str, age: int) -> TableState | None:
     """The table that holds the database back; None where that is none of its user's: a catalogue, or a TOAST table."""
     tables = TABLES.of(facts)
     if isinstance(tables, Unavailable):
@@ -118,7 +118,7 @@ def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
     return (Evidence(says, "pg_class.relfrozenxid, relminmxid"),)
 
 
-def _freeze(database: str, table: TableState | None) -> Action:
+def _freeze(database: str, table: TableState | None) -> Fix:
     if table is None:
         return in_database(database, "VACUUM (FREEZE, VERBOSE);", remark="reads every unfrozen table")
     name = identifier(table.schema, table.name)
@@ -129,7 +129,7 @@ def _freeze(database: str, table: TableState | None) -> Action:
     )
 
 
-def _drop_invalid(database: str) -> Action:
+def _drop_invalid(database: str) -> Fix:
     """It takes neither connections nor ALTER DATABASE."""
     return words(
         f"{quoted(database)} is the leftover of an interrupted DROP DATABASE, and accepts no connections: "
@@ -137,7 +137,7 @@ def _drop_invalid(database: str) -> Action:
     )
 
 
-def _freeze_closed(database: str) -> Action:
+def _freeze_closed(database: str) -> Fix:
     """template0 lets nobody in; autovacuum freezes it all the same."""
     allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
     opened, closed = (composed(allow, database=identifier(database), allow=Sql(word)) for word in ("true", "false"))
@@ -148,7 +148,7 @@ def _freeze_closed(database: str) -> Action:
     )
 
 
-def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _by_table(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for database, table in facts.have(TABLES):
         rows = max(table.live, table.tuples)
         if not table.autovacuum and rows >= limits["rows"]:
@@ -166,7 +166,7 @@ def _by_table(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _workers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _workers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     machine, known = advice_facts(facts), needs.parameters(facts)
     if machine is None or machine.cores is None:
         yield Unknown("the server's number of processors is unknown")
@@ -193,7 +193,7 @@ def _workers(facts: Facts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _speed(facts: Facts, limits: Limits) -> Iterator[Finding]:
+def _speed(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     limit = known.number("autovacuum_vacuum_cost_limit")
     delay_s = known.number("autovacuum_vacuum_cost_delay")

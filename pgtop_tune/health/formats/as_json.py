@@ -6,8 +6,8 @@ import json
 from typing import Any, Final
 
 from pgtop_tune import __version__
-from pgtop_tune.health.check import Action, Check, Finding, Severity
-from pgtop_tune.health.report import Outcome, Report, documentation
+from pgtop_tune.health.check import Check, Finding, Fix, Severity
+from pgtop_tune.health.report import CheckOutcome, Report, documentation
 
 FORMAT: Final = "pgtop-tune-check/1"
 """First key of every report; the number rises when a reader of the former would misread it."""
@@ -40,7 +40,7 @@ def document(report: Report) -> dict[str, Any]:
         "unknown": [
             {"check": check.id, "title": check.title, "reason": unknown.reason} for check, unknown in report.unknowns
         ],
-        "passed": [result.check.id for result in report.results if result.outcome is Outcome.PASSED],
+        "passed": [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED],
         "compared_with": report.compared_with or None,
         "gone": [{"check": id_, "says": said} for id_, said in report.gone],
         "ceilings": [
@@ -67,7 +67,7 @@ def _finding(check: Check, finding: Finding, major: int | None) -> dict[str, Any
     }
 
 
-def _action(action: Action) -> dict[str, Any]:
+def _action(action: Fix) -> dict[str, Any]:
     parameter = None if action.parameter is None else dict(zip(("name", "value"), action.parameter, strict=True))
     return {
         "do": action.do,

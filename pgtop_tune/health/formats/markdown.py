@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.health.check import Action, Check, Finding, Language
+from pgtop_tune.health.check import Check, Finding, Fix, Language
 from pgtop_tune.health.formats.text import about, ceiling, summary
-from pgtop_tune.health.report import Outcome, Report, documentation
+from pgtop_tune.health.report import CheckOutcome, Report, documentation
 from pgtop_tune.safe_text import one_line, printable
 
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&!])")
@@ -30,7 +30,7 @@ def lines(report: Report) -> list[str]:
     found += _listed(
         "Unknown", [f"{check.id} {_plain(check.title)}: {_plain(each.reason)}" for check, each in report.unknowns]
     )
-    passed = [result.check.id for result in report.results if result.outcome is Outcome.PASSED]
+    passed = [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED]
     found += _listed("Passed", [", ".join(passed)] if passed else [])
     found += _listed("No longer found", [f"{id_} {_plain(said)}" for id_, said in report.gone])
     measured = [_plain(ceiling(each)) for each in report.ceilings]
@@ -51,7 +51,7 @@ def _section(check: Check, finding: Finding, major: int | None) -> Iterator[str]
     yield f"[PostgreSQL's documentation]({documentation(check, major)})"
 
 
-def _commands(label: str, action: Action, text: str) -> Iterator[str]:
+def _commands(label: str, action: Fix, text: str) -> Iterator[str]:
     if not text:
         return
     remark = f" ({_plain(action.remark)})" if action.remark and label == "Fix" else ""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pgtop_tune import __version__
 from pgtop_tune.health.check import Check, Finding, Severity
 from pgtop_tune.health.formats.text import about
-from pgtop_tune.health.report import Outcome, Report, documentation
+from pgtop_tune.health.report import CheckOutcome, Report, documentation
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final[Mapping[Severity, str]] = MappingProxyType(
@@ -80,7 +80,7 @@ def _results(report: Report, places: Mapping[str, int]) -> Iterator[dict[str, An
             "locations": _locations(report.target, ""),
         }
     for result in report.results:
-        if result.outcome is Outcome.PASSED:
+        if result.outcome is CheckOutcome.PASSED:
             yield {
                 **_head(result.check, places, "pass", _NONE, result.check.title),
                 "locations": _locations(report.target, ""),

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.health.check import Action, Check, Finding, Severity
+from pgtop_tune.health.check import Check, Finding, Fix, Severity
 from pgtop_tune.health.formats.text import about
 from pgtop_tune.health.report import Report
 from pgtop_tune.safe_text import one_line, printable
@@ -69,7 +69,7 @@ def _set(heading: str, notes: list[str], values: list[tuple[str, str]], more: st
     yield f'pgtop-tune set {words}{more} --reason {shlex.quote(_REASON)} "$@"'
 
 
-def _note(check: Check, finding: Finding, action: Action) -> Iterator[str]:
+def _note(check: Check, finding: Finding, action: Fix) -> Iterator[str]:
     yield f"# {check.id} {finding.severity}: {about(finding)}"
     if action.remark:
         yield f"#   {one_line(action.remark)}"
@@ -88,5 +88,5 @@ def _by_hand(check: Check, finding: Finding) -> Iterator[str]:
     yield from _undo(finding.fix)
 
 
-def _undo(action: Action) -> Iterator[str]:
+def _undo(action: Fix) -> Iterator[str]:
     yield from (f"#   undo: {printable(line)}" for line in action.undo.splitlines())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health.check import Check, Confidence, Finding, Language, Severity
-from pgtop_tune.health.report import Outcome, Report, documentation
+from pgtop_tune.health.report import CheckOutcome, Report, documentation
 from pgtop_tune.model.ceilings import MeasuredLimit
 from pgtop_tune.safe_text import one_line, printable
 
@@ -38,7 +38,7 @@ def lines(report: Report, everything: bool = False, width: int | None = None) ->
         for check, unknown in report.unknowns:
             found += _row("unknown", check.id, f"{check.title}: {unknown.reason}", width)
         for result in report.results:
-            if result.outcome is Outcome.PASSED:
+            if result.outcome is CheckOutcome.PASSED:
                 found += _row("passed", result.check.id, result.check.title, width)
     for id_, said in report.gone:
         found += _row("gone", id_, said, width)

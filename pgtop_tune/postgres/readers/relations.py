@@ -53,7 +53,7 @@ class TableLook(Struct, frozen=True):
     pages: int
 
 
-class Choice:
+class RelationChoice:
     """Which tables get a row; remembers when each was last used, so that rows do not come and go."""
 
     def __init__(self) -> None:
@@ -91,11 +91,11 @@ class RelationReader:
     """Reads RelationSamples over one connection after the other."""
 
     def __init__(self) -> None:
-        self._choice = Choice()
+        self._choice = RelationChoice()
 
     def forget(self) -> None:
         """Starts anew: another connection may be to another database."""
-        self._choice = Choice()
+        self._choice = RelationChoice()
 
     async def read(self, context: ReadContext) -> RelationSample:
         """Tables worth a row, with their indexes."""

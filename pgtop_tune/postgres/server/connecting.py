@@ -25,7 +25,7 @@ from pgtop_tune.postgres.server.connection import (
     ReadConnection,
     Rows,
 )
-from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Endpoint
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.server.keywords import beyond_asyncpg
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
@@ -164,7 +164,7 @@ async def _connected_by_libpq(
 async def _opened(
     connect: Callable[[dict[str, Any], dict[str, str], ConnInfo, float], Awaitable[Any]],
     arguments: dict[str, Any],
-    endpoint: Endpoint,
+    endpoint: ServerEndpoint,
     conninfo: ConnInfo,
     own: OwnSessions,
     patience_s: float,

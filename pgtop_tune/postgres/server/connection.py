@@ -12,7 +12,7 @@ import asyncpg
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.statements import OWN_MARK
-from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint
+from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import pin
@@ -92,7 +92,7 @@ class ReadConnection:
     pooled = False
     _calls_of_a_reset = 1
 
-    def __init__(self, raw: Any, endpoint: Endpoint, conninfo: ConnInfo, own: OwnSessions) -> None:
+    def __init__(self, raw: Any, endpoint: ServerEndpoint, conninfo: ConnInfo, own: OwnSessions) -> None:
         self._raw = raw
         self._conninfo = conninfo
         self._own = own

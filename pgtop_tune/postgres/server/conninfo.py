@@ -56,7 +56,7 @@ _SESSION_ATTRS: Final[Mapping[str, tuple[str, ...]]] = {
 _SOCKET_DIRECTORIES: Final = ("/var/run/postgresql", "/run/postgresql", "/tmp")
 
 
-class Endpoint(Struct, frozen=True):
+class ServerEndpoint(Struct, frozen=True):
     """One place where the server may be found.
 
     Attributes:
@@ -91,7 +91,7 @@ class ConnInfo(Struct, frozen=True):
         variables: Keyword → environment variable, of those that libpq has one for and that are not secret.
     """
 
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ServerEndpoint, ...]
     user: str
     dbname: str
     keywords: Mapping[str, str]
@@ -203,16 +203,16 @@ class ConnInfo(Struct, frozen=True):
             places["hostaddr"] = ",".join(endpoint.hostaddr for endpoint in self.endpoints)
         return places
 
-    def _attempts(self) -> list[tuple[str, Endpoint]]:
+    def _attempts(self) -> list[tuple[str, ServerEndpoint]]:
         wishes = _SESSION_ATTRS[self.keywords.get("target_session_attrs", "any")]
         return [(wish, endpoint) for wish in wishes for endpoint in self.endpoints]
 
-    def _libpq_arguments(self, endpoint: Endpoint, session_attrs: str) -> dict[str, Any]:
+    def _libpq_arguments(self, endpoint: ServerEndpoint, session_attrs: str) -> dict[str, Any]:
         place = {"host": endpoint.host, "port": str(endpoint.port), "hostaddr": endpoint.hostaddr}
         password = {} if endpoint.password is None else {"password": endpoint.password.reveal()}
         return {**self.as_psycopg(), **place, **password, "target_session_attrs": session_attrs}
 
-    def _asyncpg_arguments(self, endpoint: Endpoint, session_attrs: str) -> dict[str, Any]:
+    def _asyncpg_arguments(self, endpoint: ServerEndpoint, session_attrs: str) -> dict[str, Any]:
         tls = {key: self.keywords[key] for key in _ASYNCPG_TLS if self.keywords.get(key)}
         arguments: dict[str, Any] = {
             "host": endpoint.hostaddr or endpoint.host,
@@ -292,7 +292,7 @@ class _Found(Struct, frozen=True):
 
 def _endpoints(
     host: str, hostaddr: str, port: str, found: _Found, wanted: dict[str, str], *, alone: bool
-) -> list[Endpoint]:
+) -> list[ServerEndpoint]:
     """The endpoints of one host of the list; an unnamed host may stand for several socket directories."""
     try:
         number = int(port or 5432)
@@ -303,7 +303,9 @@ def _endpoints(
     if not alone:
         found = _asked({**wanted, "host": host, "hostaddr": hostaddr, "port": str(number)})
     names = [host] if host or hostaddr else _socket_directories(found.host, number)
-    return [Endpoint(host=name or hostaddr, port=number, hostaddr=hostaddr, password=found.password) for name in names]
+    return [
+        ServerEndpoint(host=name or hostaddr, port=number, hostaddr=hostaddr, password=found.password) for name in names
+    ]
 
 
 def _socket_directories(compiled: str, port: int) -> list[str]:

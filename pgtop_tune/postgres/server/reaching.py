@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from pgtop_tune.postgres.server.conninfo import Endpoint
+from pgtop_tune.postgres.server.conninfo import ServerEndpoint
 
 _PATIENCE_S: Final = 0.5
 
 
-def takes_connections(endpoint: Endpoint) -> bool:
+def takes_connections(endpoint: ServerEndpoint) -> bool:
     """Whether something listens at an endpoint at which a connection timed out; blocks for half a second at most."""
     if endpoint.is_socket:
         return True

@@ -19,7 +19,7 @@ import time
 from typing import Any, Final, NoReturn
 
 from pgtop_tune.errors import ConnectionProblem, UsageProblem
-from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint, resolve
+from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint, resolve
 from pgtop_tune.secret import Secret
 
 DEADLINE_S: Final = 20
@@ -159,7 +159,9 @@ def _understood(said: dict[str, Any]) -> ConnInfo:
         raise UsageProblem(*said["refused"])
     return ConnInfo(
         endpoints=tuple(
-            Endpoint(host=host, port=port, hostaddr=hostaddr, password=None if password is None else Secret(password))
+            ServerEndpoint(
+                host=host, port=port, hostaddr=hostaddr, password=None if password is None else Secret(password)
+            )
             for host, port, hostaddr, password in said["endpoints"]
         ),
         user=said["user"],

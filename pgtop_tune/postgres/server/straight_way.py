@@ -9,7 +9,7 @@ from collections.abc import Set
 from typing import Final
 
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.postgres.server.conninfo import ConnInfo, Endpoint
+from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 
 _WHERE: Final = (
@@ -51,7 +51,7 @@ async def leads_straight(way: ConnInfo, hand: PsycopgSession, watched: ConnInfo)
     return same and answers_there(knocked, places, address, port)
 
 
-def answers_there(knocked: Endpoint, places: Set[tuple[str, int]], address: object, port: object) -> bool:
+def answers_there(knocked: ServerEndpoint, places: Set[tuple[str, int]], address: object, port: object) -> bool:
     """Whether the server was reached where we knocked.
 
     Args:
@@ -62,7 +62,7 @@ def answers_there(knocked: Endpoint, places: Set[tuple[str, int]], address: obje
     return port is None if knocked.is_socket else (address, port) in places
 
 
-def _places(endpoint: Endpoint) -> set[tuple[str, int]]:
+def _places(endpoint: ServerEndpoint) -> set[tuple[str, int]]:
     """Addresses and port, or directory and number of a socket; names are looked up."""
     if endpoint.is_socket:
         return {(os.path.realpath(endpoint.host), endpoint.port)}

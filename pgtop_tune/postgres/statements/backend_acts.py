@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from psycopg.rows import dict_row
 
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk, QueryPlan
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.failures import (
     libpq_problem,
@@ -30,7 +30,7 @@ from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.search_path import pin
 from pgtop_tune.postgres.statements.backend_statement import signal_statement
-from pgtop_tune.postgres.statements.explain import Seen, explainable, explained, whole_statement
+from pgtop_tune.postgres.statements.explain import SeenStatement, explainable, explained, whole_statement
 from pgtop_tune.postgres.statements.planning_role import login_role, planners, unagreed
 from pgtop_tune.sql_quoting import quoted
 
@@ -92,7 +92,7 @@ class BackendActs(Struct, frozen=True):
                 not_as_session = f"{conninfo.describe()}: a pooler makes this a connection of another role"
         raise AssertionError("the operator's own role is always among them")
 
-    async def _planned(self, conninfo: ConnInfo, found: Seen, role: str) -> QueryPlan:
+    async def _planned(self, conninfo: ConnInfo, found: SeenStatement, role: str) -> QueryPlan:
         """Plans in a session that is as the role's own: names in the statement are found along its search_path.
 
         Only once that is harmless or agreed to: there, login triggers already run as the owner of the database wants.
@@ -103,22 +103,24 @@ class BackendActs(Struct, frozen=True):
     async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
         pid, started_ms = backend
         if pid in self.own.pids:
-            return BackendResult(backend, Outcome.REFUSED, "one of our own sessions")
+            return BackendResult(backend, BackendOutcome.REFUSED, "one of our own sessions")
         if started_ms is None:
-            return BackendResult(backend, Outcome.NOT_PERMITTED, f"this role may not see that session; {self._grant()}")
+            return BackendResult(
+                backend, BackendOutcome.NOT_PERMITTED, f"this role may not see that session; {self._grant()}"
+            )
         try:
             async with _bounded(connection):
                 words = marked(signal_statement(act, backend))
                 row = await (await connection.execute(words.encode())).fetchone()
         except psycopg.errors.InsufficientPrivilege as error:
-            return BackendResult(backend, Outcome.NOT_PERMITTED, f"{server_words(error)}; {self._grant()}")
+            return BackendResult(backend, BackendOutcome.NOT_PERMITTED, f"{server_words(error)}; {self._grant()}")
         if row is None:
-            return BackendResult(backend, Outcome.GONE)
+            return BackendResult(backend, BackendOutcome.GONE)
         if not row["sent"]:
             return BackendResult(
-                backend, Outcome.REFUSED, "an auxiliary process of the server does not take this signal"
+                backend, BackendOutcome.REFUSED, "an auxiliary process of the server does not take this signal"
             )
-        return BackendResult(backend, Outcome.DONE)
+        return BackendResult(backend, BackendOutcome.DONE)
 
     def _grant(self) -> str:
         return f"GRANT pg_signal_backend, pg_monitor TO {quoted(self.conninfo.user)}"

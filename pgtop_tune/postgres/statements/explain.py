@@ -30,7 +30,7 @@ _LONGEST_CHARACTER: Final = 4
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
-class Seen(Struct, frozen=True):
+class SeenStatement(Struct, frozen=True):
     """A statement in full, where it was run, and the role whose session ran it ("" where it was dropped)."""
 
     query: str
@@ -38,7 +38,7 @@ class Seen(Struct, frozen=True):
     role: str
 
 
-async def whole_statement(connection: Connection, backend: BackendKey, seen: str) -> Seen:
+async def whole_statement(connection: Connection, backend: BackendKey, seen: str) -> SeenStatement:
     """The statement an operator saw, in full.
 
     Args:
@@ -65,15 +65,15 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen: str
                 f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, and this one is longer",
                 "raise track_activity_query_size (needs a restart)",
             )
-        return Seen(whole.decode("utf-8", "replace"), row["datname"], role)
+        return SeenStatement(whole.decode("utf-8", "replace"), row["datname"], role)
     if MASK in seen:
         raise UsageProblem("the session runs another statement now, and this one had a secret removed")
     if len(seen) < QUERY_CHARACTERS and len(seen.encode("utf-8", "replace")) < most_bytes:
-        return Seen(seen, row["datname"], role)
+        return SeenStatement(seen, row["datname"], role)
     raise UsageProblem("the session runs another statement now, and only the beginning of this one is known")
 
 
-def explainable(connection: Connection, found: Seen) -> PlainQuery:
+def explainable(connection: Connection, found: SeenStatement) -> PlainQuery:
     """The query in a statement that this server can plan without its session.
 
     Raises:
@@ -90,7 +90,7 @@ def explainable(connection: Connection, found: Seen) -> PlainQuery:
     return query
 
 
-async def explained(connection: Connection, found: Seen, role: str) -> QueryPlan:
+async def explained(connection: Connection, found: SeenStatement, role: str) -> QueryPlan:
     """The plan, as the server writes it. The statement is not executed; functions in it may be, as this role.
 
     Args:

@@ -17,12 +17,12 @@ from pgtop_tune.model.backend_action import PlanRisk
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.server.own_sessions import marked
 from pgtop_tune.postgres.server.role_powers import powers
-from pgtop_tune.postgres.statements.explain import Seen
+from pgtop_tune.postgres.statements.explain import SeenStatement
 
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
-async def planners(connection: Connection, found: Seen) -> tuple[str | None, ...]:
+async def planners(connection: Connection, found: SeenStatement) -> tuple[str | None, ...]:
     """Roles that may plan a statement, to be tried in this order; None is the operator's own, which stands last.
 
     The session's own role comes first, but not a powerful one where the operator's is an ordinary one.
@@ -53,7 +53,7 @@ async def login_role(connection: Connection, role: str | None) -> str | None:
 
 
 async def unagreed(
-    connection: Connection, found: Seen, role: str, not_as_session: str, agreed: PlanRisk | None
+    connection: Connection, found: SeenStatement, role: str, not_as_session: str, agreed: PlanRisk | None
 ) -> PlanRisk | None:
     """The risk of planning, where the role of this connection is powerful and that was not agreed to; else None.
 

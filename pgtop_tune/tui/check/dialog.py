@@ -19,7 +19,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.check.as_set import left_out, staged_rows, wanted_values
 from pgtop_tune.tui.check.drawing import check_lines, details_lines, measured_words, selected_lines, summary_line
 from pgtop_tune.tui.check.table import CheckTable
-from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.engine_client import EngineClient
 from pgtop_tune.tui.pages.details_dialog import DetailsDialog
@@ -129,8 +129,8 @@ class CheckDialog(Dialog[None]):
         return Came(measured_words(said), PLAIN)
 
     async def _anyway(self, disturbs: Sequence[str]) -> bool:
-        question = (Said(f"The server is busy: {'; '.join(disturbs)}.", "warning"), Said(_WHAT_IT_DOES))
-        choices = (Choice(("m", "y"), "measure anyway", True), Choice(("n",), "leave it", False))
+        question = (Paragraph(f"The server is busy: {'; '.join(disturbs)}.", "warning"), Paragraph(_WHAT_IT_DOES))
+        choices = (Answer(("m", "y"), "measure anyway", True), Answer(("n",), "leave it", False))
         dialog: ConfirmDialog[bool] = ConfirmDialog("measure", question, choices, self.glyphs)
         answer = await self.app.push_screen_wait(dialog)
         return bool(answer)

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.health.check import Action, Check, Finding, Unknown
+from pgtop_tune.health.check import Check, Finding, Fix, Unknown
 from pgtop_tune.health.report import Report
 
 _UNKNOWN: Final = "unknown"
@@ -24,7 +24,7 @@ class CheckRow(Struct, frozen=True):
         return self.said.severity.value if isinstance(self.said, Finding) else _UNKNOWN
 
     @property
-    def fix(self) -> Action | None:
+    def fix(self) -> Fix | None:
         """What mends it; None where there is nothing to run."""
         return self.said.fix if isinstance(self.said, Finding) else None
 

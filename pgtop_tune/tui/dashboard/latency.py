@@ -11,7 +11,7 @@ from pgtop_tune.metrics.latency import P50, P95, P99, P99_9
 from pgtop_tune.metrics.load import CLIENT_LATENCY, running
 from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
 from pgtop_tune.model.bench import estimate_mark
-from pgtop_tune.runtime.history import LatencyPoint, Point
+from pgtop_tune.runtime.history import LatencyPoint, SeriesPoint
 from pgtop_tune.runtime.newest_latency import NewestLatency, newest_latency
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.compare.overlay_words import latency_phrase
@@ -51,7 +51,7 @@ def latency_lines(
     loaded = session.interval is not None and running(session.interval) is not None
     how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
     newest = session.once(newest_latency)
-    p99 = [Point(second.at_s, second.at(P99)) for second in seconds]
+    p99 = [SeriesPoint(second.at_s, second.at(P99)) for second in seconds]
     slow = _spikes(seconds, session.latency.series()[-_USUAL:])
     slow_seconds = [second.second for second in slow]
     spikes_s = {
@@ -63,7 +63,7 @@ def latency_lines(
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
         top_ms = _top(p99, spikes_s)
-        shown = [Point(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
+        shown = [SeriesPoint(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
         figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(session, newest)]
         if slow:
             figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
@@ -78,7 +78,7 @@ def latency_lines(
         words = padded((((" " * GUTTER) + how, "dim"),), width)
         return [head((("latency ms", "title"),), width, glyphs), words, *[blank] * (height - 2)]
     curves = [
-        ChartSeries([Point(second.at_s, second.at(quantile)) for second in seconds], style)
+        ChartSeries([SeriesPoint(second.at_s, second.at(quantile)) for second in seconds], style)
         for quantile, style in _CURVES.items()
     ]
     # What comes and goes stands on the left: the figures keep their places.
@@ -133,7 +133,7 @@ def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> 
     return [second for second in seconds if second.max_ms > line_ms]
 
 
-def _top(points: Iterable[Point], spikes_s: Container[float]) -> float | None:
+def _top(points: Iterable[SeriesPoint], spikes_s: Container[float]) -> float | None:
     """The scale that holds everything but the spikes; None where there is nothing else."""
     values = [point.value for point in points if point.value is not None and point.at_s not in spikes_s]
     return nice_ceiling(max(values)) if values else None

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _WIDEST: Final = 156
 
 
-class Choice(Struct, Generic[T], frozen=True):
+class Answer(Struct, Generic[T], frozen=True):
     """One answer.
 
     Attributes:
@@ -35,7 +35,7 @@ class Choice(Struct, Generic[T], frozen=True):
     value: T
 
 
-class Said(Struct, frozen=True):
+class Paragraph(Struct, frozen=True):
     """A paragraph of the question in one style; may be foreign text."""
 
     text: str
@@ -51,7 +51,7 @@ class ConfirmDialog(Dialog[T]):
         choices: The answers.
     """
 
-    def __init__(self, title: str, question: Sequence[Said], choices: Sequence[Choice[T]], glyphs: Glyphs) -> None:
+    def __init__(self, title: str, question: Sequence[Paragraph], choices: Sequence[Answer[T]], glyphs: Glyphs) -> None:
         super().__init__(title, glyphs, keys="Esc back")
         self._question = tuple(question)
         self._choices = tuple(choices)

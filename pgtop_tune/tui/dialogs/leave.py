@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.model.change_set import Change
     from pgtop_tune.model.bench import BenchRun
     from pgtop_tune.tui.app_context import AppContext
-    from pgtop_tune.tui.dialogs.confirm import ConfirmDialog, Said
+    from pgtop_tune.tui.dialogs.confirm import ConfirmDialog, Paragraph
     from pgtop_tune.tui.load.actions import LoadActions
     from pgtop_tune.tui.parameters.actions import ParameterActions
     from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -94,13 +94,13 @@ def leave_question(
         going_on: Steps of a load, or a data set in the making; "" for none.
         trial: What is taken back unless it is kept.
     """
-    from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+    from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 
-    said: list[Said] = []
+    said: list[Paragraph] = []
     if going_on:
-        said.append(Said(f"{going_on}: still running; it ends with this program."))
+        said.append(Paragraph(f"{going_on}: still running; it ends with this program."))
     elif run is not None:
-        said.append(Said(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
+        said.append(Paragraph(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
     on_trial = {change.id for change in trial.changes} if trial is not None else set()
     staying = [change for change in made if change.id not in on_trial and not _can_lose(change)]
     ending = [change for change in made if change.id not in on_trial and _can_lose(change)]
@@ -109,11 +109,11 @@ def leave_question(
     said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
     stop = "stop it and leave" if going_on else "stop the load and leave" if run is not None else "leave"
     plainly = ("l", "ctrl+c") if made or trial is not None else ("y", "enter", "q", "ctrl+c")
-    choices = [Choice(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
+    choices = [Answer(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
     if trial is not None:
-        choices.insert(0, Choice(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
+        choices.insert(0, Answer(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
     if staying:
-        choices.insert(0, Choice(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
+        choices.insert(0, Answer(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
     return ConfirmDialog("leave?", said, choices, glyphs)
 
 
@@ -121,7 +121,7 @@ def _can_lose(change: Change) -> bool:
     return not isinstance(change, HostChange) and bool(change.loss)
 
 
-def _listed(title: str, changes: Sequence[Change]) -> list[Said]:
-    from pgtop_tune.tui.dialogs.confirm import Said
+def _listed(title: str, changes: Sequence[Change]) -> list[Paragraph]:
+    from pgtop_tune.tui.dialogs.confirm import Paragraph
 
-    return [Said(title), *(Said(f"  {told(change)}", "strong") for change in changes)] if changes else []
+    return [Paragraph(title), *(Paragraph(f"  {told(change)}", "strong") for change in changes)] if changes else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.runtime.load_control import Made, MakingPreview, MakingProgress
+from pgtop_tune.runtime.load_control import DataSetMade, MakingPreview, MakingProgress
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
@@ -54,7 +54,7 @@ def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
     return lines
 
 
-def made_lines(made: Made, cells: int) -> list[Line]:
+def made_lines(made: DataSetMade, cells: int) -> list[Line]:
     """Seconds of each step."""
     if not made.steps_s:
         return wrapped(f"{made.title}: it existed already", cells, "good")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.metrics.latency import QUANTILES
-from pgtop_tune.model.run_result import Doubt, Latencies, RunResult, Verdict
+from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
@@ -17,7 +17,7 @@ LABEL: Final = 14
 _NAME: Final = 40
 _STATEMENT: Final = 200
 _REASON: Final = 600
-_STYLES: Final = {Verdict.INVALID: "critical", Verdict.SUSPECT: "warning", Verdict.NOTE: "dim"}
+_STYLES: Final = {RunVerdict.INVALID: "critical", RunVerdict.SUSPECT: "warning", RunVerdict.NOTE: "dim"}
 
 
 def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
@@ -56,7 +56,7 @@ def verdict_words(result: RunResult) -> tuple[str, str]:
     """Whether it counts, in a word, and its style."""
     if not result.valid:
         return "not valid", "critical"
-    if any(doubt.verdict is Verdict.SUSPECT for doubt in result.doubts):
+    if any(doubt.verdict is RunVerdict.SUSPECT for doubt in result.doubts):
         return "doubtful", "warning"
     return ("partial", "warning") if result.partial else ("valid", "good")
 
@@ -126,7 +126,7 @@ def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
     return [(), *table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)]
 
 
-def _row(name: str, latencies: Latencies, result: RunResult) -> list[tuple[str, str]]:
+def _row(name: str, latencies: LatencySummary, result: RunResult) -> list[tuple[str, str]]:
     found = [marked_ms(result.mark(latencies, each.per_cent), latencies.at(each.per_cent)) for each in QUANTILES]
     # Which script a counted transaction was of is an estimate; how many there were of all is none.
     logged = f"{'~' if latencies.counted_below_ms and latencies is not result.latencies else ''}{latencies.logged}"
@@ -162,7 +162,7 @@ def _doubts(doubts: tuple[Doubt, ...], cells: int, glyphs: Glyphs) -> list[Line]
         return [(("no doubts", "good"),)]
     lines: list[Line] = []
     for doubt in doubts:
-        style = _STYLES[Verdict(doubt.verdict)]
+        style = _STYLES[RunVerdict(doubt.verdict)]
         lines += wrapped(f"{doubt.verdict}  {doubt.id}: {one_line(doubt.reason, _REASON)}", cells, style)
         if doubt.advice:
             lines += labelled(f"  {glyphs.arrow}", one_line(doubt.advice, _REASON), cells, label_cells=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.runtime.history import Point
+from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.load_control import LoadSeries
 from pgtop_tune.tui.load.result_drawing import figure, verdict_words
 from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines
@@ -92,7 +92,7 @@ def _chart(
     glyphs: Glyphs,
 ) -> list[Line]:
     """Every step is as wide as the next: loads are mostly doubled."""
-    points = [Point(float(index), value) for index, value in enumerate(values)]
+    points = [SeriesPoint(float(index), value) for index, value in enumerate(values)]
     knee = None if series.knee is None else series.knee.load
     marks = [ChartMark(float(index)) for index, point in enumerate(series.points) if point.load == knee]
     return chart_lines(

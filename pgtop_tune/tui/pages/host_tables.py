@@ -30,7 +30,7 @@ S = TypeVar("S")
 Form = Callable[[float | None], str]
 
 
-class MachineRow(Struct, frozen=True):
+class HostRow(Struct, frozen=True):
     """A row of any of the tables.
 
     Attributes:
@@ -71,16 +71,14 @@ def _rows(
     key: Callable[[Any], Hashable],
     columns: Sequence[Keyed[Any]],
     note: Callable[[Any], str] = lambda row: "",
-) -> Sequence[MachineRow] | Unavailable:
+) -> Sequence[HostRow] | Unavailable:
     frame, interval = session.now, session.interval
     found = NOT_YET if frame is None else reach(frame)
     if isinstance(found, Unavailable) or interval is None:
         return found if isinstance(found, Unavailable) else NOT_YET
     values = [(keyed.id, keyed(interval)) for keyed in columns]
     return [
-        MachineRow(
-            key=key(row), row=row, values={name: by_key.get(key(row)) for name, by_key in values}, note=note(row)
-        )
+        HostRow(key=key(row), row=row, values={name: by_key.get(key(row)) for name, by_key in values}, note=note(row))
         for row in rows(found)
     ]
 
@@ -94,7 +92,7 @@ def _roles(row: Any) -> str:
     return one_line(" ".join(row.row.roles), 60)
 
 
-def _disk_rows(session: Session) -> Sequence[MachineRow] | Unavailable:
+def _disk_rows(session: Session) -> Sequence[HostRow] | Unavailable:
     interval = session.interval
     caps = {} if interval is None else disks_at_cap(interval)
     return _rows(
@@ -214,14 +212,14 @@ NUMA: Final = PageTable(
 _FORMS: Final[Mapping[str, Form]] = {"bytes": size, "%": percent}
 
 
-def _limit_rows(session: Session) -> Sequence[MachineRow] | Unavailable:
+def _limit_rows(session: Session) -> Sequence[HostRow] | Unavailable:
     """The control group turned on its side: a number a row."""
     frame, interval = session.now, session.interval
     found = NOT_YET if frame is None else sections.cgroup(frame)
     if isinstance(found, Unavailable) or interval is None:
         return found if isinstance(found, Unavailable) else NOT_YET
     return [
-        MachineRow(key=metric.id, row=metric, values={"value": metric(interval)}, note=found.path)
+        HostRow(key=metric.id, row=metric, values={"value": metric(interval)}, note=found.path)
         for metric in limits.GROUP_METRICS
     ]
 
@@ -260,7 +258,7 @@ LIMITS: Final = PageTable(
 _PROCESS_METRICS: Final = (*metrics.PROCESS_METRICS, details.PROCESS_RUN_DELAY, details.BUSIEST_THREAD)
 
 
-def _process_rows(session: Session) -> Sequence[MachineRow] | Unavailable:
+def _process_rows(session: Session) -> Sequence[HostRow] | Unavailable:
     frame = session.now
     if frame is None:
         return NOT_YET
@@ -296,9 +294,9 @@ def _others(frame: Frame) -> Callable[[int], str]:
     return lambda pid: known.get(pid, rest)
 
 
-def _with_backend(row: MachineRow, backend: Backend | None, others: Callable[[int], str]) -> MachineRow:
+def _with_backend(row: HostRow, backend: Backend | None, others: Callable[[int], str]) -> HostRow:
     kind = others(row.row.pid) if backend is None else backend.backend_type or _HIDDEN_KIND
-    return MachineRow(key=row.key, row=row.row, values=row.values, note=kind, backend=backend)
+    return HostRow(key=row.key, row=row.row, values=row.values, note=kind, backend=backend)
 
 
 def _backend_of(row: Any) -> BackendKey | None:

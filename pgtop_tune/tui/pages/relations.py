@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.progress import Progress, progress_rows
+from pgtop_tune.metrics.progress import CommandProgress, progress_rows
 from pgtop_tune.metrics.relations import dead_percent, hot_percent, index_rates, table_rates
 from pgtop_tune.metrics.vacuum import TableVacuum, database_ages, table_vacuums
 from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters
@@ -189,7 +189,7 @@ _VACUUM_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _bar(row: Progress) -> str:
+def _bar(row: CommandProgress) -> str:
     if row.percent is None:
         return ""
     return bar(row.percent / _FULL, _BAR, UNICODE).rstrip().ljust(_BAR, UNICODE.speck)
@@ -199,7 +199,7 @@ def _amount(value: int | None, unit: str) -> str:
     return size(value) if unit == "bytes" else count(value)
 
 
-def _done(row: Progress) -> str:
+def _done(row: CommandProgress) -> str:
     progress = row.row
     if progress.done is None:
         return ""
@@ -207,11 +207,11 @@ def _done(row: Progress) -> str:
     return f"{_amount(progress.done, progress.unit)}{whole} {progress.unit}"
 
 
-def _speed(row: Progress) -> str:
+def _speed(row: CommandProgress) -> str:
     return "" if row.per_s is None else (size if row.row.unit == "bytes" else count)(row.per_s)
 
 
-def _steps(row: Progress) -> str:
+def _steps(row: CommandProgress) -> str:
     progress = row.row
     if not progress.steps_done and progress.steps_total is None:
         return ""
@@ -219,7 +219,7 @@ def _steps(row: Progress) -> str:
     return f"{count(progress.steps_done)}{whole} {progress.steps_unit}"
 
 
-def _more(row: Progress) -> str:
+def _more(row: CommandProgress) -> str:
     progress = row.row
     facts = (
         (progress.tuples, f"{count(progress.tuples)} {'dead' if progress.command == 'VACUUM' else 'rows'}"),

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.horizon import Holder, holders
+from pgtop_tune.metrics.horizon import HorizonHolder, holders
 from pgtop_tune.metrics.replication import (
     INACTIVE,
     ReceiverLag,
@@ -253,7 +253,7 @@ def _of_primary(interval: Interval) -> list[Phrase]:
     return phrases
 
 
-def _called(holder: Holder) -> str:
+def _called(holder: HorizonHolder) -> str:
     """Its kind, its name, and what the kind says beyond a word: "slot standby2, catalogs only"."""
     kind, _, more = holder.kind.partition(", ")
     kind = "prepared transaction" if kind == "prepared" else kind

@@ -10,7 +10,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.active_sessions import Standing, is_active
+from pgtop_tune.metrics.active_sessions import SessionStanding, is_active
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import (
@@ -46,7 +46,7 @@ _MOST: Final = 8
 """Rows of a drill-down."""
 
 
-class WaitRow(Struct, frozen=True):
+class WaitGroupRow(Struct, frozen=True):
     """A group of sessions, beside all that are at work.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Dimension(Struct, frozen=True):
 
 def _event_name(key: Any) -> str:
     kind, event = key
-    return f"{kind} {event}" if kind in (Standing.PACING, Standing.IO_WORKER) else label_of(kind, event)
+    return f"{kind} {event}" if kind in (SessionStanding.PACING, SessionStanding.IO_WORKER) else label_of(kind, event)
 
 
 def _query_name(key: Any) -> str:
@@ -113,8 +113,8 @@ TYPES: Final = _Dimension("backend types", by_type, _name)
 _DIMENSIONS: Final = (EVENTS, QUERIES, DATABASES, USERS, TYPES)
 
 
-def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitRow] | Unavailable]:
-    def rows(session: Session) -> Sequence[WaitRow] | Unavailable:
+def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] | Unavailable]:
+    def rows(session: Session) -> Sequence[WaitGroupRow] | Unavailable:
         interval = session.interval
         found = NOT_YET if interval is None else sections.waits(interval.newest)
         if interval is None or isinstance(found, Unavailable):
@@ -128,7 +128,7 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitRow] | Unav
         whole_long = sum(group.sessions_long for group in groups if not group.beside)
         texts = query_texts(interval, (group.key for group in groups)) if dimension is QUERIES else {}
         return [
-            WaitRow(
+            WaitGroupRow(
                 group=group,
                 name=dimension.name(group.key),
                 share=None if group.beside or not whole else 100.0 * group.sessions / whole,

@@ -30,7 +30,7 @@ from pgtop_tune.tui.widgets.phrase import lasting, spaced
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 
-class Fact(Struct, frozen=True):
+class WalFact(Struct, frozen=True):
     """A row: what it is called, its value and growth as text.
 
     Attributes:
@@ -47,7 +47,7 @@ class Fact(Struct, frozen=True):
 
 
 Reach = Callable[[Frame], Any]
-Make = Callable[[Interval], Fact]
+Make = Callable[[Interval], WalFact]
 Unit = Callable[[float | None], str]
 
 
@@ -64,11 +64,11 @@ def _counter(
 ) -> Make:  # fmt: skip
     """A counter of a section: its value since the reset and its growth."""
 
-    def make(interval: Interval) -> Fact:
+    def make(interval: Interval) -> WalFact:
         now = interval.now(section)
         value = None if now is None else getattr(now, field)
         grown = _grown(interval, section, field)
-        return Fact(
+        return WalFact(
             id=field,
             title=title,
             value=unit(value),
@@ -94,10 +94,10 @@ def _grown(interval: Interval, section: Reach, field: str) -> float | None:
 
 
 def _gauge(title: str, section: Reach, field: str, definition: str, source: str) -> Make:
-    def make(interval: Interval) -> Fact:
+    def make(interval: Interval) -> WalFact:
         now = interval.now(section)
         value = None if now is None else getattr(now, field)
-        return Fact(
+        return WalFact(
             id=field, title=title, value=spaced(value), rate="", sorted_by=value, definition=definition, source=source
         )
 
@@ -107,10 +107,10 @@ def _gauge(title: str, section: Reach, field: str, definition: str, source: str)
 def _mean(title: str, times: str, operations: str, definition: str, source: str) -> Make:
     """Milliseconds per operation of WalCounters; unknown while nobody measures it."""
 
-    def make(interval: Interval) -> Fact:
+    def make(interval: Interval) -> WalFact:
         time, done = _grown(interval, sections.wal, times), _grown(interval, sections.wal, operations)
         value = time / done / 1000.0 if time and done else None
-        return Fact(
+        return WalFact(
             id=times, title=title, value=ms(value), rate="", sorted_by=value, definition=definition, source=source
         )
 
@@ -118,9 +118,9 @@ def _mean(title: str, times: str, operations: str, definition: str, source: str)
 
 
 def _metric(metric: Metric, unit: Unit) -> Make:
-    def make(interval: Interval) -> Fact:
+    def make(interval: Interval) -> WalFact:
         value = metric(interval)
-        return Fact(
+        return WalFact(
             id=metric.id,
             title=metric.title,
             value=unit(value),
@@ -134,32 +134,32 @@ def _metric(metric: Metric, unit: Unit) -> Make:
 
 
 def _words(title: str, field: str, definition: str, source: str) -> Make:
-    def make(interval: Interval) -> Fact:
+    def make(interval: Interval) -> WalFact:
         archiver = interval.now(sections.archiver)
         text = UNKNOWN if archiver is None else one_line(getattr(archiver, field), 200) or UNKNOWN
-        return Fact(id=field, title=title, value=text, rate="", sorted_by=None, definition=definition, source=source)
+        return WalFact(id=field, title=title, value=text, rate="", sorted_by=None, definition=definition, source=source)
 
     return make
 
 
-def _last_failure(interval: Interval) -> Fact:
+def _last_failure(interval: Interval) -> WalFact:
     archiver, activity = interval.now(sections.archiver), interval.now(sections.activity)
     since_s = None
     if archiver is not None and archiver.last_failed_ms is not None:
         now_ms = interval.newest.taken_at_ms if activity is None else activity.now_ms
         since_s = max(now_ms - archiver.last_failed_ms, 0) / 1000.0
-    return Fact(
+    return WalFact(
         id="last_failed_ms", title="last failure", value=lasting(since_s), rate="", sorted_by=since_s,
         definition="Time since archiving last failed.", source="now − pg_stat_archiver.last_failed_time",
     )  # fmt: skip
 
 
-def _full_pages(interval: Interval) -> Fact:
+def _full_pages(interval: Interval) -> WalFact:
     found = full_pages(interval)
     mark = "" if found is None or not found.estimated else "<= " if found.compressed else "~"
     text = UNKNOWN if found is None else f"{mark}{percent(found.percent)} %"
     value = None if found is None else found.percent
-    return Fact(
+    return WalFact(
         id=FULL_PAGES.id,
         title=FULL_PAGES.title,
         value=text,
@@ -220,7 +220,7 @@ _ARCHIVER_FACTS: Final[tuple[Make, ...]] = (
 )  # fmt: skip
 
 
-def _wal_rows(session: Session) -> Sequence[Fact] | Unavailable:
+def _wal_rows(session: Session) -> Sequence[WalFact] | Unavailable:
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET
@@ -230,7 +230,7 @@ def _wal_rows(session: Session) -> Sequence[Fact] | Unavailable:
     return [make(interval) for make in _WAL_FACTS]
 
 
-def _archiver_rows(session: Session) -> Sequence[Fact] | Unavailable:
+def _archiver_rows(session: Session) -> Sequence[WalFact] | Unavailable:
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET

@@ -8,13 +8,21 @@ from typing import Any, Final
 from msgspec import Struct
 from textual.app import App
 
-from pgtop_tune.changes.model.change import ChangeState, HostChange, Proof, ScopeKind, Terms, Wanted, WantedSetting
+from pgtop_tune.changes.model.change import (
+    ChangeState,
+    HostChange,
+    Proof,
+    ScopeKind,
+    Terms,
+    WantedParameter,
+    WantedSetting,
+)
 from pgtop_tune.changes.model.change_set import Change, ChangeSet
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.ordering import in_order
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.trip_wires import TripWire
-from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
 from pgtop_tune.tui.parameters.changes import Changes, told
 from pgtop_tune.tui.parameters.restart_dialog import RestartDialog
@@ -108,7 +116,7 @@ class Applying:
         closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
         if closed:
             return await self._to_paste(closed)
-        waiting = (Wanted(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
+        waiting = (WantedParameter(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
         system = [each for each in (*wanted.live, *waiting) if each.scope.kind is ScopeKind.SYSTEM]
         ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
         try:
@@ -158,15 +166,19 @@ class Applying:
             if row.staged is not None and row.staged.value is not None
             for command in self._changes.commands(row.name, row.staged.value)
         ]
-        said = [Said("This process may not change them. Run as root, now and for the next boot:")]
-        said += [Said(command, "strong") for command in commands]
-        choices = (Choice(("y",), "copy to the clipboard of your terminal", True),)
+        said = [Paragraph("This process may not change them. Run as root, now and for the next boot:")]
+        said += [Paragraph(command, "strong") for command in commands]
+        choices = (Answer(("y",), "copy to the clipboard of your terminal", True),)
         if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):
             return Came(copy(self._app, "\n".join(commands), "the commands are in your terminal's clipboard"), PLAIN)
         return _NOTHING
 
     async def _make(
-        self, live: Sequence[Wanted], terms: Terms, wires: Sequence[TripWire], settings: Sequence[WantedSetting]
+        self,
+        live: Sequence[WantedParameter],
+        terms: Terms,
+        wires: Sequence[TripWire],
+        settings: Sequence[WantedSetting],
     ) -> Came:
         made = await self._changes.apply(live, terms, wires, settings)
         done = tuple(change.name for change in made if change.state is ChangeState.APPLIED)
@@ -184,11 +196,11 @@ class Applying:
     def _question(
         self, rows: Sequence[PanelRow], wanted: OneSet, conditions: Conditions, sql: Sequence[str]
     ) -> ConfirmDialog[bool]:
-        said = [Said(f"{self._glyphs.warning} {row.knob.warning}", "warning") for row in rows if row.knob.warning]
-        said += [Said(text, "strong") for text in sql]
-        said += [Said(""), *(Said(text) for text in wanted.connected), Said(trial_words(conditions))]
+        said = [Paragraph(f"{self._glyphs.warning} {row.knob.warning}", "warning") for row in rows if row.knob.warning]
+        said += [Paragraph(text, "strong") for text in sql]
+        said += [Paragraph(""), *(Paragraph(text) for text in wanted.connected), Paragraph(trial_words(conditions))]
         names = ", ".join(row.name for row in rows) if len(rows) < 3 else f"{len(rows)} parameters"
-        return ConfirmDialog(f"change {names}?", said, (Choice(("y",), "apply it", True),), self._glyphs)
+        return ConfirmDialog(f"change {names}?", said, (Answer(("y",), "apply it", True),), self._glyphs)
 
 
 _MANY: Final = 3

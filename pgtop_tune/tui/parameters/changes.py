@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from pgtop_tune.changes.change_sets import ChangeSets
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, Terms, Wanted
+from pgtop_tune.changes.model.change import (
+    SYSTEM,
+    ChangeState,
+    HostChange,
+    ParameterChange,
+    Scope,
+    Terms,
+    WantedParameter,
+)
 from pgtop_tune.changes.model.change_set import ChangeSet, value_before
 from pgtop_tune.changes.with_restart import WithRestart
 from pgtop_tune.errors import PgtopError
@@ -89,7 +97,7 @@ class Changes:
         """See `ParameterControl.list`."""
         return await self._hands.ask(self._control.list(names))
 
-    async def statements(self, wanted: Sequence[Wanted]) -> tuple[str, ...]:
+    async def statements(self, wanted: Sequence[WantedParameter]) -> tuple[str, ...]:
         """The exact SQL that `apply` would run, in this order; with one reload at the end where one is needed."""
         control = self._control
 
@@ -102,7 +110,7 @@ class Changes:
 
     async def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
         """The exact SQL of one change."""
-        return " ".join(await self.statements((Wanted(name, value, scope),)))
+        return " ".join(await self.statements((WantedParameter(name, value, scope),)))
 
     async def in_force(self) -> tuple[Change, ...]:
         """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
@@ -133,7 +141,7 @@ class Changes:
 
     async def apply(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[WantedParameter],
         terms: Terms,
         wires: Sequence[TripWire] = (),
         settings: Sequence[WantedSetting] = (),

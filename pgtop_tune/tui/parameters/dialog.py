@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from textual import events
 
-from pgtop_tune.advice.facts import Facts
+from pgtop_tune.advice.facts import AdviceFacts
 from pgtop_tune.advice.machine import MachineLook
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.errors import PgtopError
@@ -77,7 +77,7 @@ class ParameterDialog(Dialog[None]):
         self._sample: object = None
         self._frames = 0
         self._machine: MachineLook | Unavailable = NOT_YET
-        self._facts: Facts | None = None
+        self._facts: AdviceFacts | None = None
         self._page = 1
         self._set = OneSet()
         self._sql: tuple[OneSet, tuple[str, ...]] = (OneSet(), ())

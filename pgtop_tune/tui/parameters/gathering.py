@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Facts
+from pgtop_tune.advice.facts import AdviceFacts
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import GROUPS, knob_of
@@ -22,8 +22,8 @@ from pgtop_tune.tui.parameters.row import PanelRow, of_machine
 
 
 def server_facts(
-    interval: Interval | None, look: MachineLook | Unavailable, before: Facts | None = None
-) -> Facts | None:
+    interval: Interval | None, look: MachineLook | Unavailable, before: AdviceFacts | None = None
+) -> AdviceFacts | None:
     """What advice is derived from; None before the server was seen.
 
     Args:
@@ -36,7 +36,7 @@ def server_facts(
     return None if facts is None else steady(before, facts)
 
 
-def advised_anew(row: PanelRow, facts: Facts, proposal: Proposal) -> PanelRow:
+def advised_anew(row: PanelRow, facts: AdviceFacts, proposal: Proposal) -> PanelRow:
     """The row with what a proposal has for it, and with the value that waits for a restart."""
     if row.setting is not None:
         return replace(row, advice=proposal.machine_half().get(row.name))

@@ -8,7 +8,7 @@ from textual import events
 
 from pgtop_tune.changes.model.change import Terms
 from pgtop_tune.changes.model.change_set import ChangeSet
-from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, Verdict
+from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.dialogs.dialog import Dialog
@@ -19,8 +19,11 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.wrapping import labelled, wrapped
 
 _STYLES: Final = {
-    Verdict.FINE: "good", Verdict.UNKNOWN: "dim", Verdict.DOUBTFUL: "warning", Verdict.IMPOSSIBLE: "critical",
-}  # fmt: skip
+    RestartVerdict.FINE: "good",
+    RestartVerdict.UNKNOWN: "dim",
+    RestartVerdict.DOUBTFUL: "warning",
+    RestartVerdict.IMPOSSIBLE: "critical",
+}
 _KEYS: Final = "y restart  Esc change nothing"
 _ANYWAY_KEYS: Final = "! try anyway  Esc change nothing"
 _LABEL_CELLS: Final = 15

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, Wanted
+from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
 from pgtop_tune.changes.ordering import in_order
-from pgtop_tune.changes.reach import Choice, Reach, narrowest, of_reach
+from pgtop_tune.changes.reach import Reach, ReachChoice, narrowest, of_reach
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.server import client_backends
@@ -79,7 +79,7 @@ class OneSet(Struct, frozen=True):
         connected: What becomes of sessions that are connected already, one clause each.
     """
 
-    live: tuple[Wanted, ...] = ()
+    live: tuple[WantedParameter, ...] = ()
     next_load: tuple[tuple[str, str | None], ...] = ()
     restart: tuple[PanelRow, ...] = ()
     machine: tuple[PanelRow, ...] = ()
@@ -118,7 +118,7 @@ def one_set(staged: Sequence[PanelRow], conditions: Conditions, around: Circumst
         conditions: The operator's.
         around: For the reach that nobody chose.
     """
-    live: list[Wanted] = []
+    live: list[WantedParameter] = []
     next_load: list[tuple[str, str | None]] = []
     connected: dict[str, None] = {}
     for row in staged:
@@ -131,7 +131,7 @@ def one_set(staged: Sequence[PanelRow], conditions: Conditions, around: Circumst
         if choice.reach is Reach.LOAD:
             next_load.append((row.name, row.staged.value))
         else:
-            live.append(Wanted(row.name, row.staged.value, _scope(choice.reach, conditions, around)))
+            live.append(WantedParameter(row.name, row.staged.value, _scope(choice.reach, conditions, around)))
     return OneSet(
         live=in_order(live, {row.name.lower(): row.parameter for row in staged}),
         next_load=tuple(next_load),
@@ -141,7 +141,7 @@ def one_set(staged: Sequence[PanelRow], conditions: Conditions, around: Circumst
     )
 
 
-def reach_of(context: str, wanted: Reach | None, around: Circumstances) -> Choice | None:
+def reach_of(context: str, wanted: Reach | None, around: Circumstances) -> ReachChoice | None:
     """For whom a parameter is changed; None where it cannot be.
 
     Without a wish: the sessions of the next load where nobody is connected whose sessions would show the effect

@@ -10,7 +10,7 @@ from textual.app import App
 from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.parameters.changes import Changes, told
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 
@@ -66,16 +66,16 @@ def _last_set(in_force: Sequence[Change]) -> tuple[Change, ...]:
 
 
 async def _question(changes: Changes, wanted: Sequence[Change], glyphs: Glyphs) -> ConfirmDialog[bool]:
-    said: list[Said] = []
+    said: list[Paragraph] = []
     for change in wanted:
         by = f"   (by {change.by})" if change.by and change.id not in {each.id for each in changes.made} else ""
-        said.append(Said(told(change) + by, "strong"))
+        said.append(Paragraph(told(change) + by, "strong"))
         if isinstance(change, HostChange):
-            said.append(Said(f"{change.value_before} into {change.path}"))
+            said.append(Paragraph(f"{change.value_before} into {change.path}"))
         else:
-            said.append(Said(await changes.statement(change.name, change.auto_conf_before, change.scope)))
+            said.append(Paragraph(await changes.statement(change.name, change.auto_conf_before, change.scope)))
     title = "undo the last change" if len(wanted) == 1 else f"undo {len(wanted)} changes"
-    return ConfirmDialog(title, said, (Choice(("y", "enter"), "undo", True),), glyphs)
+    return ConfirmDialog(title, said, (Answer(("y", "enter"), "undo", True),), glyphs)
 
 
 def _result(change: Change) -> str:

@@ -11,14 +11,14 @@ from textual.app import App
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, Outcome, PlanRisk
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.session_details import find
-from pgtop_tune.tui.dialogs.confirm import Choice, ConfirmDialog, Said
+from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.engine_client import EngineClient
 from pgtop_tune.tui.scene.plan_dialog import PlanDialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -79,7 +79,9 @@ class SessionActions:
         except PgtopError as problem:
             return str(problem), False
         self._note(act, session, results)
-        return _summary(act, results), all(each.outcome in (Outcome.DONE, Outcome.GONE) for each in results)
+        return _summary(act, results), all(
+            each.outcome in (BackendOutcome.DONE, BackendOutcome.GONE) for each in results
+        )
 
     async def explain(self, session: Session, chosen: Sequence[BackendKey]) -> tuple[str, bool]:
         """Shows the plan of what a session runs; asks before, where only a powerful role could plan it.
@@ -111,20 +113,20 @@ class SessionActions:
         async def compose() -> list[str]:
             return [control.statement(act, key) for key in wanted[:_LISTED]]
 
-        said: list[Said] = []
+        said: list[Paragraph] = []
         for key, statement in zip(wanted, await self._client.ask(compose()), strict=False):
-            said += [Said(_introduced(key, _seen(session, key)), "strong"), Said(statement)]
+            said += [Paragraph(_introduced(key, _seen(session, key)), "strong"), Paragraph(statement)]
         if len(wanted) > _LISTED:
-            said.append(Said(f"and {len(wanted) - _LISTED} more of the same kind", "warning"))
+            said.append(Paragraph(f"and {len(wanted) - _LISTED} more of the same kind", "warning"))
         what = f"session {wanted[0][0]}" if len(wanted) == 1 else f"{len(wanted)} sessions"
-        choices = [Choice(("y",), f"{act} {what}", True)]
+        choices = [Answer(("y",), f"{act} {what}", True)]
         if more:
-            choices.append(Choice(("a",), f"{act} all {more} filtered client sessions; asks again", False))
+            choices.append(Answer(("a",), f"{act} all {more} filtered client sessions; asks again", False))
         title = f"{act} the statement of {what}" if act is BackendAct.CANCEL else f"{act} {what}"
         return ConfirmDialog(title, said, choices, self._glyphs)
 
     def _note(self, act: BackendAct, session: Session, results: Sequence[BackendResult]) -> None:
-        done = [each.backend for each in results if each.outcome is Outcome.DONE]
+        done = [each.backend for each in results if each.outcome is BackendOutcome.DONE]
         if not done:
             return
         who = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
@@ -136,18 +138,18 @@ def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bo
     """The danger first: planning is harmless only where the role that plans has nothing to give away."""
     role = f"role {risk.role} ({'; '.join(risk.powers)})"
     said = [
-        Said(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),
-        Said(
+        Paragraph(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),
+        Paragraph(
             f"A function marked IMMUTABLE or STABLE runs with all rights of {risk.role}, also beyond EXPLAIN and its "
             "read-only transaction. Continue only if you trust every function that the query and its tables use."
         ),
-        Said(_not_as_session(risk), "dim"),
-        Said(risk.query),
+        Paragraph(_not_as_session(risk), "dim"),
+        Paragraph(risk.query),
     ]
     return ConfirmDialog(
         f"plan the statement of session {pid} as {risk.role}?",
         said,
-        [Choice(("y",), "plan it anyway", True)],
+        [Answer(("y",), "plan it anyway", True)],
         glyphs,
     )
 
@@ -184,11 +186,11 @@ def _introduced(key: BackendKey, backend: Backend | None) -> str:
 def _summary(act: BackendAct, results: Sequence[BackendResult]) -> str:
     if len(results) == 1:
         (only,) = results
-        words = _PAST[act] if only.outcome is Outcome.DONE else only.outcome
+        words = _PAST[act] if only.outcome is BackendOutcome.DONE else only.outcome
         return f"session {only.backend[0]}: {words}" + (f"\n{only.detail}" if only.detail else "")
     counted = Counter(each.outcome for each in results)
     words = ", ".join(
-        f"{count} {_PAST[act] if outcome is Outcome.DONE else outcome}" for outcome, count in counted.items()
+        f"{count} {_PAST[act] if outcome is BackendOutcome.DONE else outcome}" for outcome, count in counted.items()
     )
     reasons = dict.fromkeys(each.detail for each in results if each.detail)
     return "\n".join([words, *reasons])

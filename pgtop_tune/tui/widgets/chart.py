@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.runtime.history import Point
+from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets.folding import fold_to_largest
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
@@ -40,7 +40,7 @@ class ChartSeries(Struct, frozen=True):
         dim: A baseline overlay: drawn in the style "dim" under all others.
     """
 
-    points: Sequence[Point]
+    points: Sequence[SeriesPoint]
     style: str
     dim: bool = False
 
@@ -186,10 +186,10 @@ def spark(values: Sequence[float | None], width: int, glyphs: Glyphs, maximum: f
     return "".join(drawn).ljust(width)
 
 
-def _inside(points: Sequence[Point], since_s: float, until_s: float) -> list[Point]:
+def _inside(points: Sequence[SeriesPoint], since_s: float, until_s: float) -> list[SeriesPoint]:
     """The points of the window; a value that is no number is a gap like any other unknown one."""
     return [
-        point if point.value is None or math.isfinite(point.value) else Point(point.at_s, None)
+        point if point.value is None or math.isfinite(point.value) else SeriesPoint(point.at_s, None)
         for point in points
         if since_s <= point.at_s < until_s
     ]
@@ -203,7 +203,7 @@ def _labels(height: int, top: float, unit_format: Callable[[float], str]) -> dic
 
 
 def _dots(
-    points: Sequence[Point], columns: int, rows: int, since_s: float, until_s: float, top: float
+    points: Sequence[SeriesPoint], columns: int, rows: int, since_s: float, until_s: float, top: float
 ) -> dict[int, tuple[int, int]]:
     """Lowest and highest dot row (from the bottom) per dot column, neighbours joined by straight lines."""
     dots: dict[int, tuple[int, int]] = {}
@@ -309,7 +309,7 @@ def _runs(
 
 
 def _spark_line(
-    visible: Sequence[tuple[ChartSeries, list[Point]]],
+    visible: Sequence[tuple[ChartSeries, list[SeriesPoint]]],
     columns: int,
     since_s: float,
     until_s: float,

@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Final
 
-from pgtop_tune.runtime.history import Point
+from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets.chart import column_of
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
@@ -18,7 +18,7 @@ _NOTHING: Final = 0.02
 """Share of the full scale below which a cell is drawn as nothing."""
 
 
-def columns_of(points: Sequence[Point], since_s: float, until_s: float, columns: int) -> list[float | None]:
+def columns_of(points: Sequence[SeriesPoint], since_s: float, until_s: float, columns: int) -> list[float | None]:
     """Mean per column of time; None where nothing is known.
 
     A point speaks for the time since the one before it, unless that is longer ago than `_PAUSE` usual distances.

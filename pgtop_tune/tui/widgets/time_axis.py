@@ -12,7 +12,7 @@ from pgtop_tune.metrics import waits
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.events import EventKind
-from pgtop_tune.runtime.history import Charted, Point
+from pgtop_tune.runtime.history import Charted, SeriesPoint
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, column_of, spark, window
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -76,7 +76,7 @@ def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
 
 
 def spark_line(
-    title: str, points: Iterable[Point], style: str, figures: Sequence[Phrase], axis: TimeAxis, glyphs: Glyphs
+    title: str, points: Iterable[SeriesPoint], style: str, figures: Sequence[Phrase], axis: TimeAxis, glyphs: Glyphs
 ) -> Line:
     """A chart in one line: its name in the gutter, the curve on the common axis, figures beside it."""
     values: list[float | None] = [None] * axis.columns

@@ -23,7 +23,7 @@ from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus
 from pgtop_tune.bench.initialise import Initialised
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import hint_for, last_words
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import PROTOCOLS, SHIPPED, Profile, load_profiles, with_variables
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, LoadProblem
@@ -299,19 +299,19 @@ async def test_what_hangs_on_the_tables_keeps_them(hand: PsycopgSession, databas
 
 
 @pytest.fixture(scope="module")
-def bus(server: Throwaway) -> Iterator[Endpoint]:
+def bus(server: Throwaway) -> Iterator[LoadEndpoint]:
     name = "bus_profiles"
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
         asyncio.run(made(conninfo(server, name), SMALL))
-        yield Endpoint(str(server.socket_dir), server.port, server.user, name)
+        yield LoadEndpoint(str(server.socket_dir), server.port, server.user, name)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 SCRIPTED = [each for each in load_profiles((SHIPPED,)).known.values() if each.scripts]
 
 
-async def run_once(profile: Profile, protocol: str, bus: Endpoint, server: Throwaway, pgbench: Pgbench) -> None:
+async def run_once(profile: Profile, protocol: str, bus: LoadEndpoint, server: Throwaway, pgbench: Pgbench) -> None:
     hand = await open_sql_session(resolve(conninfo(server, bus.dbname)))
     found = await found_variables(hand, "bus")
     await hand.aclose()
@@ -327,7 +327,7 @@ async def run_once(profile: Profile, protocol: str, bus: Endpoint, server: Throw
 
 
 @pytest.mark.parametrize("profile", SCRIPTED, ids=lambda each: each.name)
-async def test_our_profiles_run(profile: Profile, bus: Endpoint, server: Throwaway) -> None:
+async def test_our_profiles_run(profile: Profile, bus: LoadEndpoint, server: Throwaway) -> None:
     await run_once(profile, profile.protocol, bus, server, find_pgbench())
 
 
@@ -335,12 +335,14 @@ async def test_our_profiles_run(profile: Profile, bus: Endpoint, server: Throwaw
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("profile", SCRIPTED, ids=lambda each: each.name)
 async def test_our_profiles_run_with_every_pgbench_and_protocol(
-    profile: Profile, protocol: str, bus: Endpoint, server: Throwaway, pgbench: Pgbench
+    profile: Profile, protocol: str, bus: LoadEndpoint, server: Throwaway, pgbench: Pgbench
 ) -> None:
     await run_once(profile, protocol, bus, server, pgbench)
 
 
-def test_without_its_data_set_a_profile_fails_with_what_to_do(bus: Endpoint, pgbench: Pgbench, tmp_path: Path) -> None:
+def test_without_its_data_set_a_profile_fails_with_what_to_do(
+    bus: LoadEndpoint, pgbench: Pgbench, tmp_path: Path
+) -> None:
     profiles = load_profiles((SHIPPED,))
     for name, said in (("ticket-read", 'undefined variable "tickets"'), ("hot-row", 'relation "bus.rides" does not')):
         profile = profiles.get(name)

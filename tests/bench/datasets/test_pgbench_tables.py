@@ -9,11 +9,11 @@ import pytest
 from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes, heap_bytes
 from pgtop_tune.bench.initialise import initialise_argv
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.errors import LoadProblem
 
 PGBENCH = Pgbench(Path("/usr/bin/pgbench"), 180000, "18.0")
-ENDPOINT = Endpoint("", 5433, "bench", "shop")
+ENDPOINT = LoadEndpoint("", 5433, "bench", "shop")
 
 
 def words(scale: int = 50, **options: object) -> list[str]:

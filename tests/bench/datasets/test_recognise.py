@@ -12,7 +12,7 @@ from pgtop_tune.bench.datasets.progress import InitialiseProgress
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus, recognise_pgbench
 from pgtop_tune.bench.initialise import initialise
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.ports import Endpoint
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.postgres.server.conninfo import resolve
@@ -28,9 +28,9 @@ async def hand(database: str) -> AsyncIterator[PsycopgSession]:
 
 
 @pytest.fixture
-def endpoint(database: str, server: Throwaway) -> Endpoint:
+def endpoint(database: str, server: Throwaway) -> LoadEndpoint:
     dbname = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
-    return Endpoint(str(server.socket_dir), server.port, server.user, str(dbname))
+    return LoadEndpoint(str(server.socket_dir), server.port, server.user, str(dbname))
 
 
 async def test_an_empty_database_has_none(hand: PsycopgSession) -> None:
@@ -45,7 +45,7 @@ async def test_an_empty_database_has_none(hand: PsycopgSession) -> None:
 async def test_what_was_asked_of_pgbench_is_found_again(all_servers: Throwaway) -> None:
     name = "recognised"
     shape = PgbenchShape(steps="dtGvpf", fillfactor=80, partitions=3, partition_method="hash")
-    endpoint = Endpoint(str(all_servers.socket_dir), all_servers.port, all_servers.user, name)
+    endpoint = LoadEndpoint(str(all_servers.socket_dir), all_servers.port, all_servers.user, name)
     with psycopg.connect(conninfo(all_servers), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
         try:
@@ -69,7 +69,7 @@ async def test_what_was_asked_of_pgbench_is_found_again(all_servers: Throwaway) 
     assert facts.variables() == {"scale": "1", "accounts": "100000"}
 
 
-async def test_plain_and_unlogged_tables(hand: PsycopgSession, endpoint: Endpoint) -> None:
+async def test_plain_and_unlogged_tables(hand: PsycopgSession, endpoint: LoadEndpoint) -> None:
     await initialise(endpoint, 2, find_pgbench(), shape=PgbenchShape(unlogged=True))
     facts = await recognise_pgbench(hand)
     assert facts is not None
@@ -90,7 +90,7 @@ async def test_plain_and_unlogged_tables(hand: PsycopgSession, endpoint: Endpoin
     ],
 )
 async def test_half_made_tables_are_named_so(
-    steps: str, then: str, says: str, empty: bool, hand: PsycopgSession, endpoint: Endpoint
+    steps: str, then: str, says: str, empty: bool, hand: PsycopgSession, endpoint: LoadEndpoint
 ) -> None:
     await initialise(endpoint, 1, find_pgbench(), shape=PgbenchShape(steps=steps))
     if then:
@@ -117,7 +117,7 @@ async def test_somebody_elses_tables_of_the_same_names_are_told_apart(made: str,
 
 
 async def test_steps_of_which_pgbench_says_nothing_are_asked_of_the_server(
-    hand: PsycopgSession, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    hand: PsycopgSession, endpoint: LoadEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgtop_tune.bench.datasets.progress.LOOK_EVERY_S", 0.01)
     told: list[InitialiseProgress] = []

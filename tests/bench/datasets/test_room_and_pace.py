@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.bench.datasets.pgbench_tables import Room, look_for_room
-from pgtop_tune.bench.datasets.progress import InitialiseProgress, Pace, PaceMeter
+from pgtop_tune.bench.datasets.progress import InitialiseProgress, PaceMeter, StepPace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.postgres.server.conninfo import resolve
@@ -57,11 +57,11 @@ async def test_a_disk_that_cannot_be_seen_is_said_and_does_not_stop(server: Thro
 
 def test_pace_is_of_the_step_under_way() -> None:
     meter = PaceMeter()
-    assert meter.after(InitialiseProgress("create"), 0.0) == Pace()
-    assert meter.after(InitialiseProgress("rows", 100, 1000), 10.0) == Pace()
-    assert meter.after(InitialiseProgress("rows", 300, 1000), 12.0) == Pace(100.0, 7.0)
-    assert meter.after(InitialiseProgress("rows", 1000, 1000), 19.0) == Pace(100.0, 0.0)
-    assert meter.after(InitialiseProgress("vacuum"), 20.0) == Pace()
+    assert meter.after(InitialiseProgress("create"), 0.0) == StepPace()
+    assert meter.after(InitialiseProgress("rows", 100, 1000), 10.0) == StepPace()
+    assert meter.after(InitialiseProgress("rows", 300, 1000), 12.0) == StepPace(100.0, 7.0)
+    assert meter.after(InitialiseProgress("rows", 1000, 1000), 19.0) == StepPace(100.0, 0.0)
+    assert meter.after(InitialiseProgress("vacuum"), 20.0) == StepPace()
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 1e6)), max_size=20))

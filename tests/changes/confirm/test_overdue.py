@@ -12,7 +12,7 @@ from pgtop_tune.changes.deadlines import Trials
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.machine.control import HostControl, machine
 from pgtop_tune.changes.machine.one_change import Intent, make
-from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.screen_session import ScreenSession
@@ -32,7 +32,7 @@ async def left_behind(server: Throwaway, directory: Path, monkeypatch: pytest.Mo
         for ends_it in ("guard", "begin"):
             patch.setattr(Trials, ends_it, lambda *arguments: None)
         control = PostgresControl(place(server), directory=directory)
-        await control.apply_set([Wanted("commit_delay", "123")], Terms(keep_within_s=-1.0))
+        await control.apply_set([WantedParameter("commit_delay", "123")], Terms(keep_within_s=-1.0))
         await control.aclose()
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.changes import change_sets
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
-from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import AdoptedSet, AdoptionControl, RestartControl
@@ -22,7 +22,7 @@ from pgtop_tune.runtime.ports import Step
 from tests.support.frames import frame
 from tests.support.screens import ScriptedParameters
 
-SET = ChangeSet(parameters=(Wanted("max_wal_size", "2GB"), Wanted("work_mem", "8MB")))
+SET = ChangeSet(parameters=(WantedParameter("max_wal_size", "2GB"), WantedParameter("work_mem", "8MB")))
 CROSSED = (trip_wire("tps<1000000"),)
 
 

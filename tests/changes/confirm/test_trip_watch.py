@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgtop_tune.changes.confirm.trip_watch import SETTLE_S, SUSTAINED_S, TripWatch
-from pgtop_tune.metrics.trip_wires import TripWire, Watched
+from pgtop_tune.metrics.trip_wires import TripWire, WatchedNumber
 from pgtop_tune.runtime.ports import Step
 from tests.support.frames import frame
 
@@ -13,7 +13,7 @@ class Number:
 
     def __init__(self, *, began_s: float = 0.0) -> None:
         self.value: float | None = 9.0
-        wire = TripWire(Watched("x", "", {"": 1.0}, lambda _: self.value), "x>1", True, 1.0)
+        wire = TripWire(WatchedNumber("x", "", {"": 1.0}, lambda _: self.value), "x>1", True, 1.0)
         self._watch = TripWatch(began_s, (wire,))
 
     def at(self, second: int, value: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.changes.model.restart import RestartCheck, Verdict
+from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
 from pgtop_tune.changes.restart.checks import RestartFacts, checks
 from pgtop_tune.changes.restart.values import ValuesAfter
 from pgtop_tune.cluster.dry_start import DryStart
@@ -45,30 +45,30 @@ def test_a_start_that_the_server_refuses_is_impossible_in_its_own_words() -> Non
     facts = replace(FACTS, dry=DryStart('FATAL:  could not access file "nonsense": No such file or directory'))
     found = of(facts, "files")
     assert found is not None
-    assert found.verdict is Verdict.IMPOSSIBLE
+    assert found.verdict is RestartVerdict.IMPOSSIBLE
     assert "nonsense" in found.words
 
 
 def test_what_cannot_be_tried_is_not_known() -> None:
     facts = replace(FACTS, dry=Unavailable(Reason.NOT_LOCAL, "another machine"), memory_bytes=None)
     assert [(check.subject, check.verdict) for check in checks(facts)] == [
-        ("files", Verdict.UNKNOWN),
-        ("shared memory", Verdict.UNKNOWN),
+        ("files", RestartVerdict.UNKNOWN),
+        ("shared memory", RestartVerdict.UNKNOWN),
     ]
 
 
 @pytest.mark.parametrize(
     ("wish", "free", "held", "verdict"),
     [
-        ("on", 74, 0, Verdict.IMPOSSIBLE),
-        ("on", 75, 0, Verdict.FINE),
-        ("on", 10, 65, Verdict.FINE),
-        ("try", 74, 0, Verdict.DOUBTFUL),
-        ("try", 80, 0, Verdict.FINE),
+        ("on", 74, 0, RestartVerdict.IMPOSSIBLE),
+        ("on", 75, 0, RestartVerdict.FINE),
+        ("on", 10, 65, RestartVerdict.FINE),
+        ("try", 74, 0, RestartVerdict.DOUBTFUL),
+        ("try", 80, 0, RestartVerdict.FINE),
     ],
 )
 def test_huge_pages_are_counted_with_those_the_old_server_gives_back(
-    wish: str, free: int, held: int, verdict: Verdict
+    wish: str, free: int, held: int, verdict: RestartVerdict
 ) -> None:
     facts = replace(after(huge_pages=wish), pool=HugePages(2 * MB, 80, free, 0, 0), held_pages=held)
     found = of(facts, "huge pages")
@@ -84,9 +84,10 @@ def test_how_many_huge_pages_would_do_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "verdict"), [(17 * GB, Verdict.IMPOSSIBLE), (14 * GB, Verdict.DOUBTFUL), (4 * GB, Verdict.FINE)]
+    ("size", "verdict"),
+    [(17 * GB, RestartVerdict.IMPOSSIBLE), (14 * GB, RestartVerdict.DOUBTFUL), (4 * GB, RestartVerdict.FINE)],
 )
-def test_shared_memory_has_to_fit_into_the_memory(size: int, verdict: Verdict) -> None:
+def test_shared_memory_has_to_fit_into_the_memory(size: int, verdict: RestartVerdict) -> None:
     found = of(replace(FACTS, dry=DryStart("", size, None)), "shared memory")
     assert found is not None
     assert found.verdict is verdict
@@ -96,7 +97,7 @@ def test_without_a_trial_shared_memory_is_what_is_asked_and_a_little_more() -> N
     facts = replace(after(shared_buffers="15.9GB"), dry=Unavailable(Reason.NO_PERMISSION, "hidden"))
     found = of(facts, "shared memory")
     assert found is not None
-    assert found.verdict is Verdict.IMPOSSIBLE
+    assert found.verdict is RestartVerdict.IMPOSSIBLE
 
 
 def test_values_without_a_unit_are_in_the_servers_own() -> None:
@@ -107,17 +108,17 @@ def test_values_without_a_unit_are_in_the_servers_own() -> None:
 def test_connections_that_would_not_fit_are_doubtful() -> None:
     found = of(after(max_connections="5000"), "memory")
     assert found is not None
-    assert found.verdict is Verdict.DOUBTFUL
+    assert found.verdict is RestartVerdict.DOUBTFUL
     fine = of(FACTS, "memory")
     assert fine is not None
-    assert fine.verdict is Verdict.FINE
+    assert fine.verdict is RestartVerdict.FINE
 
 
 @pytest.mark.parametrize(
     ("primary", "value", "verdict"),
-    [({"max_connections": 100}, "50", Verdict.IMPOSSIBLE), ({"max_connections": 40}, "50", Verdict.FINE)],
+    [({"max_connections": 100}, "50", RestartVerdict.IMPOSSIBLE), ({"max_connections": 40}, "50", RestartVerdict.FINE)],
 )
-def test_a_standby_needs_as_much_as_its_primary(primary: dict[str, int], value: str, verdict: Verdict) -> None:
+def test_a_standby_needs_as_much_as_its_primary(primary: dict[str, int], value: str, verdict: RestartVerdict) -> None:
     found = of(replace(after(max_connections=value), in_recovery=True, primary=primary), "standby")
     assert found is not None
     assert found.verdict is verdict
@@ -126,11 +127,11 @@ def test_a_standby_needs_as_much_as_its_primary(primary: dict[str, int], value: 
 def test_less_on_a_standby_whose_primary_is_not_known_is_said() -> None:
     found = of(replace(after(max_connections="50"), in_recovery=True, primary={}), "standby")
     assert found is not None
-    assert found.verdict is Verdict.UNKNOWN
+    assert found.verdict is RestartVerdict.UNKNOWN
 
 
 def test_a_primary_raises_after_its_standbys() -> None:
     found = of(replace(after(max_connections="200"), standbys=2), "standby")
     assert found is not None
-    assert (found.verdict, found.hint) == (Verdict.DOUBTFUL, "raise it on the standbys first")
+    assert (found.verdict, found.hint) == (RestartVerdict.DOUBTFUL, "raise it on the standbys first")
     assert of(replace(after(max_connections="50"), standbys=2), "standby") is None

@@ -17,8 +17,8 @@ import psycopg
 import pytest
 
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
-from pgtop_tune.changes.model.restart import RestartState, Verdict
+from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
+from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.restart.recovery import recover
@@ -35,7 +35,7 @@ from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
 from tests.support.quick_server import quick_server
 from tests.support.servers import MAJORS, Servers, conninfo
 
-TOO_MUCH: Final = (Wanted("shared_buffers", "900GB"), Wanted("max_wal_size", "2GB"))
+TOO_MUCH: Final = (WantedParameter("shared_buffers", "900GB"), WantedParameter("max_wal_size", "2GB"))
 
 
 def control_of(server: Throwaway, directory: Path) -> PostgresControl:
@@ -93,7 +93,9 @@ async def test_a_throwaway_of_ours_gets_its_new_values_and_its_old_ones_when_it_
     (journal,) = journals(tmp_path)
     assert {change.state for change in read(journal).changes} == {ChangeState.REVERTED}
 
-    outcome = await desk.apply([Wanted("shared_buffers", "48MB"), Wanted("max_connections", "77")], Terms())
+    outcome = await desk.apply(
+        [WantedParameter("shared_buffers", "48MB"), WantedParameter("max_connections", "77")], Terms()
+    )
     assert outcome.state is RestartState.CAME_UP
     assert [(each.shown_after, each.message) for each in outcome.changes] == [("48MB", ""), ("77", "")]
     assert shown(server, "shared_buffers") == "48MB"
@@ -127,9 +129,9 @@ async def test_what_waits_already_is_taken_over_and_put_back_when_it_cannot_star
 
 async def test_a_library_that_is_not_there_is_found_before(own: Throwaway, tmp_path: Path) -> None:
     control = control_of(own, tmp_path)
-    plan = await RestartService(control).plan([Wanted("shared_preload_libraries", "no_such_library")])
+    plan = await RestartService(control).plan([WantedParameter("shared_preload_libraries", "no_such_library")])
     (files,) = (check for check in plan.checks if check.subject == "files")
-    assert files.verdict is Verdict.IMPOSSIBLE
+    assert files.verdict is RestartVerdict.IMPOSSIBLE
     assert "no_such_library" in files.words
     # Of another pgtop-tune's guard, as far as this desk knows.
     assert not plan.by_us
@@ -140,7 +142,7 @@ async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Pa
     control = control_of(own, tmp_path)
     desk = RestartService(control)
     said: list[str] = []
-    waiting = asyncio.create_task(desk.apply([Wanted("max_connections", "66")], Terms(), said.append))
+    waiting = asyncio.create_task(desk.apply([WantedParameter("max_connections", "66")], Terms(), said.append))
     async with asyncio.timeout(60):
         while not any("waiting for the restart" in words for words in said):
             await asyncio.sleep(0.02)
@@ -159,7 +161,7 @@ async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Pa
 async def test_on_trial_a_second_restart_brings_the_old_values_back(own: Throwaway, tmp_path: Path) -> None:
     control = control_of(own, tmp_path)
     desk = RestartService(control, own.restart)
-    outcome = await desk.apply([Wanted("max_connections", "66")], Terms(keep_within_s=0.5))
+    outcome = await desk.apply([WantedParameter("max_connections", "66")], Terms(keep_within_s=0.5))
     assert outcome.state is RestartState.CAME_UP
     (journal,) = journals(tmp_path)
     assert all(change.until_ms is not None for change in read(journal).changes)
@@ -189,7 +191,7 @@ async def test_pg_ctl_restarts_and_the_way_back_is_the_same(by_hand: Throwaway, 
     assert outcome.state is RestartState.OLD_VALUES
     assert any("shared memory" in line for line in outcome.log), outcome.log
     assert auto_conf_of(by_hand) == before
-    outcome = await desk.apply([Wanted("shared_buffers", "48MB")], Terms())
+    outcome = await desk.apply([WantedParameter("shared_buffers", "48MB")], Terms())
     assert outcome.state is RestartState.CAME_UP
     assert shown(by_hand, "shared_buffers") == "48MB"
     outcome = await desk.revert_set(outcome.changes[0].id)
@@ -201,7 +203,7 @@ async def test_pg_ctl_restarts_and_the_way_back_is_the_same(by_hand: Throwaway, 
 DYING: Final = """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from pgtop_tune.changes.model.change import Terms, Wanted
+    from pgtop_tune.changes.model.change import Terms, WantedParameter
     from pgtop_tune.postgres.server.conninfo import resolve
     from pgtop_tune.changes.server.one_change import Rules
     from pgtop_tune.changes.server.control import PostgresControl
@@ -217,7 +219,7 @@ DYING: Final = """
     async def main():
         where = resolve("postgres", host=host, port=port, user="postgres")
         control = PostgresControl(where, directory=Path(directory), rules=Rules(note_place=note_place))
-        wanted = [Wanted("shared_buffers", value), Wanted("max_wal_size", "2GB")]
+        wanted = [WantedParameter("shared_buffers", value), WantedParameter("max_wal_size", "2GB")]
         await module.RestartService(control).apply(wanted, Terms(), dying, anyway=True)
 
     asyncio.run(main())

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.gather import note_place
@@ -57,7 +57,7 @@ async def test_pg_ctlcluster_restarts_and_the_way_back_is_the_same(
     before = (data / "postgresql.auto.conf").read_bytes()
     control = PostgresControl(conninfo, directory=tmp_path, rules=Rules(note_place=note_place))
     desk = RestartService(control)
-    wanted = [Wanted("shared_preload_libraries", "no_such_library"), Wanted("max_connections", "55")]
+    wanted = [WantedParameter("shared_preload_libraries", "no_such_library"), WantedParameter("max_connections", "55")]
     plan = await desk.plan(wanted)
     assert plan.command.startswith("pg_ctlcluster ")
     assert (plan.by_us, plan.possible) == (True, False)
@@ -65,7 +65,7 @@ async def test_pg_ctlcluster_restarts_and_the_way_back_is_the_same(
     assert outcome.state is RestartState.OLD_VALUES
     assert any("no_such_library" in line for line in outcome.log), outcome.log
     assert (data / "postgresql.auto.conf").read_bytes() == before
-    outcome = await desk.apply([Wanted("max_connections", "55")], Terms())
+    outcome = await desk.apply([WantedParameter("max_connections", "55")], Terms())
     assert outcome.state is RestartState.CAME_UP
     with psycopg.connect(host=conninfo.host, port=conninfo.port, user="postgres", dbname="postgres") as connection:
         assert connection.execute("SHOW max_connections").fetchone() == ("55",)

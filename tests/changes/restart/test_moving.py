@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.model.change import ChangeState, Terms, Wanted
-from pgtop_tune.changes.model.restart import RestartState, Verdict
+from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
+from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.following import leads_to
 from pgtop_tune.changes.restart.gather import note_place
@@ -74,7 +74,7 @@ async def test_a_new_port_is_followed_there_and_back(by_hand: Throwaway, tmp_pat
     before, moved = auto_conf_of(by_hand), list[str]()
     control = control_to(place(by_hand), tmp_path)
     desk = RestartService(control, moved=lambda conninfo: moved.append(str(conninfo.endpoints[0])))
-    outcome = await desk.apply([Wanted("port", "6543"), Wanted("max_connections", "55")], Terms())
+    outcome = await desk.apply([WantedParameter("port", "6543"), WantedParameter("max_connections", "55")], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     assert f"{by_hand.socket_dir}:6543" in outcome.words
     assert answers(by_hand.socket_dir, 6543)
@@ -96,7 +96,7 @@ async def test_a_port_on_trial_is_taken_back_at_its_new_place(by_hand: Throwaway
     before = auto_conf_of(by_hand)
     control = control_to(place(by_hand), tmp_path)
     desk = RestartService(control)
-    outcome = await desk.apply([Wanted("port", "6543")], Terms(keep_within_s=0.5))
+    outcome = await desk.apply([WantedParameter("port", "6543")], Terms(keep_within_s=0.5))
     assert outcome.state is RestartState.CAME_UP, outcome
     await settled(control, desk)
     assert await asyncio.to_thread(answers, by_hand.socket_dir, 5432)
@@ -112,7 +112,7 @@ async def test_another_directory_of_sockets_is_followed(by_hand: Throwaway, tmp_
     os.chown(other, owner.st_uid, owner.st_gid)
     control = control_to(place(by_hand), tmp_path)
     desk = RestartService(control)
-    outcome = await desk.apply([Wanted("unix_socket_directories", f'"{other}"')], Terms())
+    outcome = await desk.apply([WantedParameter("unix_socket_directories", f'"{other}"')], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     assert not answers(by_hand.socket_dir, 5432)
     outcome = await desk.revert_set(outcome.changes[0].id)
@@ -132,10 +132,10 @@ async def test_without_addresses_this_goes_on_through_the_socket(
         before = auto_conf_of(server)
         control = control_to(resolve("postgres", host="127.0.0.1", port=str(port), user="postgres"), tmp_path)
         desk = RestartService(control)
-        plan = await desk.plan([Wanted("listen_addresses", "")])
+        plan = await desk.plan([WantedParameter("listen_addresses", "")])
         (reach,) = (check for check in plan.checks if check.subject == "reach")
-        assert (reach.verdict, str(server.socket_dir) in reach.words) == (Verdict.DOUBTFUL, True)
-        outcome = await desk.apply([Wanted("listen_addresses", "")], Terms())
+        assert (reach.verdict, str(server.socket_dir) in reach.words) == (RestartVerdict.DOUBTFUL, True)
+        outcome = await desk.apply([WantedParameter("listen_addresses", "")], Terms())
         assert outcome.state is RestartState.CAME_UP, outcome
         assert not answers("127.0.0.1", port)
         outcome = await desk.revert_set(outcome.changes[0].id)
@@ -157,7 +157,7 @@ async def test_a_port_that_is_taken_has_the_old_one_back(
     ):
         before = auto_conf_of(server)
         control = control_to(resolve("postgres", host="127.0.0.1", port=str(port), user="postgres"), tmp_path)
-        outcome = await RestartService(control).apply([Wanted("port", str(taken.getsockname()[1]))], Terms())
+        outcome = await RestartService(control).apply([WantedParameter("port", str(taken.getsockname()[1]))], Terms())
         assert outcome.state is RestartState.OLD_VALUES, outcome
         assert answers("127.0.0.1", port)
         assert auto_conf_of(server) == before
@@ -175,7 +175,9 @@ async def test_a_server_that_lets_us_in_nowhere_has_its_old_values_back(
         owner = server.data_dir.stat()
         os.chown(other, owner.st_uid, owner.st_gid)
         control = control_to(place(server), tmp_path)
-        outcome = await RestartService(control).apply([Wanted("unix_socket_directories", f'"{other}"')], Terms())
+        outcome = await RestartService(control).apply(
+            [WantedParameter("unix_socket_directories", f'"{other}"')], Terms()
+        )
         assert outcome.state is RestartState.OLD_VALUES, outcome
         assert answers(server.socket_dir, 5432)
         assert auto_conf_of(server) == before
@@ -188,7 +190,7 @@ async def test_no_way_left_is_refused_before(by_hand: Throwaway, tmp_path: Path)
     control = control_to(place(by_hand), tmp_path)
     desk = RestartService(control)
     with pytest.raises(ServerProblem, match="empty unix_socket_directories"):
-        await desk.apply([Wanted("unix_socket_directories", "")], Terms())
+        await desk.apply([WantedParameter("unix_socket_directories", "")], Terms())
     assert auto_conf_of(by_hand) == before
     await control.aclose()
 
@@ -197,14 +199,14 @@ async def test_libraries_are_emptied_where_no_other_file_has_any(by_hand: Throwa
     control = control_to(place(by_hand), tmp_path)
     desk = RestartService(control)
     with pytest.raises(ServerProblem, match="cannot write an empty shared_preload_libraries"):
-        await desk.apply([Wanted("shared_preload_libraries", "")], Terms())
+        await desk.apply([WantedParameter("shared_preload_libraries", "")], Terms())
     conf = by_hand.data_dir / "pgtop-tune.conf"
     lines = [line for line in conf.read_text().splitlines() if not line.startswith("shared_preload_libraries")]
     conf.write_text("\n".join((*lines, "")))
-    outcome = await desk.apply([Wanted("shared_preload_libraries", "auto_explain")], Terms())
+    outcome = await desk.apply([WantedParameter("shared_preload_libraries", "auto_explain")], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     before = auto_conf_of(by_hand)
-    outcome = await desk.apply([Wanted("shared_preload_libraries", "")], Terms())
+    outcome = await desk.apply([WantedParameter("shared_preload_libraries", "")], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     assert [each.shown_after for each in outcome.changes if each.state is ChangeState.APPLIED][-1] == ""
     outcome = await desk.revert_set(outcome.changes[-1].id)
@@ -218,7 +220,7 @@ async def test_a_mistyped_library_is_found_before_and_survived(by_hand: Throwawa
     before = auto_conf_of(by_hand)
     control = control_to(place(by_hand), tmp_path)
     desk = RestartService(control)
-    mistyped = [Wanted("shared_preload_libraries", "pg_stat_statements, pg_stat_statemnts")]
+    mistyped = [WantedParameter("shared_preload_libraries", "pg_stat_statements, pg_stat_statemnts")]
     with pytest.raises(ServerProblem, match="pg_stat_statemnts"):
         await desk.apply(mistyped, Terms())
     assert auto_conf_of(by_hand) == before
@@ -264,7 +266,7 @@ async def test_where_its_new_way_does_not_let_us_in_the_old_values_come_back(
         hba = server.data_dir / "pg_hba.conf"
         hba.write_text("host all all 127.0.0.1/32 trust\n")
         control = control_to(resolve("postgres", host="127.0.0.1", port=str(port), user="postgres"), tmp_path)
-        outcome = await RestartService(control).apply([Wanted("listen_addresses", "")], Terms())
+        outcome = await RestartService(control).apply([WantedParameter("listen_addresses", "")], Terms())
         assert outcome.state is RestartState.OLD_VALUES, outcome
         assert answers("127.0.0.1", port)
         assert auto_conf_of(server) == before

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.reverting import revert, try_to_revert
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -120,7 +120,7 @@ async def test_what_a_plain_role_has_changed_is_reached_by_everybody(
 ) -> None:
     name = role()
     control = PostgresControl(place(server, user=name), directory=tmp_path)
-    await control.apply_set([Wanted("work_mem", "9MB", Scope(ScopeKind.ROLE, name))], Terms())
+    await control.apply_set([WantedParameter("work_mem", "9MB", Scope(ScopeKind.ROLE, name))], Terms())
     await control.aclose()
     assert read(journal_of(tmp_path)).instance is not None
     control = PostgresControl(place(server), directory=tmp_path)
@@ -139,11 +139,11 @@ async def test_a_plain_role_finds_its_changes_after_a_restart_by_their_values(
     where = place(fresh_server, user="plain")
     for value in ("9MB", "10MB"):
         control = PostgresControl(where, directory=tmp_path)
-        await control.apply_set([Wanted("work_mem", value, Scope(ScopeKind.ROLE, "plain"))], Terms())
+        await control.apply_set([WantedParameter("work_mem", value, Scope(ScopeKind.ROLE, "plain"))], Terms())
         await control.aclose()
     fresh_server.restart()
     control = PostgresControl(where, directory=tmp_path)
-    await control.apply_set([Wanted("work_mem", "11MB", Scope(ScopeKind.ROLE, "plain"))], Terms())
+    await control.apply_set([WantedParameter("work_mem", "11MB", Scope(ScopeKind.ROLE, "plain"))], Terms())
     await control.aclose()
     assert [change.value for change in revert(where, directory=tmp_path)] == ["11MB", "10MB", "9MB"]
     with psycopg.connect(conninfo(fresh_server)) as connection:
@@ -205,15 +205,15 @@ async def test_what_the_server_refuses_stays_in_force_and_does_not_stop_the_othe
         connection.execute("CREATE ROLE gone")
     control = PostgresControl(place(server), directory=tmp_path)
     await control.apply("work_mem", "9MB")
-    await control.apply_set([Wanted("work_mem", "10MB", Scope(ScopeKind.ROLE, "gone"))], Terms())
-    await control.apply_set([Wanted("work_mem", "11MB", Scope(ScopeKind.ROLE, "gone"))], Terms())
+    await control.apply_set([WantedParameter("work_mem", "10MB", Scope(ScopeKind.ROLE, "gone"))], Terms())
+    await control.apply_set([WantedParameter("work_mem", "11MB", Scope(ScopeKind.ROLE, "gone"))], Terms())
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         # Refused like a value that this server does not take: by a role that may not.
         connection.execute("CREATE ROLE poor LOGIN IN ROLE pg_monitor, pg_read_all_settings")
         connection.execute("GRANT SELECT ON pg_file_settings TO poor")
         connection.execute("GRANT EXECUTE ON FUNCTION pg_show_all_file_settings(), pg_reload_conf() TO poor")
         connection.execute("ALTER ROLE poor SET work_mem = '5MB'")
-    await control.apply_set([Wanted("work_mem", "6MB", Scope(ScopeKind.ROLE, "poor"))], Terms())
+    await control.apply_set([WantedParameter("work_mem", "6MB", Scope(ScopeKind.ROLE, "poor"))], Terms())
     await control.aclose()
     poor = try_to_revert(place(server, user="poor"), directory=tmp_path)
     assert [refusal.change.value for refusal in poor.refused] == ["11MB", "9MB"]
@@ -244,7 +244,7 @@ async def test_a_trial_of_the_primary_is_not_over_where_the_connection_leads_to_
     standby = standby_of(primary, make_server, "there", servers.binaries(18))
     on_trial = PostgresControl(place(primary), directory=tmp_path)
     elsewhere = PostgresControl(place(standby), directory=tmp_path)
-    made = await on_trial.apply_set([Wanted("commit_delay", "7")], Terms(keep_within_s=600))
+    made = await on_trial.apply_set([WantedParameter("commit_delay", "7")], Terms(keep_within_s=600))
     with pytest.raises(ServerProblem, match="commit_delay was changed on another server of this cluster"):
         await elsewhere.revert_set(made[0].set_id)
     assert await elsewhere.in_force() == ()

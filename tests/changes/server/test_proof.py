@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, Wanted
+from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
 from tests.changes.server.test_control import auto_conf, control_of, settings
@@ -24,7 +24,7 @@ STORED = "SELECT setdatabase, setrole, setconfig FROM pg_db_role_setting ORDER B
 
 async def test_a_change_is_proven_by_an_older_and_a_newer_session(server: Throwaway, tmp_path: Path) -> None:
     control = control_of(server, tmp_path)
-    made = await control.apply_set([Wanted("work_mem", "8MB"), Wanted("jit", "off")], Terms())
+    made = await control.apply_set([WantedParameter("work_mem", "8MB"), WantedParameter("jit", "off")], Terms())
     memory, jit = await control.prove(made)
     assert (memory.running, memory.fresh, memory.source) == ("8MB", "8MB", "configuration file")
     assert "postgresql.auto.conf:" in memory.place
@@ -115,13 +115,20 @@ async def test_a_change_for_some_sessions_is_taken_back_exactly(
         database="" if kind is ScopeKind.ROLE else "postgres",
     )
     control = control_of(fresh_server, tmp_path)
-    await control.apply_set([Wanted("work_mem", "5MB", scope), Wanted("search_path", '"A b", c', scope)], Terms())
+    await control.apply_set(
+        [WantedParameter("work_mem", "5MB", scope), WantedParameter("search_path", '"A b", c', scope)], Terms()
+    )
     before, file_before = settings(fresh_server), auto_conf(fresh_server)
     assert (before["work_mem"][0], before["search_path"][0]) == ("5120", '"A b", c')
     with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
         stored = connection.execute(STORED).fetchall()
         change, *_ = await control.apply_set(
-            [Wanted("work_mem", "8MB", scope), Wanted("search_path", None, scope), Wanted("jit", "off", scope)], Terms()
+            [
+                WantedParameter("work_mem", "8MB", scope),
+                WantedParameter("search_path", None, scope),
+                WantedParameter("jit", "off", scope),
+            ],
+            Terms(),
         )
         assert change.shown_after == "8MB"
         assert change.message.endswith("that start from now on")
@@ -154,7 +161,7 @@ async def test_where_alter_system_is_switched_off_the_way_out_is_named(
         await control.apply("work_mem", "8MB")
     assert "a role or a database" in caught.value.hint
     role = Scope(ScopeKind.ROLE, role="postgres")
-    (change,) = await control.apply_set([Wanted("work_mem", "8MB", role)], Terms())
+    (change,) = await control.apply_set([WantedParameter("work_mem", "8MB", role)], Terms())
     assert shown(server, "work_mem") == "8MB"
     assert (await control.prove((change,)))[0].fresh == "8MB"
     await control.undo_all()

@@ -21,7 +21,7 @@ from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.compare.sides.from_records import material_of_records
-from pgtop_tune.compare.sides.material import Fact, Kind, LoadKey, Material
+from pgtop_tune.compare.sides.material import Fact, FactKind, LoadKey, Material
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.metrics.latency import P99
 from pgtop_tune.metrics.percentiles import merge
@@ -29,7 +29,7 @@ from pgtop_tune.model.bench import BenchReport, StatementReport
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import Doubt, RunResult, Verdict
+from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from tests.support.frames import EPOCH_MS
 from tests.support.results import asked, failed, result
@@ -64,8 +64,8 @@ def test_percentiles_of_records_are_of_their_histograms_together() -> None:
 
 
 def test_a_comparison_says_of_which_side_quick_transactions_were_only_counted() -> None:
-    counted = Doubt("LOG-COUNTED", Verdict.NOTE, "percentiles below 4.0 ms rest on 5 of 9 transactions", "")
-    loop = Doubt("CLOSED-LOOP", Verdict.NOTE, "no rate", "")
+    counted = Doubt("LOG-COUNTED", RunVerdict.NOTE, "percentiles below 4.0 ms rest on 5 of 9 transactions", "")
+    loop = Doubt("CLOSED-LOOP", RunVerdict.NOTE, "no rate", "")
     sides = [records(name, replace(result(), doubts=doubts)) for name, doubts in (("A", (loop,)), ("B", (counted,)))]
     text = report_markdown("counted", report(sides))
     assert "B: note LOG-COUNTED: percentiles below 4.0 ms rest on 5 of 9 transactions" in text
@@ -164,7 +164,9 @@ def test_seconds_of_making_data_sets_stand_side_by_side(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps(as_json(result())), encoding="ascii")
         steps = (("server-side generate", seconds), ("vacuum", 2.0))
-        told = step_table.written(step_table.Made("pgbench", "scale 1000", {}, steps, seconds + 2), TableFormat.JSON)
+        told = step_table.written(
+            step_table.StepsMade("pgbench", "scale 1000", {}, steps, seconds + 2), TableFormat.JSON
+        )
         (tmp_path / name / "init.json").write_text("\n".join(told), encoding="utf-8")
     found = table(run_sheets([open_material(tmp_path / name, name) for name in ("default", "tuned")]), "data sets")
     assert found.heads == ("init step, s", "default: scale 1000", "tuned: scale 1000")
@@ -203,7 +205,7 @@ def hostile(words: str = HOSTILE) -> Material:
     run.steady, run.steady_words = False, words
     facts = tuple(replace(fact, name=words, value=words, source=words) for fact in made.facts[:5])
     events = (Event(EPOCH_MS + 5_000, EventKind.PARAMETER, words), Event(EPOCH_MS, EventKind.NOTE, words))
-    return replace(made, facts=(*facts, Fact("parameters", words, words, Kind.SETTING)), events=events)
+    return replace(made, facts=(*facts, Fact("parameters", words, words, FactKind.SETTING)), events=events)
 
 
 class Seen(HTMLParser):

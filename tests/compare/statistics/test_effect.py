@@ -14,7 +14,7 @@ from pgtop_tune.compare.statistics.blocks import autocorrelation_time, block_len
 from pgtop_tune.compare.statistics.effect import (
     WRONG,
     Effect,
-    Spread,
+    RunSpread,
     Verdict,
     blocks_needed,
     certain_together,
@@ -240,5 +240,5 @@ def test_what_runs_differ_by_widens_the_interval_of_fewer_and_never_narrows_it()
     assert wide.low < effect.low < 0.03
     assert wide.relative == effect.relative
     assert not wide.certain
-    assert widened(effect, Spread(), (1, 1), ratio=True) == effect
-    assert widened(effect, Spread(1e-9, 8), (1, 1), ratio=True) == effect
+    assert widened(effect, RunSpread(), (1, 1), ratio=True) == effect
+    assert widened(effect, RunSpread(1e-9, 8), (1, 1), ratio=True) == effect

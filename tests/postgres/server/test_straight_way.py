@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.postgres.server.conninfo import Endpoint, resolve
+from pgtop_tune.postgres.server.conninfo import ServerEndpoint, resolve
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.postgres.server.straight_way import answers_there, leads_straight
 from tests.support.poolers import LOOPBACK, HaProxy, PgBouncer, number_of, reserved_port
@@ -65,4 +65,4 @@ def test_another_server_is_not(server: Throwaway, fresh_server: Throwaway) -> No
 def test_a_proxy_is_known_by_where_the_server_was_reached(
     host: str, port: int, address: str | None, server_port: int | None, there: bool
 ) -> None:
-    assert answers_there(Endpoint(host, port), {(host, port)}, address, server_port) is there
+    assert answers_there(ServerEndpoint(host, port), {(host, port)}, address, server_port) is there

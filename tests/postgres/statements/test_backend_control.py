@@ -12,7 +12,7 @@ from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, Outcome, PlanRisk, QueryPlan
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, PlanRisk, QueryPlan
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from pgtop_tune.secret import without_secrets
@@ -67,12 +67,12 @@ async def test_cancel_ends_the_statement_and_terminate_the_session(all_servers: 
     own = OwnSessions()
     control = PostgresBackends(place(all_servers), own)
     with at_work(all_servers) as key:
-        assert [each.outcome for each in await control.signal(BackendAct.CANCEL, [key])] == [Outcome.DONE]
+        assert [each.outcome for each in await control.signal(BackendAct.CANCEL, [key])] == [BackendOutcome.DONE]
         _until(all_servers, key[0], "state = 'idle'")
-        assert [each.outcome for each in await control.signal(BackendAct.TERMINATE, [key])] == [Outcome.DONE]
+        assert [each.outcome for each in await control.signal(BackendAct.TERMINATE, [key])] == [BackendOutcome.DONE]
         _gone(all_servers, key[0])
         (result,) = await control.signal(BackendAct.TERMINATE, [key])
-        assert result.outcome is Outcome.GONE
+        assert result.outcome is BackendOutcome.GONE
     assert not own.pids, "no session of ours stays behind"
 
 
@@ -82,7 +82,7 @@ async def test_a_pid_that_is_somebody_else_by_now_is_left_alone(server: Throwawa
         assert started_ms is not None
         for other in (started_ms - 1, started_ms + 1):
             results = await control.signal(BackendAct.TERMINATE, [(pid, other)])
-            assert [each.outcome for each in results] == [Outcome.GONE]
+            assert [each.outcome for each in results] == [BackendOutcome.GONE]
         _until(server, pid, "state = 'active'")
 
 
@@ -95,7 +95,11 @@ async def test_several_at_once_each_with_its_own_result(server: Throwaway) -> No
         results = await control.signal(BackendAct.CANCEL, wanted)
         assert [each.backend for each in results] == wanted
         assert [each.outcome for each in results] == [
-            Outcome.DONE, Outcome.GONE, Outcome.DONE, Outcome.REFUSED, Outcome.NOT_PERMITTED,
+            BackendOutcome.DONE,
+            BackendOutcome.GONE,
+            BackendOutcome.DONE,
+            BackendOutcome.REFUSED,
+            BackendOutcome.NOT_PERMITTED,
         ]  # fmt: skip
         _until(server, second[0], "state = 'idle'")
 
@@ -106,7 +110,7 @@ async def test_without_the_right_nothing_happens_and_the_grant_is_named(
     with at_work(server) as key:
         for user in (role("pg_monitor"), role("pg_monitor", "pg_signal_backend")):
             (result,) = await PostgresBackends(place(server, user=user)).signal(BackendAct.TERMINATE, [key])
-            assert result.outcome is Outcome.NOT_PERMITTED
+            assert result.outcome is BackendOutcome.NOT_PERMITTED
             assert f'GRANT pg_signal_backend, pg_monitor TO "{user}"' in result.detail
         _until(server, key[0], "state = 'active'")
 
@@ -117,7 +121,7 @@ async def test_with_pg_signal_backend_ordinary_sessions_can_be_ended(
     user, victim = role("pg_monitor", "pg_signal_backend"), role()
     with at_work(server, user=victim) as key:
         (result,) = await PostgresBackends(place(server, user=user)).signal(BackendAct.TERMINATE, [key])
-        assert result.outcome is Outcome.DONE
+        assert result.outcome is BackendOutcome.DONE
         _gone(server, key[0])
 
 
@@ -128,7 +132,7 @@ async def test_an_auxiliary_process_cannot_be_signalled(server: Throwaway, super
     ).fetchone()
     assert row is not None
     (result,) = await PostgresBackends(place(server)).signal(BackendAct.TERMINATE, [(row[0], row[1])])  # type: ignore[list-item]
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is BackendOutcome.REFUSED
 
 
 def test_the_statement_shown_is_bound_to_pid_and_start(server: Throwaway) -> None:

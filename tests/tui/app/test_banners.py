@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import ParameterSample, PostgresSample
 from pgtop_tune.runtime.ports import Step
@@ -44,7 +44,7 @@ async def test_the_banner_stands_over_every_page_as_long_as_the_frames_show_the_
 async def test_what_is_on_trial_stands_above_the_keys_of_every_page() -> None:
     async with running_screen(size=(80, 24), parameters=ScriptedParameters(), knobs=KNOBS) as rig:
         assert rig.app.parameters.changes is not None
-        await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+        await rig.app.parameters.changes.apply((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=60.0))
         for page in PAGES[:2]:
             await rig.press(page.key)
             await rig.until(lambda: "auto-revert in" in rig.text().split("\n")[-2])

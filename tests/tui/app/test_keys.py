@@ -9,7 +9,7 @@ import pytest
 from textual.command import CommandPalette
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.compare.overlay.shelf import Shelf
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.ports import Landmark, Step
@@ -70,7 +70,7 @@ async def _redo(rig: Rig) -> None:
 
 async def _keep(rig: Rig) -> None:
     assert rig.app.parameters.changes is not None
-    await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    await rig.app.parameters.changes.apply((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=60.0))
     await rig.sees("auto-revert in")
     await rig.press("Y")
     await rig.until(lambda: any("confirmed: work_mem 4MB→8MB" in each.message for each in rig.app._notifications))
@@ -200,7 +200,7 @@ async def _redraw(rig: Rig) -> None:
 async def _suspend(rig: Rig) -> None:
     """That it stops is seen with a real shell (tests/terminal); here: not while a change waits for its revert."""
     assert rig.app.parameters.changes is not None
-    await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    await rig.app.parameters.changes.apply((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=60.0))
     await rig.sees("auto-revert in")
     await rig.press("ctrl+z")
     await rig.until(lambda: any("cannot revert it" in each.message for each in rig.app._notifications))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.changes.model.change import ParameterChange, Terms, Wanted
+from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
@@ -27,7 +27,7 @@ def _idle() -> ScriptedSource:
 
 async def _change(rig: Rig) -> None:
     assert rig.app.parameters.changes is not None
-    await rig.app.parameters.changes.apply((Wanted("max_wal_size", "16GB"),), Terms())
+    await rig.app.parameters.changes.apply((WantedParameter("max_wal_size", "16GB"),), Terms())
 
 
 async def test_nothing_to_lose_nothing_asked() -> None:
@@ -67,7 +67,9 @@ async def test_what_is_on_trial_is_kept_or_taken_back_on_the_way_out() -> None:
         control = ScriptedParameters()
         async with running_screen(_idle(), parameters=control, knobs=KNOBS) as rig:
             assert rig.app.parameters.changes is not None
-            await rig.app.parameters.changes.apply((Wanted("max_wal_size", "16GB"),), Terms(keep_within_s=60.0))
+            await rig.app.parameters.changes.apply(
+                (WantedParameter("max_wal_size", "16GB"),), Terms(keep_within_s=60.0)
+            )
             await rig.press("q")
             await rig.sees("Pending confirmation; leaving reverts it:")
             await rig.sees("confirm the pending changes, leave")
@@ -135,5 +137,5 @@ async def test_the_countdown_of_a_pending_change_does_not_draw_on_a_screen_that_
     monkeypatch.setattr(Dashboard, "on_unmount", tick, raising=False)
     async with running_screen(_idle(), parameters=ScriptedParameters(), knobs=KNOBS) as rig:
         assert rig.app.parameters.changes is not None
-        await rig.app.parameters.changes.apply((Wanted("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+        await rig.app.parameters.changes.apply((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=60.0))
     assert counted

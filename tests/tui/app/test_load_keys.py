@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.runtime.load_control import LoadSeries, LoadState, Made, MakingPlan, MakingProgress
+from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, LoadState, MakingPlan, MakingProgress
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.load.data_set_dialog import InitDialog
@@ -129,7 +129,7 @@ async def test_a_making_is_stopped_with_x_and_its_end_is_told() -> None:
         await rig.sees("x stop")
         await rig.press("x")
         await rig.until(lambda: load.stops == 1)
-        load.standing = LoadState(made=Made("scale 10", (("vacuum", 0.5),), 3.6))
+        load.standing = LoadState(made=DataSetMade("scale 10", (("vacuum", 0.5),), 3.6))
         rig.source.feed(frame(7, load=False))
         await rig.sees("made: scale 10")
         assert isinstance(rig.app.screen, InitDialog)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.changes.model.change import Terms, Wanted
+from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.model.restart import (
     PendingParameter,
     RestartCheck,
     RestartOutcome,
     RestartPlan,
     RestartState,
-    Verdict,
+    RestartVerdict,
 )
 from pgtop_tune.changes.ports import silent
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
@@ -39,18 +39,23 @@ class ScriptedRestart:
 
     def __init__(self, *, possible: bool = True, comes_up: bool = True) -> None:
         self.possible, self.comes_up = possible, comes_up
-        self.asked: list[tuple[tuple[Wanted, ...], bool]] = []
+        self.asked: list[tuple[tuple[WantedParameter, ...], bool]] = []
 
     async def pending(self) -> tuple[PendingParameter, ...]:
         return ()
 
-    async def plan(self, wanted: Sequence[Wanted] = ()) -> RestartPlan:
-        verdict = Verdict.FINE if self.possible else Verdict.IMPOSSIBLE
+    async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
+        verdict = RestartVerdict.FINE if self.possible else RestartVerdict.IMPOSSIBLE
         check = RestartCheck("shared memory", verdict, "needs 300 MB of 16 GB")
         return RestartPlan(("ALTER SYSTEM …",), (), (check,), "pg_ctl", "pg_ctl restart", True, sessions=3)
 
     async def apply(
-        self, wanted: Sequence[Wanted], terms: Terms, progress: Callable[[str], None] = silent, *, anyway: bool = False
+        self,
+        wanted: Sequence[WantedParameter],
+        terms: Terms,
+        progress: Callable[[str], None] = silent,
+        *,
+        anyway: bool = False,
     ) -> RestartOutcome:
         self.asked.append((tuple(wanted), anyway))
         progress("stopping the server")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.backend_action import BackendAct, Outcome, PlanRisk
+from pgtop_tune.model.backend_action import BackendAct, BackendOutcome, PlanRisk
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dialogs.confirm import ConfirmDialog
@@ -85,7 +85,7 @@ async def test_nothing_selected_is_said() -> None:
 async def test_what_came_of_each_is_said_with_the_grant() -> None:
     async with running_screen() as rig:
         first, second = (row.backend.pid for row in rig.app._dashboard._rows[:2])
-    control = ScriptedBackends(outcomes={first: Outcome.NOT_PERMITTED, second: Outcome.GONE})
+    control = ScriptedBackends(outcomes={first: BackendOutcome.NOT_PERMITTED, second: BackendOutcome.GONE})
     async with running_screen(backends=control) as rig:
         await opened(rig)
         await rig.press("home", "x", "x", "x", "c")

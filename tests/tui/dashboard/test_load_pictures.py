@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from pgtop_tune.experiment.series import curves
 from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.model.bench import ScriptReport, StatementReport
-from pgtop_tune.model.run_result import Latencies, LatencyOf, RunResult, ServerTimes, StatementTimes
-from pgtop_tune.runtime.load_control import LoadSeries, Made, MakingPreview, MakingProgress
+from pgtop_tune.model.run_result import LatencyOf, LatencySummary, RunResult, ServerTimes, StatementTimes
+from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, MakingPreview, MakingProgress
 from pgtop_tune.tui.load.making_drawing import made_lines, making_lines, preview_lines, short_words
 from pgtop_tune.tui.load.result_drawing import result_lines, verdict_words
 from pgtop_tune.tui.load.steps_drawing import steps_lines
@@ -42,7 +42,7 @@ def with_scripts() -> RunResult:
         ScriptReport(1, "read.sql", statements=statements),
         ScriptReport(2, HOSTILE, statements=inserts),
     )
-    latencies = Latencies(63_000, 0.6, 41.0, ((50.0, 0.4), (95.0, 1.1), (99.0, 2.2), (99.9, 9.0), (99.99, 30.5)))
+    latencies = LatencySummary(63_000, 0.6, 41.0, ((50.0, 0.4), (95.0, 1.1), (99.0, 2.2), (99.9, 9.0), (99.99, 30.5)))
     return replace(
         made,
         report=replace(made.report, scripts=scripts),
@@ -153,5 +153,5 @@ def test_before_a_making_room_and_what_would_go_are_said() -> None:
 
 
 def test_a_made_data_set_tells_the_seconds_of_each_step() -> None:
-    lines = texts(made_lines(Made("scale 5", (("vacuum", 0.66), ("primary keys", 0.55)), 6.06), 80))
+    lines = texts(made_lines(DataSetMade("scale 5", (("vacuum", 0.66), ("primary keys", 0.55)), 6.06), 80))
     assert [line.split()[-2:] for line in lines[1:]] == [["0.66", "s"], ["0.55", "s"], ["6.06", "s"]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.runtime.history import Point
+from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wait_heat import heat_lines
 from pgtop_tune.tui.pages import locks, waits
@@ -60,7 +60,7 @@ def test_ascii_picture() -> None:
     assert_picture(GOLDENS / "page-waits-ascii-80x24.txt", rows)
 
 
-def rows_of(table: str, session: Session) -> dict[str, waits.WaitRow]:
+def rows_of(table: str, session: Session) -> dict[str, waits.WaitGroup]:
     rows = TABLES[table].rows(session)
     assert not isinstance(rows, Unavailable)
     return {row.name: row for row in rows}
@@ -135,7 +135,7 @@ def test_little_room_keeps_the_classes_with_most_sessions() -> None:
 
 
 def test_an_outage_is_a_gap_and_nothing_is_a_speck() -> None:
-    points = [Point(float(second), None if 4 <= second < 8 else float(second >= 8)) for second in range(12)]
+    points = [SeriesPoint(float(second), None if 4 <= second < 8 else float(second >= 8)) for second in range(12)]
     values = columns_of(points, 0.0, 12.0, 12)
     assert values == [0.0] * 4 + [None] * 4 + [1.0] * 4
     assert text_of(heat_row(values, 1.0, UNICODE)) == "····    ████"
@@ -143,9 +143,9 @@ def test_an_outage_is_a_gap_and_nothing_is_a_speck() -> None:
 
 
 def test_a_point_speaks_for_the_columns_since_the_one_before() -> None:
-    points = [Point(float(second), 1.0) for second in range(0, 12, 3)]
+    points = [SeriesPoint(float(second), 1.0) for second in range(0, 12, 3)]
     assert columns_of(points, 0.0, 12.0, 12) == [1.0] * 10 + [None] * 2
-    assert columns_of([*points, Point(60.0, 1.0)], 0.0, 80.0, 80)[20:60] == [None] * 40
+    assert columns_of([*points, SeriesPoint(60.0, 1.0)], 0.0, 80.0, 80)[20:60] == [None] * 40
 
 
 def test_levels_can_be_told_apart_without_colour() -> None:

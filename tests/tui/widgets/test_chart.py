@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pgtop_tune import units
-from pgtop_tune.runtime.history import Point
+from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets.chart import (
     GUTTER,
     ChartMark,
@@ -25,8 +25,8 @@ from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import STYLES, Line, text_of, width
 
 
-def curve(*values: float | None, every_s: float = 1.0) -> list[Point]:
-    return [Point(index * every_s, value) for index, value in enumerate(values)]
+def curve(*values: float | None, every_s: float = 1.0) -> list[SeriesPoint]:
+    return [SeriesPoint(index * every_s, value) for index, value in enumerate(values)]
 
 
 def chart(*series: ChartSeries, height: int = 4, glyphs: Glyphs = UNICODE, **other: object) -> list[Line]:
@@ -80,14 +80,17 @@ def test_what_is_no_number_is_a_gap_like_any_unknown_value(value: float) -> None
 
 
 def test_seconds_that_were_never_sampled_are_not_bridged() -> None:
-    stalled = ChartSeries([*curve(*[100.0] * 5), Point(15.0, 100.0), Point(16.0, 100.0)], "series-1")
+    stalled = ChartSeries([*curve(*[100.0] * 5), SeriesPoint(15.0, 100.0), SeriesPoint(16.0, 100.0)], "series-1")
     assert picture(chart(stalled, height=2))[0] == "  100 ┤⠉⠉⠉⠉⠁          ⠉⠁"
 
 
 def test_a_long_silence_between_few_points_is_not_bridged() -> None:
-    few = ChartSeries([*curve(10.0, 10.0, 10.0), Point(18.0, 100.0)], "series-1")
+    few = ChartSeries([*curve(10.0, 10.0, 10.0), SeriesPoint(18.0, 100.0)], "series-1")
     assert picture(chart(few, height=2))[1].rstrip() == "    0 ┤⠤⠤⠄"
-    for points in ([Point(0.0, 10.0), Point(17.0, 100.0), Point(18.0, 100.0)], [Point(0.0, 10.0), Point(17.0, 100.0)]):
+    for points in (
+        [SeriesPoint(0.0, 10.0), SeriesPoint(17.0, 100.0), SeriesPoint(18.0, 100.0)],
+        [SeriesPoint(0.0, 10.0), SeriesPoint(17.0, 100.0)],
+    ):
         assert picture(chart(ChartSeries(points, "series-1"), height=2))[1].rstrip() == "    0 ┤⠄"
 
 
@@ -138,7 +141,7 @@ def test_the_scale_begins_at_zero_and_has_a_middle_when_there_is_room() -> None:
 
 
 def test_only_the_window_decides_the_scale() -> None:
-    points = [Point(-5.0, 1e9), Point(1.0, 40.0), Point(25.0, 1e9)]
+    points = [SeriesPoint(-5.0, 1e9), SeriesPoint(1.0, 40.0), SeriesPoint(25.0, 1e9)]
     assert picture(chart(ChartSeries(points, "series-1")))[0].startswith("   40")
 
 
@@ -146,7 +149,7 @@ def test_no_points_draw_an_empty_frame() -> None:
     assert picture(chart(ChartSeries([], "series-1"), height=2)) == ["    1 ┤", "    0 ┤"]
 
 
-POINTS = st.lists(st.builds(Point, st.floats(-5, 30), st.none() | st.floats()), max_size=60).map(
+POINTS = st.lists(st.builds(SeriesPoint, st.floats(-5, 30), st.none() | st.floats()), max_size=60).map(
     lambda points: sorted(points, key=lambda point: point.at_s)
 )
 
@@ -161,7 +164,7 @@ POINTS = st.lists(st.builds(Point, st.floats(-5, 30), st.none() | st.floats()), 
 )
 @settings(max_examples=120, deadline=None)
 def test_every_line_is_exactly_as_wide_as_asked_and_uses_known_styles(
-    first: list[Point], second: list[Point], columns: int, height: int, glyphs: Glyphs, cursor: float | None
+    first: list[SeriesPoint], second: list[SeriesPoint], columns: int, height: int, glyphs: Glyphs, cursor: float | None
 ) -> None:
     lines = chart_lines(
         [ChartSeries(first, "series-1"), ChartSeries(second, "series-2", dim=True)],

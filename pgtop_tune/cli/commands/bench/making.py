@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.cli.commands.bench.hand import opened
 from pgtop_tune.cli.commands.bench.init_words import InitWords
-from pgtop_tune.cli.commands.bench.step_table import Made
+from pgtop_tune.cli.commands.bench.step_table import StepsMade
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.output import tell
 from pgtop_tune.errors import LoadProblem
@@ -27,7 +27,7 @@ _UNLOGGED: Final = "unlogged tables write no WAL: not representative of tables t
 _MOST_JOBS: Final = 4
 
 
-def pgbench_making(given: InitWords, words: ConnectionWords) -> Made:
+def pgbench_making(given: InitWords, words: ConnectionWords) -> StepsMade:
     """pgbench's own tables, by pgbench -i."""
     from pgtop_tune.bench.argv import shell_quoted
     from pgtop_tune.bench.datasets.pgbench_tables import DEFAULT_STEPS, PgbenchShape, estimated_bytes
@@ -64,12 +64,12 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> Made:
         "unlogged": shape.unlogged,
     }
     notes += (_UNLOGGED,) if shape.unlogged else ()
-    return Made(
+    return StepsMade(
         dataset="pgbench", title=f"scale {scale}", facts=facts, steps_s=done.steps_s, total_s=done.total_s, notes=notes
     )
 
 
-def bus_making(given: InitWords, words: ConnectionWords) -> Made:
+def bus_making(given: InitWords, words: ConnectionWords) -> StepsMade:
     """The bus company's tables; what an earlier making left is gone on with."""
     from pgtop_tune.bench.datasets.bus import VERSION, BusPlan, parse_size
     from pgtop_tune.bench.initialise import Initialised
@@ -100,7 +100,7 @@ def bus_making(given: InitWords, words: ConnectionWords) -> Made:
             done = run_until_signalled(_make_bus(conninfo, plan, anew, jobs))
     facts = {"tickets": plan.tickets, "seed": plan.seed, "version": VERSION, "unlogged": plan.unlogged}
     notes += (_UNLOGGED,) if plan.unlogged else ()
-    return Made(
+    return StepsMade(
         dataset="bus",
         title=f"{count(plan.tickets)} tickets",
         facts=facts,

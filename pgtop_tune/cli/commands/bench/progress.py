@@ -12,14 +12,14 @@ from pgtop_tune.cli.output import tell
 from pgtop_tune.units import age, count
 
 if TYPE_CHECKING:
-    from pgtop_tune.bench.datasets.progress import InitialiseProgress, Pace
+    from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepPace
 
 LINE_EVERY_S: Final = 5.0
 
 Tell = Callable[["InitialiseProgress"], None]
 
 
-def words(progress: InitialiseProgress, pace: Pace) -> str:
+def words(progress: InitialiseProgress, pace: StepPace) -> str:
     """ "1.20M of 6.00M rows, 310k rows/s, 15 s left"; "" where nothing is counted."""
     if not progress.total:
         return ""

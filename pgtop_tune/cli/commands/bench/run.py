@@ -207,7 +207,7 @@ def run(
     from pgtop_tune.bench.places.place import parse_address
     from pgtop_tune.cli.disk_caps import disk_caps
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.measuring import Wanted, measure
+    from pgtop_tune.cli.measuring import BenchRequest, measure
     from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.model.bench import LoadSpec
 
@@ -229,7 +229,7 @@ def run(
             scripts=chosen,
             variables=tuple(_variable(each) for each in variables or ()),
         )
-        wanted = Wanted(
+        wanted = BenchRequest(
             connection=ConnectionWords(
                 target=target,
                 host=host,

@@ -15,7 +15,7 @@ _HEAD: Final = "init step, s"
 _TOTAL: Final = "total"
 
 
-class Made(Struct, frozen=True):
+class StepsMade(Struct, frozen=True):
     """What came of it.
 
     Attributes:
@@ -33,12 +33,12 @@ class Made(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def written(made: Made, format: TableFormat) -> list[str]:
+def written(made: StepsMade, format: TableFormat) -> list[str]:
     """Lines for stdout."""
     return _WRITERS[format](made)
 
 
-def _text(made: Made) -> list[str]:
+def _text(made: StepsMade) -> list[str]:
     rows = [*made.steps_s, (_TOTAL, made.total_s)]
     left = max(len(_HEAD), *(len(name) for name, _ in rows))
     right = max(len(made.title), 8)
@@ -49,7 +49,7 @@ def _text(made: Made) -> list[str]:
     ]
 
 
-def _markdown(made: Made) -> list[str]:
+def _markdown(made: StepsMade) -> list[str]:
     rows = [*made.steps_s, (_TOTAL, made.total_s)]
     return [
         f"| {_HEAD} | {made.title} |",
@@ -59,7 +59,7 @@ def _markdown(made: Made) -> list[str]:
     ]
 
 
-def _json(made: Made) -> list[str]:
+def _json(made: StepsMade) -> list[str]:
     told = {
         "format": INIT_FORMAT,
         "dataset": made.dataset,
@@ -72,7 +72,7 @@ def _json(made: Made) -> list[str]:
     return [json.dumps(told, ensure_ascii=False)]
 
 
-_WRITERS: Final[Mapping[TableFormat, Callable[[Made], list[str]]]] = {
+_WRITERS: Final[Mapping[TableFormat, Callable[[StepsMade], list[str]]]] = {
     TableFormat.TEXT: _text,
     TableFormat.MARKDOWN: _markdown,
     TableFormat.JSON: _json,

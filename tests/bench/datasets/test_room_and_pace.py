@@ -82,4 +82,4 @@ async def test_a_role_that_may_not_see_the_directory_is_told_so(server: Throwawa
             await hand.aclose()
         finally:
             connection.execute("DROP ROLE plain")
-    assert room.check().endswith("is not known: this role may not see the server's data directory")
+    assert room.check().endswith("is unknown: this role may not see the server's data directory")

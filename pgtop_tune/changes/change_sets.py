@@ -67,7 +67,8 @@ class Undo:
         """Reverts the sets of some changes, the last first, and nothing of anybody else's. Raises as `last`."""
         undone: list[Change] = []
         for set_id in reversed(dict.fromkeys(each.set_id or each.id for each in ours)):
-            undone += (await self._sets.revert(set_id)).checked().changes
+            of_server = any(isinstance(each, ParameterChange) for each in ours if set_id in (each.set_id, each.id))
+            undone += (await self._sets.revert(set_id, of_server=of_server)).checked().changes
         return tuple(undone)
 
     async def _around(
@@ -167,17 +168,23 @@ class ChangeSets:
         if failed is not None:
             problem.hint = f"{failed.message}: `pgtop-tune revert --set {made.set_id}` reverts the first half"
 
-    async def confirm(self, set_id: str) -> Settled:
+    async def confirm(self, set_id: str, *, of_server: bool = True) -> Settled:
         """Both halves stay; empty when they are not in force (any more).
+
+        Args:
+            set_id: Of the set.
+            of_server: Whether it has, or may have, a half of the server; else the server is not asked.
 
         Raises:
             PgtopError: It could not be written down; the set is still pending confirmation.
         """
         settings = await self._machine.keep(set_id) if self._machine is not None else ()
-        parameters = await self._server.keep(set_id) if self._server is not None else ()
+        parameters = await self._server.keep(set_id) if self._server is not None and of_server else ()
         return Settled(set_id=set_id, parameters=parameters, settings=settings)
 
-    async def revert(self, set_id: str, why: str = "", *, with_restart: bool = False) -> Settled:
+    async def revert(
+        self, set_id: str, why: str = "", *, with_restart: bool = False, of_server: bool = True
+    ) -> Settled:
         """Reverts both halves once; a half that cannot be reverted does not keep the other.
 
         Pools of huge pages that get larger again go before the server's half, so that the server has them; the rest of
@@ -187,10 +194,11 @@ class ChangeSets:
             set_id: Of the set.
             why: For the journal.
             with_restart: Whether the server is restarted where the old values need it.
+            of_server: Whether it has, or may have, a half of the server; else the server is not asked.
         """
 
         async def server_half() -> tuple[ParameterChange, ...]:
-            if self._server is None:
+            if self._server is None or not of_server:
                 return ()
             if with_restart and self._restart is not None:
                 return (await self._restart.revert_set(set_id, why)).changes
@@ -235,17 +243,23 @@ class ChangeSets:
         return settled
 
     async def revert_until_done(
-        self, set_id: str, why: str, told: Callable[[PgtopError], None], *, with_restart: bool = False
+        self,
+        set_id: str,
+        why: str,
+        told: Callable[[PgtopError], None],
+        *,
+        with_restart: bool = False,
+        of_server: bool = True,
     ) -> Settled:
         """Reverts both halves, again and again while one cannot be: a server may be away.
 
         Args:
-            set_id, why, with_restart: See `revert`.
+            set_id, why, with_restart, of_server: See `revert`.
             told: Takes each problem.
         """
         settled = Settled(set_id=set_id)
         while True:
-            once = await self.revert(set_id, why, with_restart=with_restart)
+            once = await self.revert(set_id, why, with_restart=with_restart, of_server=of_server)
             settled = Settled(
                 set_id=set_id,
                 parameters=(*settled.parameters, *once.parameters),

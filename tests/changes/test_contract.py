@@ -199,6 +199,17 @@ async def test_a_program_that_is_killed_leaves_a_set_that_is_reverted_by_its_id(
     assert (machine.value(PAGES), shown(fresh_server, "max_wal_size"), in_force()) == ("0", "1GB", [])
 
 
+async def test_a_set_of_the_machine_alone_needs_no_server(
+    way: WayOf, fresh_server: Throwaway, machine: Machine
+) -> None:
+    async with way(fresh_server) as operator:
+        await operator.apply((), (WantedSetting(PAGES, "20"),), 600.0)
+        kill(fresh_server)
+        await operator.revert_now()
+        await operator.over()
+    assert (machine.value(PAGES), in_force()) == ("0", [])
+
+
 async def test_a_second_set_waits_until_the_first_is_confirmed_or_reverted(shared: Throwaway, machine: Machine) -> None:
     screen = Screen(shared, machine)
     await screen.apply(*BOTH, 600.0)

@@ -145,7 +145,7 @@ def test_on_a_terminal_the_name_of_the_database_is_asked_for(
         )
         os.close(theirs)
         shown = b""
-        while b"to go on" not in shown:
+        while b"to continue" not in shown:
             shown += os.read(ours, 4096)
         os.write(ours, answer.encode() + b"\n")
         process.communicate(timeout=DEADLINE_S)

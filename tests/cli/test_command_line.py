@@ -49,7 +49,7 @@ def test_a_mistyped_command_is_no_database(typed: str, meant: str) -> None:
     with pytest.raises(UsageProblem) as refused:
         with_default_command([typed, "-o", "run.jsonl"])
     assert refused.value.message == f"no such command '{typed}'; did you mean {meant}?"
-    assert refused.value.hint == f"for a database of that name: pgtop-tune -d {typed}"
+    assert refused.value.hint == f"to watch a database of that name: pgtop-tune -d {typed}"
 
 
 @pytest.mark.parametrize("database", ["postgres", "shop", "app_db", "users", "db", "pgbench", "bench2", "pet", "t"])
@@ -67,7 +67,7 @@ def test_a_mistyped_command_ends_with_the_guess(tmp_path: Path) -> None:
     assert (ran.status, ran.err) == (
         2,
         "pgtop-tune: no such command 'recrod'; did you mean record?\n"
-        "hint: for a database of that name: pgtop-tune -d recrod\n",
+        "hint: to watch a database of that name: pgtop-tune -d recrod\n",
     )
 
 

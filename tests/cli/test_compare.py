@@ -52,7 +52,7 @@ def test_one_run_a_side_is_told_and_fails_nothing_for_certain(files: Path, tmp_p
     words = ("compare", str(files / "before.jsonl.gz"), str(files / "after.jsonl.gz"))
     ran = run(*words, "--fail-if", "tps < -5%", home=tmp_path)
     assert ran.status == 8
-    assert "cannot be told: tps changed by -" in ran.err
+    assert "cannot be decided: tps changed by -" in ran.err
     assert "no verdict" in ran.err
     assert any(line.startswith("  tps ") and line.endswith("differ") for line in ran.out.splitlines())
     (command,) = (line.strip() for line in ran.out.splitlines() if line.strip().startswith("for side in A B B A"))

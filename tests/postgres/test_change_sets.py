@@ -227,7 +227,7 @@ async def test_what_a_lost_connection_left_open_is_found_out_on_reconnecting(
     monkeypatch.setattr(OperatorSession, "reload", cut)
     with pytest.raises(ConnectionProblem) as caught:
         await control.apply_set([WantedParameter("work_mem", "8MB"), WantedParameter("jit", "off")], Terms())
-    assert "not known" in caught.value.hint
+    assert "unknown" in caught.value.hint
     monkeypatch.undo()
     in_force = await control.in_force()
     assert [change.shown_after for change in in_force] == (["8MB", "off"] if made == 2 else [])

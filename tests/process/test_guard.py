@@ -183,7 +183,7 @@ def test_words_out_of_place_are_refused(words: list[str]) -> None:
 
 @given(st.lists(st.text(), min_size=1))
 def test_a_command_is_passed_on_as_it_is(argv: list[str]) -> None:
-    assert guard.parse(["--remove", "/a", "--remove", "/b", "--grace", "0.5", "--", *argv]) == guard.Order(
+    assert guard.parse(["--remove", "/a", "--remove", "/b", "--grace", "0.5", "--", *argv]) == guard.GuardOrder(
         tuple(argv), grace_s=0.5, remove=("/a", "/b")
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled, value_before
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.model.events import Event, EventKind
@@ -37,6 +37,7 @@ class Pending(Struct, frozen=True, kw_only=True):
         wires: Trip wires: lines that revert it at once when they are crossed.
         adopted_from: The program that made it and is gone, "user@host, pid"; "" for a set of our own.
         with_restart: Whether reverting it restarts the server where the old values need it.
+        of_server: Whether it has, or may have, a half of the server.
         reverting: Why it is being reverted right now; "" while it stands.
         problem: Why that has not worked yet; it is tried again.
     """
@@ -47,6 +48,7 @@ class Pending(Struct, frozen=True, kw_only=True):
     wires: tuple[TripWire, ...] = ()
     adopted_from: str = ""
     with_restart: bool = False
+    of_server: bool = True
     reverting: str = ""
     problem: str = ""
 
@@ -151,16 +153,18 @@ class PendingSets:
         try:
             made = await self._sets.apply(wanted, terms)
         except LostBetweenHalves as lost:
-            self._begin(lost.made, terms, wires)
+            self._begin(lost.made, terms, wires, of_server=True)
             raise
-        self._begin(made, terms, wires)
+        self._begin(made, terms, wires, of_server=bool(made.parameters))
         return made
 
-    def _begin(self, made: Settled, terms: Terms, wires: Sequence[TripWire]) -> None:
+    def _begin(self, made: Settled, terms: Terms, wires: Sequence[TripWire], *, of_server: bool) -> None:
         if terms.keep_within_s is None or not made.changes:
             return
         until_ms = self._wall_ms() + int(terms.keep_within_s * 1000)
-        pending = Pending(set_id=made.set_id, changes=made.changes, until_ms=until_ms, wires=tuple(wires))
+        pending = Pending(
+            set_id=made.set_id, changes=made.changes, until_ms=until_ms, wires=tuple(wires), of_server=of_server
+        )
         self._hold(pending, terms.keep_within_s)
 
     def _hold(self, pending: Pending, within_s: float) -> None:
@@ -176,7 +180,8 @@ class PendingSets:
     def _adopt(self, adopted: AdoptedSet) -> None:
         known = self._pending.get(adopted.set_id)
         if known is not None:
-            self._put(replace(known, changes=(*known.changes, *adopted.changes)))
+            changes = (*known.changes, *adopted.changes)
+            self._put(replace(known, changes=changes, of_server=_of_server(changes)))
             return
         pending = Pending(
             set_id=adopted.set_id,
@@ -185,6 +190,7 @@ class PendingSets:
             wires=_wires(adopted.trip_wires),
             adopted_from=adopted.by,
             with_restart=adopted.with_restart,
+            of_server=_of_server(adopted.changes),
         )
         self._hold(pending, pending.remaining_s(self._wall_ms()))
 
@@ -193,7 +199,7 @@ class PendingSets:
         pending = self._current
         if pending is None:
             return ()
-        kept = await self._sets.confirm(pending.set_id)
+        kept = await self._sets.confirm(pending.set_id, of_server=pending.of_server)
         self._forget(pending.set_id)
         return kept.changes
 
@@ -208,11 +214,12 @@ class PendingSets:
 
     async def revert_now(self, set_id: str) -> Settled:
         """Reverts a pending set once, before its deadline; the outcome has the problem of a half that still stands."""
+        pending = self._pending.get(set_id)
         self._forget(set_id)
         running = self._reverts.pop(set_id, None)
         if running is not None:
             running.cancel()
-        return await self._sets.revert(set_id)
+        return await self._sets.revert(set_id, of_server=pending is None or pending.of_server)
 
     async def _expire(self, set_id: str, within_s: float) -> None:
         await asyncio.sleep(within_s)
@@ -232,7 +239,9 @@ class PendingSets:
             if set_id in self._pending:
                 self._put(replace(self._pending[set_id], problem=problem.message))
 
-        settled = await self._sets.revert_until_done(set_id, why, told, with_restart=pending.with_restart)
+        settled = await self._sets.revert_until_done(
+            set_id, why, told, with_restart=pending.with_restart, of_server=pending.of_server
+        )
         self._forget(set_id)
         self._ended = AutoReverted(
             number=1 if self._ended is None else self._ended.number + 1, changes=pending.changes, why=why
@@ -255,6 +264,10 @@ class PendingSets:
 
     def _choose(self) -> None:
         self._current = min(self._pending.values(), key=lambda pending: pending.until_ms, default=None)
+
+
+def _of_server(changes: Sequence[Change]) -> bool:
+    return any(isinstance(each, ParameterChange) for each in changes)
 
 
 def _wires(texts: Sequence[str]) -> tuple[TripWire, ...]:

@@ -354,6 +354,8 @@ def whoever_runs_this() -> str:
 
 
 def _kept(name: ServerName, directory: Path | None, set_id: str) -> tuple[HostChange, ...]:
+    if not any(change.set_id == set_id for change in _text(name, directory).host_in_force):
+        return ()
     with Journal(name, directory) as journal:
         of_set = [change for change in journal.text().host_in_force if change.set_id == set_id]
         kept = tuple(replace(change, kept=True, until_ms=None) for change in of_set)

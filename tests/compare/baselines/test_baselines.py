@@ -66,7 +66,7 @@ def test_a_directory_of_records_becomes_one_run_of_the_baseline(tmp_path: Path) 
 
 def test_what_has_no_load_is_refused(tmp_path: Path, state: Path) -> None:
     idle = [replace(frame, bench=Unavailable(Reason.NO_LOAD)) for frame in frames(seconds=5)]
-    with pytest.raises(RecordingProblem, match="no run of a load"):
+    with pytest.raises(RecordingProblem, match="no successful run of a load"):
         baselines.save("idle", recorded(idle, tmp_path / "idle.jsonl"))
     assert not state.exists()
 
@@ -156,7 +156,7 @@ def test_a_run_too_short_for_an_interval_speaks_of_none(tmp_path: Path) -> None:
     for level in (950.0, 1000.0, 1050.0):
         baselines.save("name", recorded(frames(level, f"{level}", seconds=6), tmp_path / f"{level}.jsonl"))
     one, other = side(frames(1000.0, seconds=6)), side(frames(1080.0, "b", seconds=6))
-    for earlier, words in ((baselines.earlier_runs(one), "differ by"), ({}, "is not known")):
+    for earlier, words in ((baselines.earlier_runs(one), "differ by"), ({}, "is unknown")):
         (phase,) = compare(one, other, earlier=earlier).phases
         assert {row.effect.low for row in phase.rows if row.effect is not None} == {None}
         assert any(words in note for note in phase.notes)

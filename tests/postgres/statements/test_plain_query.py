@@ -27,8 +27,8 @@ PLAIN = [
     ("((SELECT a FROM t ORDER BY a LIMIT 1) UNION ALL VALUES (2)) ORDER BY 1", None),
 ]
 REFUSED = [
-    ("", "no statement"),
-    ("-- only a comment", "no statement"),
+    ("", "no plain query"),
+    ("-- only a comment", "no plain query"),
     ("SELECT 1; DROP TABLE t", "more than one"),
     ("SELECT 1;; ", "more than one"),
     ("SELECT 1; /* x */ SELECT 2", "more than one"),

@@ -1,8 +1,5 @@
 """The one orchestrator of changes: plans, makes, confirms and reverts sets with a half of the server and a half of its
-machine.
-
-Undoing by hand in a session: the last set, everything in force, what the session made; both halves together.
-"""
+machine, at a deadline or by hand."""
 
 from __future__ import annotations
 
@@ -19,69 +16,6 @@ from pgtop_tune.changes.ordering import gives_memory_up, goes_before_server, set
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from pgtop_tune.model.absence import Unavailable
-
-
-class Undo:
-    """The operator's undo. Coroutines run in the engine's loop.
-
-    Args:
-        server: The door to the server; it remembers undone sets for `redo`.
-        machine: The door to its machine; None where there is none.
-        sets: Reverts sets of both.
-    """
-
-    def __init__(self, server: ChangeControl, machine: MachineControl | None, sets: ChangeSets) -> None:
-        self._server: Final = server
-        self._machine: Final = machine
-        self._sets: Final = sets
-
-    async def in_force(self, ours: Sequence[Change]) -> tuple[Change, ...]:
-        """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
-
-        Of the machine only changes of `ours`: its journal is not about one server.
-        """
-        of_server = await self._server.in_force()
-        own = {each.id for each in ours if isinstance(each, HostChange)}
-        if self._machine is None or not own:
-            return of_server
-        of_machine = (each for each in await self._machine.in_force() if each.id in own)
-        return tuple(sorted((*of_machine, *of_server), key=lambda each: each.at_ms))
-
-    async def last(self, shown: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts the last set in force; empty when there is none.
-
-        Args:
-            shown: The set as `in_force` had it.
-
-        Raises:
-            PgtopError: Refused, or not possible.
-        """
-        of_server = any(isinstance(each, ParameterChange) for each in shown)
-        return await self._around(shown, self._server.undo_last if of_server else _nothing)
-
-    async def everything(self, ours: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts everything in force on the server, last first, and `ours` on the machine. Raises as `last`."""
-        return await self._around(ours, self._server.undo_all)
-
-    async def sets(self, ours: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts the sets of some changes, the last first, and nothing of anybody else's. Raises as `last`."""
-        undone: list[Change] = []
-        for set_id in reversed(dict.fromkeys(each.set_id or each.id for each in ours)):
-            of_server = any(isinstance(each, ParameterChange) for each in ours if set_id in (each.set_id, each.id))
-            undone += (await self._sets.revert(set_id, of_server=of_server)).checked().changes
-        return tuple(undone)
-
-    async def _around(
-        self, changes: Sequence[Change], server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]]
-    ) -> tuple[Change, ...]:
-        set_ids = tuple(dict.fromkeys(each.set_id or each.id for each in changes if isinstance(each, HostChange)))
-        undone = (await self._sets.revert_around(set_ids, server_half)).checked()
-        return (*undone.parameters, *undone.settings)
-
-
-async def _nothing() -> tuple[ParameterChange, ...]:
-    return ()
-
 
 AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
@@ -247,6 +181,7 @@ class ChangeSets:
         set_id: str,
         why: str,
         told: Callable[[PgtopError], None],
+        still: Callable[[], bool],
         *,
         with_restart: bool = False,
         of_server: bool = True,
@@ -256,6 +191,7 @@ class ChangeSets:
         Args:
             set_id, why, with_restart, of_server: See `revert`.
             told: Takes each problem.
+            still: Whether the set is still to be reverted; asked after each attempt that failed.
         """
         settled = Settled(set_id=set_id)
         while True:
@@ -269,3 +205,67 @@ class ChangeSets:
                 return settled
             told(once.problem)
             await asyncio.sleep(AGAIN_S)
+            if not still():
+                return replace(settled, problem=once.problem)
+
+
+class Undo:
+    """The operator's undo. Coroutines run in the engine's loop.
+
+    Args:
+        server: The door to the server; it remembers undone sets for `redo`.
+        machine: The door to its machine; None where there is none.
+        sets: Reverts sets of both.
+    """
+
+    def __init__(self, server: ChangeControl, machine: MachineControl | None, sets: ChangeSets) -> None:
+        self._server: Final = server
+        self._machine: Final = machine
+        self._sets: Final = sets
+
+    async def in_force(self, ours: Sequence[Change]) -> tuple[Change, ...]:
+        """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
+
+        Of the machine only changes of `ours`: its journal is not about one server.
+        """
+        of_server = await self._server.in_force()
+        own = {each.id for each in ours if isinstance(each, HostChange)}
+        if self._machine is None or not own:
+            return of_server
+        of_machine = (each for each in await self._machine.in_force() if each.id in own)
+        return tuple(sorted((*of_machine, *of_server), key=lambda each: each.at_ms))
+
+    async def last(self, shown: Sequence[Change]) -> tuple[Change, ...]:
+        """Reverts the last set in force; empty when there is none.
+
+        Args:
+            shown: The set as `in_force` had it.
+
+        Raises:
+            PgtopError: Refused, or not possible.
+        """
+        of_server = any(isinstance(each, ParameterChange) for each in shown)
+        return await self._around(shown, self._server.undo_last if of_server else _nothing)
+
+    async def everything(self, ours: Sequence[Change]) -> tuple[Change, ...]:
+        """Reverts everything in force on the server, last first, and `ours` on the machine. Raises as `last`."""
+        return await self._around(ours, self._server.undo_all)
+
+    async def sets(self, ours: Sequence[Change]) -> tuple[Change, ...]:
+        """Reverts the sets of some changes, the last first, and nothing of anybody else's. Raises as `last`."""
+        undone: list[Change] = []
+        for set_id in reversed(dict.fromkeys(each.set_id or each.id for each in ours)):
+            of_server = any(isinstance(each, ParameterChange) for each in ours if set_id in (each.set_id, each.id))
+            undone += (await self._sets.revert(set_id, of_server=of_server)).checked().changes
+        return tuple(undone)
+
+    async def _around(
+        self, changes: Sequence[Change], server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]]
+    ) -> tuple[Change, ...]:
+        set_ids = tuple(dict.fromkeys(each.set_id or each.id for each in changes if isinstance(each, HostChange)))
+        undone = (await self._sets.revert_around(set_ids, server_half)).checked()
+        return (*undone.parameters, *undone.settings)
+
+
+async def _nothing() -> tuple[ParameterChange, ...]:
+    return ()

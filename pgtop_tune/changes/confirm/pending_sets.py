@@ -195,9 +195,9 @@ class PendingSets:
         self._hold(pending, pending.remaining_s(self._wall_ms()))
 
     async def confirm(self) -> tuple[Change, ...]:
-        """The pending set stays; empty when there is none, or when it was reverted by then."""
+        """The pending set stays; empty when there is none, or when its revert has begun."""
         pending = self._current
-        if pending is None:
+        if pending is None or pending.reverting:
             return ()
         kept = await self._sets.confirm(pending.set_id, of_server=pending.of_server)
         self._forget(pending.set_id)
@@ -218,7 +218,8 @@ class PendingSets:
         self._forget(set_id)
         running = self._reverts.pop(set_id, None)
         if running is not None:
-            running.cancel()
+            # It ends after the attempt under way: two at once would share a connection.
+            await running
         return await self._sets.revert(set_id, of_server=pending is None or pending.of_server)
 
     async def _expire(self, set_id: str, within_s: float) -> None:
@@ -240,8 +241,16 @@ class PendingSets:
                 self._put(replace(self._pending[set_id], problem=problem.message))
 
         settled = await self._sets.revert_until_done(
-            set_id, why, told, with_restart=pending.with_restart, of_server=pending.of_server
+            set_id,
+            why,
+            told,
+            lambda: set_id in self._pending,
+            with_restart=pending.with_restart,
+            of_server=pending.of_server,
         )
+        if settled.problem is not None:
+            # Somebody has reverted it by hand meanwhile.
+            return
         self._forget(set_id)
         self._ended = AutoReverted(
             number=1 if self._ended is None else self._ended.number + 1, changes=pending.changes, why=why

@@ -189,3 +189,28 @@ async def test_a_server_that_is_away_is_asked_again_until_it_answers(monkeypatch
     control.here = True
     await until(lambda: pending.ended)
     assert control.journal == []
+
+
+async def test_once_its_revert_has_begun_a_set_is_not_confirmed_and_one_reverted_by_hand_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(change_sets, "AGAIN_S", 0.01)
+    tries = 0
+
+    class Away(ScriptedParameters):
+        async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+            nonlocal tries
+            tries += 1
+            raise ConnectionProblem("connection refused")
+
+    control, noted = Away(), list[Event]()
+    pending = sets(control, noted.append)
+    made = await pending.apply(SET, Terms(0.05))
+    await until(lambda: tries > 1)
+    assert await pending.confirm() == ()
+    assert [change.kept for change in control.journal] == [False, False]
+    pending.reverted_by_hand(made.changes)
+    before = tries
+    await asyncio.sleep(0.2)
+    assert tries <= before + 1
+    assert (pending.current, pending.ended, noted) == (None, None, [])

@@ -1,14 +1,19 @@
-"""What advice is derived from, and what it looks like. Nothing here is measured by advice itself."""
+"""What advice is derived from, server and machine, and what it looks like. Nothing here is measured by advice
+itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
 
-from pgtop_tune.host.block_queue import Disk
+from pgtop_tune.host.block_devices import Disk
+from pgtop_tune.host.machine_setup import MachineFacts
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
+from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.units import MB
 
 
@@ -158,3 +163,37 @@ class Advice(Struct, frozen=True):
     low: str = ""
     high: str = ""
     opinions: tuple[Opinion, ...] = ()
+
+
+# What was seen of a machine, as advice wants it. Pure.
+
+
+class MachineLook(Struct, frozen=True):
+    """What a `MachineControl` says at one moment.
+
+    Attributes:
+        settings: What there is to set.
+        facts: Of the machine.
+        disks: Under the server's directories.
+    """
+
+    settings: tuple[SystemSetting, ...]
+    facts: MachineFacts
+    disks: tuple[Disk, ...]
+
+
+def machine_of(look: MachineLook) -> Machine:
+    """The machine; what it has committed and its pools are in frames (`gather.facts_of`)."""
+    return Machine(
+        ram_bytes=look.facts.ram_bytes,
+        swap_bytes=look.facts.swap_bytes,
+        huge_page_bytes=look.facts.huge_page_bytes,
+        numa_nodes=look.facts.numa_nodes,
+        live=live_values(look.settings),
+        disks=look.disks,
+    )
+
+
+def live_values(settings: Iterable[SystemSetting]) -> dict[str, str]:
+    """Values now, by name, of settings that can be read."""
+    return {each.name: each.live for each in settings if not isinstance(each.live, Unavailable)}

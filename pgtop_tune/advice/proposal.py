@@ -6,6 +6,7 @@ A proposal is a fixed point: made so, and asked again, it says the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,8 +14,11 @@ from msgspec.structs import replace
 from pgtop_tune.advice.calculators import OPINIONS, opinions
 from pgtop_tune.advice.facts import Advice, AdviceFacts
 from pgtop_tune.advice.plan import MemoryPlan, connections, plan
-from pgtop_tune.advice.rules import memory, other, wal
+from pgtop_tune.advice.rules import server, wal
 from pgtop_tune.advice.rules.system import advise_setting
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.parameter_values import parse, parse_bool
+from pgtop_tune.model.postgres import Parameter
 
 _NO_RULE = "There is no rule for these facts."
 
@@ -83,15 +87,15 @@ _RULES = {
     "checkpoint_completion_target": wal.checkpoint_completion_target,
     "max_slot_wal_keep_size": wal.max_slot_wal_keep_size,
     "wal_compression": wal.wal_compression,
-    **other.RULES,
+    **server.RULES,
 }
 _MEMORY_RULES = {
-    "shared_buffers": memory.shared_buffers,
-    "effective_cache_size": memory.effective_cache_size,
-    "work_mem": memory.work_mem,
-    "maintenance_work_mem": memory.maintenance_work_mem,
-    "autovacuum_work_mem": memory.autovacuum_work_mem,
-    "huge_pages": memory.huge_pages,
+    "shared_buffers": server.shared_buffers,
+    "effective_cache_size": server.effective_cache_size,
+    "work_mem": server.work_mem,
+    "maintenance_work_mem": server.maintenance_work_mem,
+    "autovacuum_work_mem": server.autovacuum_work_mem,
+    "huge_pages": server.huge_pages,
 }
 ADVISED = frozenset({*_RULES, *_MEMORY_RULES, "max_connections", "wal_buffers"})
 """Parameters that we have a rule for."""
@@ -100,7 +104,7 @@ ADVISED = frozenset({*_RULES, *_MEMORY_RULES, "max_connections", "wal_buffers"})
 def _of_memory(facts: AdviceFacts, drawn: MemoryPlan | None) -> dict[str, Advice | None]:
     number = connections(facts) if drawn is None else drawn.use.max_connections
     found: dict[str, Advice | None] = {
-        "max_connections": memory.max_connections(facts, drawn, number),
+        "max_connections": server.max_connections(facts, drawn, number),
         "wal_buffers": wal.wal_buffers(facts.shared_buffers_bytes if drawn is None else drawn.buffers_bytes),
     }
     if drawn is not None:
@@ -113,3 +117,35 @@ def _with_opinions(ours: Advice | None, name: str, facts: AdviceFacts) -> Advice
     if ours is None:
         return Advice(None, _NO_RULE, opinions=said) if said else None
     return replace(ours, opinions=said)
+
+
+# Advice beside what a server has: whether it could take the value, and whether it has it already. Pure.
+
+_NUMBERS: Final = frozenset({"integer", "real"})
+_DERIVED: Final = frozenset({"default", "override"})
+"""Sources of what the server has worked out by itself, such as wal_buffers from -1."""
+
+
+def advice_for(parameter: Parameter, advised: Mapping[str, Advice]) -> Advice | None:
+    """What is advised, without a value that this server was not built for, as lz4; None where nobody says anything."""
+    advice = advised.get(parameter.name)
+    if advice is None or advice.value is None or parameter.vartype != "enum" or advice.value in parameter.enumvals:
+        return advice
+    return replace(advice, value=None, because=f"{advice.because} This server was built without {advice.value}.")
+
+
+def same(parameter: Parameter, value: str) -> bool:
+    """Whether a value as typed is the one the server has, or will have after a restart: 1024MB is 1GB, yes is on."""
+    setting = parameter.setting if parameter.pending is None else parameter.pending
+    try:
+        if parameter.vartype in _NUMBERS:
+            integer = parameter.vartype == "integer"
+            number = parse(value, parameter.unit, integer=integer)
+            if number < 0 and parameter.source in _DERIVED and parameter.pending is None:
+                return value == parameter.boot_val
+            return number == parse(setting, parameter.unit, integer=integer)
+        if parameter.vartype == "bool":
+            return parse_bool(value) == parse_bool(setting)
+    except UsageProblem:
+        return False
+    return value == setting

@@ -24,8 +24,7 @@ from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, Par
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Instance, ServerPlace
-from pgtop_tune.own_files import NotOurs, check_own, check_own_directory, read_own
-from pgtop_tune.paths import journal_dir, private
+from pgtop_tune.paths import NotOurs, check_own, check_own_directory, journal_dir, private, read_own
 from pgtop_tune.process.process_key import ProcessKey
 
 PATIENCE_S: Final = 10.0

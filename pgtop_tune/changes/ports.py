@@ -15,11 +15,11 @@ from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange,
 if TYPE_CHECKING:
     from pgtop_tune.changes.model.change import HostChange, Proof, Terms, WantedParameter, WantedSetting
     from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
-    from pgtop_tune.host.block_queue import Disk
-    from pgtop_tune.host.machine_facts import MachineFacts
+    from pgtop_tune.host.block_devices import Disk
+    from pgtop_tune.host.machine_setup import MachineFacts
     from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.model.machine import SystemSetting
     from pgtop_tune.model.postgres import Parameter
-    from pgtop_tune.model.system_setting import SystemSetting
 
 
 def silent(words: str) -> None:

@@ -1,14 +1,17 @@
-"""Which changes of a journal are meant: everything, the last set, one set, since a moment, overdue. Pure.
+"""Which changes of a journal are meant, and in which order the changes of a set are made. Pure.
 
 The same words for changes of the server and of its machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from pgtop_tune.changes.model.change import HostChange, ParameterChange
+from pgtop_tune.changes.model.change import HostChange, ParameterChange, WantedParameter, WantedSetting
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.parameter_values import parse
+from pgtop_tune.model.postgres import Parameter
 
 C = TypeVar("C", ParameterChange, HostChange)
 
@@ -76,3 +79,100 @@ def whole_sets(in_force: Sequence[C], some: Sequence[C]) -> Sequence[C]:
     ids: Final = {change.id for change in some}
     sets: Final = {change.set_id for change in some if change.set_id}
     return [change for change in in_force if change.id in ids or change.set_id in sets]
+
+
+# In which order the changes of a set are made, so that no moment in between is worse than before and after. Pure.
+
+_STRICT: Final = "2"
+_LIMITS: Final = frozenset({"vm.overcommit_ratio", "vm.overcommit_kbytes"})
+
+
+def settings_in_order(wanted: Sequence[WantedSetting]) -> tuple[WantedSetting, ...]:
+    """The changes in the order they are to be made: strict accounting is left first and entered last, and its limit is
+    set before huge pages are taken out of what it counts."""
+    return tuple(sorted(wanted, key=_place))
+
+
+def gives_memory_up(wanted: Sequence[WantedSetting], live: Mapping[str, str]) -> bool:
+    """Whether a pool of huge pages gets smaller: then the server's half of the set comes first.
+
+    Args:
+        wanted: The machine's half.
+        live: Values now, by name.
+    """
+    return any(
+        _is_huge_page_pool(each.name)
+        and each.value.isdecimal()
+        and live.get(each.name, "").isdecimal()
+        and int(each.value) < int(live[each.name])
+        for each in wanted
+    )
+
+
+def goes_before_server(change: HostChange) -> bool:
+    """Whether a change of the machine is reverted before the server's half: a pool of huge pages gets larger again."""
+    larger = (
+        change.value_before.isdecimal() and change.value.isdecimal() and int(change.value_before) > int(change.value)
+    )
+    return _is_huge_page_pool(change.name) and larger
+
+
+def _place(each: WantedSetting) -> int:
+    if each.name == "vm.overcommit_memory":
+        return 3 if each.value.strip() == _STRICT else 0
+    return 1 if each.name in _LIMITS else 2
+
+
+WITHIN: Final[tuple[tuple[str, str], ...]] = (
+    ("min_wal_size", "max_wal_size"),
+    ("autovacuum_max_workers", "autovacuum_worker_slots"),
+    ("max_parallel_workers", "max_worker_processes"),
+    ("max_parallel_workers_per_gather", "max_parallel_workers"),
+    ("max_parallel_maintenance_workers", "max_parallel_workers"),
+    ("superuser_reserved_connections", "max_connections"),
+    ("reserved_connections", "max_connections"),
+    ("io_combine_limit", "io_max_combine_limit"),
+    ("autovacuum_work_mem", "maintenance_work_mem"),
+    ("work_mem", "shared_buffers"),
+)
+"""The first is meant to stay within the second: room is made before it is used, and given up after it was left."""
+
+
+def in_order(wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> tuple[WantedParameter, ...]:
+    """The changes in the order they are to be made; what no rule is about keeps its place among the others.
+
+    Args:
+        wanted: As asked for.
+        current: Parameters of the server, by name.
+    """
+    names = {each.name.lower(): each for each in wanted}
+    first: dict[str, set[str]] = {name: set() for name in names}
+    for inner, outer in WITHIN:
+        if inner in names and outer in names:
+            before, after = (outer, inner) if _raised(names[outer], current.get(outer)) else (inner, outer)
+            first[after].add(before)
+    left = list(wanted)
+    done: list[WantedParameter] = []
+    while left:
+        open_names = {each.name.lower() for each in left}
+        ready = next((each for each in left if not first[each.name.lower()] & open_names), left[0])
+        left.remove(ready)
+        done.append(ready)
+    return tuple(done)
+
+
+def _raised(wanted: WantedParameter, current: Parameter | None) -> bool:
+    """Whether a parameter gets more than it has; so where that cannot be said."""
+    if current is None:
+        return True
+    try:
+        value = current.boot_val if wanted.value is None else wanted.value
+        number = parse(value, current.unit, integer=current.vartype == "integer")
+        return number >= parse(current.setting, current.unit, integer=current.vartype == "integer")
+    except UsageProblem:
+        return True
+
+
+def _is_huge_page_pool(name: str) -> bool:
+    """Whether a setting is how many huge pages are reserved, of the default size or of another."""
+    return name == "vm.nr_hugepages" or name.startswith("hugepages-")

@@ -10,37 +10,43 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.advice.fence import loss_of
-from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ParameterChange,
+    Reach,
     Scope,
     ScopeKind,
     Terms,
     WantedParameter,
     WantedSetting,
+    of_reach,
 )
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.changes.model.restart import RestartPlan
-from pgtop_tune.changes.ordering import in_order
-from pgtop_tune.changes.reach import Reach, of_reach
 from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.gather import note_place
+from pgtop_tune.changes.selection import in_order
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.statements import check_lists
-from pgtop_tune.changes.with_restart import WithRestart
 from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known, check_value
 from pgtop_tune.cli.connecting import can_ask
-from pgtop_tune.cli.machine_half import check_permitted, live_values, machine_of, say_setting, show_commands
-from pgtop_tune.cli.machine_words import nearest_settings
+from pgtop_tune.cli.machine_half import (
+    check_permitted,
+    live_values,
+    machine_of,
+    nearest_settings,
+    say_setting,
+    show_commands,
+)
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.restarting import confirm, show_plan
-from pgtop_tune.cli.revert_words import of_settled
+from pgtop_tune.cli.reverting import of_settled
 from pgtop_tune.cli.signals import to_the_end
 from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.model.postgres import Parameter

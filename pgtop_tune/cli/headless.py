@@ -1,4 +1,4 @@
-"""Runs the engine without a screen: for a time, or until a signal."""
+"""A session without a screen: for a time, or until a signal; one line per frame and a summary at the end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from msgspec import Struct
+
+from pgtop_tune import units
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.metrics import host as host_metrics
+from pgtop_tune.metrics import load, percentiles, sections, server, waits
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, is_active, sessions
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load import P50, P99, PER_SECOND, Quantile
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import estimate_mark
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session, newest_latency
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -99,3 +112,139 @@ async def run_beside(engine: Engine, work: Callable[[], Awaitable[None]]) -> sig
         for number in _STOPPING:
             loop.remove_signal_handler(number)
     return received[0] if received else None
+
+
+# The session without a screen: one line per frame and a summary at the end.
+
+
+class LineField(Struct, frozen=True):
+    """One column of the lines.
+
+    Attributes:
+        title: Heading.
+        cells: Width; numbers are right-aligned in it.
+        text: The value in words.
+    """
+
+    title: str
+    cells: int
+    text: Callable[[Session, Interval], str]
+
+
+def _tps(session: Session, interval: Interval) -> str:
+    client = load.CLIENT_TPS(interval)
+    value = client if client is not None else server.TPS(interval)
+    return units.UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _quantile(quantile: Quantile) -> Callable[[Session, Interval], str]:
+    def text(session: Session, interval: Interval) -> str:
+        newest = newest_latency(session)
+        if newest.second is None or newest.stalled_s is not None:
+            return units.UNKNOWN
+        value_ms = newest.second.at(quantile)
+        return units.marked_ms(estimate_mark(value_ms, newest.second.span_counted_below_ms), value_ms)
+
+    return text
+
+
+def _cpu(session: Session, interval: Interval) -> str:
+    return units.percent(host_metrics.CPU_BUSY(interval))
+
+
+def _disk(session: Session, interval: Interval) -> str:
+    disks = interval.now(sections.disks)
+    if disks is None:
+        return units.UNKNOWN
+    busy = host_metrics.DISK_BUSY(interval)
+    ours = [disk.name for disk in disks.disks if disk.roles] or [disk.name for disk in disks.disks]
+    return units.percent(max((busy[name] for name in ours if name in busy), default=None))
+
+
+def _active(session: Session, interval: Interval) -> str:
+    found = sessions(interval, WAITS_WINDOW_S)
+    return units.UNKNOWN if found is None else units.mean(sum(one.mean for one in found if is_active(one.kind)))
+
+
+def _wait(session: Session, interval: Interval) -> str:
+    profile = waits.wait_profile(interval, WAITS_WINDOW_S, CLIENT_BACKEND)
+    return f"{profile[0].label} {profile[0].sessions:.1f}" if profile else units.UNKNOWN
+
+
+def _moment(session: Session, interval: Interval) -> str:
+    return units.wall_clock(interval.newest.taken_at_ms)
+
+
+FIELDS: Final = (
+    LineField("time", 8, _moment),
+    LineField("tps", 9, _tps),
+    LineField("p50 ms", 7, _quantile(P50)),
+    LineField("p99 ms", 7, _quantile(P99)),
+    LineField("cpu %", 6, _cpu),
+    LineField("disk busy %", 11, _disk),
+    LineField("active", 6, _active),
+    LineField("top wait", 0, _wait),
+)
+
+
+class LinePrinter:
+    """A sink that prints a line per frame and can sum up.
+
+    Args:
+        say: Takes a line.
+        repeat_every: Lines after which the heading is printed again.
+    """
+
+    def __init__(self, say: Callable[[str], None], repeat_every: int = 40) -> None:
+        self._say = say
+        self._repeat_every = repeat_every
+        self._session = Session()
+        self._lines = 0
+        self._tps: list[float] = []
+        self._latency = percentiles.merge(())
+
+    def accept(self, step: Step) -> None:
+        """Prints a line for each frame but the first, which has nothing to compare with."""
+        for frame in step.frames:
+            self._session.apply(Step((frame,)))
+            self._collect(frame)
+            if self._session.interval is not None and frame.sequence:
+                self._print(self._session.interval)
+
+    def _collect(self, frame: Frame) -> None:
+        if isinstance(frame.bench, Unavailable):
+            return
+        if frame.bench.latencies:
+            self._latency = percentiles.merge((self._latency, *frame.bench.latencies))
+        self._tps.extend(line.tps for line in frame.bench.progress)
+
+    def _print(self, interval: Interval) -> None:
+        if self._lines % self._repeat_every == 0:
+            self._say("  ".join(_cell(field, field.title) for field in FIELDS))
+        self._say("  ".join(_cell(field, field.text(self._session, interval)) for field in FIELDS))
+        self._lines += 1
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def summary(self) -> str:
+        """Mean TPS and percentiles of everything seen; "" without a load."""
+        if not self._tps:
+            return ""
+        mean = sum(self._tps) / len(self._tps)
+        words = [f"{len(self._tps)} s of load", f"tps {mean:.1f} (min {min(self._tps):.1f}, max {max(self._tps):.1f})"]
+        words.extend(_latency_words(self._latency))
+        return " · ".join(words)
+
+
+def _latency_words(latency: percentiles.Merged) -> list[str]:
+    if not latency.logged:
+        return []
+    below_ms = latency.counted_below_us / 1000
+    told = ((each, each.of(latency)) for each in PER_SECOND)
+    figures = " ".join(f"{each.title} {units.marked_ms(estimate_mark(ms, below_ms), ms)}" for each, ms in told)
+    return [f"latency ms {figures} max {units.ms(latency.max_us / 1000)} ({latency.logged} logged)"]
+
+
+def _cell(field: LineField, text: str) -> str:
+    return text.rjust(field.cells) if field.cells else text

@@ -1,19 +1,24 @@
-"""What a command knows about the live session to make."""
+"""What a command knows about the live session to make: interval, disks' caps, poolers' consoles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from pgtop_tune.config import load_config
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
+
 if TYPE_CHECKING:
-    from pgtop_tune.bench.places.place import SshAddress
-    from pgtop_tune.host.block_queue import DiskCap
-    from pgtop_tune.model.ceilings import Measured
+    from pgtop_tune.bench.places import SshAddress
+    from pgtop_tune.model.setup import Measured
     from pgtop_tune.pooler.address import PoolerAddress
-    from pgtop_tune.recording.rotation import Rotation
+    from pgtop_tune.recording.files import Rotation
 
 
 def _no_bytes() -> int:
@@ -51,3 +56,72 @@ class LiveOptions(Struct, frozen=True):
     ceilings: Measured | None = None
     query_text: bool = True
     rotation: Rotation | None = None
+
+
+# What disks can do at most, from the configuration file and the command line.
+
+
+def disk_caps(typed: Sequence[str] | None) -> tuple[DiskCap, ...]:
+    """One per disk: what `disk_caps` of config.toml says, then what was typed, which wins.
+
+    Args:
+        typed: Values of --disk-cap; None when there were none.
+
+    Raises:
+        UsageProblem: One of them is no cap, or the configuration file cannot be read.
+    """
+    said = [parse_disk_cap(words) for words in (*load_config().disk_caps, *(typed or ()))]
+    return tuple({cap.device: cap for cap in said}.values())
+
+
+# Admin consoles of poolers, from the command line.
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]{0,22}[A-Za-z0-9_.+-])?")
+_EXAMPLE: Final = "--pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer"
+
+
+def pooler_addresses(typed: Sequence[str] | None) -> tuple[PoolerAddress, ...]:
+    """Where the consoles are, as libpq understands it.
+
+    Args:
+        typed: Values of --pooler, NAME=URI; None when there were none.
+
+    Raises:
+        UsageProblem: A name that is none, two poolers of one name, or a URI that libpq refuses.
+    """
+    found = [_address(words) for words in typed or ()]
+    names = [address.name for address in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageProblem(f"two poolers are called {name}", "give each --pooler a name of its own")
+    return tuple(found)
+
+
+def _address(words: str) -> PoolerAddress:
+    from pgtop_tune.pooler.address import CONSOLE_DATABASE, PoolerAddress
+    from pgtop_tune.postgres.server.conninfo import resolve
+
+    name, equals, uri = words.partition("=")
+    if not equals or not _NAME.fullmatch(name) or not uri:
+        # The words may hold a password: they are not repeated.
+        raise UsageProblem("--pooler takes a name and the URI of its console", _EXAMPLE)
+    conninfo = resolve(uri)
+    database = conninfo.dbname if _names_database(uri) else CONSOLE_DATABASE
+    keywords = {key: value for key, value in conninfo.as_psycopg().items() if key not in conninfo.secrets}
+    places = ",".join(map(str, conninfo.endpoints))
+    return PoolerAddress(
+        name=name,
+        described=f"{conninfo.user}@{places}/{database}",
+        host=conninfo.host,
+        port=conninfo.port,
+        keywords={**keywords, "dbname": database},
+        secrets=conninfo.secrets,
+    )
+
+
+def _names_database(uri: str) -> bool:
+    """Whether the words say which database: without, libpq would take PGDATABASE, which is the server's."""
+    if not uri.startswith(("postgresql://", "postgres://")):
+        return "=" not in uri or "dbname" in uri
+    parts = urlsplit(uri)
+    return bool(parts.path.strip("/")) or "dbname=" in parts.query

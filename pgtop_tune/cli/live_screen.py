@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.postgres.server.conninfo import ConnInfo
-    from pgtop_tune.recording.history_buffer import HistoryBuffer
+    from pgtop_tune.recording.history_buffer import HistoryBuffer, SpillFiles
     from pgtop_tune.recording.recorder import Recorder
-    from pgtop_tune.recording.spill import SpillFiles
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.tui.controls import Controls, TerminalTally
-    from pgtop_tune.tui.time_travel.past_view import PastSource
+    from pgtop_tune.tui.time_travel.actions import PastSource
 
 _SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
@@ -129,8 +128,8 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
 
 
 def _recorder(target: str, options: LiveOptions, words: LiveWords, config: Config) -> Recorder:
+    from pgtop_tune.recording.files import parse_rotation
     from pgtop_tune.recording.recorder import Recorder
-    from pgtop_tune.recording.rotation import parse_rotation
 
     not_stdout(words.record)
     rotation = parse_rotation(config.rotate, config.keep)
@@ -174,7 +173,7 @@ def _controls(
 def _spill_files(options: LiveOptions) -> SpillFiles | None:
     """Where the past is spilled to: nowhere on a disk when texts of statements may not be recorded."""
     from pgtop_tune import paths
-    from pgtop_tune.recording.spill import SpillFiles
+    from pgtop_tune.recording.history_buffer import SpillFiles
 
     return SpillFiles(paths.state_dir) if options.query_text else None
 
@@ -195,7 +194,7 @@ def _past_source(history: HistoryBuffer, shown: Sequence[Frame]) -> PastSource |
         return None
     from pgtop_tune.recording.replay import ReplaySource
     from pgtop_tune.runtime.engine import Engine
-    from pgtop_tune.tui.time_travel.past_view import PastSource
+    from pgtop_tune.tui.time_travel.actions import PastSource
 
     source = ReplaySource(history, shown=shown)
     return PastSource(Engine(source), source)

@@ -12,8 +12,7 @@ from msgspec import Struct
 from pgtop_tune.cli.connecting import ConnectionWords, ask_password, can_ask, resolve_words
 
 if TYPE_CHECKING:
-    from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Workload
-    from pgtop_tune.advice.machine import MachineLook
+    from pgtop_tune.advice.facts import AdviceFacts, DiskKind, MachineLook, Workload
     from pgtop_tune.advice.proposal import Proposal
     from pgtop_tune.metrics.catalogue import Interval
     from pgtop_tune.model.absence import Unavailable
@@ -114,7 +113,7 @@ def look_closely(words: ConnectionWords, seconds: float, workload: Workload | No
     Raises:
         ConnectionProblem: The server is not there, does not let us in, or did not answer in time.
     """
-    from pgtop_tune.postgres.data_size import data_bytes
+    from pgtop_tune.postgres.survey import data_bytes
 
     async def both(conninfo: ConnInfo) -> tuple[Interval, int | Unavailable]:
         return await _look(conninfo, seconds), await data_bytes(conninfo)
@@ -124,10 +123,9 @@ def look_closely(words: ConnectionWords, seconds: float, workload: Workload | No
 
 
 def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, disk: DiskKind | None) -> Looked:
-    from pgtop_tune.advice.gather import Beside, facts_of
-    from pgtop_tune.advice.machine import machine_of
+    from pgtop_tune.advice.facts import machine_of
+    from pgtop_tune.advice.gather import Beside, facts_of, workload_seen
     from pgtop_tune.advice.proposal import propose
-    from pgtop_tune.advice.workload import workload_seen
     from pgtop_tune.errors import ConnectionProblem
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable
@@ -155,11 +153,10 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
 
 def _machine(interval: Interval) -> MachineLook | None:
     """What this machine's kernel says; None where the server is on another one."""
+    from pgtop_tune.advice.facts import MachineLook
     from pgtop_tune.advice.gather import disks_of_data
-    from pgtop_tune.advice.machine import MachineLook
-    from pgtop_tune.host.block_devices import ROOT
-    from pgtop_tune.host.block_queue import disks
-    from pgtop_tune.host.machine_facts import machine_facts
+    from pgtop_tune.host.block_devices import ROOT, disks
+    from pgtop_tune.host.machine_setup import machine_facts
     from pgtop_tune.host.system_settings import settings
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable

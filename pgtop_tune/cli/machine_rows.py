@@ -12,10 +12,10 @@ from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import knob_of
 from pgtop_tune.cli.parameter_rows import NONE, ParameterDifference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.host.drop_in import DEFAULTS
+from pgtop_tune.host.sysctl_files import DEFAULTS
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.setup import MachineSetup
-from pgtop_tune.model.system_setting import SystemSetting
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.looking import Looked

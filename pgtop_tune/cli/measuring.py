@@ -22,7 +22,7 @@ from pgtop_tune import units
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.commands.bench.hand import opened
+from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
@@ -33,9 +33,7 @@ from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem, UsageProblem
 from pgtop_tune.experiment.endpoints import EndpointWords, LoadTarget, parse_endpoint
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
-from pgtop_tune.experiment.plan import cells
-from pgtop_tune.experiment.series import Series, series_json
-from pgtop_tune.experiment.steps import Steps, parse_steps
+from pgtop_tune.experiment.series import Series, Steps, cells, parse_steps, series_json
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.catalogue import GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.advice.on_server import advice_for, same
+from pgtop_tune.advice.proposal import advice_for, same
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
 

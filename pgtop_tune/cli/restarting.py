@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from pgtop_tune.changes.change_sets import check_up
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ParameterChange, Terms
@@ -16,7 +17,6 @@ from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.restart.recovery import Known
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.changes.with_restart import check_up
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.signals import to_the_end

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from pgtop_tune.export.scrape import Exposition
+    from pgtop_tune.export.endpoint import Exposition
 
 
 @contextmanager
@@ -31,8 +31,7 @@ def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposit
         yield None
         return
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.export.endpoint import LOOPBACK, PATH, PORT, MetricsEndpoint, address
-    from pgtop_tune.export.scrape import Exposition
+    from pgtop_tune.export.endpoint import LOOPBACK, PATH, PORT, Exposition, MetricsEndpoint, address
 
     if not words:
         raise UsageProblem(

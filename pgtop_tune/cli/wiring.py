@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgtop_tune.advice.fence import check_load, loss_of
-from pgtop_tune.bench.places.ssh import SshPlace
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
+from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.changes.server.revert_guard import guard_set
+from pgtop_tune.changes.server.reverting import guard_set
 from pgtop_tune.changes.server.session_runner import sql_hand
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions

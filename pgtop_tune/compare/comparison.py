@@ -10,18 +10,17 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.compare.settling import to_settle
-from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, LATENCY, TPS, Better, Figure
+from pgtop_tune.compare.comparison_notes import between_runs, phase_notes, to_settle
+from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, LATENCY, TPS, Better, Figure, WaitRow, wait_rows
 from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
 from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
 from pgtop_tune.compare.sides.material import ComparedRun, LoadKey, Material
-from pgtop_tune.compare.sides.phase_notes import between_runs, phase_notes
-from pgtop_tune.compare.sides.waits import WaitRow, wait_rows
-from pgtop_tune.compare.statistics.blocks import FEWEST, block_length
 from pgtop_tune.compare.statistics.effect import (
+    FEWEST,
     WRONG,
     Effect,
     RunSpread,
+    block_length,
     certain_together,
     effect_of_runs,
     effect_of_whole,

@@ -17,8 +17,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pgtop_tune.compare.conditions import CONDITIONS, unlike
 from pgtop_tune.compare.statistics.effect import LEAST, Effect, Verdict, effect_of, verdict
+from pgtop_tune.compare.statistics.verdicts import CONDITIONS, unlike
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.steady_state import warm_up

@@ -8,9 +8,8 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.compare.comparison import FigureRow
-from pgtop_tune.compare.sides.figures import Figure
+from pgtop_tune.compare.sides.figures import Figure, WaitRow
 from pgtop_tune.compare.sides.material import ComparedRun, Material
-from pgtop_tune.compare.sides.waits import WaitRow
 from pgtop_tune.model.events import Event
 
 _UNITS: Final[Mapping[str, Callable[[float | None], str]]] = {

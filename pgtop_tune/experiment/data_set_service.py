@@ -13,10 +13,16 @@ from msgspec import Struct
 
 from pgtop_tune.bench.datasets.bus import BusPlan, parse_size
 from pgtop_tune.bench.datasets.bus_make import make_bus
-from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, check_scale, estimated_bytes, look_for_room
+from pgtop_tune.bench.datasets.pgbench_tables import (
+    Initialised,
+    PgbenchShape,
+    check_scale,
+    estimated_bytes,
+    initialise,
+    look_for_room,
+)
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, PaceMeter, Tell
 from pgtop_tune.bench.datasets.recognise import recognise_bus, recognise_pgbench
-from pgtop_tune.bench.initialise import Initialised, initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.errors import LoadProblem, ServerProblem

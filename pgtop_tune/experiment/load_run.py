@@ -18,16 +18,14 @@ from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
-from pgtop_tune.experiment.dataset_ready import pgbench_ready
 from pgtop_tune.experiment.endpoints import LoadTarget
-from pgtop_tune.experiment.limits import limits
-from pgtop_tune.experiment.path import path_facts, poolers_looked_at, unreachable
-from pgtop_tune.experiment.preflight import connection_room, file_room, shows_connections
+from pgtop_tune.experiment.path import limits, path_facts, poolers_looked_at, unreachable
+from pgtop_tune.experiment.preflight import connection_room, file_room, pgbench_ready, shows_connections
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
 from pgtop_tune.experiment.server_times import CounterReading, ServerClock
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.quiet import SILENT, unrest
 from pgtop_tune.metrics.run_evidence import evidence_of
+from pgtop_tune.metrics.steady_state import SILENT, unrest
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame

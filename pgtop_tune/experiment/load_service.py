@@ -16,9 +16,7 @@ from pgtop_tune.errors import LoadProblem, PgtopError
 from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, OpenSqlSession, RunCell, UnderWay
-from pgtop_tune.experiment.plan import cells
-from pgtop_tune.experiment.series import Series, curves
-from pgtop_tune.experiment.steps import Steps, parse_steps
+from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.load_control import (

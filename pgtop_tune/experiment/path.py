@@ -1,23 +1,269 @@
-"""The facts about the way of a load to its server: the pooler in between, and the processes that listen on it."""
+"""The way of a load to its server: who stands in it, and who of them will refuse its clients, and with what."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Final
 
+from msgspec import Struct
+
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.experiment.endpoints import LoadTarget
-from pgtop_tune.experiment.limits import PathFacts, pooler_at
-from pgtop_tune.host.open_files import OpenFiles, ephemeral_ports, listeners
+from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listeners
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.metrics.pooler import unreserved_connections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.model.pooler import ConsoleSample, Pooler
+from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, PoolerSample
+
+# What can be known before a run through a pooler starts: who in the path will refuse its clients, and with what.
+#
+# Rows of a table, each a pure function of the facts. What a run would surely die of refuses it; everything else is
+# said
+# with its numbers, and the run may still show it: a failed run is a result.
+
+_SHARED: Final = frozenset({"transaction", "statement"})
+"""Pool modes in which the next statement of a client may run in another session."""
+_PROXY: Final = "haproxy"
+_MOST_CONNECTIONS_PER_S: Final = 5_000.0
+"""More than pgbench opens without a rate: the server starts a process for each."""
+_OWN_FILES: Final = 16
+"""Listening sockets, log, pipes, epoll of a pooler or proxy."""
+
+
+class PathLimit(Struct, frozen=True):
+    """Something in the way of a run.
+
+    Attributes:
+        id: Stable: "prepared-pooling".
+        refuses: Whether the run is not begun.
+        reason: One sentence with the numbers.
+        advice: What to do.
+        numbers: (name, value) for records.
+    """
+
+    id: str
+    refuses: bool
+    reason: str
+    advice: str
+    numbers: tuple[tuple[str, float], ...] = ()
+
+
+class PathFacts(Struct, frozen=True):
+    """What a run is, and what it goes through.
+
+    Attributes:
+        clients: pgbench's -c.
+        protocol: pgbench's -M.
+        database, user: As the pooler will see them.
+        console: Of the pooler in the path; None without one, or where it does not answer.
+        unreserved: Connections of the server that are not reserved; None where it is not known.
+        processes: Those that accept the connections of the path, as far as they are ours to look at.
+        tcp: The load is sent to an address and not to a Unix socket.
+        loopback: That address is this machine's loopback.
+        connects: A connection for each transaction (-C).
+        rate_per_s: Transactions per second asked for; None for as many as it goes.
+        seconds: How long it runs; None until stopped.
+        ports: Of the machine pgbench runs on; None where they are not known.
+    """
+
+    clients: int
+    protocol: str
+    database: str = ""
+    user: str = ""
+    console: ConsoleSample | None = None
+    unreserved: int | None = None
+    processes: tuple[OpenFiles, ...] = ()
+    tcp: bool = False
+    loopback: bool = False
+    connects: bool = False
+    rate_per_s: float | None = None
+    seconds: int | None = None
+    ports: EphemeralPorts | None = None
+
+
+def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
+    """What is in the way, in the order of the rules; empty when nothing is known to be."""
+    return tuple(found for rule in RULES for found in rule(facts))
+
+
+def pooler_at(sample: PoolerSample | Unavailable, name: str, host: str, port: int) -> Pooler | None:
+    """The pooler a load goes through: the one called like the endpoint, else the one that listens there.
+
+    A proxy before a pooler has a port of its own: there the name decides.
+    """
+    if isinstance(sample, Unavailable):
+        return None
+    named = [pooler for pooler in sample.poolers if pooler.name == name]
+    there = [
+        pooler for pooler in sample.poolers if (_of_loopback(pooler.host), pooler.port) == (_of_loopback(host), port)
+    ]
+    return next(iter(named + there), None)
+
+
+def _of_loopback(host: str) -> str:
+    return "localhost" if host in ("127.0.0.1", "::1") else host
+
+
+def pool_mode(console: ConsoleSample, database: str, user: str) -> str:
+    """How the pool of that database and user lends its connections; "" where it is not told."""
+    pools = [pool for pool in console.pools if pool.database == database]
+    modes = [pool.pool_mode for pool in pools if pool.user == user] + [pool.pool_mode for pool in pools]
+    modes += [row.pool_mode for row in console.databases if database in (row.name, row.database)]
+    return next(filter(None, modes), console.settings.pool_mode)
+
+
+def _prepared(facts: PathFacts) -> Iterator[PathLimit]:
+    console = facts.console
+    if console is None or facts.protocol != "prepared":
+        return
+    mode = pool_mode(console, facts.database, facts.user)
+    if mode not in _SHARED or console.settings.max_prepared_statements or console.settings.prepare_cache_size:
+        return
+    # PgCat does not show prepared_statements_cache_size: no statement kept so far proves nothing.
+    knows = console.kind != PGCAT
+    name = f"{console.kind} {console.version}".strip()
+    reason = f"prepared statements do not survive {mode} pooling: {_why(console)}"
+    yield PathLimit(
+        id="prepared-pooling",
+        refuses=knows,
+        reason=f"{name}: {reason}",
+        advice=_WAYS.get(console.kind, "-M extended, or session pooling"),
+    )
+
+
+def _why(console: ConsoleSample) -> str:
+    if console.kind == PGCAT:
+        return "prepared_statements_cache_size may be 0, and no server connection holds one yet"
+    if console.settings.max_prepared_statements is None:
+        return "this version does not track them across sessions"
+    return "max_prepared_statements is 0"
+
+
+_WAYS: Final[Mapping[str, str]] = {
+    PGBOUNCER: "-M extended or simple, or max_prepared_statements above 0 (PgBouncer 1.21), or session pooling",
+    PGCAT: "-M extended or simple, or prepared_statements_cache_size above 0 for the pool",
+}
+
+
+def _clients(facts: PathFacts) -> Iterator[PathLimit]:
+    console = facts.console
+    most = None if console is None else console.settings.max_client_conn
+    if console is None or not most:
+        return
+    there = console.clients or 0
+    if there + facts.clients > most:
+        yield PathLimit(
+            id="pooler-clients",
+            refuses=False,
+            reason=f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} "
+            "of them "
+            f"are in use, which leaves {max(most - there, 0)}",
+            advice="a higher max_client_conn",
+            numbers=(("clients", facts.clients), ("max_client_conn", most), ("there", there)),
+        )
+
+
+def _sizes(facts: PathFacts) -> Iterator[PathLimit]:
+    console = facts.console
+    if console is None or facts.unreserved is None:
+        return
+    for share in server_shares(console, [(facts.database, facts.user)]):
+        if share.most is not None and share.most > facts.unreserved:
+            yield PathLimit(
+                id="pool-sizes",
+                refuses=False,
+                reason=f"the pools of {console.kind} may open {share.most} connections to {share.place}, and the "
+                "server has "
+                f"{facts.unreserved} unreserved ones",
+                advice="smaller pools (default_pool_size, max_db_connections, max_user_connections) or a higher"
+                " max_connections",
+                numbers=(("pools", share.pools), ("most", share.most), ("unreserved", facts.unreserved)),
+            )
+
+
+def _files(facts: PathFacts) -> Iterator[PathLimit]:
+    for process in facts.processes:
+        need = _NEEDS.get(process.name)
+        if need is None or process.soft is None:
+            continue
+        needed = need(facts)
+        if needed > process.soft:
+            yield PathLimit(
+                id="open-files",
+                refuses=False,
+                reason=f"{facts.clients} clients need {needed} open files in {process.name} (process "
+                f"{process.pid}), its "
+                f"limit is {process.soft}",
+                advice=f"a higher limit of open files for {process.name}: LimitNOFILE of its service, or ulimit -n "
+                "before it"
+                " starts",
+                numbers=(("needed", needed), ("limit", process.soft)),
+            )
+
+
+def _of_pooler(facts: PathFacts) -> int:
+    """A client is one file, a server connection another."""
+    shares = [] if facts.console is None else server_shares(facts.console, [(facts.database, facts.user)])
+    servers = sum(share.most or 0 for share in shares)
+    return facts.clients + servers + _OWN_FILES
+
+
+def _of_proxy(facts: PathFacts) -> int:
+    """Each client is a connection on both sides."""
+    return 2 * facts.clients + _OWN_FILES
+
+
+def _ports(facts: PathFacts) -> Iterator[PathLimit]:
+    """Each connection takes a port of the machine it is opened on, and for some time after it was closed."""
+    ports = facts.ports
+    proxied = any(process.name == _PROXY for process in facts.processes)
+    if ports is None or not (facts.tcp or proxied):
+        return
+    at = "in pgbench" if facts.tcp else f"in {_PROXY}"
+    if facts.clients > ports.count:
+        yield PathLimit(
+            id="ephemeral-ports",
+            refuses=False,
+            reason=f"{facts.clients} clients need a port each {at}, and net.ipv4.ip_local_port_range has {ports.count}",
+            advice="a wider net.ipv4.ip_local_port_range, or a Unix socket",
+            numbers=(("clients", facts.clients), ("ports", ports.count)),
+        )
+    if not facts.connects:
+        return
+    rests_s = ports.rests_s(loopback=facts.loopback or not facts.tcp)
+    most_per_s = ports.count / min(rests_s, facts.seconds or rests_s)
+    if (facts.rate_per_s or _MOST_CONNECTIONS_PER_S) > most_per_s:
+        yield PathLimit(
+            id="ephemeral-ports",
+            refuses=False,
+            reason=f"-C takes a port for each transaction, which stays blocked for {rests_s:.0f} s {at}: the "
+            f"{ports.count} of"
+            f" net.ipv4.ip_local_port_range allow {most_per_s:.0f} transactions per second",
+            advice="a rate below that, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
+            numbers=(("ports", ports.count), ("most_per_s", most_per_s)),
+        )
+
+
+_BACKEND_FILES: Final = 58
+"""NUM_RESERVED_FDS and the least that is left for relations, src/backend/storage/file/fd.c: each backend has a limit
+of its own, so that the number of clients does not count."""
+
+_NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
+    "pgbouncer": _of_pooler,
+    "pgcat": _of_pooler,
+    _PROXY: _of_proxy,
+    "postgres": lambda facts: _BACKEND_FILES,
+}
+"""Program → files it needs; of others nobody knows."""
+
+RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (_prepared, _clients, _sizes, _files, _ports)
+
 
 _ANSWER_S: Final = 10.0
 

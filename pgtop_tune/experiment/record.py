@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.latency import QUANTILES
+from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.percentiles import Histogram, bucket_edges, merge, merge_scripts
 from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.run_validity import doubts

@@ -1,18 +1,70 @@
-"""Runs one after the other: steps of a load, several profiles, several endpoints. A failed one is a result."""
+"""Runs one after the other: which are asked for, and how they go. A failed one is a result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from pgtop_tune.bench.profiles import BUILTIN_STATEMENTS, Profile, check_script, read_script, statements_in
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
-from pgtop_tune.experiment.steps import Steps
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
-from pgtop_tune.metrics.latency import P99
+from pgtop_tune.metrics.load import P99
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.run_json import as_json, plain
-from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.model.run_result import RunResult, ScriptFile
+
+# A list of clients or rates that a load goes through, one run after the other.
+
+_MOST: Final = 100
+
+
+class Steps(Struct, frozen=True):
+    """What changes from run to run.
+
+    Attributes:
+        axis: "clients" or "rate".
+        values: In the order in which they are run.
+    """
+
+    axis: str
+    values: tuple[float, ...]
+
+    def specs(self, spec: LoadSpec) -> tuple[LoadSpec, ...]:
+        """The load at each step."""
+        return tuple(_AXES[self.axis](spec, value) for value in self.values)
+
+
+_AXES: Final[dict[str, Callable[[LoadSpec, float], LoadSpec]]] = {
+    "clients": lambda spec, value: replace(spec, clients=int(value)),
+    "rate": lambda spec, value: replace(spec, rate_per_s=value),
+}
+
+
+def parse_steps(text: str) -> Steps:
+    """clients=1,2,4,8 or rate=100,200.
+
+    Raises:
+        UsageProblem: It is not of that form.
+    """
+    axis, equals, rest = text.partition("=")
+    axis = axis.strip()
+    if not equals or axis not in _AXES:
+        raise UsageProblem(f"{text!r} is no list of steps", "write --steps clients=1,2,4,8 or --steps rate=100,200")
+    try:
+        values = tuple(float(word) for word in rest.split(","))
+    except ValueError:
+        raise UsageProblem(f"{rest!r} is no list of numbers", "separate them by commas: 1,2,4,8") from None
+    whole = axis != "clients" or all(value == int(value) for value in values if value < 1e9)
+    if not 1 <= len(values) <= _MOST or not whole or not all(0 < value < 1e9 for value in values):
+        raise UsageProblem(f"{rest!r} are no steps", f"up to {_MOST} numbers above 0, clients whole ones")
+    return Steps(axis, values)
+
 
 FORMAT: Final = "pgtop-tune-series/1"
 
@@ -111,3 +163,61 @@ def series_json(results: Sequence[RunResult], steps: Steps | None, *, single: bo
         "runs": [as_json(result) for result in results],
         "curves": [plain(curve) for curve in curves(results, steps)],
     }
+
+
+# From what an operator asks to the runs that are to be made.
+
+
+def cells(
+    targets: Sequence[LoadTarget],
+    profiles: Sequence[Profile],
+    spec: LoadSpec,
+    steps: Steps | None,
+    *,
+    clients: int | None = None,
+    protocol: str | None = None,
+    allow_shell: bool = False,
+) -> tuple[RunCell, ...]:
+    """Each endpoint with each profile at each step, in this order.
+
+    Args:
+        spec: What all runs have in common.
+        clients, protocol: None takes what suits the profile.
+
+    Raises:
+        LoadProblem: A script that is not there, or that starts programs and may not.
+    """
+    found = []
+    for target in targets:
+        for profile in profiles:
+            base = replace(
+                spec,
+                profile=profile.name,
+                clients=clients or profile.clients(),
+                protocol=protocol or profile.protocol,
+            )
+            scripts = scripts_of(base, profile, allow_shell=allow_shell)
+            for each in steps.specs(base) if steps else (base,):
+                found.append(RunCell(target=target, profile=profile, spec=each, scripts=scripts))
+    return tuple(found)
+
+
+def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[ScriptFile, ...]:
+    """What will run, with the hashes of its files.
+
+    Raises:
+        LoadProblem: A script that is not there, or that starts programs and may not.
+    """
+    if profile.builtin and not spec.scripts:
+        return (ScriptFile(profile.builtin, 1, statements=BUILTIN_STATEMENTS[profile.builtin]),)
+    chosen = [(Path(each.file), each.weight) for each in spec.scripts]
+    allowed = allow_shell or (profile.allow_shell and not chosen)
+    if not chosen:
+        chosen = [(script.file, script.weight) for script in profile.scripts]
+    read = [(read_script(file), weight) for file, weight in chosen]
+    for script, _ in read:
+        check_script(script, allow_shell=allowed)
+    return tuple(
+        ScriptFile(name=script.file.name, weight=weight, sha256=script.sha256, statements=statements_in(script.text))
+        for script, weight in read
+    )

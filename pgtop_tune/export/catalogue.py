@@ -1,4 +1,4 @@
-"""All that can be exported, and the choice among it.
+"""All that can be exported, the choice among it, and of which moments.
 
 The catalogue of metrics as rows to export: a metric made next month is exported without a word here.
 """
@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 import pgtop_tune.metrics
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.export.counters import COUNTERS
-from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows
+from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows, WatchedInterval
 from pgtop_tune.export.states import STATES
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
-from pgtop_tune.metrics.latency import Quantile
-from pgtop_tune.metrics.load import ProgressMetric
+from pgtop_tune.metrics.load import ProgressMetric, Quantile
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.runtime.frame_window import FrameWindow
 
 _KEYS: Final = (
     ("host.core.frequency", "policy"),
@@ -134,3 +138,67 @@ def _fits(row: Exported, word: str) -> bool:
 def _hint(word: str, ids: Sequence[str]) -> str:
     like = difflib.get_close_matches(word, ids, _LIKE)
     return f"perhaps {' or '.join(like)}" if like else "names are like server.tps, host.disk.*, pg_stat_wal.*"
+
+
+# Which moments of a session are exported.
+
+PAST_S: Final = 150.0
+"""What a number may look back: frames from so long before the first moment must come, too."""
+
+
+class TimeSpan(Struct, frozen=True):
+    """A part of a session, seconds on its clock, both ends included.
+
+    Attributes:
+        every_s: At most one moment in so many seconds; 0 is every frame.
+    """
+
+    from_s: float = 0.0
+    until_s: float = math.inf
+    every_s: float = 0.0
+
+
+class Recorded(Protocol):
+    """Numbered frames."""
+
+    @property
+    def frame_count(self) -> int: ...
+    def index_at(self, elapsed_s: float) -> int: ...
+
+
+def moments(frames: Iterable[Frame], span: TimeSpan) -> Iterator[WatchedInterval]:
+    """An interval for each frame of a span; read it before asking for the next, which changes it."""
+    kept = FrameWindow()
+    for frame in frames:
+        if frame.elapsed_s > span.until_s:
+            return
+        kept.append(frame)
+        if frame.elapsed_s >= span.from_s:
+            yield WatchedInterval(kept)
+
+
+def spaced(recorded: Recorded, until: Callable[[int], Sequence[Frame]], span: TimeSpan) -> Iterator[WatchedInterval]:
+    """An interval for the first frame in every `every_s` of a span.
+
+    A moment keeps what it says when others are left out: its rates are of the last two readings.
+
+    Args:
+        recorded: Where moments are.
+        until: A frame with those before it, by its number; in place of a damaged one stands another.
+        span: With an `every_s` above 0.
+    """
+    due_s, index = span.from_s, recorded.index_at(span.from_s)
+    while index < recorded.frame_count:
+        frames = until(index)
+        try:
+            at_s = frames[-1].elapsed_s
+        except IndexError:
+            return
+        if at_s > span.until_s:
+            return
+        if at_s < due_s:
+            index += 1
+            continue
+        yield WatchedInterval(frames)
+        due_s += span.every_s * (math.floor((at_s - due_s) / span.every_s) + 1)
+        index = max(recorded.index_at(due_s), index + 1)

@@ -11,7 +11,7 @@ from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, Want
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import sessions, standing
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.latency import QUANTILES
+from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.server import states
 from pgtop_tune.metrics.vacuum import age

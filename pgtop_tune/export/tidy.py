@@ -1,4 +1,4 @@
-"""One row per moment, metric and labels: what CSV and Parquet have in common.
+"""One row per moment, metric and labels: as CSV and as Parquet.
 
 time       moment of the look, UTC, by the clock of the machine that recorded; of a counter when it was read
 elapsed_s  the same in seconds since the session began, monotonic
@@ -14,13 +14,18 @@ No cell of text begins with a sign that a spreadsheet takes for a formula, whate
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, NamedTuple
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TextIO
 
-from pgtop_tune.export.exported import Exported, WatchedInterval, read_once, wall_clock_ms
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.export.exported import Exported, ReadRow, WatchedInterval, read_all, read_once, wall_clock_ms
+from pgtop_tune.export.openmetrics import number
 
 COLUMNS: Final = ("time", "elapsed_s", "metric", "labels", "value", "unit", "reason")
 
@@ -66,3 +71,100 @@ def moment_text(at_ms: int) -> str:
     except (OverflowError, ValueError, OSError):
         return str(at_ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# CSV as RFC 4180 has it, with "\n" as line end: tidy, or wide with a column per series.
+
+
+def write_tidy(file: TextIO, rows: Sequence[Exported], moments: Iterable[WatchedInterval]) -> int:
+    """Columns as in `tidy`; gives the number of rows below the heading."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    count = 0
+    for row in tidy(rows, moments):
+        value = "" if row.value is None else number(row.value)
+        writer.writerow((moment_text(row.at_ms), row.elapsed_s, row.metric, row.labels, value, row.unit, row.reason))
+        count += 1
+    return count
+
+
+def write_wide(file: TextIO, rows: Sequence[Exported], moments: Callable[[], Iterable[WatchedInterval]]) -> int:
+    """A row per moment: time, elapsed_s, and a column per series, called `metric` or `metric{labels}`.
+
+    Units are those of the tidy form; a cell without a value is empty, and so is that of a counter which was not read
+    since the row before.
+
+    Args:
+        file: Where to.
+        rows: What is wanted.
+        moments: Gives the moments from the beginning, twice: the first time to see which series there are.
+
+    Returns:
+        The number of rows below the heading.
+    """
+    names: dict[str, dict[str, None]] = {row.id: {} for row in rows}
+    for interval in moments():
+        for read in read_all(rows, interval):
+            names[read.row.id].update(dict.fromkeys(name for name, _ in _cells(read)))
+    places = {name: place for place, name in enumerate(name for each in names.values() for name in each)}
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("time", "elapsed_s", *places))
+    count = 0
+    for interval, found in read_once(rows, moments()):
+        line = [""] * len(places)
+        for read in found:
+            for name, value in _cells(read):
+                line[places[name]] = number(value)
+        writer.writerow((moment_text(interval.newest.taken_at_ms), interval.newest.elapsed_s, *line))
+        count += 1
+    return count
+
+
+def _cells(read: ReadRow) -> Iterable[tuple[str, float]]:
+    for labels, value in read.points:
+        yield read.row.id + (labels_text(read.row.labels, labels) if labels else ""), value
+
+
+# Parquet with the columns of the tidy form, through pyarrow, which is an extra.
+
+_ROWS_AT_ONCE: Final = 65_536
+"""Rows of a row group: what is in memory."""
+
+
+def pyarrow() -> Any:
+    """The library.
+
+    Raises:
+        UsageProblem: It is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        hint = "pip install pyarrow, or --format csv"
+        raise UsageProblem("Parquet needs pyarrow, which is not installed", hint) from None
+    return pyarrow
+
+
+def write_parquet(path: Path, rows: Sequence[Exported], moments: Iterable[WatchedInterval]) -> int:
+    """Writes the file; gives the number of rows. An empty cell is null.
+
+    Raises:
+        UsageProblem: pyarrow is not installed.
+        OSError: The file cannot be written.
+    """
+    arrow = pyarrow()
+    text = arrow.string()
+    kinds = (arrow.timestamp("ms", tz="UTC"), arrow.float64(), text, text, arrow.float64(), text, text)
+    schema = arrow.schema(list(zip(COLUMNS, kinds, strict=True)))
+    found, count = tidy(rows, moments), 0
+    with arrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        while group := list(islice(found, _ROWS_AT_ONCE)):
+            columns = zip(*group, strict=True)
+            writer.write_table(
+                arrow.table(
+                    [arrow.array(list(each), kind) for each, kind in zip(columns, kinds, strict=True)], schema=schema
+                )
+            )
+            count += len(group)
+    return count

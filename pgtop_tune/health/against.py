@@ -17,11 +17,11 @@ from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import NOT_IN_RECORDING, CheckFacts
-from pgtop_tune.health.formats.as_json import FORMAT
+from pgtop_tune.health.formats.writers import FORMAT
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.setup import Measured, MeasuredLimit
 from pgtop_tune.paths import opened
 from pgtop_tune.recording.format import FORMAT as RECORDING
 from pgtop_tune.recording.packing import packing_of

@@ -12,9 +12,9 @@ from msgspec import Struct, field
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.machine import MachineDetails
+from pgtop_tune.model.setup import Measured
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.health.check import Fix, Language
-from pgtop_tune.host.drop_in import PATH
+from pgtop_tune.host.sysctl_files import PATH
 from pgtop_tune.model.postgres import Parameter
 
 _RESTART: Final = "takes effect with a restart"

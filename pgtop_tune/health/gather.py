@@ -19,7 +19,7 @@ from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_OPTIONS
 from pgtop_tune.host.block_devices import ROOT, server_directories
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import working_directory
-from pgtop_tune.host.machine_facts import machine_details
+from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.host.remote_details import remote_details
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section

@@ -28,10 +28,10 @@ from pgtop_tune.host.flush_meter import (
 )
 from pgtop_tune.host.locality import working_directory
 from pgtop_tune.metrics.host import CPU_FOREIGN
-from pgtop_tune.metrics.quiet import unrest
+from pgtop_tune.metrics.steady_state import unrest
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.model.setup import Measured, MeasuredLimit
 from pgtop_tune.postgres.commit_meter import measure_commits, measure_round_trips
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions

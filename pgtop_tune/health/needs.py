@@ -11,9 +11,9 @@ from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.machine import MachineDetails
 from pgtop_tune.model.postgres import Parameter, ParameterSample
+from pgtop_tune.model.setup import Measured
 
 T = TypeVar("T")
 

@@ -1,13 +1,14 @@
-"""What all checks together said."""
+"""What all checks together said, and what a screen asks of whoever runs them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
 
 from msgspec import Struct
 
 from pgtop_tune.health.check import Check, Finding, Severity, Unknown
-from pgtop_tune.model.ceilings import MeasuredLimit
+from pgtop_tune.model.setup import MeasuredLimit
 
 
 class CheckOutcome(StrEnum):
@@ -97,3 +98,31 @@ def documentation(check: Check, major: int | None, newest: int = 18) -> str:
     """Where PostgreSQL's documentation of that major speaks of it; a major newer than we know is "devel"."""
     version = "current" if major is None else "devel" if major > newest else str(major)
     return f"https://www.postgresql.org/docs/{version}/{check.page}"
+
+
+# The check in the operator's hand: who is handed this can have the server looked at, wherever that is done.
+
+
+class CheckControl(Protocol):
+    """Called in the engine's loop, as the other controls."""
+
+    async def check(self) -> Report:
+        """Looks at the server and its machine once, changes nothing; takes seconds.
+
+        Raises:
+            UsageProblem: The project's file says something it cannot mean.
+            ConnectionProblem: The server is not there or does not let us in.
+        """
+        ...
+
+    async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
+        """The same with a measurement of what the server can do at most; takes up to 20 s more and writes a little.
+
+        Args:
+            anyway: Also where the server is busy.
+
+        Returns:
+            The report; or what a measurement would disturb, when it is busy. Raises as `check`, UsageProblem also where
+            what was measured cannot be kept.
+        """
+        ...

@@ -8,19 +8,17 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import AdviceFacts, Machine
+from pgtop_tune.advice.facts import AdviceFacts, Machine, live_values
 from pgtop_tune.advice.gather import Beside, facts_of
-from pgtop_tune.advice.machine import live_values
-from pgtop_tune.advice.on_server import advice_for, same
-from pgtop_tune.advice.proposal import propose
+from pgtop_tune.advice.proposal import advice_for, propose, same
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
 from pgtop_tune.health.configured import is_of_session, with_value
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, sysctl, words
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.host.block_queue import Disk
-from pgtop_tune.metrics.hidden import hidden_sessions
+from pgtop_tune.host.block_devices import Disk
+from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted

@@ -1,4 +1,4 @@
-"""Files and directories of the kernel that may as well not be there: what is missing or forbidden reads as empty.
+"""Small files of the kernel that may as well not be there: read once as text, or cheaply over and over.
 
 Why a kernel file cannot be had, in words an operator can act on.
 
@@ -8,12 +8,161 @@ Numbers in kernel files: unsigned, at most 64 bits. Anything else is not a kerne
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import os
+import resource
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.model.absence import Reason, Unavailable
+
+# Cheap reading of small kernel files, over and over: descriptors stay open between ticks and are read with pread.
+#
+# On one machine reading /proc/PID/stat through a kept descriptor took 3.4 µs, open + read + close 7.7 µs.
+
+_CHUNK_BYTES: Final = 64 * 1024
+_LARGEST_BYTES: Final = 4 * 1024 * 1024
+"""No kernel file we read is larger, on any machine; a reader must not follow a file that never ends."""
+_PROCESS_BYTES: Final = 1024
+"""/proc/PID/stat and /proc/PID/io are well below it: 52 numbers of at most 20 digits, in practice 350 bytes."""
+_KEPT_MOST: Final = 4096
+_STALE: Final = (errno.ESRCH, errno.ENOENT, errno.EBADF, errno.ENODEV, errno.EIO)
+
+
+def read_once(path: str | Path) -> bytes:
+    """A whole kernel file, opened and closed.
+
+    Raises:
+        OSError: It cannot be opened or read.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return _whole(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _whole(descriptor: int) -> bytes:
+    """All of a file from its beginning; a seq_file hands over a page at a time, so a short read is not the end."""
+    found = os.pread(descriptor, _CHUNK_BYTES, 0)
+    length = len(found)
+    if not found:
+        return found
+    chunks = [found]
+    while length < _LARGEST_BYTES and (found := os.pread(descriptor, _CHUNK_BYTES, length)):
+        chunks.append(found)
+        length += len(found)
+    return b"".join(chunks)
+
+
+class KeptFile:
+    """One file that is read every tick.
+
+    Args:
+        path: Absolute path. It need not exist yet; every read tries again.
+    """
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self._descriptor = -1
+
+    def read(self) -> bytes:
+        """The whole content as it is now.
+
+        Raises:
+            OSError: It cannot be opened or read.
+        """
+        if self._descriptor >= 0:
+            try:
+                return _whole(self._descriptor)
+            except OSError as problem:
+                self.close()
+                if problem.errno not in _STALE:
+                    raise
+        self._descriptor = os.open(self.path, os.O_RDONLY)
+        return _whole(self._descriptor)
+
+    def close(self) -> None:
+        """Lets go of the descriptor; the next read opens the file again."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+def kept_descriptors() -> int:
+    """How many descriptors may be kept for processes: a third of RLIMIT_NOFILE (soft), at most 4096."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _KEPT_MOST if soft == resource.RLIM_INFINITY else min(soft // 3, _KEPT_MOST)
+
+
+class ProcessFiles:
+    """The same small file of many processes: /proc/PID/`name`.
+
+    A kept descriptor belongs to the process it was opened for: when that is gone, reading fails with ESRCH even if
+    another process has its number by now, and the number is looked up anew.
+
+    Args:
+        proc: The /proc directory.
+        name: Name of the file in a process's directory.
+        most: Descriptors kept at most; files beyond it are opened and closed at each read.
+    """
+
+    __slots__ = ("_descriptors", "_most", "_name", "_proc")
+
+    def __init__(self, proc: str | Path, name: str, most: int) -> None:
+        self._proc = str(proc)
+        self._name = name
+        self._most = most
+        self._descriptors: dict[int, int] = {}
+
+    def read(self, pid: int) -> bytes:
+        """The file of one process.
+
+        Raises:
+            OSError: FileNotFoundError or ProcessLookupError when there is no such process, PermissionError when we
+                may not look.
+        """
+        descriptor = self._descriptors.get(pid)
+        if descriptor is not None:
+            try:
+                return os.pread(descriptor, _PROCESS_BYTES, 0)
+            except OSError as problem:
+                self._forget(pid)
+                if problem.errno not in _STALE:
+                    raise
+        descriptor = os.open(f"{self._proc}/{pid}/{self._name}", os.O_RDONLY)
+        keep = len(self._descriptors) < self._most
+        try:
+            found = os.pread(descriptor, _PROCESS_BYTES, 0)
+        except OSError:
+            keep = False
+            raise
+        finally:
+            if keep:
+                self._descriptors[pid] = descriptor
+            else:
+                os.close(descriptor)
+        return found
+
+    def keep_only(self, pids: Collection[int]) -> None:
+        """Closes the descriptors of all other processes."""
+        for pid in self._descriptors.keys() - set(pids):
+            self._forget(pid)
+
+    def close(self) -> None:
+        """Closes all descriptors."""
+        for pid in list(self._descriptors):
+            self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
+        os.close(self._descriptors.pop(pid))
+
+    def __len__(self) -> int:
+        """Descriptors kept now."""
+        return len(self._descriptors)
+
 
 _LIMIT: Final = 1 << 64
 

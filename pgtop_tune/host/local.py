@@ -18,10 +18,17 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.host.block_devices import ROOT, BlockDevices, Roles, block_devices, roles_of, server_directories
-from pgtop_tune.host.block_queue import DiskCap, with_cap
+from pgtop_tune.host.block_devices import (
+    ROOT,
+    BlockDevices,
+    DiskCap,
+    Roles,
+    block_devices,
+    roles_of,
+    server_directories,
+    with_cap,
+)
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
-from pgtop_tune.host.file_systems import Background, FileSystems, places_of
 from pgtop_tune.host.kernel_sections import (
     NODES_PATH,
     choose_disks,
@@ -41,13 +48,16 @@ from pgtop_tune.host.kernel_text import (
     NO_PROC,
     NO_PSI,
     NO_SYSFS,
+    KeptFile,
+    ProcessFiles,
+    kept_descriptors,
     or_why,
+    read_once,
     unsigned,
 )
 from pgtop_tune.host.machine_setup import read_setup
 from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
-from pgtop_tune.host.mounts import Mount, parse_mountinfo
-from pgtop_tune.host.proc_files import KeptFile, ProcessFiles, kept_descriptors, read_once
+from pgtop_tune.host.mounts import Background, FileSystems, Mount, parse_mountinfo, places_of
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable

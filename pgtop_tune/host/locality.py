@@ -8,7 +8,7 @@ from typing import Final
 
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.kernel_sections import parse_boot_time
-from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.process_files import Lineage, parse_lineage
 from pgtop_tune.model.absence import Reason, Unavailable
 

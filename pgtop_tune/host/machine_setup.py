@@ -1,4 +1,6 @@
-"""How this machine is set up: CPU, virtualisation, clock, settings, disks, mounts. Small files, read in a thread.
+"""How this machine is set up: CPU, virtualisation, clock, settings, disks, mounts; for frames and for advice. Small
+files,
+read in a thread.
 
 Sources: /proc/cpuinfo, /sys/class/dmi/id, /sys/hypervisor/type, /proc/1/cgroup and /.dockerenv, /run/.containerenv,
 Documentation/ABI/stable/sysfs-block, proc_pid_mountinfo(5).
@@ -8,14 +10,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.host.block_queue import queue
-from pgtop_tune.host.kernel_text import bytes_of, text_of
+from msgspec import Struct
+
+from pgtop_tune.host import block_devices
+from pgtop_tune.host.block_devices import queue
+from pgtop_tune.host.kernel_text import bytes_of, or_why, read_once, text_of
+from pgtop_tune.host.memory_files import parse_meminfo
 from pgtop_tune.host.mounts import Mount, mount_of, parse_mountinfo
-from pgtop_tune.host.system_settings import live_value, names, path_of
+from pgtop_tune.host.open_files import parse_limit
+from pgtop_tune.host.system_settings import default_page_bytes, live_value, names, path_of, settings
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -111,3 +120,130 @@ def _chosen(text: str) -> str:
 def _number(path: Path) -> int | None:
     text = text_of(path)
     return int(text) if text.isascii() and text.isdecimal() else None
+
+
+# What advice on the operating system stands on and no frame has. Sources: /proc/meminfo, /sys/devices/system/node.
+#
+# Settings of the machine and the postmaster for a check that looks once.
+# Sources: Documentation/admin-guide/sysctl, ABI/stable/sysfs-block, ABI/testing/sysfs-devices-system-clocksource,
+# proc_pid_oom_score_adj(5), proc_pid_limits(5), proc_pid_mountinfo(5).
+
+_CLOCK_SOURCES: Final = "sys/devices/system/clocksource/clocksource0"
+NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the postmaster is not known")
+
+
+def machine_details(
+    root: Path, devices: Iterable[str], directories: Mapping[str, str], postmaster_pid: int | None
+) -> MachineDetails:
+    """Everything there is to read.
+
+    Args:
+        root: Where /proc, /sys and /etc are found.
+        devices: Disks under the server's directories.
+        directories: Role → absolute path.
+        postmaster_pid: None where it is not known.
+    """
+    names = tuple(devices)
+    facts = machine_facts(root)
+    mounts = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
+    return MachineDetails(
+        settings=settings(root, names),
+        queues=tuple(
+            Queue(
+                name=disk.name, rotational=disk.rotational, nvme=disk.nvme, virtual=disk.virtual, stacked=disk.stacked
+            )
+            for disk in block_devices.disks(names, root)
+        ),
+        mounts=_mount_points(directories, mounts),
+        postmaster=NO_POSTMASTER if postmaster_pid is None else postmaster(postmaster_pid, root),
+        clock_source=text_of(root / _CLOCK_SOURCES / "current_clocksource"),
+        clock_sources=tuple(text_of(root / _CLOCK_SOURCES / "available_clocksource").split()),
+        numa_nodes=facts.numa_nodes,
+        huge_page_bytes=facts.huge_page_bytes,
+        virtual=_virtual(text_of(root / "proc/cpuinfo")),
+    )
+
+
+def postmaster(pid: int, root: Path) -> PostmasterFacts | Unavailable:
+    """The postmaster's process.
+
+    Args:
+        pid: Of the postmaster.
+        root: Where /proc is found.
+    """
+    return or_why(lambda: _postmaster(pid, root), f"no process {pid} here")
+
+
+def _postmaster(pid: int, root: Path) -> PostmasterFacts:
+    home = root / f"proc/{pid}"
+    soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
+    children = text_of(home / f"task/{pid}/children").split()
+    adjusted = [text_of(root / f"proc/{child}/oom_score_adj") for child in children]
+    known = [int(value) for value in adjusted if value]
+    return PostmasterFacts(
+        oom_score_adj=int(read_once(home / "oom_score_adj")),
+        children_adj=max(known, default=None),
+        open_files_soft=soft,
+        open_files_hard=hard,
+    )
+
+
+def _mount_points(directories: Mapping[str, str], mounts: tuple[Mount, ...]) -> tuple[MountPoint, ...]:
+    roles: dict[Mount, tuple[str, ...]] = {}
+    for role, directory in directories.items():
+        mount = mount_of(directory, mounts)
+        if mount is not None:
+            roles[mount] = (*roles.get(mount, ()), role)
+    return tuple(
+        MountPoint(
+            point=mount.point,
+            kind=mount.kind,
+            source=mount.source,
+            options=tuple(dict.fromkeys((*mount.flags, *mount.options))),
+            roles=names,
+        )
+        for mount, names in roles.items()
+    )
+
+
+def _virtual(cpuinfo: str) -> bool | None:
+    flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), None)
+    return None if flags is None else " hypervisor" in flags
+
+
+_NODES: Final = "sys/devices/system/node"
+_NODE: Final = re.compile(r"node\d+")
+
+
+class MachineFacts(Struct, frozen=True):
+    """A machine; None where it is not known.
+
+    Attributes:
+        ram_bytes: MemTotal.
+        swap_bytes: SwapTotal.
+        huge_page_bytes: The default size of huge pages.
+        numa_nodes: How many there are; 1 in a kernel without NUMA.
+    """
+
+    ram_bytes: int | None
+    swap_bytes: int | None
+    huge_page_bytes: int | None
+    numa_nodes: int
+
+
+def machine_facts(root: Path) -> MachineFacts:
+    """What this machine has.
+
+    Args:
+        root: Where /proc and /sys are found.
+    """
+    try:
+        memory = parse_meminfo(0.0, read_once(root / "proc/meminfo"))
+    except (OSError, ValueError):
+        memory = None
+    return MachineFacts(
+        ram_bytes=None if memory is None else memory.total_bytes,
+        swap_bytes=None if memory is None else memory.swap_total_bytes,
+        huge_page_bytes=default_page_bytes(root),
+        numa_nodes=max(sum(1 for path in (root / _NODES).glob("node*") if _NODE.fullmatch(path.name)), 1),
+    )

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.host.kernel_text import unsigned
-from pgtop_tune.host.proc_files import KeptFile
+from pgtop_tune.host.kernel_text import KeptFile, unsigned
 from pgtop_tune.model.host import HugePages, MemorySample
 from pgtop_tune.model.machine import NumaNode
 

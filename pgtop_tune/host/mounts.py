@@ -1,12 +1,20 @@
-"""/proc/self/mountinfo: what is mounted where. Source: proc_pid_mountinfo(5)."""
+"""What is mounted where, and the space on the file systems PostgreSQL uses. Source: proc_pid_mountinfo(5),
+statvfs(3).
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
-from typing import Final
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.host import FileSystem, FileSystemSample
 
 NETWORK_KINDS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "lustre", "afs"}
@@ -70,3 +78,168 @@ def _unescape(word: bytes) -> str:
     """Blanks, tabs, line breaks and backslashes stand as three octal digits."""
     plain = _ESCAPED.sub(lambda found: bytes([int(found.group(1), 8) & 0xFF]), word)
     return plain.decode("utf-8", "surrogateescape")
+
+
+# Space on the file systems PostgreSQL uses. Source: statvfs(3), proc_pid_mountinfo(5).
+#
+# Looks that may hang (a dead network mount) or take long: each in a daemon thread, one at a time.
+
+T = TypeVar("T")
+
+
+class Background(Generic[T]):
+    """The latest result of a look that is repeated now and then; who asks never waits for it.
+
+    Daemon threads, because a thread of an executor that hangs would keep the program from ending.
+
+    Args:
+        look: Makes a result; must not raise.
+        every_s: From the start of one look to the start of the next; a look that hangs is not joined by another.
+        clock: Seconds on the session's monotonic clock.
+    """
+
+    def __init__(self, look: Callable[[], T], every_s: float, clock: Callable[[], float]) -> None:
+        self._look = look
+        self._every_s = every_s
+        self._clock = clock
+        self._started_s: float | None = None
+        self._thread: threading.Thread | None = None
+        self._found: T | None = None
+
+    def latest(self, wait_s: float = 0.0) -> T | None:
+        """The newest result, None before the first; starts the next look when it is due.
+
+        Args:
+            wait_s: How long a look that is under way may be waited for.
+        """
+        if not self._busy() and (self._started_s is None or self._clock() - self._started_s >= self._every_s):
+            self._started_s = self._clock()
+            self._thread = threading.Thread(target=self._run, daemon=True, name="slow look")
+            self._thread.start()
+        if wait_s and self._thread is not None:
+            self._thread.join(wait_s)
+        return self._found
+
+    @property
+    def waiting_s(self) -> float:
+        """How long the look under way has taken so far; 0 when there is none."""
+        return self._clock() - self._started_s if self._busy() and self._started_s is not None else 0.0
+
+    def _busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._found = self._look()
+
+
+_PATIENCE_S: Final = 2.0
+"""A statvfs that takes longer is told as no answer; it is a matter of microseconds."""
+_FIRST_WAIT_S: Final = 0.5
+
+
+class MountPlace(Struct, frozen=True):
+    """A mount that holds something of the server's."""
+
+    mount: Mount
+    roles: tuple[str, ...]
+
+
+def places_of(directories: Mapping[str, str], mounts: Sequence[Mount]) -> tuple[MountPlace, ...]:
+    """The mounts of the server's directories, in the order of the roles. Call it off the event loop.
+
+    A directory we may not look at is left out: whether a symbolic link leads it elsewhere cannot be known.
+
+    Args:
+        directories: Role → absolute path.
+        mounts: Of /proc/self/mountinfo.
+    """
+    roles: dict[Mount, tuple[str, ...]] = {}
+    for role, directory in directories.items():
+        mount = _mount(directory, mounts)
+        if mount is not None:
+            roles[mount] = (*roles.get(mount, ()), role)
+    return tuple(MountPlace(mount, names) for mount, names in roles.items())
+
+
+def _mount(directory: str, mounts: Sequence[Mount]) -> Mount | None:
+    mount = mount_of(directory, mounts)
+    if mount is None or mount.kind in NETWORK_KINDS:
+        return mount
+    real = os.path.realpath(directory)
+    mount = mount_of(real, mounts)
+    if mount is None or mount.kind in NETWORK_KINDS:
+        return mount
+    try:
+        os.stat(real)
+    except OSError:
+        return None
+    return mount
+
+
+class FileSystems:
+    """Asks every few seconds how full they are, each mount in a thread of its own.
+
+    Args:
+        clock: Seconds on the session's monotonic clock.
+        statvfs: As os.statvfs.
+    """
+
+    def __init__(self, clock: Callable[[], float], statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> None:
+        self._clock = clock
+        self._statvfs = statvfs
+        self._watched: tuple[tuple[MountPlace, Background[FileSystem | str]], ...] = ()
+        self._latest: FileSystemSample | None = None
+        self._due_s = 0.0
+
+    def watch(self, places: Sequence[MountPlace]) -> None:
+        """Says which; waits a little for the first answers, so call it off the event loop."""
+        self._watched = tuple(
+            (place, Background(self._asking(place), sections.file_systems.every_s, self._clock)) for place in places
+        )
+        for _, background in self._watched:
+            background.latest(_FIRST_WAIT_S)
+        self._due_s = 0.0
+
+    def sample(self) -> FileSystemSample | Unavailable:
+        """The latest answers; the same object until there are newer ones."""
+        if not self._watched:
+            return Unavailable(Reason.NO_PERMISSION, "where the server keeps its files is not known")
+        now_s = self._clock()
+        asked = [(place, background.latest(), background.waiting_s) for place, background in self._watched]
+        if self._latest is None or now_s >= self._due_s:
+            self._due_s = now_s + sections.file_systems.every_s
+            self._latest = FileSystemSample(
+                now_s,
+                tuple(found for _, found, late_s in asked if isinstance(found, FileSystem) and late_s < _PATIENCE_S),
+                tuple(why for asking in asked if (why := _silence(*asking))),
+            )
+        return self._latest if self._latest.file_systems or self._latest.unanswered else NOT_YET
+
+    def _asking(self, place: MountPlace) -> Callable[[], FileSystem | str]:
+        mount = place.mount
+
+        def ask() -> FileSystem | str:
+            try:
+                found = self._statvfs(mount.point)
+            except OSError as problem:
+                return problem.strerror or str(problem)
+            return FileSystem(
+                mount=mount.point,
+                kind=mount.kind,
+                source=mount.source,
+                roles=place.roles,
+                total_bytes=found.f_blocks * found.f_frsize,
+                free_bytes=found.f_bfree * found.f_frsize,
+                available_bytes=found.f_bavail * found.f_frsize,
+                inodes=found.f_files,
+                inodes_free=found.f_favail,
+            )
+
+        return ask
+
+
+def _silence(place: MountPlace, found: FileSystem | str | None, waiting_s: float) -> str:
+    """Why a mount has no row; "" when it has one."""
+    if waiting_s >= _PATIENCE_S:
+        return f"{place.mount.point} ({place.mount.kind}): no answer for {waiting_s:.0f} s"
+    return f"{place.mount.point}: {found}" if isinstance(found, str) else ""

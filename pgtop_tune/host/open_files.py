@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.host.block_devices import ROOT
-from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.model.absence import Reason, Unavailable
 
 _RANGE: Final = "proc/sys/net/ipv4/ip_local_port_range"

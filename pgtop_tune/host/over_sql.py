@@ -11,8 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.host.block_devices import BlockDevices, Roles, server_directories
-from pgtop_tune.host.block_queue import DiskCap, with_cap
+from pgtop_tune.host.block_devices import BlockDevices, DiskCap, Roles, server_directories, with_cap
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_sections import (
     CPU_PATHS,

@@ -13,14 +13,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.host.block_queue import QUEUE_SETTINGS, queue
-from pgtop_tune.host.machine_facts import machine_details
+from pgtop_tune.host.block_devices import QUEUE_SETTINGS, queue
+from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.host.over_sql import ReadFiles
 from pgtop_tune.host.process_files import parse_lineage
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, path_of
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.machine import MachineDetails
-from pgtop_tune.model.system_setting import AfterReboot
+from pgtop_tune.model.machine import AfterReboot, MachineDetails
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 _OWN: Final = "proc/self/stat"

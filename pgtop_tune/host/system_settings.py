@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.host import sysctl_files
-from pgtop_tune.host.block_queue import QUEUE_SETTINGS, queue
-from pgtop_tune.host.kernel_text import entries_of, or_why, text_of
-from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.host.block_devices import QUEUE_SETTINGS, queue
+from pgtop_tune.host.kernel_text import entries_of, or_why, read_once, text_of
 from pgtop_tune.host.sysctl_files import SysctlFiles
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
+from pgtop_tune.model.machine import AfterReboot, Assignment, SystemSetting
 
 SYSCTLS: Final = (
     "vm.nr_hugepages",

@@ -31,10 +31,10 @@ from msgspec.structs import replace
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_LATENCY, running
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
-from pgtop_tune.model.postgres import Activity
+from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity
 from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, LOAD_APPLICATION, QUEUE, TURN, WaitCount
 
 CLIENT_BACKEND: Final = "client backend"
@@ -250,3 +250,20 @@ def _use(
     known = len(delays) >= COVERED * len(pairs)
     queued = sum(delays) / 1000.0 / seconds * all_to_known * len(pairs) / len(delays) if known else None
     return CpuUse(ticks / ticks_per_s / seconds * all_to_known, queued)
+
+
+# Sessions this role may not look into: where they may be all there is, no rows do not mean that there is nothing.
+
+
+def hidden_sessions(frame: Frame) -> Unavailable | None:
+    """The GRANT that opens them; None when every session is open to us.
+
+    Source: pg_stat_activity.query, which says so in place of a text.
+    """
+    activity, server = sections.activity(frame), sections.server(frame)
+    if isinstance(activity, Unavailable) or isinstance(server, Unavailable):
+        return None
+    if not any(backend.query == HIDDEN_QUERY for backend in activity.backends):
+        return None
+    opens = grant("pg_monitor", server.user)
+    return Unavailable(Reason.NO_PERMISSION, f"other users' sessions are hidden: {opens} shows them")

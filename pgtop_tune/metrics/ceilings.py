@@ -1,13 +1,18 @@
-"""What the server does beside what it was measured to do at most (`check --measure`)."""
+"""At what it can do at most: the server beside what it was measured to do (`check --measure`), disks at their cap."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric, share
 from pgtop_tune.metrics.io import WAL_FLUSHES
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.host import DiskCounters, DiskSample
 
 _FLUSHES: Final = "wal-flushes"
 
@@ -45,3 +50,134 @@ CEILING_AGE = Metric(
 )  # fmt: skip
 
 METRICS: Final = (MOST_FLUSHES, FLUSHES_USED, CEILING_AGE)
+
+
+# Disks at their cap: a limit of the cloud's or the device's that more requests do not get past.
+#
+# A cap is given (--disk-cap) or learned: requests or bytes per second have stood at the same height within 3 % for
+# 20 s,
+# always with more than one request under way, while requests took longer and longer. A steady load below the cap
+# stands
+# still as well, but its requests do not take longer.
+
+STANDS_S: Final = 20.0
+_SAME: Final = 0.03
+_QUEUE: Final = 1.0
+_SLOWER: Final = 1.1
+"""Requests of the last third of the time take so much longer than those of the first third."""
+_LOOK_BACK_S: Final = 140.0
+_FEWEST: Final = 8
+
+
+class CapReached(Struct, frozen=True):
+    """A disk at its cap.
+
+    Attributes:
+        iops: Requests per second it does not get past; None when it is not these.
+        bytes_per_s: The same of bytes.
+        learned: Seen, not told.
+    """
+
+    iops: float | None
+    bytes_per_s: float | None
+    learned: bool
+
+
+class _Second(Struct, frozen=True):
+    """What one device did between two looks."""
+
+    at_s: float
+    seconds: float
+    iops: float
+    bytes_per_s: float
+    queue: float
+    await_ms: float
+
+
+def disks_at_cap(interval: Interval) -> dict[str, CapReached]:
+    """Disks at their cap now, by name.
+
+    A given cap counts from 97 % of it on. A learned one is looked for in the frames kept, so that it is remembered for
+    some two minutes; it counts while the disk works at it, also when the load has become lighter in between.
+    """
+    pair = interval.pair(sections.disks)
+    if pair is None:
+        return {}
+    found: dict[str, CapReached] = {}
+    looks: list[DiskSample] = []
+    for disk in pair[1].disks:
+        given = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
+        latest = _history(pair[::-1], disk.name)
+        if not latest or (not given and latest[0].queue <= _QUEUE):
+            continue
+        now = latest[0]
+        looks = looks or interval.recent(sections.disks, _LOOK_BACK_S)
+        history = _history(looks, disk.name)
+        iops = disk.cap_iops if given else _learned(history, lambda second: second.iops)
+        bytes_per_s = disk.cap_bytes_per_s if given else _learned(history, lambda second: second.bytes_per_s)
+        reached = (_reached(now.iops, iops, now, given), _reached(now.bytes_per_s, bytes_per_s, now, given))
+        if any(cap is not None for cap in reached):
+            found[disk.name] = CapReached(*reached, learned=not given)
+    return found
+
+
+def _reached(value: float, cap: float | None, now: _Second, given: bool) -> float | None:
+    if cap is None or value < cap * (1 - _SAME):
+        return None
+    return cap if given or now.queue > _QUEUE else None
+
+
+def _history(looks: Sequence[DiskSample], name: str) -> list[_Second]:
+    """Oldest first; ends where a counter went backwards."""
+    rows = [(look.at_s, row) for look in looks for row in look.disks if row.name == name]
+    seconds: list[_Second] = []
+    for (newer_s, newer), (older_s, older) in pairwise(rows):
+        second = _between(older_s, older, newer_s, newer)
+        if second is None:
+            break
+        seconds.append(second)
+    return seconds[::-1]
+
+
+def _between(older_s: float, older: DiskCounters, newer_s: float, newer: DiskCounters) -> _Second | None:
+    seconds = newer_s - older_s
+    requests = newer.reads + newer.writes - older.reads - older.writes
+    transferred = newer.read_bytes + newer.write_bytes - older.read_bytes - older.write_bytes
+    waited_ms = newer.read_ms + newer.write_ms - older.read_ms - older.write_ms
+    weighted_ms = newer.weighted_ms - older.weighted_ms
+    if seconds <= 0 or min(requests, transferred, waited_ms, weighted_ms) < 0:
+        return None
+    return _Second(
+        at_s=newer_s, seconds=seconds, iops=requests / seconds, bytes_per_s=transferred / seconds, queue=weighted_ms / 1000 / seconds,
+        await_ms=waited_ms / requests if requests else 0.0,
+    )  # fmt: skip
+
+
+def _learned(history: Sequence[_Second], value: Callable[[_Second], float]) -> float | None:
+    """The height at which the device stood for `STANDS_S`, of the newest such time; None when there was none."""
+    end = len(history)
+    while end >= _FEWEST:
+        low = high = value(history[end - 1])
+        stood_s, start = 0.0, end
+        while start and stood_s < STANDS_S:
+            second = history[start - 1]
+            low, high = min(low, value(second)), max(high, value(second))
+            if second.queue <= _QUEUE:
+                end = start  # no window with this second in it
+                break
+            if high <= 0 or high - low > _SAME * high:
+                break
+            stood_s += second.seconds
+            start -= 1
+        window = history[start:end]
+        # Intervals of 0.9998 s: twenty of them are twenty seconds.
+        if stood_s >= STANDS_S * 0.99 and len(window) >= _FEWEST and _slowing(window):
+            return sum(map(value, window)) / len(window)
+        end -= 1
+    return None
+
+
+def _slowing(window: Sequence[_Second]) -> bool:
+    third = len(window) // 3
+    first, last = window[:third], window[-third:]
+    return sum(second.await_ms for second in last) > _SLOWER * sum(second.await_ms for second in first) > 0

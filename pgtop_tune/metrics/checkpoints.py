@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric, rate
-from pgtop_tune.metrics.server import WAL_SINCE_REDO, checkpoints_between
-from pgtop_tune.metrics.settings import number
+from pgtop_tune.metrics.server import WAL_SINCE_REDO, checkpoints_between, number
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
 

@@ -11,8 +11,8 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.vacuum import age
 from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.model.horizon import OpenTransaction
 from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.replication import OpenTransaction
 
 SESSION: Final = "session"
 IDLE: Final = "idle in transaction"

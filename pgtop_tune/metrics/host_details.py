@@ -1,4 +1,6 @@
-"""Numbers of the machine beyond the dashboard: kinds of CPU time, interrupts, frequency, huge pages, run-queue delay."""
+"""Numbers of the machine beyond the dashboard: kinds of CPU time, interrupts, frequency, huge pages, run-queue
+delay.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Final
 from pgtop_tune.metrics import host_values as values
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
-from pgtop_tune.metrics.host_rows import row_gauge, section_rate
+from pgtop_tune.metrics.host_places import row_gauge, section_rate
 
 CPU_NICE = Metric(
     "host.cpu.nice", "nice", "%", "Part of usr: time in programs with lowered priority (nice above 0); all cores are 100.",

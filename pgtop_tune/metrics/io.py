@@ -11,7 +11,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric
 from pgtop_tune.metrics.catalogue import rate as per_second
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
-from pgtop_tune.metrics.settings import number
+from pgtop_tune.metrics.server import number
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.io import DatabaseRow, IoCounters, SlruCounters
 

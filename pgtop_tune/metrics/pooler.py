@@ -10,7 +10,7 @@ from msgspec import Struct
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, rate
 from pgtop_tune.metrics.pool_sizes import ServerShare, server_shares, size_of
-from pgtop_tune.metrics.settings import number
+from pgtop_tune.metrics.server import number
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.pooler import ConsoleSample, Pool, Pooler, PoolerCounters

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, rate
 from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.model.progress import ProgressRow, ProgressSample
+from pgtop_tune.model.relations import ProgressRow, ProgressSample
 
 WINDOW_S: Final = 10.0
 

@@ -10,9 +10,9 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, share
 from pgtop_tune.metrics.durability import AtRisk, risks
 from pgtop_tune.metrics.host_values import all_ticks
-from pgtop_tune.metrics.quiet import ACTIVE, AUTOVACUUM, vacuumed_table
 from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.server import checkpoints_between
+from pgtop_tune.metrics.steady_state import ACTIVE, AUTOVACUUM, vacuumed_table
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame

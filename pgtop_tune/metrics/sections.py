@@ -19,10 +19,8 @@ from msgspec import Struct
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample
-from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.events import LogTail
 from pgtop_tune.model.frame import Footprint, Frame
-from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.host import (
     CpuSample,
     DiskSample,
@@ -48,10 +46,16 @@ from pgtop_tune.model.postgres import (
     StatementTotals,
     WalCounters,
 )
-from pgtop_tune.model.progress import ProgressRow, ProgressSample
-from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFiles, TempFileSample
-from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
-from pgtop_tune.model.setup import MachineSetup
+from pgtop_tune.model.relations import (
+    DatabaseLimits,
+    ProgressRow,
+    ProgressSample,
+    RelationSample,
+    TempFiles,
+    TempFileSample,
+)
+from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
+from pgtop_tune.model.setup import MachineSetup, Measured
 from pgtop_tune.model.statements import StatementSample, StatementTexts
 from pgtop_tune.model.waits import LockSample, WaitSample
 

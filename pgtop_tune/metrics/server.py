@@ -1,4 +1,4 @@
-"""Numbers of the server: throughput, WAL, checkpoints, buffers, sessions."""
+"""Numbers of the server: throughput, WAL, checkpoints, buffers, sessions; and the parameters they depend on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,33 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, rate, share
-from pgtop_tune.metrics.settings import setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Activity, Backend, CheckpointCounters, DatabaseCounters, WalCounters
+
+# Parameters of the server, as numbers and switches that metrics depend on.
+
+
+def setting(interval: Interval, name: str) -> str | None:
+    """pg_settings.setting, in the server's unit; None when the parameter is not known."""
+    sample = interval.now(sections.parameters)
+    if sample is None:
+        return None
+    return next((parameter.setting for parameter in sample.parameters if parameter.name == name), None)
+
+
+def number(interval: Interval, name: str) -> float | None:
+    """A numeric parameter in the server's unit."""
+    found = setting(interval, name)
+    try:
+        return None if found is None else float(found)
+    except ValueError:
+        return None
+
+
+def is_on(interval: Interval, name: str) -> bool | None:
+    """A switch; None when the parameter is not known."""
+    found = setting(interval, name)
+    return None if found is None else found == "on"
 
 
 def _database_pair(interval: Interval) -> tuple[DatabaseCounters, DatabaseCounters] | None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.growth import Grown, growth, readings
-from pgtop_tune.metrics.settings import is_on, number
+from pgtop_tune.metrics.server import is_on, number
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample, StatementText

@@ -14,8 +14,15 @@ from msgspec import Struct
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.latency import PER_SECOND, Quantile, logged_seconds
-from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, running
+from pgtop_tune.metrics.load import (
+    CLIENT_FAILED,
+    CLIENT_LATENCY,
+    CLIENT_TPS,
+    PER_SECOND,
+    Quantile,
+    logged_seconds,
+    running,
+)
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.replication import sender_lags
 from pgtop_tune.metrics.server import TPS

@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.bench import BenchSample
-from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.model.setup import Measured
 
 
 class Footprint(Struct, frozen=True):

@@ -13,12 +13,10 @@ from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.events import LogTail
-from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
-from pgtop_tune.model.progress import ProgressSample
 from pgtop_tune.model.recorded_as import WIDE, Keyed, Near
-from pgtop_tune.model.relations import DatabaseLimits, RelationSample, TempFileSample
-from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
+from pgtop_tune.model.relations import DatabaseLimits, ProgressSample, RelationSample, TempFileSample
+from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.statements import StatementSample, StatementTexts
 from pgtop_tune.model.waits import LockSample, WaitSample
 

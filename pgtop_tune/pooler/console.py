@@ -1,15 +1,195 @@
-"""Looks at one admin console, again and again, over one connection that is made anew when it was lost."""
+"""Looks at one admin console, again and again, over one connection that speaks the simple query protocol only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from pgtop_tune.errors import ServerProblem
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
 from pgtop_tune.model.pooler import PGCAT, ConsoleSample, PoolerSettings
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.pooler.rows import Row, counters_of, databases_of, lists_of, pools_of, settings_of, version_of
-from pgtop_tune.pooler.simple_connection import SimpleConnection, open_console
+
+# A connection that speaks the simple query protocol only: an admin console knows no other.
+#
+# Built on libpq's asynchronous calls, so that a pooler that hangs costs a timeout and nothing more: there is no
+# cancel
+# request to wait for, the connection is just closed. Values come as text, whatever types the console declares.
+#
+# Source: libpq, "Asynchronous Command Processing"; PgBouncer, "Admin console".
+
+CONNECT_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 3.0
+
+_OURS: Final[Mapping[str, str]] = {"options": "", "client_encoding": "", "target_session_attrs": "any"}
+"""In place of PGOPTIONS and its like: consoles refuse the first, and the others need a server behind them."""
+_PLACE: Final = re.compile(r'^connection to server (at|on) .*?" ?(\([^)]*\))?(, port \d+)? failed: ')
+_ROWS: Final = pq.ExecStatus.TUPLES_OK
+_FAILED: Final = frozenset({pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE, pq.ExecStatus.NONFATAL_ERROR})
+_MOST_ROWS: Final = 5_000
+
+
+class SimpleConnection:
+    """A session on a console; made by `open_console`."""
+
+    def __init__(self, raw: pq.abc.PGconn, address: PoolerAddress) -> None:
+        self._raw = raw
+        self._address = address
+
+    async def rows(self, command: str) -> list[Row]:
+        """The rows of one command by the names of their columns; at most 5,000 of them.
+
+        Raises:
+            ServerProblem: The console refused it, in its words.
+            ConnectionProblem: It is gone, or did not answer in 3 s; the connection is of no more use.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await self._answer(command)
+        except TimeoutError:
+            self.close()
+            raise ConnectionProblem(
+                f"{self._address.described}: no answer for {ANSWER_TIMEOUT_S:.0f} s", "the pooler or its host hangs"
+            ) from None
+
+    def close(self) -> None:
+        """Lets go of the connection, at once."""
+        self._raw.finish()
+
+    async def _answer(self, command: str) -> list[Row]:
+        raw = self._raw
+        self._worked(raw.status == pq.ConnStatus.OK)
+        try:
+            raw.send_query(command.encode())
+            while raw.flush():
+                await _ready(raw.socket, writing=True)
+            found: list[Row] = []
+            refused = ""
+            while True:
+                while raw.is_busy():
+                    await _ready(raw.socket, writing=False)
+                    raw.consume_input()
+                result = raw.get_result()
+                if result is None:
+                    break
+                refused = refused or self._refusal(result)
+                found += _rows(result)
+        except psycopg.Error as error:
+            raise self._gone(_one_line(str(error).encode())) from None
+        self._worked(raw.status == pq.ConnStatus.OK)
+        if refused:
+            raise ServerProblem(refused)
+        return found
+
+    def _refusal(self, result: pq.abc.PGresult) -> str:
+        if result.status not in _FAILED:
+            return ""
+        words = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+        return _one_line(words) or "refused"
+
+    def _worked(self, so: bool) -> None:
+        if not so:
+            raise self._gone(_one_line(self._raw.error_message))
+
+    def _gone(self, words: str) -> ConnectionProblem:
+        return ConnectionProblem(f"{self._address.described}: {words or 'the connection was cut'}")
+
+
+async def open_console(address: PoolerAddress, application_name: str) -> SimpleConnection:
+    """Connects.
+
+    Raises:
+        ConnectionProblem: Not there, or no answer in 5 s.
+        NotLetIn: It says no: user, password, pg_hba.conf of its own, or the user may not see the console.
+        PasswordNeeded: It wants a password and there was none where libpq looks for it.
+    """
+    words = {key: value for key, value in address.keywords.items() if value}
+    secrets = {key: secret.reveal() for key, secret in address.secrets.items()}
+    ours = {**_OURS, "application_name": application_name}
+    conninfo = make_conninfo("", **{**words, **secrets, **ours}).encode()
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            # libpq looks host names up before it returns.
+            raw = await asyncio.to_thread(pq.PGconn.connect_start, conninfo)
+            try:
+                await _connected(raw)
+                _check(raw, address)
+            except BaseException:
+                raw.finish()
+                raise
+    except TimeoutError:
+        raise ConnectionProblem(
+            f"{address.described}: no answer for {CONNECT_TIMEOUT_S:.0f} s", "check the address"
+        ) from None
+    return SimpleConnection(raw, address)
+
+
+async def _connected(raw: pq.abc.PGconn) -> None:
+    while raw.status != pq.ConnStatus.BAD:
+        state = raw.connect_poll()
+        if state in (pq.PollingStatus.OK, pq.PollingStatus.FAILED):
+            return
+        await _ready(raw.socket, writing=state == pq.PollingStatus.WRITING)
+
+
+def _check(raw: pq.abc.PGconn, address: PoolerAddress) -> None:
+    if raw.status == pq.ConnStatus.OK:
+        raw.nonblocking = 1
+        return
+    # Where it was tried is said already, and libpq's questions are on further lines.
+    first, *_ = _text(raw.error_message).splitlines() or [""]
+    words = f"{address.described}: {_PLACE.sub('', first)}"
+    if raw.needs_password:
+        raise PasswordNeeded(words, "add a line to .pgpass, or a password to the URI of --pooler")
+    if "FATAL" in words:
+        raise NotLetIn(words, "use a member of stats_users or admin_users of PgBouncer, or admin_username of PgCat")
+    raise ConnectionProblem(words, "check that the pooler runs, and the port")
+
+
+async def _ready(descriptor: int, *, writing: bool) -> None:
+    """Waits until a socket can be read, or written."""
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[None] = loop.create_future()
+
+    def ready() -> None:
+        if not came.done():
+            came.set_result(None)
+
+    add, remove = (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
+    add(descriptor, ready)
+    try:
+        await came
+    finally:
+        remove(descriptor)
+
+
+def _rows(result: pq.abc.PGresult) -> list[Row]:
+    if result.status != _ROWS:
+        return []
+    names = [_text(result.fname(column) or b"") for column in range(result.nfields)]
+    return [
+        {name: _maybe_text(result.get_value(row, column)) for column, name in enumerate(names)}
+        for row in range(min(result.ntuples, _MOST_ROWS))
+    ]
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+def _maybe_text(value: bytes | None) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _one_line(words: bytes) -> str:
+    return " ".join(_text(words).split())
+
 
 _SETTINGS_EVERY_S: Final = 30.0
 """RELOAD may change them; nothing else does."""

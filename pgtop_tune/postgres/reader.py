@@ -16,22 +16,19 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.postgres import Activity, DatabaseCounters, ParameterSample, ServerFacts, StatementTotals
 from pgtop_tune.model.waits import WaitCount, WaitLook
-from pgtop_tune.postgres.activity_rows import ActivityRows
 from pgtop_tune.postgres.queries import sql
-from pgtop_tune.postgres.readers import io, machine, relations, replication
-from pgtop_tune.postgres.readers.locks import LockReader
-from pgtop_tune.postgres.readers.parameters import read_parameters
+from pgtop_tune.postgres.readers import relations, server
 from pgtop_tune.postgres.readers.section_readers import ReadContext, SectionReaders
-from pgtop_tune.postgres.readers.server_log import LogReader, log_closed
+from pgtop_tune.postgres.readers.server import LogReader, log_closed, read_parameters
+from pgtop_tune.postgres.readers.sessions import ActivityRows, LockReader, WaitReader
 from pgtop_tune.postgres.readers.statements import StatementReader
-from pgtop_tune.postgres.readers.waits import WaitReader
 from pgtop_tune.postgres.server.capabilities import Capabilities, too_old
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.server.powerful import PREDEFINED
+from pgtop_tune.postgres.server.role_powers import PREDEFINED
 from pgtop_tune.sql_quoting import quoted
 
 _FIRST_PAUSE_S: Final = 5.0
@@ -158,11 +155,11 @@ class PostgresReader:
 
     async def places(self) -> ServerPlaces | Unavailable:
         """Directories besides the data directory: tablespaces, where temporary files and the log go."""
-        return await self._guarded("places", machine.read_places)
+        return await self._guarded("places", server.read_places)
 
     async def server_files(self, paths: Sequence[str]) -> list[bytes | None] | Unavailable:
         """Contents of files on the server's machine (see `machine.read_files`); a refusal is not remembered."""
-        return await self._guarded("server_files", lambda context: machine.read_files(context, paths))
+        return await self._guarded("server_files", lambda context: server.read_files(context, paths))
 
     def _section_readers(self) -> SectionReaders:
         """Sections that take more than their row: state from look to look, a right, several kinds of rows."""
@@ -174,13 +171,13 @@ class PostgresReader:
         readers[sections.statement_counters].set(self._statements.counters, unasked=_no_statements)
         readers[sections.statement_texts].set(self._statements.texts, unasked=_no_statements)
         readers[sections.parameters].set(self._read_parameters)
-        readers[sections.databases].set(io.read_databases, unasked=_uncounted)
-        readers[sections.io].set(io.read_io)
-        readers[sections.wal_files].set(closed=io.wal_files_closed)
-        readers[sections.replication].set(replication.read_replication, closed=replication.replication_closed)
-        readers[sections.slots].set(replication.read_slots)
-        readers[sections.subscriptions].set(replication.read_subscriptions)
-        readers[sections.horizon].set(partial(replication.read_horizon, self.own))
+        readers[sections.databases].set(relations.read_databases, unasked=_uncounted)
+        readers[sections.io].set(relations.read_io)
+        readers[sections.wal_files].set(closed=relations.wal_files_closed)
+        readers[sections.replication].set(relations.read_replication, closed=relations.replication_closed)
+        readers[sections.slots].set(relations.read_slots)
+        readers[sections.subscriptions].set(relations.read_subscriptions)
+        readers[sections.horizon].set(partial(relations.read_horizon, self.own))
         readers[sections.server_log].set(self._log.read, closed=log_closed)
         readers[sections.relations].set(self._relations.read, unasked=_uncounted)
         readers[sections.database_limits].set(relations.read_database_limits)

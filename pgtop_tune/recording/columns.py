@@ -25,8 +25,20 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.recording.row_numbers import BASE, BEFORE, MANY_NUMBERS, digits_of, lengthened, shortened
-from pgtop_tune.recording.values import Codec, Json, Optional, as_array, as_object, refuse
+from pgtop_tune.recording.values import (
+    BASE,
+    BEFORE,
+    MANY_NUMBERS,
+    Codec,
+    Json,
+    Optional,
+    as_array,
+    as_object,
+    digits_of,
+    lengthened,
+    refuse,
+    shortened,
+)
 
 BESIDE: Final = "beside"
 FROM: Final = "from"

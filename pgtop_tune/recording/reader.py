@@ -25,12 +25,14 @@ from pgtop_tune.recording.format import (
     MAX_LINE_BYTES,
     YEAR_9999_MS,
     Header,
+    Seal,
+    checksum,
     parse_line,
     read_header,
+    seal_of,
 )
 from pgtop_tune.recording.frames import Score
 from pgtop_tune.recording.landmarks import score_of_line
-from pgtop_tune.recording.seals import Seal, checksum, seal_of
 
 _FRAME: Final = codec_for(Frame)
 _MOST_PROBLEMS: Final = 100

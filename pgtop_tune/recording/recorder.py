@@ -30,8 +30,7 @@ from pgtop_tune.runtime.ports import RecordingState, Step
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame
-    from pgtop_tune.recording.files import Files
-    from pgtop_tune.recording.rotation import Rotation
+    from pgtop_tune.recording.files import Files, Rotation
     from pgtop_tune.recording.writer import RecordingWriter
 
 LEFT_OUT: Final = Unavailable(Reason.NOT_RECORDED, "recorded with --no-query-text")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.latency import P99, PER_SECOND, Quantile, quantiles_ms
+from pgtop_tune.metrics.load import P99, PER_SECOND, Quantile, quantiles_ms
 from pgtop_tune.metrics.percentiles import Merged, enough, merge
 
 if TYPE_CHECKING:

@@ -11,15 +11,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
+from msgspec import Struct
+
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load import running
+from pgtop_tune.metrics.stall import stalled_s
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.frame_window import FrameWindow
-from pgtop_tune.runtime.history import Charted, History, LatencyHistory
+from pgtop_tune.runtime.history import Charted, History, LatencyHistory, LatencyPoint
 
 if TYPE_CHECKING:
     from pgtop_tune.model.events import Event
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.runtime.ports import Step
+
 
 T = TypeVar("T")
 KEEP_EVENTS: Final = 2_000
@@ -140,3 +145,33 @@ class Session:
     def now(self) -> Frame | None:
         """The newest frame."""
         return self._frames[-1] if self._frames else None
+
+
+# The second of the transaction log that percentiles on a screen are of.
+
+
+class NewestLatency(Struct, frozen=True):
+    """The newest complete second of the load under way.
+
+    Attributes:
+        second: None before the first is complete, and without a load of ours.
+        age_s: How long ago it ended. pgbench buffers its log: some seconds are usual, more with few transactions.
+        stalled_s: How long no transaction has ended where that is a stall, else None: the second tells nothing of now.
+    """
+
+    second: LatencyPoint | None
+    age_s: float = 0.0
+    stalled_s: float | None = None
+
+
+def newest_latency(session: Session) -> NewestLatency:
+    """What is known of the latency of the load under way. Computed once a step through `Session.once`."""
+    frame, interval = session.now, session.interval
+    run = None if interval is None else running(interval)
+    if frame is None or interval is None or run is None:
+        return NewestLatency(None)
+    second = session.latency.newest()
+    if second is None or (second.second + 1) * 1000 <= run.started_ms:
+        # What there is, is of the run before.
+        return NewestLatency(None, 0.0, stalled_s(interval))
+    return NewestLatency(second, max(frame.elapsed_s - second.at_s, 0.0), stalled_s(interval))

@@ -1,9 +1,16 @@
-"""Windows of a session's time, and the marks an operator sets to make them. Pure."""
+"""Windows of a session's time, the marks an operator sets to make them, and moments as people type them. Pure."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.units import clock
 
 
 class Window(Struct, frozen=True):
@@ -74,3 +81,121 @@ class Marks(Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.windows) or self.begun_s is not None
+
+
+# Moments as people type them: "3m ago", "12:40", "-30s", "+1m", "00:05:00".
+#
+# 3m ago, 1h30m ago     before the end
+# -30s, +1m             from the moment shown
+# 00:05:00              from the beginning, where the session is that long; otherwise the time of day
+# 12:40                 the time of day; "at 12:40:07" is always the time of day
+# 90s, 5m               from the beginning
+# start, end
+
+HINT: Final = "say 3m ago, -30s, +1m, 12:40, 00:05:00, start or end"
+
+_UNIT_S: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "": 1.0}
+_LENGTH: Final = re.compile(r"(?:\d+(?:\.\d+)?\s*[dhms]\s*)+|\d+(?:\.\d+)?", re.ASCII)
+_LENGTH_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([dhms]?)", re.ASCII)
+_TIME: Final = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?", re.ASCII)
+
+
+class Timeline(Struct, frozen=True):
+    """What a moment is told against.
+
+    Attributes:
+        shown_s: Elapsed seconds of the moment on screen.
+        length_s: Elapsed seconds of the end.
+        started_ms: Wall clock at elapsed 0, milliseconds since the epoch.
+        zone: Of the times of day; None is the local one.
+    """
+
+    shown_s: float
+    length_s: float
+    started_ms: float
+    zone: tzinfo | None = None
+
+
+def seconds(words: str) -> float:
+    """A length of time: "90", "30s", "1h30m", "1.5m".
+
+    Raises:
+        UsageProblem: It is none.
+    """
+    words = words.strip().lower()
+    if not _LENGTH.fullmatch(words):
+        raise UsageProblem(f'"{words}" is not a length of time', "pass 30s, 5m or 1h30m")
+    return sum(float(number) * _UNIT_S[unit] for number, unit in _LENGTH_PART.findall(words))
+
+
+def moment(words: str, line: Timeline) -> float:
+    """The moment somebody means, as elapsed seconds between 0 and the length.
+
+    Lengths that lead beyond an end stop there; a time of day outside the session is refused.
+
+    Raises:
+        UsageProblem: Not understood, or a time of day at which there was no session.
+    """
+    words = " ".join(words.strip().lower().replace("−", "-").split())
+    if words in ("start", "begin", "beginning"):
+        return 0.0
+    if words in ("end", "now", "live"):
+        return line.length_s
+    if words.startswith("at "):
+        return _time_of_day(words[3:], line)
+    if ":" in words:
+        return _clock_words(words, line)
+    if words.endswith("ago"):
+        wanted = line.length_s - seconds(words[:-3])
+    elif words[:1] in ("+", "-"):
+        wanted = line.shown_s + seconds(words[1:]) * (-1.0 if words[0] == "-" else 1.0)
+    else:
+        wanted = _seconds_or_refuse(words)
+    return min(max(wanted, 0.0), line.length_s)
+
+
+def _seconds_or_refuse(words: str) -> float:
+    try:
+        return seconds(words)
+    except UsageProblem:
+        raise UsageProblem(f'"{words}" is not a moment', HINT) from None
+
+
+def _parts(words: str) -> tuple[int, int, int | None]:
+    found = _TIME.fullmatch(words.strip())
+    if found is None or int(found[2]) > 59 or int(found[3] or 0) > 59:
+        raise UsageProblem(f'"{words}" is not a time', HINT)
+    return int(found[1]), int(found[2]), None if found[3] is None else int(found[3])
+
+
+def _clock_words(words: str, line: Timeline) -> float:
+    hours, minutes, second = _parts(words)
+    if second is not None:
+        position_s = hours * 3600.0 + minutes * 60.0 + second
+        if position_s <= line.length_s:
+            return position_s
+    return _time_of_day(words, line)
+
+
+def _time_of_day(words: str, line: Timeline) -> float:
+    """Of the days the session lasted, the one whose moment is nearest to the one shown."""
+    hours, minutes, second = _parts(words)
+    if hours > 23:
+        raise UsageProblem(f'"{words}" is not a time of day', HINT)
+    began = datetime.fromtimestamp(line.started_ms / 1000.0, tz=UTC)
+    day = began.astimezone(line.zone).date() - timedelta(days=1)
+    candidates: list[float] = []
+    for offset in range(int(line.length_s // 86_400) + 4):
+        at = datetime.combine(day + timedelta(days=offset), datetime.min.time())
+        at = at.replace(hour=hours, minute=minutes, second=second or 0, tzinfo=line.zone)
+        elapsed_s = at.timestamp() - line.started_ms / 1000.0
+        # 12:40 means the whole minute: a session that began at 12:40:20 has its start there.
+        if -(60.0 if second is None else 1.0) < elapsed_s <= line.length_s:
+            candidates.append(max(elapsed_s, 0.0))
+    if not candidates:
+        ends = began + timedelta(seconds=line.length_s)
+        first, last = (each.astimezone(line.zone).strftime("%H:%M:%S") for each in (began, ends))
+        raise UsageProblem(
+            f"nothing was recorded at {words}: the session lasts from {first} to {last} ({clock(line.length_s)})", HINT
+        )
+    return min(candidates, key=lambda elapsed_s: abs(elapsed_s - line.shown_s))

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
-from pgtop_tune.host.block_devices import server_directories
-from pgtop_tune.host.block_queue import DiskCap
+from pgtop_tune.host.block_devices import DiskCap, server_directories
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.process_files import pgbench_processes

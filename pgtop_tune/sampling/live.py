@@ -17,10 +17,9 @@ from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Footprint, Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.sampling.clock import SessionClock
-from pgtop_tune.sampling.happenings import events_between
+from pgtop_tune.sampling.happenings import ParameterWatch, events_between
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.measured_limits import MeasuredLimits
-from pgtop_tune.sampling.parameter_watch import ParameterWatch
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 from pgtop_tune.sampling.postgres_sampler import PostgresSampler
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,11 +20,30 @@ from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
-from pgtop_tune.model.waits import PROFILE_SOURCE, WaitSample
-from pgtop_tune.sampling.checkpoint_cycles import CheckpointCycles
+from pgtop_tune.model.waits import PROFILE_SOURCE, WaitCount, WaitLook, WaitSample
 from pgtop_tune.sampling.clock import SessionClock
-from pgtop_tune.sampling.server_reader import ServerReader
-from pgtop_tune.sampling.wait_counts import WaitCounts
+from pgtop_tune.sampling.running_counts import CheckpointCycles, WaitCounts
+
+# What sampling needs of a server: fits `postgres.reader.PostgresReader`, and scripts in tests.
+
+R = TypeVar("R", bound=Reading)
+
+
+class ServerReader(Protocol):
+    """One read-only connection. Every call raises ConnectionProblem when the server is gone or does not answer."""
+
+    async def connect(self) -> ServerFacts: ...
+
+    async def facts(self) -> ServerFacts | Unavailable: ...
+
+    async def read(self, section: Section[R]) -> R | Unavailable: ...
+
+    async def waits(self) -> Sequence[WaitCount] | Unavailable: ...
+
+    async def exact_waits(self) -> WaitLook | Unavailable: ...
+
+    async def aclose(self) -> None: ...
+
 
 _WAITS_COST: Final = 10.0
 _REST_S: Final = 9.0

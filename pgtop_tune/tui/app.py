@@ -21,9 +21,8 @@ from pgtop_tune.tui.check.actions import CheckActions
 from pgtop_tune.tui.commands import ActionCommands
 from pgtop_tune.tui.compare.actions import OverlayActions, WindowActions
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
 from pgtop_tune.tui.dialogs.leave import LeaveActions
-from pgtop_tune.tui.dialogs.too_small import TooSmall, is_too_small
 from pgtop_tune.tui.frames import ScreenSink
 from pgtop_tune.tui.load.actions import LoadActions
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.model.change import HostChange, ParameterChange
     from pgtop_tune.changes.ports import AdoptionControl, ChangeControl, MachineControl, RestartControl
     from pgtop_tune.compare.overlay.curves import OverlayShelf
-    from pgtop_tune.health.port import CheckControl
+    from pgtop_tune.health.report import CheckControl
     from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.runtime.ports import BackendControl, FramesFrom, RecordingControl, Transport
     from pgtop_tune.secret import Secret
-    from pgtop_tune.tui.time_travel.past_view import OpenPast
+    from pgtop_tune.tui.time_travel.actions import OpenPast
 
 
 class IntervalControl(Protocol):

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME, KNOBS
-from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.advice.stepping import next_value
+from pgtop_tune.advice.knobs.knob import Knob, next_value
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, parse_bool, show

@@ -15,18 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Machine
+from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Machine, MachineLook, machine_of
 from pgtop_tune.advice.knobs.catalogue import BY_NAME as PARAMETERS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import BY_NAME, GROUPS, KNOBS, knob_of
-from pgtop_tune.advice.machine import MachineLook, machine_of
 from pgtop_tune.advice.plan import plan, shared_memory_bytes
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.advice.rules.system import advise_setting, kind_of
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.host.block_devices import ROOT
-from pgtop_tune.host.block_queue import Disk, disks
+from pgtop_tune.host.block_devices import ROOT, Disk, disks
 from pgtop_tune.host.system_settings import names, settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Workload
-from pgtop_tune.advice.workload import workload_seen
+from pgtop_tune.advice.gather import workload_seen
 from pgtop_tune.model.postgres import DatabaseCounters
 
 QUIET = DatabaseCounters(

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.bench.initialise import initialise
+from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import PLACES, Pgbench, find_pgbench, probe
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
 
-from pgtop_tune.bench.places.place import SshAddress
+from pgtop_tune.bench.places import SshAddress
 from tests.support.poolers import number_of, reserved_port
 from tests.support.processes import eventually
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.bench.argv import run_argv, shell_quoted, threads_for
-from pgtop_tune.bench.initialise import initialise_argv
+from pgtop_tune.bench.datasets.pgbench_tables import initialise_argv
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, environment
 from pgtop_tune.bench.profiles import Profile, Script

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised, initialise, parse_done, parse_step
 from pgtop_tune.bench.datasets.progress import InitialiseProgress
-from pgtop_tune.bench.initialise import Initialised, initialise, parse_done, parse_step
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -77,7 +77,7 @@ async def test_a_failure_has_pgbenchs_own_words(tables: LoadEndpoint, pgbench: P
 async def test_cancelled_it_leaves_nothing(
     database: str, server: Throwaway, pgbench: Pgbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.bench.initialise.base_directory", lambda: tmp_path)
+    monkeypatch.setattr("pgtop_tune.bench.datasets.pgbench_tables.base_directory", lambda: tmp_path)
     dbname = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
     rows = asyncio.Event()
     task = asyncio.create_task(

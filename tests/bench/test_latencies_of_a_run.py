@@ -14,8 +14,8 @@ from scipy.stats import binom, scoreatpercentile
 
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.metrics.latency import QUANTILES
-from pgtop_tune.metrics.percentile_range import CONFIDENCE, percentile_range
+from pgtop_tune.metrics.load import QUANTILES
+from pgtop_tune.metrics.log_evidence import CONFIDENCE, percentile_range
 from pgtop_tune.metrics.percentiles import (
     WORST_RELATIVE_ERROR,
     ascending,

@@ -16,7 +16,7 @@ from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.metrics.latency import QUANTILES
+from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState

@@ -14,11 +14,11 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.places.place import SshAddress
-from pgtop_tune.bench.places.ssh import SshPlace
+from pgtop_tune.bench.places import SshAddress
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.run_directory import PREFIX
 from pgtop_tune.bench.runner import PgbenchRunner
+from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState, ScriptChoice
@@ -160,8 +160,8 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.bench.places.ssh import SshPlace
-from pgtop_tune.bench.places.place import parse_address
+from pgtop_tune.bench.ssh import SshPlace
+from pgtop_tune.bench.places import parse_address
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.model.bench import LoadSpec
 

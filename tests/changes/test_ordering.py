@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.changes.model.change import WantedParameter
-from pgtop_tune.changes.ordering import WITHIN, in_order
+from pgtop_tune.changes.selection import WITHIN, in_order
 from tests.support.screens import parameter
 
 NOW = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgtop_tune.changes.reach import Reach, choices, narrowest
+from pgtop_tune.changes.model.change import Reach, choices, narrowest
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.servers import conninfo
 

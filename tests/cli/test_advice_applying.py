@@ -13,7 +13,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host.block_devices import ROOT
-from pgtop_tune.host.drop_in import PATH as DROP_IN
+from pgtop_tune.host.sysctl_files import PATH as DROP_IN
 from tests.cli.runs import Ran, run
 from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.kernel import kernel, kernel_of_our_own

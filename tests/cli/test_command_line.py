@@ -88,7 +88,7 @@ def test_help_and_version_load_nothing_heavy(words: list[str], tmp_path: Path) -
 
 
 def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
-    script = "import sys, pgtop_tune.cli.wiring, pgtop_tune.cli.lines; print('textual' in sys.modules)"
+    script = "import sys, pgtop_tune.cli.wiring, pgtop_tune.cli.headless; print('textual' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "False"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepPace
-from pgtop_tune.cli.commands.bench import progress
-from pgtop_tune.cli.commands.bench.formats import TableFormat
-from pgtop_tune.cli.commands.bench.progress import shown, words
-from pgtop_tune.cli.commands.bench.step_table import StepsMade, written
+from pgtop_tune.cli.commands.bench import making
+from pgtop_tune.cli.commands.bench.making import StepsMade, shown, words, written
+from pgtop_tune.cli.commands.bench.shared import TableFormat
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def test_a_long_step_is_told_every_few_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 1.0, 2.0, 6.0, 7.0, 12.0, 13.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(making.time, "monotonic", lambda: next(clock))
     with shown() as tell:
         for done in range(6):
             tell(InitialiseProgress("rows", done * 1000, 10_000))

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.system import knob_of
 from pgtop_tune.cli.machine_rows import MachineRow, as_json, settings_differing, settings_of, table
-from pgtop_tune.host.drop_in import PATH as DROP_IN
-from pgtop_tune.host.drop_in import starts_with
+from pgtop_tune.host.sysctl_files import PATH as DROP_IN
+from pgtop_tune.host.sysctl_files import starts_with
 from pgtop_tune.host.system_settings import settings
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, SetValue
 from tests.support.machine_tree import USUAL, write

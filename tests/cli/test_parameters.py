@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Workload
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import propose
-from pgtop_tune.cli.advice_text import configuration, script, text
+from pgtop_tune.cli.advice import configuration, script, text
 from pgtop_tune.cli.parameter_rows import differing, rows_of, table
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgtop_tune.cli.poolers import pooler_addresses
+from pgtop_tune.cli.live_options import pooler_addresses
 from pgtop_tune.errors import UsageProblem
 
 

@@ -15,7 +15,7 @@ from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.servers import conninfo
 
 HASTY = """
-import pgtop_tune.recording.rotation as rotation
+import pgtop_tune.recording.files as rotation
 from pgtop_tune.cli.app import main
 rotation._LEAST_S = 1.0
 main()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pgtop_tune.cli.lines import LinePrinter
+from pgtop_tune.cli.headless import LinePrinter
 from pgtop_tune.runtime.ports import Step
 from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.recording.test_recording_roundtrip import realistic, write

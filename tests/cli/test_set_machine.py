@@ -17,7 +17,7 @@ from pgtop_tune.cli.app import program
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import ROOT as MACHINE
-from pgtop_tune.host.drop_in import PATH as DROP_IN
+from pgtop_tune.host.sysctl_files import PATH as DROP_IN
 from pgtop_tune.host.system_settings import path_of
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.cli.test_set import setting, shown, until

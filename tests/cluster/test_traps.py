@@ -14,12 +14,12 @@ from pgtop_tune.changes.restart import recovery
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import dry_start
 from pgtop_tune.cluster.postmaster import listening, pid_of
-from pgtop_tune.cluster.start_log import StartLog
+from pgtop_tune.cluster.service import StartLog
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.host.drop_in import content
+from pgtop_tune.host.sysctl_files import content
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.recording.index import index_path, known_places
-from pgtop_tune.recording.locks import is_locked
+from pgtop_tune.recording.writer import is_locked
 
 SECRET = "4711 of another user's file"
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.compare.sides import opening
+from pgtop_tune.compare.sides.opening import Named, named, read_windows
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.windows import windowed
 from pgtop_tune.compare.windows.differing import Brushed, Differing, brushed
-from pgtop_tune.compare.windows.every_metric import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE
-from pgtop_tune.compare.windows.window import Side, read_window
-from pgtop_tune.compare.windows.windowed import Named, named, read_windows
+from pgtop_tune.compare.windows.window import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE, Side, read_window
 from pgtop_tune.errors import RecordingProblem, UsageProblem
-from pgtop_tune.metrics.latency import P99
+from pgtop_tune.metrics.load import P99
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchSample
@@ -320,7 +319,7 @@ def test_of_a_long_window_key_frames_are_enough(tmp_path: Path, monkeypatch: pyt
     path = recorded(made, tmp_path / "run.jsonl")
     names = [Named(path, "30s", "7m10s"), Named(path, "8m", "14m50s")]
     whole = read_windows(names)
-    monkeypatch.setattr(windowed, "_WHOLE_UP_TO", 120)
+    monkeypatch.setattr(opening, "_WHOLE_UP_TO", 120)
     for exact, folded in zip(whole, read_windows(names), strict=True):
         assert folded.run.gathered.step_s >= 60
         assert folded.material.seconds == exact.material.seconds

@@ -8,7 +8,7 @@ import pytest
 
 from docs.generate import _modules, _rows_of
 from docs.provenance import files_of, function_of, name_of, screens_of, sections_of
-from pgtop_tune.metrics import ceilings, host, latency, load, server
+from pgtop_tune.metrics import ceilings, host, load, server
 from pgtop_tune.metrics import sections as table
 
 
@@ -18,7 +18,7 @@ from pgtop_tune.metrics import sections as table
         (server.TPS, "metrics.server._tps", ["postgres.database"], "1 throughput"),
         (server.CACHE_HIT, "metrics.server._cache_hit", ["postgres.database"], "6 io"),
         (server.ACTIVE, "metrics.server._StateCount", ["postgres.activity"], "1 sessions"),
-        (latency.P99, "metrics.latency._row", ["bench"], "1 latency"),
+        (load.P99, "metrics.latency._row", ["bench"], "1 latency"),
         (load.CLIENT_TPS, "metrics.load.ProgressMetric.mean", ["bench"], "1 throughput"),
         (host.DISK_BUSY, "metrics.host_values.disk_value", ["host.disks", "host.facts"], "7 host"),
         (ceilings.FLUSHES_USED, "metrics.ceilings._flushes_used", ["postgres.wal", "ceilings"], "1 wal"),

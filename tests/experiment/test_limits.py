@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.limits import PathFacts, PathLimit, limits, pool_mode, pooler_at
+from pgtop_tune.experiment.path import PathFacts, PathLimit, limits, pool_mode, pooler_at
 from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles
 from pgtop_tune.model.absence import NOT_YET
 from pgtop_tune.model.pooler import PGBOUNCER, ConsoleSample, PoolerSettings

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.bench.initialise import initialise
+from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.cli.live_options import LiveOptions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pgtop_tune.bench.housekeeping import STEPS, parse_housekeeping
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.endpoints import EndpointWords, parse_endpoint
-from pgtop_tune.experiment.steps import Steps, parse_steps
+from pgtop_tune.experiment.series import Steps, parse_steps
 from pgtop_tune.model.bench import LoadSpec
 
 

@@ -18,10 +18,9 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.export.catalogue import chosen
-from pgtop_tune.export.csv_file import write_tidy, write_wide
-from pgtop_tune.export.moments import TimeSpan, moments
-from pgtop_tune.export.series_file import write_openmetrics
+from pgtop_tune.export.catalogue import TimeSpan, chosen, moments
+from pgtop_tune.export.openmetrics import write_openmetrics
+from pgtop_tune.export.tidy import write_tidy, write_wide
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.io import DatabaseRow, DatabaseSample
 from tests.cli.runs import run

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.export import scrape
+from pgtop_tune.export import endpoint
 from pgtop_tune.export.catalogue import chosen, exported, for_openmetrics
+from pgtop_tune.export.endpoint import Exposition
 from pgtop_tune.export.exported import MetricKind, WatchedInterval
 from pgtop_tune.export.openmetrics import MOST_SERIES, Syntax, page
-from pgtop_tune.export.scrape import Exposition
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.io import DatabaseRow, DatabaseSample
@@ -164,7 +164,7 @@ def test_a_page_that_takes_long_does_not_hold_the_session(monkeypatch: pytest.Mo
         go_on.wait(60)
         return ""
 
-    monkeypatch.setattr(scrape, "page", slow)
+    monkeypatch.setattr(endpoint, "page", slow)
     exposition = Exposition(1.0)
     exposition.accept(Step((frames.frame(1),)))
     asking = threading.Thread(target=exposition.page, args=(Syntax.TEXT,), daemon=True)

@@ -11,8 +11,8 @@ from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.export.endpoint import Exposition
 from pgtop_tune.export.openmetrics import Syntax
-from pgtop_tune.export.scrape import Exposition
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.export.pages import families, values
 from tests.support.servers import Servers, conninfo

@@ -13,14 +13,10 @@ import pyarrow.parquet
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.export.catalogue import chosen, for_openmetrics, for_tables
-from pgtop_tune.export.csv_file import write_tidy, write_wide
+from pgtop_tune.export.catalogue import TimeSpan, chosen, for_openmetrics, for_tables, moments, spaced
 from pgtop_tune.export.exported import CANNOT_SAY, Exported, WatchedInterval
-from pgtop_tune.export.moments import TimeSpan, moments, spaced
-from pgtop_tune.export.openmetrics import Syntax, page
-from pgtop_tune.export.parquet_file import write_parquet
-from pgtop_tune.export.series_file import write_openmetrics
-from pgtop_tune.export.tidy import COLUMNS, moment_text
+from pgtop_tune.export.openmetrics import Syntax, page, write_openmetrics
+from pgtop_tune.export.tidy import COLUMNS, moment_text, write_parquet, write_tidy, write_wide
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.absence import Reason, Unavailable

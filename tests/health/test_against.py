@@ -8,7 +8,7 @@ import pytest
 
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
-from pgtop_tune.health.formats import as_json
+from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS, chosen
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -20,7 +20,7 @@ MEMORY = chosen(["MEM"], ["MEM-01"])
 
 
 def _written(path: Path, **parameters: str) -> Path:
-    path.write_text("\n".join(as_json.lines(judge(MEMORY, spoilt(parameters)))))
+    path.write_text("\n".join(json_lines(judge(MEMORY, spoilt(parameters)))))
     return path
 
 

@@ -23,10 +23,9 @@ from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystemSample, HugePages
 from pgtop_tune.model.io import ArchiverStatus, IoSample
-from pgtop_tune.model.machine import PostmasterFacts
+from pgtop_tune.model.machine import AfterReboot, PostmasterFacts, SystemSetting
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.model.replication import Receiver, ReplicationSample, SubscriptionSample, SubscriptionWorker
-from pgtop_tune.model.system_setting import AfterReboot, SystemSetting
 from tests.support.frames import GIB, MIB, host_sample
 from tests.support.health_facts import details, found, spoilt
 from tests.support.relation_frames import slot

@@ -12,12 +12,21 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Severity, Unknown
-from pgtop_tune.health.formats import as_json, junit, markdown, sarif, script, text
-from pgtop_tune.health.formats.writers import WRITERS, Wish
+from pgtop_tune.health.formats.for_people import markdown_lines, summary, text_lines
+from pgtop_tune.health.formats.script import script_lines
+from pgtop_tune.health.formats.writers import (
+    WRITERS,
+    Wish,
+    json_document,
+    json_lines,
+    junit_lines,
+    sarif_document,
+    sarif_lines,
+)
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import CheckOutcome, Report, Result
-from pgtop_tune.model.ceilings import MeasuredLimit
+from pgtop_tune.model.setup import MeasuredLimit
 from tests.support.health_facts import spoilt
 from tests.support.report_formats import junit_mistakes, report_mistakes, sarif_mistakes
 
@@ -68,14 +77,14 @@ REPORTS = pytest.mark.parametrize(
 
 
 def test_text_has_the_worst_first_and_counts_what_is_unknown() -> None:
-    lines = text.lines(MIXED)
+    lines = text_lines(MIXED)
     assert [line.split()[0] for line in lines[1:4]] == ["critical", "warning", "info"]
     assert "found: 1 critical, 1 warning, 1 info · unknown: 2 · passed: 1" in lines[-1]
     assert len(lines) == 7
 
 
 def test_all_of_it_is_there_with_details() -> None:
-    said = "\n".join(text.lines(MIXED, everything=True))
+    said = "\n".join(text_lines(MIXED, everything=True))
     for words in ("why ", "1 of 2 [view.column]", "DO 1;", "DO 2;", "UNDO;", "later", "docs/18/page.html",
                   "the role may not see it", "passed    AAA-03", "1940 times", "no pg_test_timing"):  # fmt: skip
         assert words in said
@@ -83,12 +92,12 @@ def test_all_of_it_is_there_with_details() -> None:
 
 @REPORTS
 def test_json_fits_the_schema_that_is_shipped(shown: Report) -> None:
-    parsed = json.loads("\n".join(as_json.lines(replace(shown))))
+    parsed = json.loads("\n".join(json_lines(replace(shown))))
     assert report_mistakes(parsed) == []
 
 
 def test_the_schema_refuses_what_is_no_report() -> None:
-    parsed = as_json.document(MIXED)
+    parsed = json_document(MIXED)
     assert report_mistakes({**parsed, "more": 1})
     assert report_mistakes({**parsed, "format": "other"})
     assert report_mistakes({**parsed, "findings": [{**parsed["findings"][0], "severity": "bad"}]})
@@ -96,14 +105,14 @@ def test_the_schema_refuses_what_is_no_report() -> None:
 
 
 def test_every_finding_and_every_unknown_is_in_the_json() -> None:
-    parsed = as_json.document(MIXED)
+    parsed = json_document(MIXED)
     assert [each["severity"] for each in parsed["findings"]] == ["critical", "warning", "info"]
     assert parsed["summary"]["found"] == {"critical": 1, "high": 0, "warning": 1, "info": 1}
     assert (parsed["summary"]["unknown"], len(parsed["unknown"]), parsed["passed"]) == (2, 2, ["AAA-03"])
 
 
 def test_a_junit_case_fails_from_the_severity_that_the_exit_status_goes_by() -> None:
-    root = ElementTree.fromstring("\n".join(junit.lines(MIXED, Severity.WARNING)[1:]))
+    root = ElementTree.fromstring("\n".join(junit_lines(MIXED, Severity.WARNING)[1:]))
     assert root.tag == "testsuites"
     assert root.attrib == {"name": "pgtop-tune check", "tests": "4", "failures": "1", "errors": "0"}
     for suite in root:
@@ -122,12 +131,12 @@ def test_a_junit_case_fails_from_the_severity_that_the_exit_status_goes_by() -> 
     assert skipped.get("message") == "the role may not see it"
     assert cases["AAA-01"].find("failure") is None
     assert list(cases["AAA-03"]) == []
-    never = ElementTree.fromstring("\n".join(junit.lines(MIXED, None)[1:]))
+    never = ElementTree.fromstring("\n".join(junit_lines(MIXED, None)[1:]))
     assert never.get("failures") == "0"
 
 
 def test_sarif_has_what_its_standard_requires() -> None:
-    log = sarif.document(MIXED)
+    log = sarif_document(MIXED)
     assert log["version"] == "2.1.0"
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
@@ -150,17 +159,17 @@ def test_sarif_has_what_its_standard_requires() -> None:
 
 @REPORTS
 def test_sarif_fits_the_schema_of_its_standard(shown: Report) -> None:
-    assert sarif_mistakes(json.loads("\n".join(sarif.lines(shown)))) == []
+    assert sarif_mistakes(json.loads("\n".join(sarif_lines(shown)))) == []
 
 
 @REPORTS
 @pytest.mark.parametrize("limit", [None, Severity.INFO, Severity.CRITICAL])
 def test_junit_fits_the_schema_that_jenkins_reads_by(shown: Report, limit: Severity | None) -> None:
-    assert junit_mistakes("\n".join(junit.lines(shown, limit))) == []
+    assert junit_mistakes("\n".join(junit_lines(shown, limit))) == []
 
 
 def test_the_schemas_refuse_what_the_formats_do_not_have() -> None:
-    log = sarif.document(MIXED)
+    log = sarif_document(MIXED)
     (run,) = log["runs"]
     for wrong in ({**run, "more": 1}, {**run, "results": [{**run["results"][0], "kind": "bad"}]}, {"results": []}):
         assert sarif_mistakes({**log, "runs": [wrong]})
@@ -169,11 +178,11 @@ def test_the_schemas_refuse_what_the_formats_do_not_have() -> None:
 
 
 def test_markdown_keeps_foreign_text_from_being_markup() -> None:
-    said = "\n".join(markdown.lines(NASTY))
+    said = "\n".join(markdown_lines(NASTY))
     assert "<b>" not in said.replace("\\<b\\>", "")
     assert "](http://evil" not in said.replace("\\](", "")
     quoted = replace(_finding(Severity.HIGH), fix=Fix('DROP INDEX "```";', ""))
-    assert '````sql\nDROP INDEX "```";\n````' in "\n".join(markdown.lines(report(Result(_check("AAA-01"), (quoted,)))))
+    assert '````sql\nDROP INDEX "```";\n````' in "\n".join(markdown_lines(report(Result(_check("AAA-01"), (quoted,)))))
 
 
 @pytest.mark.parametrize("format_", WRITERS)
@@ -197,7 +206,7 @@ def test_lines_are_broken_for_a_terminal_and_commands_are_not() -> None:
         _finding(Severity.HIGH, long), evidence=(Evidence(long, "view.column"),),
         fix=Fix(f"ALTER SYSTEM SET x = '{'y ' * 60}';", "UNDO;", remark=long),
     )  # fmt: skip
-    said = text.lines(report(Result(_check("AAA-01"), (finding,))), everything=True, width=80)
+    said = text_lines(report(Result(_check("AAA-01"), (finding,))), everything=True, width=80)
     commands = [line for line in said if "ALTER SYSTEM" in line]
     assert len(commands) == 1
     assert len(commands[0]) > 120
@@ -215,7 +224,7 @@ def test_blanks_of_a_quoted_name_stay_in_a_command(format_: str) -> None:
 
 
 def test_the_script_sets_parameters_as_one_set_and_runs_nothing_else() -> None:
-    said = script.lines(
+    said = script_lines(
         report(
             Result(_check("AAA-01"), (_sets(("work_mem", "8MB"), Severity.WARNING),)),
             Result(_check("AAA-02"), (_sets(("work_mem", "4MB"), Severity.HIGH), _finding(Severity.HIGH, HOSTILE))),
@@ -236,7 +245,7 @@ def test_the_script_sets_parameters_as_one_set_and_runs_nothing_else() -> None:
 
 
 def test_a_script_without_findings_changes_nothing() -> None:
-    assert [line for line in script.lines(report(), None) if not line.startswith("#")] == ["set -eu"]
+    assert [line for line in script_lines(report(), None) if not line.startswith("#")] == ["set -eu"]
 
 
 def test_a_check_with_known_findings_has_not_passed() -> None:
@@ -245,4 +254,4 @@ def test_a_check_with_known_findings_has_not_passed() -> None:
 
 def test_several_warnings_are_warnings() -> None:
     mild = (_finding(Severity.WARNING), _finding(Severity.WARNING), _finding(Severity.INFO), _finding(Severity.INFO))
-    assert text.summary(report(Result(_check("AAA-01"), mild))).startswith("found: 2 warnings, 2 info · ")
+    assert summary(report(Result(_check("AAA-01"), mild))).startswith("found: 2 warnings, 2 info · ")

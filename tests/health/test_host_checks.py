@@ -11,8 +11,16 @@ from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import CpuSample, CpuTimes, DiskCounters, DiskSample, FileSystem, FileSystemSample, HugePages
-from pgtop_tune.model.machine import CpuFrequency, FrequencySample, MountPoint, PostmasterFacts, Queue
-from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
+from pgtop_tune.model.machine import (
+    AfterReboot,
+    Assignment,
+    CpuFrequency,
+    FrequencySample,
+    MountPoint,
+    PostmasterFacts,
+    Queue,
+    SystemSetting,
+)
 from tests.support import frames
 from tests.support.health_facts import GIB, MIB, SETTINGS, details, found, result, spoilt, unknown
 from tests.support.host_frames import cgroup

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.host.file_systems import FileSystems, places_of
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.machine_facts import machine_details
-from pgtop_tune.host.mounts import parse_mountinfo
+from pgtop_tune.host.machine_setup import machine_details
+from pgtop_tune.host.mounts import FileSystems, parse_mountinfo, places_of
 from pgtop_tune.model.absence import Unavailable
 from tests.health.test_machine_tree import KB, PID, WELL_SET, meminfo
 from tests.support.health_facts import found, spoilt, unknown

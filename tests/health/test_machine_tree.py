@@ -12,7 +12,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS, chosen
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.machine_facts import machine_details
+from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.model.host import FileSystem, FileSystemSample
 from tests.support.health_facts import spoilt
 from tests.support.machine_tree import THP, USUAL, write

@@ -23,7 +23,7 @@ from pgtop_tune.health.report import Report
 from pgtop_tune.health.service import CheckService
 from pgtop_tune.host.flush_meter import LEAST_S, measure_flushes
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.ceilings import Measured, MeasuredLimit
+from pgtop_tune.model.setup import Measured, MeasuredLimit
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.sampling.measured_limits import remembered
 from tests.support.health_facts import found, spoilt, unknown
@@ -165,8 +165,8 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pgtop-tune.toml").write_text('[check]\nselect = ["DUR"]\n')
-    monkeypatch.setattr("pgtop_tune.health.looking.measure", shortly)
-    monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ("3 active sessions",))
+    monkeypatch.setattr("pgtop_tune.health.service.measure", shortly)
+    monkeypatch.setattr("pgtop_tune.health.service.busy", lambda facts: ("3 active sessions",))
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ("3 active sessions",))
     where = resolve(conninfo(server))
     desk = CheckService(where)
@@ -178,7 +178,7 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     assert dict(disturbed.not_measured)[KEPT] == "3 active sessions"
     assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
 
-    monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ())
+    monkeypatch.setattr("pgtop_tune.health.service.busy", lambda facts: ())
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ())
     said = await desk.measure(anyway=True)
     assert isinstance(said, Report)

@@ -16,11 +16,11 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.checks import configuration
+from pgtop_tune.health.checks.configuration import Release, Releases
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen, thresholds
-from pgtop_tune.health.releases import Release, Releases
 from pgtop_tune.health.report import Report
 from pgtop_tune.model.postgres import PostgresSample
 from tests.health.test_machine_tree import COMMON

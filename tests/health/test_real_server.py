@@ -14,7 +14,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from pgtop_tune.cli.poolers import pooler_addresses
+from pgtop_tune.cli.live_options import pooler_addresses
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Language
 from pgtop_tune.health.gather import BESIDE_PARAMETERS, gather

@@ -18,7 +18,7 @@ from pgtop_tune.health.questions import (
     WeakPassword,
 )
 from pgtop_tune.model.io import DatabaseSample
-from pgtop_tune.model.progress import ProgressRow, ProgressSample
+from pgtop_tune.model.relations import ProgressRow, ProgressSample
 from tests.support.frames import GIB, MIB
 from tests.support.health_facts import found
 from tests.support.relation_frames import slot

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Confidence, Severity
+from pgtop_tune.health.checks.configuration import releases
 from pgtop_tune.health.checks.security import loopback
 from pgtop_tune.health.facts import CheckFacts, Refused
 from pgtop_tune.health.questions import (
     FileError,
     KeyState,
 )
-from pgtop_tune.health.releases import releases
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import HIDDEN_QUERY
+from pgtop_tune.model.setup import Measured, MeasuredLimit
 from tests.support.frames import GIB
 from tests.support.health_facts import found, result
 from tests.support.pooler_frames import AWAY, bouncer, database, poolers

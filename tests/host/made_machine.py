@@ -11,7 +11,7 @@ from pgtop_tune.changes.machine.control import HostControl, machine, revert
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import HostChange, Terms, WantedSetting
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.model.machine import SystemSetting
 from tests.support.machine_tree import USUAL, write
 
 SWAPPINESS = "proc/sys/vm/swappiness"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgtop_tune.host.machine_facts import machine_details
+from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.support.machine_tree import USUAL, write
 

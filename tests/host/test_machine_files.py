@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.host.block_queue import DiskCap, parse_disk_cap
-from pgtop_tune.host.file_systems import Background, FileSystems, places_of
+from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
 from pgtop_tune.host.kernel_sections import parse_net_dev, parse_speed
 from pgtop_tune.host.local import LocalHost, read_frequencies
 from pgtop_tune.host.memory_files import parse_id_list, parse_node, parse_thp
-from pgtop_tune.host.mounts import parse_mountinfo
+from pgtop_tune.host.mounts import Background, FileSystems, parse_mountinfo, places_of
 from pgtop_tune.host.process_files import parse_schedstat, parse_thread
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskSample, FileSystemSample, NetworkSample, ProcessSample

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.host.proc_files import KeptFile, ProcessFiles, kept_descriptors, read_once
+from pgtop_tune.host.kernel_text import KeptFile, ProcessFiles, kept_descriptors, read_once
 
 
 @pytest.fixture

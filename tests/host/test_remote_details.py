@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.host.machine_facts import machine_details
+from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.host.remote_details import remote_details
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.reader import PostgresReader

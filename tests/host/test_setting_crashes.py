@@ -18,7 +18,7 @@ from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import ChangeState, HostChange, Terms
 from pgtop_tune.changes.selection import everything
 from pgtop_tune.errors import HostProblem, JournalProblem
-from pgtop_tune.host import drop_in
+from pgtop_tune.host import sysctl_files
 from tests.host.made_machine import SWAPPINESS, Machine, let_others_enter
 from tests.host.test_setting_sets import ORDERED
 from tests.support.machine_tree import snapshot, write
@@ -123,7 +123,7 @@ def test_a_crash_before_any_step_of_making_or_undoing_is_mended_by_the_next_reve
     crashes = 0
     for step in itertools.count(1):
         made = Machine(tmp_path / str(step))
-        write(made.root, {} if before is None else {drop_in.PATH: before})
+        write(made.root, {} if before is None else {sysctl_files.PATH: before})
         whole = snapshot(made.root)
         power = Power(monkeypatch, step)
         try:
@@ -150,7 +150,7 @@ def test_a_crash_between_any_two_steps_is_settled_by_looking(made: Machine, done
     with Journal(machine(made.root), made.journals) as journal:
         journal.write(replace(change, state=ChangeState.INTENDED, shown_after=""))
     if done != "live and file":
-        (made.root / drop_in.PATH).unlink()
+        (made.root / sysctl_files.PATH).unlink()
     if done == "nothing":
         write(made.root, {SWAPPINESS: "60\n"})
     else:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.host.sysctl_files import DIRECTORIES, SysctlFiles, dotted, settings_of
 from pgtop_tune.host.system_settings import BootSettings
-from pgtop_tune.model.system_setting import Assignment
+from pgtop_tune.model.machine import Assignment
 from tests.support.machine_tree import USUAL, write
 
 MEGABYTES_2 = 2 << 20

@@ -14,7 +14,7 @@ from pgtop_tune.model.postgres import DatabaseCounters, Parameter, ParameterSamp
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.sampling.happenings import events_between
-from pgtop_tune.tui.scene.danger import danger_line
+from pgtop_tune.tui.scene.scene import danger_line
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of, width
 from tests.support.frames import PARAMETERS, frame

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.metrics import disk_cap, host_details, host_limits, host_places
+from pgtop_tune.metrics import ceilings, host_details, host_places
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
-from pgtop_tune.metrics.disk_cap import CapReached, disks_at_cap
+from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.model.absence import NOT_YET
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import (
@@ -26,7 +26,7 @@ from tests.support.host_frames import FILLING_BYTES_PER_S, capped_disks, full_ho
 
 ROWS: tuple[Metric | Keyed[str] | Keyed[int], ...] = (
     *host_details.METRICS, *host_details.KEYED, *host_places.NETWORK_METRICS, *host_places.SPACE_METRICS,
-    *host_limits.NODE_METRICS, *host_limits.GROUP_METRICS,
+    *host_places.NODE_METRICS, *host_places.GROUP_METRICS,
 )  # fmt: skip
 
 
@@ -70,8 +70,8 @@ def test_nothing_is_said_of_rates_after_a_reboot() -> None:
     interval = over(range(9, 12), rebooted)
     rates = (
         host_details.INTERRUPTS, host_details.PROCESS_RUN_DELAY, host_details.BUSIEST_THREAD,
-        host_places.NETWORK_RECEIVED, host_places.NETWORK_BUSY, host_limits.NODE_MISS, host_limits.GROUP_THROTTLED,
-        host_limits.GROUP_THROTTLED_TIME,
+        host_places.NETWORK_RECEIVED, host_places.NETWORK_BUSY, host_places.NODE_MISS, host_places.GROUP_THROTTLED,
+        host_places.GROUP_THROTTLED_TIME,
     )  # fmt: skip
     assert [row(interval) for row in rates if row(interval) not in (None, {})] == []
 
@@ -131,12 +131,12 @@ def test_one_look_says_nothing_of_filling() -> None:
 
 def test_limits_by_hand() -> None:
     interval = over(range(61))
-    assert host_limits.GROUP_MEMORY_SHARE(interval) == pytest.approx(75.0)
-    assert host_limits.GROUP_THROTTLED(interval) == pytest.approx(20.0)
-    assert host_limits.GROUP_THROTTLED_TIME(interval) == pytest.approx(120.0)
-    assert host_limits.GROUP_IO_SOME(interval) == pytest.approx(38.0)
-    assert host_limits.NODE_MISS(interval) == pytest.approx({0: 0.0, 1: 40.0})
-    assert host_limits.NODE_HUGE(interval) == {0: 1472, 1: 1472}
+    assert host_places.GROUP_MEMORY_SHARE(interval) == pytest.approx(75.0)
+    assert host_places.GROUP_THROTTLED(interval) == pytest.approx(20.0)
+    assert host_places.GROUP_THROTTLED_TIME(interval) == pytest.approx(120.0)
+    assert host_places.GROUP_IO_SOME(interval) == pytest.approx(38.0)
+    assert host_places.NODE_MISS(interval) == pytest.approx({0: 0.0, 1: 40.0})
+    assert host_places.NODE_HUGE(interval) == {0: 1472, 1: 1472}
 
 
 def test_another_group_after_a_restart_is_not_compared() -> None:
@@ -144,7 +144,7 @@ def test_another_group_after_a_restart_is_not_compared() -> None:
         host = machine(second)
         return replace(host, cgroup=replace(host.cgroup, path=f"/group-{second}"))  # type: ignore[type-var]
 
-    assert host_limits.GROUP_THROTTLED(over(range(3), moved)) is None
+    assert host_places.GROUP_THROTTLED(over(range(3), moved)) is None
 
 
 def disks(seconds: range, look: Callable[[int], DiskSample]) -> Interval:
@@ -211,4 +211,4 @@ class TestCap:
 
     def test_nothing_without_looks(self) -> None:
         assert disks_at_cap(Interval([Frame(0, 0, 0.0, host=NOT_YET)])) == {}
-        assert disk_cap.STANDS_S == 20.0
+        assert ceilings.STANDS_S == 20.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.latency import P50, P99, P99_99, PER_SECOND, QUANTILES, newest_seconds, quantiles_ms
+from pgtop_tune.metrics.load import P50, P99, P99_99, PER_SECOND, QUANTILES, newest_seconds, quantiles_ms
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pgtop_tune.metrics import percentiles as p
-from pgtop_tune.metrics.latency import QUANTILES
+from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.bench import LatencySecond
 
 PER_CENTS = tuple(quantile.per_cent for quantile in QUANTILES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.quiet import unrest
+from pgtop_tune.metrics.steady_state import unrest
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskSample
 from pgtop_tune.model.postgres import Activity

@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.connections import groups, limits
+from pgtop_tune.metrics.connections import groups, limits, set_parameters
 from pgtop_tune.metrics.horizon import holders
-from pgtop_tune.metrics.parameter_changes import set_parameters
 from pgtop_tune.metrics.progress import progress_rows
-from pgtop_tune.metrics.relations import index_rates, table_rates
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_danger, slot_states
-from pgtop_tune.metrics.vacuum import age, database_ages, multixact_age, table_vacuums
+from pgtop_tune.metrics.vacuum import age, database_ages, index_rates, multixact_age, table_rates, table_vacuums
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import ParameterSample
-from pgtop_tune.model.progress import ProgressSample
+from pgtop_tune.model.relations import ProgressSample
 from pgtop_tune.model.replication import Receiver
 from tests.support.frames import EPOCH_MS, GIB, MIB, PARAMETERS, frame, postgres_sample
 from tests.support.relation_frames import (

@@ -109,8 +109,8 @@ async def test_one_connection_serves_all_looks_and_is_made_anew_when_it_is_lost(
 async def test_a_pooler_that_hangs_costs_a_time_out_and_nothing_stays_open(
     server: Throwaway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.pooler.simple_connection.ANSWER_TIMEOUT_S", 0.2)
-    monkeypatch.setattr("pgtop_tune.pooler.simple_connection.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("pgtop_tune.pooler.console.ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("pgtop_tune.pooler.console.CONNECT_TIMEOUT_S", 0.2)
     with PgBouncer(server) as bouncer:
         console = PoolerConsole(address_of(bouncer.console()), lambda: 1.0, "pgtop-tune")
         await asyncio.wait_for(_patient(console), 60)
@@ -168,7 +168,7 @@ async def test_options_of_the_environment_do_not_keep_us_out(
 
 
 async def test_nobody_there_and_somebody_who_says_nothing_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.pooler.simple_connection.CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("pgtop_tune.pooler.console.CONNECT_TIMEOUT_S", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]

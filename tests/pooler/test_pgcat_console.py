@@ -10,7 +10,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from pgtop_tune.experiment.limits import PathFacts, limits
+from pgtop_tune.experiment.path import PathFacts, limits
 from pgtop_tune.pooler.address import PoolerAddress
 from tests.support.poolers import look_once
 

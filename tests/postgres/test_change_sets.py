@@ -26,7 +26,7 @@ from pgtop_tune.changes.server.one_change import Rules, now_ms
 from pgtop_tune.changes.server.operator_session import OperatorSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.postgres.server.time_limits import LIMITS
+from pgtop_tune.postgres.server.own_sessions import LIMITS
 from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.postgres.conftest import place
 from tests.postgres.test_on_trial import shown
@@ -268,7 +268,7 @@ async def test_a_session_that_a_limit_has_ended_begins_without_it(
     control = control_of(server, tmp_path)
     await control.apply("statement_timeout", "20ms")
     await control.aclose()
-    monkeypatch.setattr("pgtop_tune.postgres.server.time_limits.lifting", lambda names: "SELECT pg_sleep(0.5)")
+    monkeypatch.setattr("pgtop_tune.postgres.server.own_sessions.lifting", lambda names: "SELECT pg_sleep(0.5)")
     another = control_of(server, tmp_path)
     (seen,) = await another.list(("statement_timeout",))
     assert (seen.shown, seen.source) == ("20ms", "configuration file")

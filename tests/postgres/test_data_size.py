@@ -7,8 +7,8 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.postgres import data_size
-from pgtop_tune.postgres.data_size import data_bytes
+from pgtop_tune.postgres import survey
+from pgtop_tune.postgres.survey import data_bytes
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
 
@@ -31,8 +31,8 @@ async def test_it_is_the_sum_of_all_databases_or_the_grant_that_would_tell(
             assert (closed.reason, "GRANT" in closed.detail) == (Reason.NO_PERMISSION, True)
         finally:
             connection.execute("DROP ROLE sizeless")
-    monkeypatch.setattr(data_size, "_ASKED", "SELECT pg_sleep(30)::text::bigint, 0")
-    monkeypatch.setattr(data_size, "_LONGEST", "50ms")
+    monkeypatch.setattr(survey, "_ASKED", "SELECT pg_sleep(30)::text::bigint, 0")
+    monkeypatch.setattr(survey, "_LONGEST", "50ms")
     slow = await data_bytes(place(server))
     assert isinstance(slow, Unavailable)
     assert slow.reason is Reason.TOO_SLOW

@@ -14,7 +14,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
-from pgtop_tune.model.progress import ProgressRow, ProgressSample
+from pgtop_tune.model.relations import ProgressRow, ProgressSample
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo

@@ -13,7 +13,6 @@ from psycopg import sql as compose
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.questions import QUESTIONS
-from pgtop_tune.model.horizon import HorizonSample, OpenTransaction, PreparedTransaction
 from pgtop_tune.model.instance import Instance
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, IoCounters, SlruCounters, WalFiles
 from pgtop_tune.model.postgres import (
@@ -25,17 +24,20 @@ from pgtop_tune.model.postgres import (
     StatementTotals,
     WalCounters,
 )
-from pgtop_tune.model.progress import ProgressRow
 from pgtop_tune.model.relations import (
     DatabaseFacts,
     DatabaseLimits,
     IndexCounters,
+    ProgressRow,
     RelationSample,
     RoleLimit,
     TableCounters,
     TempFiles,
 )
 from pgtop_tune.model.replication import (
+    HorizonSample,
+    OpenTransaction,
+    PreparedTransaction,
     Receiver,
     ReplicationSample,
     Sender,
@@ -48,8 +50,7 @@ from pgtop_tune.model.statements import StatementCounters, StatementText
 from pgtop_tune.model.waits import LockWait, WaitCount
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.server.capabilities import Capabilities
-from pgtop_tune.postgres.server.powerful import PREDEFINED
-from pgtop_tune.postgres.server.role_powers import ATTRIBUTES, SUPERUSER
+from pgtop_tune.postgres.server.role_powers import ATTRIBUTES, PREDEFINED, SUPERUSER
 from pgtop_tune.safe_text import is_plain
 from pgtop_tune.sql_quoting import quoted
 from tests.support.servers import conninfo

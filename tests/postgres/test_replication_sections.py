@@ -18,10 +18,9 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_states
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample
-from pgtop_tune.model.replication import ReplicationSample, SlotSample, SubscriptionSample
+from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
 from tests.support.frames import frame

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.history_buffer import HistoryBuffer
+from pgtop_tune.recording.history_buffer import HistoryBuffer, SpillFiles
 from pgtop_tune.recording.memory_form import MemoryForm
-from pgtop_tune.recording.spill import SpillFiles
 from pgtop_tune.runtime.ports import Step
 from tests.recording.strategies import FRAMES
 from tests.support.frames import frame

@@ -11,7 +11,7 @@ import pytest
 
 from pgtop_tune.cli.commands.export import export
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.past import PastReader
+from pgtop_tune.recording.minutes import PastReader
 from pgtop_tune.recording.reader import RecordingReader
 from tests.support.frames import frame
 from tests.support.recordings import write

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.recording.columns import BEFORE, Habit, packed, unpacked
-from pgtop_tune.recording.row_numbers import lengthened, shortened
-from pgtop_tune.recording.values import Optional, Scalar
+from pgtop_tune.recording.values import Optional, Scalar, lengthened, shortened
 
 COUNT = Optional(Scalar(int))
 NUMBERS = st.one_of(

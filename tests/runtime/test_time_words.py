@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.runtime.time_words import Timeline, moment, seconds
+from pgtop_tune.runtime.window import Timeline, moment, seconds
 
 EAST = timezone(timedelta(hours=2))
 STARTED = datetime(2026, 3, 1, 12, 30, 20, tzinfo=EAST)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pgtop_tune.bench.initialise import initialise
+from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.cli.lines import FIELDS
+from pgtop_tune.cli.headless import FIELDS
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway

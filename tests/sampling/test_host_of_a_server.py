@@ -23,7 +23,7 @@ from pgtop_tune.model.host import FileSystemSample, HostFacts, HostSample, Proce
 from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.readers.machine import names_of
+from pgtop_tune.postgres.readers.server import names_of
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.sampling import host_sampler
 from tests.support.servers import conninfo

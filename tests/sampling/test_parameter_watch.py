@@ -11,7 +11,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Parameter, ParameterSample
-from pgtop_tune.sampling.parameter_watch import ParameterWatch
+from pgtop_tune.sampling.happenings import ParameterWatch
 from tests.sampling.test_live_source import answered, watching
 from tests.support.frames import frame, parameter, postgres_sample
 from tests.support.servers import conninfo

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.bench.initialise import initialise
+from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of

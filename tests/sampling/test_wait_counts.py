@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.model.waits import WaitCount
-from pgtop_tune.sampling.wait_counts import MOST_KINDS, WaitCounts
+from pgtop_tune.sampling.running_counts import MOST_KINDS, WaitCounts
 
 _COUNTS = st.builds(
     WaitCount,

@@ -16,14 +16,21 @@ from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.report import Result
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.ceilings import Measured
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.model.io import DatabaseSample
-from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
+from pgtop_tune.model.machine import (
+    AfterReboot,
+    Assignment,
+    MachineDetails,
+    MountPoint,
+    PostmasterFacts,
+    Queue,
+    SystemSetting,
+)
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
-from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
+from pgtop_tune.model.setup import Measured
 from tests.support import frames
 from tests.support.host_frames import cgroup, full_host
 from tests.support.machine_frames import CORES, EPOCH_MS, GIB, MIB, TICKS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.host.block_devices import ROOT
-from pgtop_tune.host.drop_in import PATH as DROP_IN
+from pgtop_tune.host.sysctl_files import PATH as DROP_IN
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, live_value, path_of
 
 NR_HUGEPAGES = path_of("vm.nr_hugepages")

@@ -13,8 +13,7 @@ from typing import Final, TypeVar
 from textual.pilot import Pilot
 
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.poolers import pooler_addresses
+from pgtop_tune.cli.live_options import LiveOptions, pooler_addresses
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.postgres.server.conninfo import resolve
@@ -22,8 +21,8 @@ from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions, Services
-from pgtop_tune.tui.pages.details_dialog import DetailsDialog
 from pgtop_tune.tui.pages.registry import page_of
+from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.screens import screen_text
 

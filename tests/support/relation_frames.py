@@ -6,13 +6,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.model.events import Event, EventKind, LogLine, LogTail
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.horizon import HorizonSample, OpenTransaction, PreparedTransaction
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
-from pgtop_tune.model.progress import ProgressRow, ProgressSample
 from pgtop_tune.model.relations import (
     DatabaseFacts,
     DatabaseLimits,
     IndexCounters,
+    ProgressRow,
+    ProgressSample,
     RelationSample,
     RoleLimit,
     TableCounters,
@@ -20,6 +20,9 @@ from pgtop_tune.model.relations import (
     TempFileSample,
 )
 from pgtop_tune.model.replication import (
+    HorizonSample,
+    OpenTransaction,
+    PreparedTransaction,
     Receiver,
     ReplicationSample,
     Sender,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Severity, Unknown
 from pgtop_tune.health.report import Report, Result
-from pgtop_tune.model.ceilings import MeasuredLimit
+from pgtop_tune.model.setup import MeasuredLimit
 
 HOSTILE = "idx\x1b[31m"
 

@@ -17,10 +17,16 @@ from pgtop_tune.health.questions import (
     TableState,
 )
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.model.horizon import HorizonSample, PreparedTransaction
 from pgtop_tune.model.io import ArchiverStatus
 from pgtop_tune.model.machine import Queue
-from pgtop_tune.model.replication import Receiver, ReplicationSample, SubscriptionSample, SubscriptionWorker
+from pgtop_tune.model.replication import (
+    HorizonSample,
+    PreparedTransaction,
+    Receiver,
+    ReplicationSample,
+    SubscriptionSample,
+    SubscriptionWorker,
+)
 from tests.support.frames import MIB
 from tests.support.health_facts import details
 from tests.support.server_facts import (

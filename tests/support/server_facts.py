@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from pgtop_tune.health.facts import Answer, CheckFacts, Refused
 from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.horizon import HorizonSample
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, DatabaseSample
 from pgtop_tune.model.postgres import (
     Activity,
@@ -24,9 +23,8 @@ from pgtop_tune.model.postgres import (
     ParameterSample,
     WalCounters,
 )
-from pgtop_tune.model.progress import ProgressSample
-from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
-from pgtop_tune.model.replication import ReplicationSample, Sender, Slot, SlotSample, SubscriptionSample
+from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits, ProgressSample
+from pgtop_tune.model.replication import HorizonSample, ReplicationSample, Sender, Slot, SlotSample, SubscriptionSample
 from tests.support import frames
 from tests.support.frames import EPOCH_MS, GIB
 from tests.support.health_facts import spoilt

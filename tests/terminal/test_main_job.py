@@ -143,7 +143,7 @@ def test_a_server_that_says_no_ends_with_its_words_on_the_normal_screen(server: 
 def run_pgbench_tables(server: Throwaway, home: Path) -> None:
     import asyncio
 
-    from pgtop_tune.bench.initialise import initialise
+    from pgtop_tune.bench.datasets.pgbench_tables import initialise
     from pgtop_tune.bench.locate import find_pgbench
     from pgtop_tune.cli.wiring import endpoint_of
     from pgtop_tune.postgres.server.conninfo import resolve

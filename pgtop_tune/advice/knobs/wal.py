@@ -1,4 +1,4 @@
-"""Knobs of the write-ahead log and of checkpoints.
+"""Knobs of the write-ahead log: commit, checkpoints, background writer.
 
 Source: PostgreSQL documentation, "Write Ahead Log" and "WAL Configuration".
 """
@@ -12,7 +12,7 @@ from pgtop_tune.metrics.durability import UNSAFE
 
 FLUSH_STEPS: Final = ("0", "128kB", "256kB", "512kB", "1MB", "2MB")
 
-KNOBS: Final[tuple[Knob, ...]] = (
+WAL: Final[tuple[Knob, ...]] = (
     Knob(
         name="max_wal_size",
         group="checkpoints",
@@ -154,5 +154,93 @@ KNOBS: Final[tuple[Knob, ...]] = (
         steps=("minimal", "replica", "logical"),
         unsafe=UNSAFE["wal_level"],
         moves_with=("max_wal_senders", "archive_mode"),
+    ),
+)
+
+
+# Knobs of the commit. Source: PostgreSQL documentation, "Write Ahead Log" and "Asynchronous Commit".
+
+COMMIT: Final[tuple[Knob, ...]] = (
+    Knob(
+        name="commit_delay",
+        group="commit",
+        why="Microseconds a commit waits for others to share one flush of the WAL; helps many writers on a slow disk.",
+        trades="Latency of every commit; no commit is lost by it.",
+        panes=("latency", "throughput", "budget"),
+        steps=("0", "10", "20", "50", "100", "200", "500", "1000"),
+        special=(("0", "no waiting"),),
+        moves_with=("commit_siblings",),
+    ),
+    Knob(
+        name="commit_siblings",
+        group="commit",
+        why="How many other transactions must be open before a commit waits for commit_delay.",
+        trades="Small values delay commits that no other commit joins.",
+        panes=("latency", "throughput"),
+        steps=("0", "1", "2", "5", "10", "20", "50"),
+        moves_with=("commit_delay",),
+    ),
+    Knob(
+        name="synchronous_commit",
+        group="commit",
+        why="Off acknowledges a commit before its WAL is on disk: it shows the cost of waiting for the disk.",
+        trades="The last commits before a crash.",
+        panes=("latency", "throughput", "budget"),
+        steps=("off", "local", "remote_write", "on", "remote_apply"),
+        warning="Off loses up to 3 × wal_writer_delay (600 ms by default) of acknowledged commits when the server "
+        "crashes; the data stay consistent. local and remote_write weaken only the confirmation by a standby.",
+        unsafe=UNSAFE["synchronous_commit"],
+        moves_with=("wal_writer_delay",),
+    ),
+)
+
+
+# Knobs of the background writer. Source: PostgreSQL documentation, "Resource Consumption: Background Writer".
+
+BACKGROUND_WRITER: Final[tuple[Knob, ...]] = (
+    Knob(
+        name="bgwriter_delay",
+        group="background writer",
+        why="A shorter sleep lets the background writer clean buffers before backends have to.",
+        trades="CPU wake-ups, and pages written more than once between checkpoints.",
+        panes=("wal", "budget"),
+        steps=("10ms", "20ms", "50ms", "100ms", "200ms", "500ms", "1s"),
+        moves_with=("bgwriter_lru_maxpages",),
+    ),
+    Knob(
+        name="bgwriter_lru_maxpages",
+        group="background writer",
+        why="Maximum of buffers it writes per round; beyond this limit, backends write themselves.",
+        trades="Pages written more than once between checkpoints; 0 switches background writing off.",
+        panes=("wal", "host"),
+        steps=("0", "100", "200", "400", "1000", "2000", "5000"),
+        special=(("0", "background writing is off"),),
+        moves_with=("bgwriter_delay", "bgwriter_lru_multiplier"),
+    ),
+    Knob(
+        name="bgwriter_lru_multiplier",
+        group="background writer",
+        why="How far it cleans ahead of the recent demand for buffers.",
+        trades="Pages written more than once between checkpoints.",
+        panes=("wal", "host"),
+        steps=("0", "1", "2", "4", "8", "10"),
+    ),
+    Knob(
+        name="bgwriter_flush_after",
+        group="background writer",
+        why="Asks the kernel to start writeback early, so that a checkpoint's fsync has less to write.",
+        trades="Fewer writes merged in the kernel's cache; 0 leaves it to the kernel.",
+        panes=("host", "latency"),
+        steps=FLUSH_STEPS,
+        special=(("0", "the kernel decides when to write back"),),
+    ),
+    Knob(
+        name="backend_flush_after",
+        group="background writer",
+        why="The same for pages that backends write themselves; bounds the wait of a later fsync.",
+        trades="Latency of writing queries; off by default.",
+        panes=("host", "latency"),
+        steps=FLUSH_STEPS,
+        special=(("0", "the kernel decides when to write back"),),
     ),
 )

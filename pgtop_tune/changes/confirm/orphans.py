@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
 from pgtop_tune.changes.journal import Journal, JournalText, journals, read
+from pgtop_tune.changes.machine.change_set import guard_machine_set
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.machine.revert_guard import guard_machine_set
 from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
 from pgtop_tune.changes.model.change_set import Change, value_before
 from pgtop_tune.changes.model.pending_set import Holder, PendingSet, outlived_losses, pending_sets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -14,14 +15,16 @@ from msgspec.structs import replace
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled, value_before
 from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.change_sets import ChangeSets
-    from pgtop_tune.changes.confirm.trip_watch import TripWatch
     from pgtop_tune.changes.ports import AdoptedSet, AdoptionControl
     from pgtop_tune.metrics.trip_wires import TripWire
+    from pgtop_tune.model.frame import Frame
     from pgtop_tune.runtime.ports import Step
+
 
 NOT_CONFIRMED: Final = "not confirmed in time"
 """Why a set is reverted at its deadline."""
@@ -169,7 +172,6 @@ class PendingSets:
 
     def _hold(self, pending: Pending, within_s: float) -> None:
         # What watches is loaded when there is something to watch.
-        from pgtop_tune.changes.confirm.trip_watch import TripWatch
 
         loop = asyncio.get_running_loop()
         self._outcomes[pending.set_id] = loop.create_future()
@@ -288,3 +290,51 @@ def _wires(texts: Sequence[str]) -> tuple[TripWire, ...]:
         with suppress(UsageProblem):
             wires.append(trip_wire(text))
     return tuple(wires)
+
+
+# Trip wires over arriving frames: which line has been crossed for long enough to revert a set at once. Pure.
+
+SUSTAINED_S: Final = 3.0
+"""How long a line must stay crossed: one slow second is no verdict."""
+SETTLE_S: Final = 2.0
+"""After the change, before wires count: what is measured at first still belongs to the time before."""
+_FRAMES: Final = 120
+"""What trip wires look back over is seconds."""
+
+
+class TripWatch:
+    """Watches the trip wires of one set.
+
+    Args:
+        began_s: When the set was made, on the session's clock.
+        wires: Lines that must not be crossed.
+    """
+
+    def __init__(self, began_s: float, wires: Sequence[TripWire]) -> None:
+        self._began_s: Final = began_s
+        self._wires: Final = tuple(wires)
+        self._frames: deque[Frame] = deque(maxlen=_FRAMES)
+        self._crossed_since_s: dict[str, float] = {}
+
+    def accept(self, step: Step) -> str:
+        """The reason to revert the set, "p99>50ms for 3 s"; "" for none."""
+        if step.restart:
+            self._frames.clear()
+        for frame in step.frames if self._wires else ():
+            self._frames.append(frame)
+            reason = self._saw(frame.elapsed_s, Interval(tuple(self._frames)))
+            if reason:
+                return reason
+        return ""
+
+    def _saw(self, now_s: float, interval: Interval) -> str:
+        if now_s < self._began_s + SETTLE_S:
+            return ""
+        for wire in self._wires:
+            if not wire.crossed(interval):
+                self._crossed_since_s.pop(wire.text, None)
+                continue
+            crossed_s = now_s - self._crossed_since_s.setdefault(wire.text, now_s)
+            if crossed_s >= SUSTAINED_S:
+                return f"{wire.text} for {crossed_s:.0f} s"
+        return ""

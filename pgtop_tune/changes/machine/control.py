@@ -16,21 +16,19 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Trials
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, path_for, read
-from pgtop_tune.changes.machine.change_set import check_set, make_set
+from pgtop_tune.changes.machine.change_set import Guard, check_set, guard_machine_set, make_set
 from pgtop_tune.changes.machine.one_change import Intent, take_back
 from pgtop_tune.changes.machine.paste import commands
-from pgtop_tune.changes.machine.revert_guard import Guard, guard_machine_set
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedSetting
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, pending_sets
 from pgtop_tune.changes.selection import everything, last, of_set, overdue
 from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError
-from pgtop_tune.host.block_devices import ROOT, carriers
-from pgtop_tune.host.block_queue import Disk, disks
-from pgtop_tune.host.machine_facts import MachineFacts, machine_facts
-from pgtop_tune.host.proc_files import read_once
+from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
+from pgtop_tune.host.kernel_text import read_once
+from pgtop_tune.host.machine_setup import MachineFacts, machine_facts
 from pgtop_tune.host.system_settings import names, settings
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
 
 _MACHINE_ID: Final = "etc/machine-id"

@@ -9,7 +9,7 @@ from pathlib import Path
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.machine.control import revert
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.changes.ordering import goes_before_server
+from pgtop_tune.changes.selection import goes_before_server
 from pgtop_tune.errors import JournalProblem, PgtopError
 
 

@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.memory_files import pool_paths
-from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.host.system_settings import default_page_bytes
 from pgtop_tune.model.host import HugePages
 

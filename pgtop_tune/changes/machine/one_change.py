@@ -22,8 +22,8 @@ from pgtop_tune.changes.machine.huge_page_pool import pages_in_words, pool_of
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
-from pgtop_tune.host import drop_in
-from pgtop_tune.host.block_queue import QUEUE_SETTINGS
+from pgtop_tune.host import sysctl_files
+from pgtop_tune.host.block_devices import QUEUE_SETTINGS
 from pgtop_tune.host.system_settings import (
     ALONG,
     SYSCTLS,
@@ -35,7 +35,7 @@ from pgtop_tune.host.system_settings import (
     setting,
 )
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.model.machine import SystemSetting
 
 _POOL: Final = re.compile(r"hugepages-\d+kB/nr_hugepages")
 _DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._!/-]*")
@@ -52,7 +52,7 @@ def check_known(change: HostChange) -> None:
         _is_known(change.name)
         and change.path == f"/{path_of(change.name)}"
         and {path for path, _ in change.also_before} <= along
-        and change.drop_in in ("", f"/{drop_in.PATH}")
+        and change.drop_in in ("", f"/{sysctl_files.PATH}")
     )
     if not known:
         raise HostProblem(
@@ -144,7 +144,7 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
     """
     found, wanted, before = taken(root, name, value, survive=survive)
     check_writable(found, wanted, survive=survive)
-    file = root / drop_in.PATH
+    file = root / sysctl_files.PATH
     change = HostChange(
         id=uuid.uuid4().hex[:12],
         at_ms=time.time_ns() // 1_000_000,
@@ -155,8 +155,8 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
         state=ChangeState.INTENDED,
         boot_id=_boot_id(root),
         also_before=tuple((path, live_value(path, root)) for path in _along(name, root)),
-        drop_in=f"/{drop_in.PATH}" if survive else "",
-        drop_in_before=drop_in.content(file) if survive else None,
+        drop_in=f"/{sysctl_files.PATH}" if survive else "",
+        drop_in_before=sysctl_files.content(file) if survive else None,
         set_id=intent.set_id,
         by=intent.by,
         reason=intent.reason,
@@ -167,7 +167,7 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
     try:
         shown = _tried(change, root)
         if survive:
-            drop_in.replace(file, drop_in.with_value(change.drop_in_before, name, wanted))
+            sysctl_files.replace(file, sysctl_files.with_value(change.drop_in_before, name, wanted))
     except HostProblem as problem:
         _live_back(change, root)
         journal.write(replace(change, state=ChangeState.FAILED, message=problem.message))
@@ -180,7 +180,7 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
         # It stands there as intended: whoever takes it back finds nothing to do.
         _live_back(change, root)
         if survive:
-            drop_in.replace(file, change.drop_in_before)
+            sysctl_files.replace(file, change.drop_in_before)
         raise
     return applied
 
@@ -298,20 +298,20 @@ def _half_made(change: HostChange, now: str) -> bool:
 def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: list[HostChange]) -> str:
     """The file as it would be without this change; byte for byte where nobody else has edited it."""
     file = root / change.drop_in.lstrip("/")
-    drop_in.without_remains(file)
-    now = drop_in.content(file)
-    expected: str | None = drop_in.with_value(change.drop_in_before, change.name, change.value)
+    sysctl_files.without_remains(file)
+    now = sysctl_files.content(file)
+    expected: str | None = sysctl_files.with_value(change.drop_in_before, change.name, change.value)
     wanted = change.drop_in_before
     for other in later:
         journal.write(replace(other, drop_in_before=wanted))
-        expected = drop_in.with_value(expected, other.name, other.value)
-        wanted = drop_in.with_value(wanted, other.name, other.value)
+        expected = sysctl_files.with_value(expected, other.name, other.value)
+        wanted = sysctl_files.with_value(wanted, other.name, other.value)
     if now == expected:
-        drop_in.replace(file, wanted)
+        sysctl_files.replace(file, wanted)
     elif now not in (None, wanted):
         if any(other.name == change.name for other in later):
             return f"{change.drop_in} has been edited since and stays as it is"
-        drop_in.replace(file, drop_in.without_value(now or "", change.name, change.drop_in_before))
+        sysctl_files.replace(file, sysctl_files.without_value(now or "", change.name, change.drop_in_before))
         return f"{change.drop_in} has been edited since: only our line was taken out"
     return ""
 

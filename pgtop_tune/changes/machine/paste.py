@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from pgtop_tune.host.drop_in import PATH
+from pgtop_tune.host.sysctl_files import PATH
 from pgtop_tune.host.system_settings import is_sysctl, path_of
 
 _TMPFILES: Final = "/etc/tmpfiles.d/pgtop-tune.conf"

@@ -24,8 +24,7 @@ from pgtop_tune.changes.restart.values import explaining, values, values_after
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.instances import seen
 from pgtop_tune.changes.server.statements import check_lists
-from pgtop_tune.cluster.service import LEFT, Ran, run
-from pgtop_tune.cluster.start_log import StartLog
+from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint

@@ -21,17 +21,16 @@ from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY, NEEDED, RestartFact
 from pgtop_tune.changes.restart.values import values_after
 from pgtop_tune.changes.server.statements import as_written, elements
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.cluster.dry_start import DryStart, dry_start
-from pgtop_tune.cluster.libraries import missing
+from pgtop_tune.cluster.dry_start import DryStart, dry_start, missing
 from pgtop_tune.cluster.managing import here, managed
 from pgtop_tune.cluster.postmaster import look
 from pgtop_tune.cluster.service import run
 from pgtop_tune.errors import ClusterProblem, JournalProblem
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
+from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.locality import local_postmaster
 from pgtop_tune.host.memory_files import parse_meminfo, with_pools
 from pgtop_tune.host.mounts import parse_mountinfo
-from pgtop_tune.host.proc_files import read_once
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.instance import ServerPlace

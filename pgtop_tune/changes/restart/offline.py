@@ -14,7 +14,7 @@ from pgtop_tune.changes.server.statements import out_of_order, same
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.own_files import NotOurs, read_own
+from pgtop_tune.paths import NotOurs, read_own
 
 
 def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:

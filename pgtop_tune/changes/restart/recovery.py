@@ -20,14 +20,13 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, read
-from pgtop_tune.changes.restart.following import now_at
 from pgtop_tune.changes.restart.offline import restore, restore_copy
+from pgtop_tune.changes.restart.returning import now_at
 from pgtop_tune.changes.restart.values import explaining
 from pgtop_tune.changes.server.reverting import ServerSelection
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
-from pgtop_tune.cluster.service import run
-from pgtop_tune.cluster.start_log import StartLog
+from pgtop_tune.cluster.service import StartLog, run
 from pgtop_tune.errors import ClusterProblem, JournalProblem
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.paths import opened

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.server.one_change import AT_START
-from pgtop_tune.cluster.start_log import LogPiece
+from pgtop_tune.cluster.service import LogPiece
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter

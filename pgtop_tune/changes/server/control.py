@@ -23,15 +23,19 @@ from pgtop_tune.changes.model.change import (
 )
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
-from pgtop_tune.changes.ordering import in_order
-from pgtop_tune.changes.selection import everything, last, of_set, overdue
-from pgtop_tune.changes.server import adoption, change_set
-from pgtop_tune.changes.server.adoption import OUTLIVED
+from pgtop_tune.changes.selection import everything, in_order, last, of_set, overdue
+from pgtop_tune.changes.server import change_set, reverting
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
 from pgtop_tune.changes.server.one_change import Rules, SeenValue, losses, now_ms, who
 from pgtop_tune.changes.server.proof import prove
-from pgtop_tune.changes.server.revert_guard import guard_set
-from pgtop_tune.changes.server.reverting import ServerSelection, in_force_on, missed_set, take_back_from
+from pgtop_tune.changes.server.reverting import (
+    OUTLIVED,
+    ServerSelection,
+    guard_set,
+    in_force_on,
+    missed_set,
+    take_back_from,
+)
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.errors import JournalProblem, ServerProblem
@@ -187,7 +191,7 @@ class PostgresControl:
             adopted: list[PendingSet[ParameterChange]] = []
             for name in dict.fromkeys((own, *names)):
                 try:
-                    adopted += adoption.adopt(
+                    adopted += reverting.adopt(
                         session, name, self.conninfo, self.directory, self._trials, here=here, to_hold=hold
                     )
                 except JournalProblem:
@@ -327,7 +331,7 @@ class PostgresControl:
                         ),
                     )
                     owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
-                    journal.write(adoption.new_owner(owner, self._trials.watchdog(set_id)))
+                    journal.write(reverting.new_owner(owner, self._trials.watchdog(set_id)))
 
             if any(
                 current[each.name.lower()].context == _AT_RESTART for each in ordered if each.name.lower() in current

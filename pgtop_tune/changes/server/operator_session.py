@@ -21,7 +21,7 @@ from pgtop_tune.changes.server.statements import STORED, statement
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries
-from pgtop_tune.postgres.server import time_limits
+from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.failures import (
     STATEMENT_HINTS,
@@ -88,12 +88,12 @@ class OperatorSession:
         """
         self._own = own
         self._conninfo = conninfo
-        self._major = time_limits.ALL_SINCE
+        self._major = own_sessions.ALL_SINCE
         try:
             self._begin("")
             self._prepare()
         except (ConnectionProblem, psycopg.Error) as error:
-            if not time_limits.bites(str(error), sqlstate_of(error)):
+            if not own_sessions.bites(str(error), sqlstate_of(error)):
                 raise
             self._begin_without_limits(error)
         self._own.pids.add(self._pid)
@@ -121,10 +121,10 @@ class OperatorSession:
 
     def _begin_without_limits(self, problem: Exception) -> None:
         """A limit is so low that it ends sessions before they can lift it, some of them even then."""
-        names = time_limits.of_major(self._major)
+        names = own_sessions.of_major(self._major)
         for _ in range(_ATTEMPTS):
             try:
-                self._begin(time_limits.options(names))
+                self._begin(own_sessions.options(names))
                 self._prepare()
             except NotLetIn:
                 break
@@ -144,7 +144,7 @@ class OperatorSession:
                 self._run(f"SELECT {pin(local=False)}, pg_catalog.set_config('{_READ_ONLY}', 'off', false)")
                 if self._value(_ROLE_OF_DATABASE):
                     self._run("SET ROLE NONE")
-                self._run(time_limits.lifting(time_limits.of_major(self._major)))
+                self._run(own_sessions.lifting(own_sessions.of_major(self._major)))
         except psycopg.Error:
             self._connection.close()
             raise
@@ -162,21 +162,21 @@ class OperatorSession:
         wanted = [name.lower() for name in names]
         rows = self._rows(text, wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
-        after = {_READ_ONLY, *time_limits.LIMITS} if self._direct else set()
+        after = {_READ_ONLY, *own_sessions.LIMITS} if self._direct else set()
         ours = [name for name in found if name in AT_START or name in after]
         if ours:
             lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(ours)}
             for name in ours:
                 line = lines.get(name)
-                if name not in time_limits.LIMITS:
+                if name not in own_sessions.LIMITS:
                     found[name] = unpinned(found[name], line)
                 else:
-                    found[name] = time_limits.as_set(found[name], line, from_start=self._lifted_from_start)
+                    found[name] = own_sessions.as_set(found[name], line, from_start=self._lifted_from_start)
         return tuple(found[name.lower()] for name in names if name.lower() in found)
 
     def _lines_of(self, names: Sequence[str]) -> list[dict[str, Any]]:
         try:
-            return self._rows(time_limits.IN_FILES, list(names))
+            return self._rows(own_sessions.IN_FILES, list(names))
         except psycopg.errors.InsufficientPrivilege:
             return []
 

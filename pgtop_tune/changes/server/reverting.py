@@ -1,18 +1,27 @@
-"""Taking changes back without the process that made them: by the change journal, also after a crash. Blocking."""
+"""Taking changes back without the process that made them: by the change journal, after a crash, by a process that
+waits, by adoption. Blocking.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.journal import Journal, journals, read
-from pgtop_tune.changes.model.change import ParameterChange, Scope
+from msgspec.structs import replace
+
+from pgtop_tune.changes.deadlines import LAST_ATTEMPT, guard_moment_s
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, path_for, read
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope
 from pgtop_tune.changes.model.change_set import RevertOutcome
+from pgtop_tune.changes.model.pending_set import PendingSet, pending_sets
 from pgtop_tune.changes.selection import everything, last, of_set
+from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.change_set import take_back
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
-from pgtop_tune.changes.server.one_change import is_ours
+from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.server.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
@@ -20,9 +29,14 @@ from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 if TYPE_CHECKING:
+    from pgtop_tune.changes.deadlines import Trials
+    from pgtop_tune.changes.model.pending_set import SetOwner
     from pgtop_tune.changes.server.operator_session import OperatorSession
+
 
 ServerSelection = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
 """From the changes in force, oldest first, those to be reverted; see `selection`."""
@@ -207,3 +221,136 @@ def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
         if problem.sqlstate != _INSUFFICIENT_PRIVILEGE:
             raise
         return _HIDDEN
+
+
+# A change that is not kept is taken back also when we are killed: by `pgtop-tune revert` in a process that waits.
+
+
+def guard_set(
+    conninfo: ConnInfo,
+    set_id: str,
+    until_ms: int | None,
+    directory: Path | None,
+    *,
+    with_restart: bool = False,
+    outlives_us: bool = False,
+) -> RevertWatchdog:
+    """Starts the process that reverts a set when we are gone, or when its time is over.
+
+    The server and the password go along in the environment, which only this user and root can read.
+
+    Args:
+        conninfo: The server.
+        set_id: Of the journal.
+        until_ms: The deadline, milliseconds since the epoch; None without one.
+        directory: Of the journals; paths.journal_dir() by default.
+        with_restart: Restarts the server where the old values need it.
+        outlives_us: Waits for the deadline alone, and reverts only where nobody has confirmed the set by then.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--set", set_id, "--no-password"]
+    if with_restart:
+        argv.append("--restart")
+    if outlives_us:
+        argv.append("--overdue")
+    if directory is not None:
+        argv += ["--journal", str(directory.absolute())]
+    # A service wins over variables, and what it says is in them already.
+    env = {name: value for name, value in os.environ.items() if name != "PGSERVICE"} | conninfo.for_ourselves()
+    moment_s = guard_moment_s(until_ms)
+    return RevertWatchdog(argv, env, moment_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)
+
+
+# Adopting change sets of a server that are pending confirmation, and whose program is gone. Blocking.
+#
+# The journal is locked meanwhile: of several programs that start at once, one adopts.
+
+OUTLIVED: Final = "it can lose data, and its program is gone"
+
+Guard = Callable[[PendingSet[ParameterChange]], ProcessKey | None]
+"""Starts the revert watchdog of a set. Raises OSError."""
+
+
+def adopt(
+    session: OperatorSession,
+    server: ServerName,
+    conninfo: ConnInfo,
+    directory: Path | None,
+    trials: Trials,
+    *,
+    here: Collection[str],
+    to_hold: bool,
+) -> tuple[PendingSet[ParameterChange], ...]:
+    """Takes over what nobody holds; the journal names the new owner before this returns.
+
+    Args:
+        session: To the server.
+        server: What its journal is called.
+        conninfo: For the revert watchdogs.
+        directory: Of the journals; paths.journal_dir() by default.
+        trials: Those of this process.
+        here: Ids of changes that are in force on this server: a journal may be of another one, and its sets wait there.
+        to_hold: Whether the sets end with this process; else their watchdogs outlive it. See `PendingSet.adoptable`.
+
+    Raises:
+        JournalProblem: The first revert watchdog could not be started, or its set not be written down. What was
+            adopted before another one failed is returned, and the rest is an orphan still.
+        ConnectionProblem: The server went away; nothing was adopted.
+    """
+    if not _orphans(read(path_for(server.key, directory)), here, to_hold=to_hold):
+        return ()
+    with Journal(server, directory) as journal:
+        for pending in _orphans(journal.text(), here, to_hold=to_hold):
+            begun = [each for each in pending.changes if each.state is ChangeState.INTENDED]
+            if begun:
+                change_set.settle(session, journal, begun)
+        guard = _guard(conninfo, directory, trials if to_hold else None)
+        adopted: list[PendingSet[ParameterChange]] = []
+        for pending in _orphans(journal.text(), here, to_hold=to_hold):
+            try:
+                journal.write(new_owner(pending.owner, guard(pending), left_alone=not to_hold))
+            except (JournalProblem, OSError) as error:
+                trials.end(pending.set_id)
+                if adopted:
+                    break
+                if isinstance(error, JournalProblem):
+                    raise
+                raise JournalProblem(
+                    f"the revert watchdog of {pending.changes[0].name} cannot be started: {error.strerror}",
+                    "`pgtop-tune revert` reverts it now",
+                ) from None
+            adopted.append(pending)
+        return tuple(adopted)
+
+
+def new_owner(before: SetOwner, watchdog: ProcessKey | None, *, left_alone: bool = False) -> SetOwner:
+    """This process, with all that the owner before had recorded."""
+    return replace(before, by=who(), program=own_key(), watchdog=watchdog, left_alone=left_alone)
+
+
+def _orphans(text: JournalText, here: Collection[str], *, to_hold: bool) -> tuple[PendingSet[ParameterChange], ...]:
+    pending = pending_sets(text.in_force, text.owners)
+    return tuple(
+        each
+        for each in pending
+        if each.adoptable(now_ms(), to_hold=to_hold) and all(change.id in here for change in each.changes)
+    )
+
+
+def _guard(conninfo: ConnInfo, directory: Path | None, trials: Trials | None) -> Guard:
+    """Starts revert watchdogs: those of this process, or without any watchdogs that outlive it."""
+
+    def guard(pending: PendingSet[ParameterChange]) -> ProcessKey | None:
+        set_id, restarts = pending.set_id, pending.owner.with_restart
+
+        def start(until_ms: int | None, *, outlives_us: bool = False) -> RevertWatchdog:
+            return guard_set(conninfo, set_id, until_ms, directory, with_restart=restarts, outlives_us=outlives_us)
+
+        if trials is None:
+            return key_of(start(pending.until_ms, outlives_us=True).process.pid)
+        trials.guard(set_id, pending.until_ms, start)
+        return trials.watchdog(set_id)
+
+    return guard

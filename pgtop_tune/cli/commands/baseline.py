@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.formats import Format, ProfilesDirectory, TableFormat
+from pgtop_tune.cli.commands.bench.shared import Format, ProfilesDirectory, TableFormat
 from pgtop_tune.cli.commands.compare import FailIf, UnderTest, print_comparisons, tell_outcome
 from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.cli.help_text import help_of
+from pgtop_tune.cli.options import help_of
 from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pgtop_tune.compare.baselines.trend import LevelChange
+    from pgtop_tune.compare.baselines.baselines import LevelChange
     from pgtop_tune.model.bench import LoadSpec
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the baseline.")]
@@ -59,8 +59,8 @@ def list_baselines(
     Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
     """
     from pgtop_tune.cli.output import say, tell
-    from pgtop_tune.compare.baselines import baseline_words, baselines
-    from pgtop_tune.compare.baselines.trend import changes
+    from pgtop_tune.compare.baselines import baselines
+    from pgtop_tune.compare.baselines.baselines import changes
 
     wanted = [name] if name else list(baselines.names())
     rows = []
@@ -72,9 +72,9 @@ def list_baselines(
     if format is Format.JSON:
         import json
 
-        say(json.dumps(baseline_words.as_json(rows), ensure_ascii=True, indent=2))
+        say(json.dumps(baselines.as_json(rows), ensure_ascii=True, indent=2))
         return
-    say(baseline_words.table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE creates one")
+    say(baselines.table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE creates one")
     if name:
         _tell_changes(changes([run for _, run in rows]))
 
@@ -118,7 +118,7 @@ def check(
 
     from pgtop_tune.cli.output import tell
     from pgtop_tune.compare.baselines import baselines
-    from pgtop_tune.compare.baselines.trend import changes
+    from pgtop_tune.compare.baselines.baselines import changes
     from pgtop_tune.compare.comparison import compare
     from pgtop_tune.compare.condition import judge, parse_condition
     from pgtop_tune.compare.sides.fingerprint import check_names
@@ -171,7 +171,7 @@ def check(
 def _tell_changes(found: Sequence[LevelChange]) -> None:
     """On stderr: they are beside the result that was asked for."""
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.compare.baselines.baseline_words import change_words
+    from pgtop_tune.compare.baselines.baselines import change_words
 
     for change in found:
         tell(change_words(change))

@@ -207,9 +207,9 @@ def _checked(
     from pgtop_tune.changes.confirm.orphans import leave_watchdogs
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.server.control import PostgresControl
+    from pgtop_tune.cli.live_options import pooler_addresses
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
     from pgtop_tune.health.gather import gather
     from pgtop_tune.health.judge import judge

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pgtop_tune.cli.commands.bench.formats import TableFormat
+from pgtop_tune.cli.commands.bench.shared import TableFormat
 from pgtop_tune.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pgtop_tune.compare.comparison import Comparison
     from pgtop_tune.compare.condition import Condition, Judged
     from pgtop_tune.compare.reports.sheets import Sheet
-    from pgtop_tune.compare.windows.windowed import Named
+    from pgtop_tune.compare.sides.opening import Named
 
 _FILE: Final = (
     "A recording, a window of one (run.jsonl@3m..5m), a record of `bench run` (JSON), or a directory of records."
@@ -69,8 +69,7 @@ def compare(
     from pgtop_tune.compare.comparison import compare as compared
     from pgtop_tune.compare.condition import judge, parse_condition
     from pgtop_tune.compare.sides.fingerprint import check_names
-    from pgtop_tune.compare.sides.opening import open_all
-    from pgtop_tune.compare.windows.windowed import named
+    from pgtop_tune.compare.sides.opening import named, open_all
 
     conditions = [parse_condition(each) for each in fail_if or ()]
     names = [named(path) for path in (a, *b)]
@@ -93,9 +92,9 @@ def _compare_windows(
     from pgtop_tune.compare.condition import judge
     from pgtop_tune.compare.reports import written
     from pgtop_tune.compare.sides.fingerprint import check_names
+    from pgtop_tune.compare.sides.opening import read_windows
     from pgtop_tune.compare.windows.differing import brushed
     from pgtop_tune.compare.windows.differing_words import differences_json, window_sheets
-    from pgtop_tune.compare.windows.windowed import read_windows
 
     first, *others = read_windows(names)
     check_names(under_test, [side.material for side in (first, *others)])

@@ -94,8 +94,7 @@ def demo(
     A disk with a limit: pgtop-tune demo --disk-cap vda=6000iops,90MB/s
     """
     from pgtop_tune.bench.profiles import load_profiles
-    from pgtop_tune.cli.disk_caps import disk_caps
-    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.live_options import LiveOptions, disk_caps
     from pgtop_tune.cli.live_screen import LiveWords, show_live
     from pgtop_tune.cli.screen import ScreenWords
     from pgtop_tune.model.bench import LoadSpec
@@ -136,8 +135,8 @@ def _session(conninfo: ConnInfo, chosen: LiveOptions) -> LiveSession:
 
 def _prepared(stack: ExitStack, words: DemoWords, pgbench_path: Path | None) -> tuple[Throwaway, ConnInfo]:
     """A running server with pgbench's tables in it."""
+    from pgtop_tune.bench.datasets.pgbench_tables import initialise
     from pgtop_tune.bench.datasets.progress import InitialiseProgress
-    from pgtop_tune.bench.initialise import initialise
     from pgtop_tune.bench.locate import find_pgbench
     from pgtop_tune.cli.connecting import resolve_words
     from pgtop_tune.cli.wiring import endpoint_of
@@ -223,8 +222,7 @@ class _Lines:
 
 async def _headless(session: LiveSession, spec: LoadSpec, seconds: float, record: Path | None) -> int:
     from pgtop_tune.cli.exit_codes import ExitCode
-    from pgtop_tune.cli.headless import run_engine
-    from pgtop_tune.cli.lines import LinePrinter
+    from pgtop_tune.cli.headless import LinePrinter, run_engine
 
     not_stdout(record)
     session.recorder.start(str(record) if record else None)

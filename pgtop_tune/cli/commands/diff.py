@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.formats import Format
+from pgtop_tune.cli.commands.bench.shared import Format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,20 +1,28 @@
-"""`pgtop-tune export`: a recording for other programs."""
+"""`pgtop-tune export`: a recording for other programs, in a file that is there whole or not at all."""
 
 from __future__ import annotations
 
+import gzip
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
+from pgtop_tune.cli.output import write_for_programs
+from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.paths import new_file as make
+from pgtop_tune.recording.outlet import is_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from pgtop_tune.export.catalogue import TimeSpan
     from pgtop_tune.export.exported import Exported, WatchedInterval
-    from pgtop_tune.export.moments import TimeSpan
     from pgtop_tune.recording.reader import RecordingReader
 
 
@@ -131,9 +139,9 @@ def _format_of(output: Path | None) -> ExportFormat:
 def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> TimeSpan:
     from msgspec.structs import replace
 
-    from pgtop_tune.export.moments import TimeSpan
+    from pgtop_tune.export.catalogue import TimeSpan
     from pgtop_tune.recording.reader import without_frames
-    from pgtop_tune.runtime.time_words import Timeline, moment, seconds
+    from pgtop_tune.runtime.window import Timeline, moment, seconds
 
     first = next((frame for _, frame in reader.frames()), None)
     if first is None:
@@ -157,11 +165,10 @@ def _write(
     wide: bool,
 ) -> str:
     """Writes it, and says what was written."""
-    from pgtop_tune.cli.exporting import new_file, progress, text_to
-    from pgtop_tune.export.csv_file import write_tidy, write_wide
-    from pgtop_tune.export.moments import PAST_S, moments, spaced
-    from pgtop_tune.export.series_file import write_openmetrics
-    from pgtop_tune.recording.past import PastReader
+    from pgtop_tune.export.catalogue import PAST_S, moments, spaced
+    from pgtop_tune.export.openmetrics import write_openmetrics
+    from pgtop_tune.export.tidy import write_tidy, write_wide
+    from pgtop_tune.recording.minutes import PastReader
     from pgtop_tune.runtime.frame_window import KEEP_FRAMES
 
     with progress(span, output is not None) as reached:
@@ -177,7 +184,7 @@ def _write(
                 yield interval
 
         if kind is ExportFormat.PARQUET and output is not None:
-            from pgtop_tune.export.parquet_file import pyarrow, write_parquet
+            from pgtop_tune.export.tidy import pyarrow, write_parquet
 
             pyarrow()
             with new_file(output, force) as part:
@@ -189,3 +196,78 @@ def _write(
             written, left_out = write_openmetrics(file, rows, found(), output and output.absolute().parent)
             behind = f", {left_out:,} left out because the clock was set back" if left_out else ""
             return f"{written:,} values{behind}"
+
+
+# Where an export goes: a file that is there whole or not at all, or stdout; and how far it is.
+
+
+@contextmanager
+def new_file(output: Path, force: bool) -> Iterator[Path]:
+    """A file beside the one to be, for its user only; it takes its place at the end, and is removed when there is none.
+
+    Raises:
+        UsageProblem: The file exists already, or cannot be written.
+    """
+    if output.exists() and not force:
+        raise UsageProblem(f"{output} exists already", "--force replaces it")
+    part = output.with_name(f"{output.name}.part")
+    try:
+        part.unlink(missing_ok=True)
+        with terminating():
+            make(part).close()
+            yield part
+        part.replace(output)
+    except OSError as problem:
+        if isinstance(problem, BrokenPipeError):
+            raise
+        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
+    """Text for programs: into a file, compressed when its name ends in .gz; or to a pipe, a device, stdout."""
+    if output is None:
+        write_for_programs()
+        try:
+            yield sys.stdout
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "-o FILE writes elsewhere") from None
+        return
+    if is_stream(output):
+        try:
+            with output.open("w", encoding="utf-8", newline="") as stream:
+                yield stream
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+        return
+    with new_file(output, force) as part:
+        opened = gzip.open if output.suffix == ".gz" else open
+        with opened(part, "wt", encoding="utf-8", newline="") as file:
+            yield file
+
+
+@contextmanager
+def progress(span: TimeSpan, wanted: bool) -> Iterator[Callable[[float], None]]:
+    """Gives what takes the moment that has been reached, as elapsed seconds; a bar where stderr is a terminal.
+
+    Args:
+        span: All there is to do.
+        wanted: Without, nothing is shown.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield lambda elapsed_s: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=max(span.until_s - span.from_s, 0.001))
+        yield lambda elapsed_s: bar.update(task, completed=elapsed_s - span.from_s)

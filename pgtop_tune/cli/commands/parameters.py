@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.formats import Format
+from pgtop_tune.cli.commands.bench.shared import Format
 from pgtop_tune.cli.commands.set import ForHowLong, Restart, for_seconds
 from pgtop_tune.cli.connecting import ConnectionWords
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pgtop_tune.advice.facts import Advice
-    from pgtop_tune.cli.advice_applying import Terms
+    from pgtop_tune.cli.advice import Terms
     from pgtop_tune.cli.looking import Looked
     from pgtop_tune.cli.parameter_rows import ParameterRow
 
@@ -168,7 +168,7 @@ def advise(
     pgtop-tune advise --workload dw --group memory --format sql -d bench  ·
     pgtop-tune advise --group os -d bench
     """
-    from pgtop_tune.cli.advice_text import MACHINE_WRITERS, WRITERS, facts_lines
+    from pgtop_tune.cli.advice import MACHINE_WRITERS, WRITERS, facts_lines
     from pgtop_tune.cli.machine_rows import GROUP, machine_rows
     from pgtop_tune.cli.output import say, write_for_programs
     from pgtop_tune.errors import UsageProblem
@@ -194,7 +194,7 @@ def advise(
         raise UsageProblem("--apply writes no other format", "leave --format out")
     looked = _looked(words, workload, disk, seconds)
     if apply:
-        from pgtop_tune.cli.advice_applying import Terms
+        from pgtop_tune.cli.advice import Terms
 
         terms = Terms(for_s=for_seconds(for_how_long), dry_run=dry_run, restart=restart, yes=yes)
         sys.exit(_applied(words, looked, group, terms))
@@ -213,7 +213,7 @@ def advise(
 
 def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -> int:
     """Both halves, or that of the group; without the server's machine its half alone."""
-    from pgtop_tune.cli.advice_applying import advised_with, apply, settings_to_make
+    from pgtop_tune.cli.advice import advised_with, apply, settings_to_make
     from pgtop_tune.cli.machine_rows import GROUP, machine_rows
 
     of_machine, of_server = group.lower() in ("", GROUP), group.lower() != GROUP

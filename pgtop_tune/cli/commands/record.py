@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.recording.recorder import Recorder
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.safe_text import one_line
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
@@ -97,11 +101,9 @@ def record(
         raise UsageProblem("--rotate and --keep need a file to record into", f"{output} is none")
     from pgtop_tune.cli.allocator import one_heap
     from pgtop_tune.cli.connecting import begin_resolving
-    from pgtop_tune.cli.disk_caps import disk_caps
-    from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.poolers import pooler_addresses
+    from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
     from pgtop_tune.cli.scraping import scraping
-    from pgtop_tune.recording.rotation import parse_rotation
+    from pgtop_tune.recording.files import parse_rotation
 
     words = ConnectionWords(
         target=target,
@@ -149,10 +151,8 @@ async def _record(
     from pgtop_tune.changes.confirm.orphans import pending_looked_after
     from pgtop_tune.cli.allocator import give_back
     from pgtop_tune.cli.connecting import ask_password, can_ask
-    from pgtop_tune.cli.headless import run_engine
-    from pgtop_tune.cli.lines import LinePrinter
+    from pgtop_tune.cli.headless import LinePrinter, run_engine
     from pgtop_tune.cli.output import say, tell
-    from pgtop_tune.cli.recording_teller import RecordingTeller
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, RecordingProblem
     from pgtop_tune.recording.outlet import is_stdout
@@ -196,3 +196,50 @@ async def _record(
         nothing = f"; {output} holds nothing and was removed" if discarded else ""
         raise ConnectionProblem(f"{conninfo.describe()} never answered{nothing}", server.why)
     return 0
+
+
+# Says on the way that a recording cannot be written, how many frames that has cost, and that it goes on.
+
+_FEW: Final = 10
+"""So many lost frames are said again, and from then on twice as many each time."""
+
+
+class RecordingTeller:
+    """A sink that follows a recorder; attached after it.
+
+    Args:
+        recorder: Whose files these are.
+        tell: Takes a line.
+    """
+
+    def __init__(self, recorder: Recorder, tell: Callable[[str], None]) -> None:
+        self._recorder = recorder
+        self._tell = tell
+        self._problem = ""
+        self._missing = 0
+        self._told = 0
+        self._removed = 0
+        self._path: Path | None = recorder.last_path
+
+    def accept(self, step: Step) -> None:
+        """Tells what has changed since the step before."""
+        recorder, state = self._recorder, self._recorder.state()
+        if state.problem and state.problem != self._problem:
+            self._tell(f"frames are lost until the recording can be written: {one_line(state.problem, 300)}")
+            self._told = state.missing
+        elif state.problem and state.missing >= max(self._told * 2, _FEW):
+            self._tell(f"{state.missing} frames are lost so far: {one_line(state.problem, 300)}")
+            self._told = state.missing
+        elif self._problem and not state.problem:
+            missing = recorder.frames_missing - self._missing
+            self._tell(f"recording continues in {recorder.last_path}; {missing} frames are missing")
+            self._missing = recorder.frames_missing
+        elif recorder.last_path != self._path:
+            self._tell(f"recording into {recorder.last_path}")
+        if recorder.files_removed > self._removed:
+            self._tell(f"older files removed by --keep: {recorder.files_removed - self._removed}")
+            self._removed = recorder.files_removed
+        self._problem, self._path = state.problem, recorder.last_path
+
+    def close(self) -> None:
+        """Nothing to let go of."""

@@ -56,7 +56,7 @@ def replay(
 
         screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=ghost)
         sys.exit(show_replay(reader, speed, start, screen))
-    from pgtop_tune.cli.lines import LinePrinter
+    from pgtop_tune.cli.headless import LinePrinter
     from pgtop_tune.runtime.ports import Step
 
     printer = LinePrinter(say)

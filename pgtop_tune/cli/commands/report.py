@@ -47,7 +47,7 @@ def report(
     pgtop-tune report before.jsonl.gz after.jsonl.gz -o change.html --title "16 GB of max_wal_size"  ·
     pgtop-tune report runs/default runs/tuned runs/extreme -o tuning.md
     """
-    from pgtop_tune.cli.exporting import text_to
+    from pgtop_tune.cli.commands.export import text_to
     from pgtop_tune.cli.output import say
     from pgtop_tune.compare.baselines.baselines import earlier_runs
     from pgtop_tune.compare.reports.html import html

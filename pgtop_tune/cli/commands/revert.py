@@ -94,7 +94,7 @@ def revert(
     if list_only:
         sys.exit(_list(journal))
     if retire is not None:
-        from pgtop_tune.cli.retiring import retire as retired
+        from pgtop_tune.cli.reverting import retire as retired
 
         sys.exit(retired(retire, journal, _in_force, yes=yes))
     if overdue and set_id and not _is_on_trial(set_id, journal):
@@ -161,7 +161,7 @@ def _is_on_trial(set_id: str, directory: Path | None) -> bool:
 
 
 def _revert_machine(selection: Selection, directory: Path | None) -> int:
-    from pgtop_tune.cli.machine_reverting import revert_machine
+    from pgtop_tune.cli.reverting import revert_machine
 
     revert_machine(selection, directory)
     return 0
@@ -192,7 +192,7 @@ def _moment_ms(text: str) -> int:
 def _list(directory: Path | None) -> int:
     from pgtop_tune.changes.journal import journals, read
     from pgtop_tune.cli.exit_codes import ExitCode
-    from pgtop_tune.cli.retiring import tell_of_damage
+    from pgtop_tune.cli.reverting import tell_of_damage
     from pgtop_tune.errors import JournalProblem
 
     usable, found = tell_of_damage(directory), 0
@@ -214,7 +214,7 @@ def _list(directory: Path | None) -> int:
 
 def _in_force(text: JournalText) -> list[str]:
     """What a journal has in force, a line each."""
-    from pgtop_tune.cli.machine_reverting import told as told_of_machine
+    from pgtop_tune.cli.reverting import told as told_of_machine
 
     return [*map(_told, text.in_force), *map(told_of_machine, text.host_in_force)]
 
@@ -258,16 +258,15 @@ def _revert(
     from pgtop_tune.changes.machine.halves import MachineHalves, is_of_machine_only
     from pgtop_tune.changes.model.change_set import RevertOutcome
     from pgtop_tune.changes.server.reverting import missed_set
-    from pgtop_tune.cli import revert_words
+    from pgtop_tune.cli import reverting
     from pgtop_tune.cli.exit_codes import ExitCode
-    from pgtop_tune.cli.machine_reverting import say_reverted, tell_of_the_rest
     from pgtop_tune.cli.output import complain, tell
-    from pgtop_tune.cli.retiring import tell_of_damage
+    from pgtop_tune.cli.reverting import say_reverted, tell_of_damage, tell_of_the_rest
 
     tell_of_damage(directory)
     halves = MachineHalves(set_id, directory, say_reverted)
     if set_id and is_of_machine_only(set_id, directory):
-        say(revert_words.sum_of(RevertOutcome(), halves.after()))
+        say(reverting.sum_of(RevertOutcome(), halves.after()))
         return ExitCode.OK, None
     try:
         conninfo, outcome = _taken_back(
@@ -276,17 +275,17 @@ def _revert(
     except PgtopError:
         halves.after()
         raise
-    for line in revert_words.of_outcome(outcome):
+    for line in reverting.of_outcome(outcome):
         say(line)
     for refusal in outcome.refused:
         complain(PgtopError(f"{refusal.change.name}: {refusal.problem.message}", refusal.problem.hint))
-    for line in (*revert_words.of_elsewhere(outcome), *revert_words.of_inherited(outcome)):
+    for line in (*reverting.of_elsewhere(outcome), *reverting.of_inherited(outcome)):
         tell(line)
     # What waits for the end of a trial tries again: a name may lead to another server for a while.
     missed = None if outcome.refused else missed_set(on_server, directory, selection)
     if missed is not None and not outcome.elsewhere:
         complain(missed)
-    say(revert_words.sum_of(outcome, () if missed is not None else halves.after()))
+    say(reverting.sum_of(outcome, () if missed is not None else halves.after()))
     asyncio.run(_look_after_the_rest(conninfo, directory))
     tell_of_the_rest(directory)
     left = outcome.refused[0].problem if outcome.refused else missed

@@ -92,7 +92,7 @@ def set_parameters(
     from pgtop_tune.changes.model.change import SYSTEM
     from pgtop_tune.cli.assignments import scope_of, wanted
     from pgtop_tune.cli.changing import ChangeRequest
-    from pgtop_tune.cli.machine_words import check_machine_options, split_words
+    from pgtop_tune.cli.machine_half import check_machine_options, split_words
     from pgtop_tune.errors import UsageProblem
 
     whom = scope_of(scope)
@@ -154,7 +154,7 @@ def reset_parameters(
     from pgtop_tune.changes.model.change import WantedParameter
     from pgtop_tune.cli.assignments import checked_name, scope_of
     from pgtop_tune.cli.changing import ChangeRequest
-    from pgtop_tune.cli.machine_words import split_names
+    from pgtop_tune.cli.machine_half import split_names
     from pgtop_tune.errors import UsageProblem
 
     whom = scope_of(scope)
@@ -206,7 +206,7 @@ def _take_over(words: ConnectionWords, *, restart: bool, yes: bool, anyway: bool
 
 def _reset_settings(words: ConnectionWords, names: tuple[str, ...], asked: ChangeRequest) -> None:
     from pgtop_tune.cli.looking import let_in
-    from pgtop_tune.cli.machine_resetting import reset_settings
+    from pgtop_tune.cli.machine_half import reset_settings
     from pgtop_tune.cli.signals import run_until_signalled
 
     async def reset(conninfo: ConnInfo) -> int:
@@ -231,7 +231,7 @@ def for_seconds(text: str) -> float | None:
         UsageProblem: It is no time, or none to wait for.
     """
     from pgtop_tune.errors import UsageProblem
-    from pgtop_tune.runtime.time_words import seconds
+    from pgtop_tune.runtime.window import seconds
 
     if not text:
         return None

@@ -12,7 +12,7 @@ from pgtop_tune.errors import UsageProblem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pgtop_tune.model.ceilings import Measured
+    from pgtop_tune.model.setup import Measured
 
 
 def top(
@@ -63,11 +63,9 @@ def top(
     from pgtop_tune.cli.connecting import begin_resolving
 
     resolving = begin_resolving(connection)
-    from pgtop_tune.bench.places.place import parse_address
-    from pgtop_tune.cli.disk_caps import disk_caps
-    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.bench.places import parse_address
+    from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
     from pgtop_tune.cli.live_screen import LiveWords, preload, show_live
-    from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.cli.screen import ScreenWords
 
     screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=ghost)

@@ -1,4 +1,4 @@
-"""Baselines: runs kept under a name, each with a summary, so that a year later there is something to compare with.
+"""Baselines: runs kept under a name, each with a summary; many runs over time, where a figure changed its level.
 
     STATE/baselines/NAME/20261122-054133.jsonl.gz      the recording, or the records as one series (.json)
     STATE/baselines/NAME/20261122-054133.summary       what `list` and the search for changes read: small, remade never
@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
@@ -23,14 +23,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune import paths
+from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Earlier, figure_of
-from pgtop_tune.compare.sides.figures import FIGURES
+from pgtop_tune.compare.reports.tables import Table, as_text
+from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import fingerprints
 from pgtop_tune.compare.sides.from_records import SERIES, records_in
 from pgtop_tune.compare.sides.material import Fact, FactKind, Material
 from pgtop_tune.compare.sides.opening import is_records, open_material
+from pgtop_tune.compare.statistics.change_points import ChangePoint, change_points
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.paths import replacing
+from pgtop_tune.safe_text import one_line
 
 FORMAT: Final = "pgtop-tune-baseline/1"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -242,3 +246,94 @@ def _read(path: Path) -> Kept:
         )
     except _DAMAGED:
         raise RecordingProblem(f"{path} is no summary of a run", "save the run again") from None
+
+
+# Many runs of one baseline: each figure over time, and where its level changed.
+
+FOLLOWED: Final = ("tps", "p50", "p95", "p99", "latency", "cpu_per_tx", "wal_per_tx")
+MOST_RUNS: Final = 100
+"""The newest that are looked at: the search takes the third power of them."""
+
+
+class LevelChange(Struct, frozen=True):
+    """A figure of a load that has another level since a run.
+
+    Attributes:
+        since: The first run of the new level.
+        verdict: better or worse.
+    """
+
+    load: str
+    figure: Figure
+    point: ChangePoint
+    since: Kept
+    verdict: str
+
+
+def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
+    """Changes of level in the order of time, of every load and figure that is followed."""
+    kept = kept[-MOST_RUNS:]
+    found = []
+    for load in dict.fromkeys(load for run in kept for load in run.loads):
+        for name in FOLLOWED:
+            runs = [run for run in kept if name in run.loads.get(load, {})]
+            for point in change_points([run.loads[load][name] for run in runs], len(FOLLOWED)):
+                figure = BY_ID[name]
+                better = (point.relative > 0) == (figure.better is Better.HIGHER)
+                found.append(
+                    LevelChange(
+                        load=load,
+                        figure=figure,
+                        point=point,
+                        since=runs[point.at],
+                        verdict="better" if better else "worse",
+                    )
+                )
+    return tuple(sorted(found, key=lambda change: change.since.began_ms))
+
+
+# Baselines as a table and as JSON, and changes of level in words.
+
+_SHOWN = ("tps", "p50", "p99", "latency")
+
+
+def table(rows: Sequence[tuple[str, Kept]]) -> str:
+    """A line for each load of each run."""
+    heads = ("baseline", "measured", "load", *(words.title(BY_ID[name]) for name in _SHOWN), "note")
+    cells = tuple(
+        (
+            name,
+            words.moment(run.began_ms),
+            one_line(load, 40),
+            *(words.value(BY_ID[figure], figures.get(figure)) for figure in _SHOWN),
+            one_line(run.note, 60),
+        )
+        for name, run in rows
+        for load, figures in run.loads.items()
+    )
+    return as_text(Table(heads, cells, frozenset(range(3, 3 + len(_SHOWN)))))
+
+
+def as_json(rows: Sequence[tuple[str, Kept]]) -> list[dict[str, Any]]:
+    """An object for each run."""
+    return [
+        {
+            "baseline": name,
+            "file": str(run.path),
+            "began_ms": run.began_ms,
+            "note": run.note,
+            "loads": {load: dict(figures) for load, figures in run.loads.items()},
+        }
+        for name, run in rows
+    ]
+
+
+def change_words(change: LevelChange) -> str:
+    """One line: since when, what, how much."""
+    figure, point = change.figure, change.point
+    return one_line(
+        f"since {words.moment(change.since.began_ms)}: {words.title(figure)} of {change.load}"
+        f" {words.value(figure, point.before)} -> {words.value(figure, point.after)}"
+        f" ({words.signed(100 * point.relative)} %), {change.verdict}",
+        300,
+    )

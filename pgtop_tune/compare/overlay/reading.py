@@ -17,7 +17,7 @@ from pgtop_tune.compare.sides.opening import is_records
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics import server
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.latency import P99
+from pgtop_tune.metrics.load import P99
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader, without_frames

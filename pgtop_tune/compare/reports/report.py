@@ -10,8 +10,7 @@ from msgspec import Struct
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, compare, figure_of
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
-from pgtop_tune.compare.reports.run_tables import curve_groups, line_name, run_sheets
-from pgtop_tune.compare.reports.search_path import search_sheet
+from pgtop_tune.compare.reports.run_tables import curve_groups, line_name, run_sheets, search_sheet
 from pgtop_tune.compare.reports.sheets import (
     Sheet,
     event_sheet,
@@ -22,9 +21,8 @@ from pgtop_tune.compare.reports.sheets import (
 )
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
-from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Figure
+from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Figure, wait_rows
 from pgtop_tune.compare.sides.material import ComparedRun, Material
-from pgtop_tune.compare.sides.waits import wait_rows
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.run_result import RunVerdict

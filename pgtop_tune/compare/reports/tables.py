@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune import units
-from pgtop_tune.metrics.latency import P99, Quantile
+from pgtop_tune.metrics.load import P99, Quantile
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.safe_text import one_line

@@ -10,8 +10,8 @@ from pgtop_tune.compare.condition import Judged
 from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import as_markdown, as_text
+from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.sides.material import ComparedRun, Material
-from pgtop_tune.compare.sides.waits import WaitRow
 from pgtop_tune.compare.statistics.effect import Effect
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.safe_text import printable

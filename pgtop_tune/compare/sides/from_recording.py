@@ -16,7 +16,7 @@ from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Fac
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.disk_cap import disks_at_cap
+from pgtop_tune.metrics.ceilings import disks_at_cap
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import doubts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pgtop_tune.metrics.latency import Quantile
+from pgtop_tune.metrics.load import Quantile
 from pgtop_tune.metrics.percentiles import Histogram, Merged, ascending
 
 MOST_STEPS: Final = 4096

@@ -1,4 +1,4 @@
-"""From a name on the command line to a side of a comparison."""
+"""From a name on the command line to a side of a comparison; also a part of a recording: `run.jsonl@3m..5m`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,21 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.compare.sides.facts import TOOL
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.from_records import is_record, read_records
-from pgtop_tune.compare.sides.material import Material
-from pgtop_tune.errors import PgtopError, RecordingProblem
+from pgtop_tune.compare.sides.material import Fact, FactKind, Material
+from pgtop_tune.compare.windows.window import LATE_S, Side, read_looks
+from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem
+from pgtop_tune.model.host import HostSample
+from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.paths import opened
+from pgtop_tune.recording.minutes import WantedSections, looks
+from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.runtime.window import Timeline, Window, moment
 
 _LOOK: Final = 4096
 _LARGE: Final = 4 << 20
@@ -123,3 +133,90 @@ def _begin(path: Path) -> bytes:
         return b""
     except OSError as problem:
         raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None
+
+
+# A part of a recording by name: `run.jsonl@3m..5m`.
+
+_WHOLE_UP_TO: Final = 3000
+"""Frames of a window that are read one by one. Of a longer one key frames are enough: ten blocks of five minutes."""
+_EVERYTHING: Final = WantedSections(
+    {"host": frozenset(HostSample.__struct_fields__), "postgres": frozenset(PostgresSample.__struct_fields__)}, {}
+)
+_AT: Final = "@"
+_TO: Final = ".."
+HINT: Final = (
+    "write FILE@FROM..TO, as run.jsonl@3m..5m; +2m counts from FROM, an omitted side is an end of the recording"
+)
+
+
+class Named(Struct, frozen=True):
+    """A name on the command line.
+
+    Attributes:
+        since, until: The window in words; None for all of it.
+    """
+
+    path: Path
+    since: str | None = None
+    until: str | None = None
+
+    @property
+    def windowed(self) -> bool:
+        """Whether a part of it is meant."""
+        return self.since is not None
+
+
+def named(words: Path) -> Named:
+    """Takes a name apart; a file that is really called so is that file."""
+    path, at, window = str(words).rpartition(_AT)
+    since, to, until = window.partition(_TO)
+    if not at or not to or words.exists():
+        return Named(words)
+    return Named(Path(path), since.strip(), until.strip())
+
+
+def read_windows(names: Sequence[Named]) -> list[Side]:
+    """Each a window or all of a recording, in the order of the names.
+
+    Raises:
+        RecordingProblem: One cannot be read, or has no two frames in its window.
+        UsageProblem: A window is not understood, or one overlaps the first.
+    """
+    readers: list[RecordingReader] = []
+    try:
+        windows: list[Window] = []
+        for each in names:
+            if is_records(each.path):
+                raise UsageProblem(f"{each.path} is a record of a run, which has no windows", "a recording has")
+            readers.append(RecordingReader(each.path))
+            windows.append(_window(each, readers[-1]))
+            if len(windows) > 1 and each.path.resolve() == names[0].path.resolve() and windows[0].overlaps(windows[-1]):
+                raise UsageProblem("the windows overlap: choose separate ones", HINT)
+        return [_read(*each) for each in zip(names, windows, readers, strict=True)]
+    finally:
+        for reader in readers:
+            reader.close()
+
+
+def _window(side: Named, reader: RecordingReader) -> Window:
+    first_s = reader.elapsed_s(0) if reader.frame_count else 0.0
+    if side.since is None or side.until is None:
+        return Window(first_s, reader.length_s)
+    began_ms = next((frame.taken_at_ms - frame.elapsed_s * 1000.0 for _, frame in reader.frames()), 0.0)
+    line = Timeline(first_s, reader.length_s, began_ms)
+    since_s = max(moment(side.since or "start", line), first_s)
+    until_s = moment(side.until or "end", replace(line, shown_s=since_s))
+    if until_s <= since_s:
+        raise UsageProblem(f"{side.since}{_TO}{side.until} of {side.path} ends before it begins", HINT)
+    return Window(since_s, until_s)
+
+
+def _read(side: Named, window: Window, reader: RecordingReader) -> Side:
+    name = f"{side.path}{_AT}{side.since}{_TO}{side.until}" if side.windowed else str(side.path)
+    blocks = reader.blocks_of(window.since_s, window.until_s + LATE_S)
+    found = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)
+    if found is None:
+        raise RecordingProblem(f"{name} holds no two frames", f"the recording lasts {reader.length_s:.0f} s")
+    fact = Fact(group=TOOL, name="pgtop-tune", value=reader.header.tool, kind=FactKind.IDENTITY)
+    material = replace(found.material, facts=(*found.material.facts, fact), problems=tuple(reader.problems))
+    return replace(found, material=material)

@@ -15,12 +15,49 @@ from pgtop_tune.compare.comparison import Comparison, FigureRow, aligned_period,
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
 from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
 from pgtop_tune.compare.sides.material import Material
-from pgtop_tune.compare.statistics.blocks import autocorrelation_time, block_length
-from pgtop_tune.compare.statistics.effect import WRONG, Effect, Verdict, effect_of_whole, share_effect
-from pgtop_tune.compare.statistics.standardised import standardised
+from pgtop_tune.compare.statistics.effect import (
+    WRONG,
+    Effect,
+    Verdict,
+    autocorrelation_time,
+    block_length,
+    effect_of_whole,
+    share_effect,
+)
+from pgtop_tune.compare.statistics.student import t_quantile
 from pgtop_tune.compare.statistics.verdicts import CERTAIN, worded
-from pgtop_tune.compare.windows.every_metric import PER_TRANSACTION, Number
-from pgtop_tune.compare.windows.window import Side
+from pgtop_tune.compare.windows.window import PER_TRANSACTION, Number, Side
+
+# How large an effect is against the noise it was seen in: what makes numbers of different kinds comparable.
+
+_SHOWN: Final = 0.975
+_NOISE_ROUNDING: Final = 1e-9
+"""Below this an effect is an error of arithmetic."""
+_LARGEST: Final = 1e6
+"""What changed and did not vary at all is no more than this."""
+
+
+def standardised(effect: Effect, *, ratio: bool) -> float | None:
+    """The effect in standard deviations of the blocks of one window, with its sign; None without an interval.
+
+    Read back from the interval: its half width is t · s · √(1/kA + 1/kB).
+
+    Args:
+        ratio: The effect is one of ratios, whose interval is even in logarithms.
+    """
+    if effect.low is None or effect.high is None:
+        return None
+    size, half = effect.relative, (effect.high - effect.low) / 2.0
+    if ratio:
+        size, half = math.log1p(size), (math.log1p(effect.high) - math.log1p(effect.low)) / 2.0
+    blocks = min(effect.blocks_a, effect.blocks_b)
+    spread = half / t_quantile(_SHOWN, blocks - 1) / math.sqrt(1.0 / effect.blocks_a + 1.0 / effect.blocks_b)
+    if abs(size) < _NOISE_ROUNDING:
+        return 0.0
+    if spread <= abs(size) / _LARGEST:
+        return math.copysign(_LARGEST, size)
+    return size / spread
+
 
 _OUTCOMES: Final = frozenset({TPS, LATENCY, FAILED, "server_tps", *(figure.id for figure in PERCENTILES)})
 _ROUNDING: Final = 1e-9

@@ -1,10 +1,15 @@
-"""Configuration that is not in force, the server's version, and how old its statistics are."""
+"""Configuration that is not in force, the server's release and its support, and how old its statistics are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
+from functools import cache
+from importlib.resources import files
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
@@ -12,8 +17,46 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FILE_ERRORS, HBA
-from pgtop_tune.health.releases import releases
 from pgtop_tune.units import duration
+
+# Which releases of PostgreSQL there are and for how long they get fixes, as of a day: data/releases.toml.
+
+
+class Release(Struct, frozen=True):
+    """A major version.
+
+    Attributes:
+        newest_minor: 6 of 18.6.
+        last_release: The day of its last fixes.
+    """
+
+    newest_minor: int
+    last_release: date
+
+
+class Releases(Struct, frozen=True):
+    """What was known on a day.
+
+    Attributes:
+        as_of: That day.
+        majors: By major version.
+    """
+
+    as_of: date
+    majors: Mapping[int, Release]
+
+    def of(self, major: int) -> Release | None:
+        """A major version; None for one that was not known."""
+        return self.majors.get(major)
+
+
+@cache
+def releases() -> Releases:
+    """The file that is shipped. Source: postgresql.org, "Versioning Policy"."""
+    text = files("pgtop_tune.health").joinpath("data", "releases.toml").read_text(encoding="utf-8")
+    told = tomllib.loads(text)
+    return Releases(told["as_of"], {int(major): Release(**row) for major, row in told["majors"].items()})
+
 
 _GROUP: Final = "configuration"
 _SHOWN: Final = 10

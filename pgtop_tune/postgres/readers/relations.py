@@ -1,4 +1,4 @@
-"""Readings of tables and indexes of this database, and of what all databases share: ages, limits, temporary files.
+"""Readings of tables and indexes, of replication and what holds back vacuum, of input and output.
 
 Two statements a look: the first tells for every table how much it was used so far, the second everything of those
 worth a row. So a database of ten thousand tables costs one pass over pg_class, and its frames stay small.
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.model.absence import grant
+from pgtop_tune.model.absence import Reason, Unavailable, grant
+from pgtop_tune.model.io import DatabaseRow, DatabaseSample, IoCounters, IoSample
 from pgtop_tune.model.relations import (
     FIRST_USER_OID,
     DatabaseFacts,
@@ -23,7 +24,20 @@ from pgtop_tune.model.relations import (
     RoleLimit,
     TableCounters,
 )
+from pgtop_tune.model.replication import (
+    HorizonSample,
+    OpenTransaction,
+    PreparedTransaction,
+    Receiver,
+    ReplicationSample,
+    Sender,
+    Slot,
+    SlotSample,
+    SubscriptionSample,
+    SubscriptionWorker,
+)
 from pgtop_tune.postgres.readers.section_readers import ReadContext
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 
 ALL_UP_TO: Final = 200
 """A database with no more tables than this is shown whole."""
@@ -145,3 +159,117 @@ async def read_database_limits(context: ReadContext) -> DatabaseLimits:
 def temp_files_closed(_: str, user: str) -> str:
     """The GRANT that opens pg_ls_tmpdir()."""
     return f"temporary files are closed to us: {grant('pg_monitor', user)} opens them"
+
+
+# Readings of replication, and of what holds back vacuum.
+
+_RECEIVER: Final = (
+    "status",
+    "sender",
+    "slot_name",
+    "received_lsn_bytes",
+    "latest_end_lsn_bytes",
+    "message_ms",
+    "replay_lsn_bytes",
+    "replayed_xact_ms",
+    "replay_state",
+)
+
+
+async def read_replication(context: ReadContext) -> ReplicationSample | Unavailable:
+    """Senders, and on a standby the receiver."""
+    rows = [dict(row) for row in await context.fetch("replication")]
+    first = rows[0]
+    if first["receiver_pid"] is not None and first["status"] is None:
+        return Unavailable(Reason.NO_PERMISSION, "the state of the WAL receiver")
+    senders = []
+    for row in rows:
+        common = {name: row.pop(name) for name in _COMMON}
+        if row["pid"] is None:
+            continue
+        if row["state"] is None:
+            return Unavailable(Reason.NO_PERMISSION, "the state of the WAL senders")
+        senders.append(Sender(**row))
+    receiver = None
+    if common["in_recovery"]:
+        common["replay_lsn_bytes"] = common["standby_replay_lsn_bytes"]
+        receiver = Receiver(**{name: common[name] for name in _RECEIVER})
+    return ReplicationSample(
+        at_s=context.at_s,
+        now_ms=common["now_ms"],
+        lsn_bytes=common["lsn_bytes"],
+        senders=tuple(senders),
+        receiver=receiver,
+    )
+
+
+_COMMON: Final = (
+    "now_ms",
+    "in_recovery",
+    "lsn_bytes",
+    "receiver_pid",
+    "standby_replay_lsn_bytes",
+    *(name for name in _RECEIVER if name != "replay_lsn_bytes"),
+)
+
+
+def replication_closed(hidden: str, user: str) -> str:
+    """The GRANT that opens rows with hidden columns."""
+    return f"{hidden} is closed to us: {grant('pg_monitor', user)} opens it"
+
+
+async def read_slots(context: ReadContext) -> SlotSample:
+    """pg_replication_slots."""
+    rows = [dict(row) for row in await context.fetch("slots")]
+    clocks = _popped(rows, ("now_ms", "lsn_bytes", "next_xid"))
+    return SlotSample(context.at_s, **clocks, slots=tuple(Slot(**row) for row in rows if row["slot_name"] is not None))
+
+
+async def read_subscriptions(context: ReadContext) -> SubscriptionSample:
+    """pg_stat_subscription."""
+    rows = [dict(row) for row in await context.fetch("subscriptions")]
+    clocks = _popped(rows, ("now_ms",))
+    workers = tuple(SubscriptionWorker(**row) for row in rows if row["id"] is not None)
+    return SubscriptionSample(context.at_s, **clocks, workers=workers)
+
+
+async def read_horizon(own: OwnSessions, context: ReadContext) -> HorizonSample:
+    """Open and prepared transactions, without those of our own sessions."""
+    own_pids = own.pids
+    rows = [dict(row) for row in await context.fetch("horizon")]
+    clocks = _popped(rows, ("now_ms", "next_xid", "n_open"))
+    found = [row for row in rows if row["pid"] is not None]
+    others = tuple(OpenTransaction(**row) for row in found if row["pid"] not in own_pids)
+    clocks["n_open"] -= len(found) - len(others)
+    prepared = tuple(PreparedTransaction(**row) for row in await context.fetch("prepared"))
+    return HorizonSample(context.at_s, **clocks, open=others, prepared=prepared)
+
+
+def _popped(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, Any]:
+    """Takes out of every row what is the same in all."""
+    popped: dict[str, Any] = {}
+    for row in rows:
+        popped = {name: row.pop(name) for name in names}
+    return popped
+
+
+# Readings of the server's input and output: databases, pg_stat_io.
+
+
+async def read_databases(context: ReadContext) -> DatabaseSample:
+    """pg_stat_database, one row per database."""
+    rows = [dict(row) for row in await context.fetch("databases")]
+    left_out = max((row.pop("left_out") for row in rows), default=0)
+    return DatabaseSample(context.at_s, tuple(DatabaseRow(**row) for row in rows), max(left_out, 0))
+
+
+async def read_io(context: ReadContext) -> IoSample:
+    """pg_stat_io."""
+    rows = [dict(row) for row in await context.fetch("io")]
+    resets = [moment for row in rows if (moment := row.pop("stats_reset_ms")) is not None]
+    return IoSample(context.at_s, max(resets, default=None), tuple(IoCounters(**row) for row in rows))
+
+
+def wal_files_closed(_: str, user: str) -> str:
+    """The GRANT that opens pg_ls_waldir()."""
+    return f"the WAL directory is closed to us: {grant('pg_monitor', user)} opens it"

@@ -17,7 +17,7 @@ import asyncpg
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.statements import OWN_MARK
-from pgtop_tune.postgres.server import time_limits
+from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.connection import (
     ANSWER_TIMEOUT_S,
     CLIENT_ERRORS,
@@ -26,10 +26,9 @@ from pgtop_tune.postgres.server.connection import (
     Rows,
 )
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, ServerEndpoint
-from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of
+from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of, takes_connections
 from pgtop_tune.postgres.server.keywords import beyond_asyncpg
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
-from pgtop_tune.postgres.server.reaching import takes_connections
 from pgtop_tune.postgres.server.search_path import pin, pinned_first
 
 _PER_SESSION: Final = frozenset({"default_transaction_read_only", "idle_session_timeout"})
@@ -92,7 +91,7 @@ _ENCODING: Final = {"client_encoding": "UTF8"}
 """As the server writes it: PgBouncer takes asyncpg's 'utf-8' for another one and sets it anew for every transaction."""
 _LIFTED: Final[tuple[Mapping[str, Any], ...]] = (
     {},
-    *({"limits": dict.fromkeys(time_limits.of_major(major), "0")} for major in (14, time_limits.ALL_SINCE)),
+    *({"limits": dict.fromkeys(own_sessions.of_major(major), "0")} for major in (14, own_sessions.ALL_SINCE)),
 )
 """What the start-up packet says in attempt after attempt, while a limit of the database or the role ends our session
 before it can lift it. A server that does not know one of the limits lets nobody in."""
@@ -134,7 +133,7 @@ def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:
     state = sqlstate_of(error)
     # asyncpg gives a session that was ended between two statements a state of its own (08003).
     words = (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)).message
-    return time_limits.bites(words, "" if state.startswith("08") else state)
+    return own_sessions.bites(words, "" if state.startswith("08") else state)
 
 
 def _unfit(wish: str, conninfo: ConnInfo) -> ConnectionProblem:

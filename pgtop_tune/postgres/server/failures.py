@@ -1,4 +1,4 @@
-"""From a driver's exception to the sentence a user can act on."""
+"""From a driver's exception to the sentence a user can act on, in whatever language the server speaks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,27 @@ from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, NotReady, PasswordNeeded, ServerProblem, WrongPassword
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.postgres.server.conninfo import ConnInfo
-from pgtop_tune.postgres.server.reaching import takes_connections
+from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 
 if TYPE_CHECKING:
     import psycopg
+
+
+# Tells a server that does not answer from an address at which nobody takes connections.
+
+_PATIENCE_S: Final = 0.5
+
+
+def takes_connections(endpoint: ServerEndpoint) -> bool:
+    """Whether something listens at an endpoint at which a connection timed out; blocks for half a second at most."""
+    if endpoint.is_socket:
+        return True
+    try:
+        with socket.create_connection((endpoint.hostaddr or endpoint.host, endpoint.port), _PATIENCE_S):
+            return True
+    except (OSError, UnicodeError):
+        return False
+
 
 _PASSWORD_FAILED: Final = "28P01"
 

@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 
 from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
 from pgtop_tune.owner_trust import ME, trusted
-from pgtop_tune.postgres.server import time_limits
+from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.failures import connection_problem, libpq_problem, not_text, server_words, sqlstate_of
 from pgtop_tune.postgres.server.libpq import connect_async
@@ -211,7 +211,7 @@ class PsycopgSession:
     async def _configured(self) -> str:
         [(scoped, default)] = await self.rows(_CONFIGURED)
         if scoped is None and (await self.rows(_MAY_READ_FILES))[0][0]:
-            found = await self.rows(time_limits.IN_FILES, [[NAME]])
+            found = await self.rows(own_sessions.IN_FILES, [[NAME]])
             scoped = found[0][1] if found else None
         return str(default if scoped is None else scoped)
 

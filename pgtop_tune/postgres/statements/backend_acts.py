@@ -30,8 +30,15 @@ from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.search_path import pin
 from pgtop_tune.postgres.statements.backend_statement import signal_statement
-from pgtop_tune.postgres.statements.explain import SeenStatement, explainable, explained, whole_statement
-from pgtop_tune.postgres.statements.planning_role import login_role, planners, unagreed
+from pgtop_tune.postgres.statements.explain import (
+    SeenStatement,
+    explainable,
+    explained,
+    login_role,
+    planners,
+    unagreed,
+    whole_statement,
+)
 from pgtop_tune.sql_quoting import quoted
 
 _DEADLINE_S: Final = 15.0

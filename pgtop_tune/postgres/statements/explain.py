@@ -1,4 +1,5 @@
-"""EXPLAIN of what a session runs: plain EXPLAIN, of one complete plain query, in a transaction that may not write.
+"""EXPLAIN of what a session runs: plain EXPLAIN, of one complete plain query, as its own role, in a transaction that
+may not write.
 
 Planning executes functions of the statement (`planning_role` says as whom), and a read-only transaction does not stop
 all of what they may do: COPY TO PROGRAM, for one.
@@ -6,22 +7,152 @@ all of what they may do: COPY TO PROGRAM, for one.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 import psycopg
 from msgspec import Struct
+from msgspec.structs import replace
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 from psycopg.rows import dict_row
 
 from pgtop_tune.errors import ServerProblem, UsageProblem
-from pgtop_tune.model.backend_action import BackendKey, QueryPlan
+from pgtop_tune.model.backend_action import BackendKey, PlanRisk, QueryPlan
 from pgtop_tune.model.postgres import HIDDEN_QUERY
 from pgtop_tune.postgres import queries
-from pgtop_tune.postgres.activity_rows import QUERY_CHARACTERS, shown_query
+from pgtop_tune.postgres.readers.sessions import QUERY_CHARACTERS, shown_query
 from pgtop_tune.postgres.server.own_sessions import marked
-from pgtop_tune.postgres.statements.plain_query import PlainQuery, plain_query
+from pgtop_tune.postgres.server.role_powers import powers
 from pgtop_tune.secret import MASK
+
+# Whether a text is one complete plain query that EXPLAIN may see. Pure.
+#
+# Not a parser: it tells comments, quotes and words apart, as PostgreSQL's scanner does, and refuses whatever it is
+# not
+# sure of. The server's own parser has the last word before anything is run (`explain`).
+
+_PLAIN: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "WITH", "TABLE")
+_TARGETED: Final = ("INSERT", "MERGE")
+"""Words before an INTO that names what is written to."""
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<blank>\s+|--[^\n\r]*)
+  | (?P<comment>/\*)
+  | (?P<dollar>\$(?:[A-Za-z_\u0080-\uffff][A-Za-z0-9_\u0080-\uffff]*)?\$)
+  | (?P<placeholder>\$[0-9]+)
+  | (?P<escaped>[eE]'(?:[^'\\]|\\.|'')*')
+  | (?P<torn>[eE]')
+  | (?P<string>(?:[bBxXnN]|[uU]&)?'(?:[^']|'')*')
+  | (?P<quoted>(?:[uU]&)?"(?:[^"]|"")*")
+  | (?P<number>[0-9][A-Za-z0-9_.]*)
+  | (?P<word>[A-Za-z_\u0080-\uffff][A-Za-z0-9_$\u0080-\uffff]*)
+  | (?P<open>[(\[])
+  | (?P<close>[)\]])
+  | (?P<semicolon>;)
+  | (?P<unfinished>['"])
+  | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
+
+
+class PlainQuery(Struct, frozen=True):
+    """A query that EXPLAIN may see.
+
+    Attributes:
+        text: Without a semicolon at its end.
+        placeholders: Whether it has $1, $2, ….
+    """
+
+    text: str
+    placeholders: bool
+
+
+def plain_query(text: str) -> PlainQuery:
+    """The query in this text.
+
+    Args:
+        text: A statement as pg_stat_activity has it; foreign.
+
+    Raises:
+        UsageProblem: It is none, or more than one, or not complete; the message says which.
+    """
+    words: list[str] = []
+    depth = 0
+    # A union may begin with parentheses; words are looked at as deep as the first one stands.
+    looked_at = 0
+    end: int | None = None
+    placeholders = False
+    for kind, token, at in _tokens(text):
+        if end is not None:
+            raise UsageProblem("the text holds more than one statement")
+        if kind == "semicolon":
+            if depth:
+                raise UsageProblem("the text is not a complete statement: a parenthesis is open")
+            end = at
+        elif kind == "open":
+            depth += 1
+        elif kind == "close":
+            depth -= 1
+            if depth < 0:
+                raise UsageProblem("the text is not a complete statement: a closing parenthesis without an opening one")
+        elif kind == "placeholder":
+            placeholders = True
+        elif depth <= looked_at or not words:
+            looked_at = looked_at if words else depth
+            words.append(token.upper() if kind == "word" else "")
+        if words and words[0] not in _PLAIN:
+            raise UsageProblem(
+                f"EXPLAIN takes only plain queries, and this begins with {words[0] or 'something else'}",
+                "SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES, TABLE and WITH are plain",
+            )
+    if not words:
+        raise UsageProblem("the text has no plain query")
+    if depth:
+        raise UsageProblem("the text is not a complete statement: a parenthesis is open")
+    if any(word == "INTO" and before not in _TARGETED for before, word in pairwise(words)):
+        raise UsageProblem("SELECT INTO makes a table; it is not explained")
+    return PlainQuery(text[:end].strip(), placeholders)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
+    """Kind, text and place of everything that is neither blank nor comment."""
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        assert match is not None
+        kind, begin = match.lastgroup or "", at
+        at = match.end()
+        if kind == "comment":
+            at = _after_comment(text, at)
+        elif kind == "dollar":
+            closing = text.find(match.group(), at)
+            if closing < 0:
+                raise UsageProblem("the text ends inside a string; it may be cut")
+            at = closing + len(match.group())
+            yield "string", text[begin:at], begin
+        elif kind in ("unfinished", "torn"):
+            raise UsageProblem("the text ends inside a string or a name; it may be cut")
+        elif kind != "blank":
+            yield kind, match.group(), begin
+
+
+def _after_comment(text: str, at: int) -> int:
+    """Comments nest."""
+    depth = 1
+    while depth:
+        edge = _COMMENT_EDGE.search(text, at)
+        if edge is None:
+            raise UsageProblem("the text ends inside a comment; it may be cut")
+        depth += 1 if edge.group() == "/*" else -1
+        at = edge.end()
+    return at
+
 
 _GENERIC_SINCE: Final = 16
 _LONGEST_CHARACTER: Final = 4
@@ -130,3 +261,75 @@ async def _parsed(connection: Connection, text: str) -> None:
     for result in await connection.wait(execute(connection.pgconn)):
         if result.status == ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result, encoding=connection.info.encoding)
+
+
+# As whom a session's statement is planned.
+#
+# Planning executes functions of the statement that are marked IMMUTABLE or STABLE, as the role that plans, and SET
+# ROLE
+# is no fence: the function takes it back. So the session's own role plans, logged in as itself, or an ordinary role
+# of
+# the operator; a powerful role only once the operator has agreed to it.
+
+
+async def planners(connection: Connection, found: SeenStatement) -> tuple[str | None, ...]:
+    """Roles that may plan a statement, to be tried in this order; None is the operator's own, which stands last.
+
+    The session's own role comes first, but not a powerful one where the operator's is an ordinary one.
+
+    Args:
+        connection: The operator's.
+        found: The statement.
+    """
+    operator, _ = await _logged_in_as(connection)
+    if found.role in ("", operator):
+        return (None,)
+    if await powers(connection, found.role) and not await powers(connection, operator):
+        return (None,)
+    return found.role, None
+
+
+async def login_role(connection: Connection, role: str | None) -> str | None:
+    """The role that a connection is logged in as; None where it is not the one that was asked for.
+
+    A pooler may have made it another.
+
+    Args:
+        connection: To the server.
+        role: See `planners`.
+    """
+    login, acting = await _logged_in_as(connection)
+    return login if role is None or (login, acting) == (role, role) else None
+
+
+async def unagreed(
+    connection: Connection, found: SeenStatement, role: str, not_as_session: str, agreed: PlanRisk | None
+) -> PlanRisk | None:
+    """The risk of planning, where the role of this connection is powerful and that was not agreed to; else None.
+
+    Args:
+        connection: To the database of the session.
+        found: The statement.
+        role: The role that is logged in there.
+        not_as_session: Why the session's own role does not plan.
+        agreed: See `PostgresBackends.explain`.
+    """
+    found_powers = await powers(connection, role)
+    risk = PlanRisk(
+        query=found.query,
+        database=found.datname,
+        role=role,
+        powers=found_powers,
+        session_role=found.role,
+        not_as_session=not_as_session,
+    )
+    agreed_to = agreed is not None and replace(agreed, not_as_session=not_as_session) == risk
+    return risk if found_powers and not agreed_to else None
+
+
+async def _logged_in_as(connection: Connection) -> tuple[str, str]:
+    text = queries.sql("login_role", connection.info.server_version // 10_000)
+    cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
+    row = await (await cursor.execute(marked(text).encode())).fetchone()
+    assert row is not None
+    return row["login"], row["acting"]

@@ -10,32 +10,36 @@ from typing import Any, Final
 from msgspec.structs import replace
 from textual import events
 
-from pgtop_tune.changes.reach import Reach
+from pgtop_tune.changes.model.change import Reach
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.health.check import Finding
-from pgtop_tune.health.port import CheckControl
-from pgtop_tune.health.script_file import write_script
+from pgtop_tune.health.formats.script import write_script
+from pgtop_tune.health.report import CheckControl
+from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.check.as_set import left_out, staged_rows, wanted_values
-from pgtop_tune.tui.check.drawing import check_lines, details_lines, measured_words, selected_lines, summary_line
-from pgtop_tune.tui.check.table import CheckTable
+from pgtop_tune.tui.check.rows import (
+    CheckTable,
+    check_lines,
+    details_lines,
+    left_out,
+    measured_words,
+    selected_lines,
+    staged_rows,
+    summary_line,
+    wanted_values,
+)
 from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.engine_client import EngineClient
-from pgtop_tune.tui.pages.details_dialog import DetailsDialog
+from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.parameters.applying import Applying, Came
-from pgtop_tune.tui.parameters.changes import Changes
-from pgtop_tune.tui.parameters.conditions_dialog import ConditionsDialog
+from pgtop_tune.tui.parameters.changes import Changes, PanelScope
+from pgtop_tune.tui.parameters.conditions_dialog import HARM, ConditionsDialog, suggested
 from pgtop_tune.tui.parameters.pending_line import trial_line
 from pgtop_tune.tui.parameters.row import PanelRow
-from pgtop_tune.tui.parameters.scope import PanelScope
-from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, OneSet, circumstances, one_set
-from pgtop_tune.tui.parameters.staged_drawing import set_lines
-from pgtop_tune.tui.parameters.trip_wires import HARM, suggested
+from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, OneSet, circumstances, one_set, set_lines
 from pgtop_tune.tui.parameters.undo_dialog import keep_said, undo_asked
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.tui.widgets.wrapping import wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 
 _KEYS: Final = (
     "Enter why  Space tag  a apply  A restart  o terms  w script  Y confirm  u undo  M measure  r again  Esc back"

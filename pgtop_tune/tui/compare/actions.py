@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pgtop_tune.compare.overlay.curves import Overlay
-from pgtop_tune.compare.overlay.difference import OverlayWatch
+from pgtop_tune.compare.overlay.curves import Overlay, OverlayWatch
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.runtime.window import Marks
 

@@ -12,9 +12,8 @@ from textual import events
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, shortened
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, shortened, wrapped
 from pgtop_tune.tui.widgets.phrase import padded
-from pgtop_tune.tui.widgets.wrapping import wrapped
 from pgtop_tune.units import clock, count, wall_moment
 
 if TYPE_CHECKING:

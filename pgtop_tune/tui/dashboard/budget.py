@@ -14,7 +14,7 @@ from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.dashboard.wait_source import wait_source
+from pgtop_tune.tui.dashboard.wait_heat import wait_source
 from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, shortened

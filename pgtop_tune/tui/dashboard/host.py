@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
-from pgtop_tune.metrics.disk_cap import CapReached, disks_at_cap
+from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import CpuSample, DiskCounters, DiskSample, MemorySample

@@ -6,15 +6,13 @@ from collections.abc import Container, Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from pgtop_tune.compare.overlay.difference import OverlayWatch
-from pgtop_tune.metrics.latency import P50, P95, P99, P99_9
-from pgtop_tune.metrics.load import CLIENT_LATENCY, running
+from pgtop_tune.compare.overlay.curves import OverlayWatch
+from pgtop_tune.metrics.load import CLIENT_LATENCY, P50, P95, P99, P99_9, running
 from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
 from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.runtime.history import LatencyPoint, SeriesPoint
-from pgtop_tune.runtime.newest_latency import NewestLatency, newest_latency
-from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.compare.overlay_words import latency_phrase
+from pgtop_tune.runtime.session import NewestLatency, Session, newest_latency
+from pgtop_tune.tui.compare.marks_line import latency_phrase
 from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines, nice_ceiling
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.overlay.difference import OverlayWatch
+from pgtop_tune.compare.overlay.curves import OverlayWatch
 from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
@@ -20,8 +20,7 @@ from pgtop_tune.tui.dashboard.sessions import sessions_lines
 from pgtop_tune.tui.dashboard.tape import tape_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.scene.footer import NO_PAGES, PageNames, footer_lines
-from pgtop_tune.tui.scene.header import header_lines
+from pgtop_tune.tui.scene.header import NO_PAGES, PageNames, footer_lines, header_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line
 

@@ -1,4 +1,4 @@
-"""The dashboard: one canvas per pane, stacked as the layout says, and the keys of the session table."""
+"""The dashboard: one canvas per pane, who gets how many rows, and the keys of the session table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from msgspec.structs import replace
 from textual import events
 
 from pgtop_tune.tui.actions import Action, footer_keys
-from pgtop_tune.tui.dashboard.layout import ORDER, dashboard_layout
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.dashboard.session_details import details_lines, query_of
 from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView, moved, next_sort, scrolled, session_rows
 from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS
-from pgtop_tune.tui.pages.details_dialog import DetailsDialog
 from pgtop_tune.tui.pages.registry import DASHBOARD_KEY
+from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.terminal.clipboard import copy
@@ -26,6 +25,63 @@ if TYPE_CHECKING:
     from pgtop_tune.model.backend_action import BackendKey
     from pgtop_tune.tui.widgets.glyphs import Glyphs
     from pgtop_tune.tui.widgets.lines import Line
+
+
+# Who gets how many rows: the dashboard grows by steps in order of importance, what is left goes to the sessions.
+
+ORDER: Final = ("header", "host", "throughput", "latency", "tape", "budget", "wal", "sessions", "footer")
+"""Panes from top to bottom."""
+
+_STEPS: Final[tuple[tuple[tuple[str, int], ...], ...]] = (
+    (("header", 1), ("footer", 1), ("sessions", 4)),
+    (("throughput", 1),),
+    (("host", 3),),
+    (("latency", 1),),
+    (("budget", 2),),
+    (("wal", 1),),
+    (("tape", 1),),
+    (("sessions", 9),),
+    (("throughput", 4), ("latency", 4)),
+    (("wal", 1), ("budget", 1)),
+    (("sessions", 7),),
+    (("host", 1),),
+    (("throughput", 1), ("latency", 1)),
+    (("sessions", 4),),
+    (("throughput", 2), ("latency", 2)),
+    (("sessions", 6),),
+    (("throughput", 2), ("latency", 2), ("budget", 1)),
+    (("sessions", 8),),
+    (("throughput", 2), ("latency", 2), ("host", 1)),
+)
+"""Rows added together or not at all; the first step that does not fit ends the growth. 24 rows take all up to the
+first nine of the sessions; from 32 on both charts have room for a picture."""
+
+_WIDE: Final = 150
+"""From here on one line of the WAL pane holds everything."""
+
+
+def dashboard_layout(width: int, height: int) -> tuple[tuple[str, int], ...]:
+    """Panes from top to bottom with their rows; the rows add up to the height.
+
+    Args:
+        width: Cells of the screen.
+        height: Rows of the screen. What is left after the steps goes to the sessions.
+    """
+    rows: dict[str, int] = {"sessions": 0}
+    left = height
+    for step in _STEPS:
+        wanted = sum(count for _, count in step)
+        if wanted > left:
+            break
+        for pane, count in step:
+            rows[pane] = rows.get(pane, 0) + count
+        left -= wanted
+    if width >= _WIDE and rows.get("wal", 0) > 1:
+        left += rows["wal"] - 1
+        rows["wal"] = 1
+    rows["sessions"] += left
+    return tuple((pane, rows[pane]) for pane in ORDER if rows.get(pane))
+
 
 _BEFORE_FOOTER: Final = ORDER.index("footer")
 

@@ -1,23 +1,31 @@
-"""The session table: every backend with its process, auxiliary processes included."""
+"""The session table: every backend with its process, auxiliary processes included; its columns, by the room
+there is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.blocking import Blocking, blocking
 from pgtop_tune.metrics.catalogue import Interval, Metric, Reading
-from pgtop_tune.metrics.hidden import hidden_sessions
+from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
+from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
 from pgtop_tune.metrics.server import ACTIVE, BLOCKED, IDLE_IN_TRANSACTION, SESSIONS
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.waits import PREPARED_TRANSACTION
+from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
+from pgtop_tune.model.waits import CPU, PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.dashboard.session_columns import cells_of, columns_for, table_column
 from pgtop_tune.tui.dashboard.session_rows import (
+    AUXILIARY,
     EVERYTHING,
+    IDLE,
     IN_TRANSACTION,
     SessionRow,
     SessionsView,
@@ -28,8 +36,211 @@ from pgtop_tune.tui.dashboard.session_rows import (
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled
-from pgtop_tune.tui.widgets.table import table_lines
-from pgtop_tune.units import UNKNOWN
+from pgtop_tune.tui.widgets.table import GAP, Cell, Column, table_lines
+from pgtop_tune.tui.widgets.wait_style import wait_style
+from pgtop_tune.units import UNKNOWN, age, count, percent, size
+
+# Columns of the session table: what stands in them, and which go first when the screen is narrow.
+
+LEAST_QUERY: Final = 20
+"""Cells the query keeps on the narrowest screen."""
+_ROOMY: Final = 160
+"""From here on columns take their roomy width."""
+_TEXT: Final = 300
+"""Characters of a foreign text that are looked at: more than any column shows."""
+_PAUSING: Final = "Activity"
+"""The class of idle loops; its events name the process they belong to, the class says nothing more."""
+_STATES: Final = {
+    "idle in transaction": "idle tx",
+    "idle in transaction (aborted)": "aborted",
+    "fastpath function call": "call",
+    "disabled": "off",
+    "starting": "start",
+}
+
+
+class SessionColumn(Struct, frozen=True):
+    """A column of the session table, on the dashboard and on the page of sessions.
+
+    Attributes:
+        id: Stable; the operator's choice of columns is remembered by it.
+        title: Heading.
+        width: Cells; of the query the least.
+        rank: On the dashboard 0 is always shown; of the others the highest goes first when the query gets too narrow;
+            None stands only on the page.
+        cell: Text of a row; the style is added by `cells_of`.
+        definition: What it says, for `?`.
+        source: Where it comes from.
+        value: What the page sorts by; None where it cannot be sorted by.
+        align: Numbers stand right.
+        roomy: Cells on a wide screen, when other than `width`.
+        elastic: Takes what the others leave.
+        shown: Whether the page shows it until the operator chooses otherwise.
+    """
+
+    id: str
+    title: str
+    width: int
+    rank: int | None
+    cell: Callable[[SessionRow], str]
+    definition: str
+    source: str
+    value: Callable[[SessionRow], float | int | str | None] | None = None
+    align: Literal["left", "right"] = "left"
+    roomy: int | None = None
+    elastic: bool = False
+    shown: bool = True
+
+
+def _text(text: str | None) -> str:
+    return UNKNOWN if text is None else one_line(text, _TEXT)
+
+
+def _client(backend: Backend) -> str:
+    return "[local]" if backend.client == "local" else _text(backend.client)
+
+
+def _state(backend: Backend) -> str:
+    state = backend.state
+    return UNKNOWN if state is None else _STATES.get(state, state)
+
+
+def _wait(row: SessionRow) -> str:
+    backend = row.backend
+    if backend.wait_event_type is None:
+        return CPU if row.running else UNKNOWN
+    if backend.wait_event_type == _PAUSING and backend.wait_event:
+        return one_line(backend.wait_event, _TEXT)
+    return one_line(f"{backend.wait_event_type}:{backend.wait_event or ''}", _TEXT)
+
+
+def _blockers(backend: Backend) -> str:
+    if not backend.blocked_by:
+        return ""
+    more = len(backend.blocked_by) - 1
+    return f"{backend.blocked_by[0]}+{more}" if more else str(backend.blocked_by[0])
+
+
+def _query_id(backend: Backend) -> str:
+    return UNKNOWN if backend.query_id is None else str(backend.query_id)
+
+
+_HIDDEN: Final = "hidden: GRANT pg_monitor shows it"
+
+
+def _query(backend: Backend) -> str:
+    if backend.query == HIDDEN_QUERY:
+        return _HIDDEN
+    return one_line(backend.query, _TEXT) if backend.query else backend.backend_type
+
+
+COLUMNS: Final[tuple[SessionColumn, ...]] = (
+    SessionColumn("pid", "PID", 7, 0, lambda row: str(row.backend.pid),
+        "Process id of the backend.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
+    SessionColumn("cpu", "CPU%", 4, 2, lambda row: percent(row.cpu_percent),
+        PROCESS_CPU.definition, PROCESS_CPU.source, lambda row: row.cpu_percent, "right"),
+    SessionColumn("delay", "delay%", 6, None, lambda row: percent(row.run_delay_percent),
+        PROCESS_RUN_DELAY.definition, PROCESS_RUN_DELAY.source, lambda row: row.run_delay_percent, "right"),
+    SessionColumn("read", "R/s", 5, 4, lambda row: size(row.read_bytes_per_s),
+        PROCESS_READ_BYTES.definition, PROCESS_READ_BYTES.source, lambda row: row.read_bytes_per_s, "right"),
+    SessionColumn("write", "W/s", 5, 3, lambda row: size(row.write_bytes_per_s),
+        PROCESS_WRITE_BYTES.definition, PROCESS_WRITE_BYTES.source, lambda row: row.write_bytes_per_s, "right"),
+    SessionColumn("rss", "RES", 5, None, lambda row: size(row.rss_bytes),
+        PROCESS_RSS.definition, PROCESS_RSS.source, lambda row: row.rss_bytes, "right"),
+    SessionColumn("user", "user", 10, 5, lambda row: _text(row.backend.usename),
+        "Role of the session.", "pg_stat_activity.usename", lambda row: row.backend.usename),
+    SessionColumn("database", "db", 10, 7, lambda row: _text(row.backend.datname),
+        "Database it is connected to.", "pg_stat_activity.datname", lambda row: row.backend.datname),
+    SessionColumn("application", "application", 16, 8, lambda row: _text(row.backend.application_name),
+        "Name the client gives itself.", "pg_stat_activity.application_name",
+        lambda row: row.backend.application_name),
+    SessionColumn("client", "client", 15, 6, lambda row: _client(row.backend),
+        "Address of the client; [local] is a Unix socket.", "pg_stat_activity.client_addr",
+        lambda row: row.backend.client),
+    SessionColumn("type", "type", 18, 11, lambda row: _text(row.backend.backend_type),
+        "Kind of process.", "pg_stat_activity.backend_type", lambda row: row.backend.backend_type, shown=False),
+    SessionColumn("state", "state", 7, 1, lambda row: _state(row.backend),
+        "State of the session: idle tx is idle in transaction, aborted is idle in transaction (aborted).",
+        "pg_stat_activity.state", lambda row: row.backend.state),
+    SessionColumn("wait", "wait", 18, 0, _wait,
+        "Present wait, class:event; CPU is an active session without a wait event.",
+        "pg_stat_activity.wait_event_type, wait_event", _wait, roomy=28),
+    SessionColumn("blocker", "blocker", 9, 9, lambda row: _blockers(row.backend),
+        "First process that holds the lock it waits for, and how many more; 0 is a prepared transaction.",
+        "pg_blocking_pids(pid)", lambda row: row.backend.blocked_by[0] if row.backend.blocked_by else None, "right"),
+    SessionColumn("xmin", "xmin", 6, 10, lambda row: count(row.backend.backend_xmin_age),
+        "Age in transactions of its oldest visible one: holds back vacuum.",
+        "age(pg_stat_activity.backend_xmin)", lambda row: row.backend.backend_xmin_age, "right"),
+    SessionColumn("xact", "xact", 6, 1, lambda row: age(row.xact_s),
+        "Age of its transaction, in seconds when no unit is given.",
+        "now − pg_stat_activity.xact_start", lambda row: row.xact_s, "right"),
+    SessionColumn("statement", "stmt", 6, 1, lambda row: age(row.statement_s),
+        "Age of its statement while active, otherwise how long it has been in its state.",
+        "now − pg_stat_activity.query_start, or state_change", lambda row: row.statement_s, "right"),
+    SessionColumn("in-state", "in st.", 6, None, lambda row: age(row.state_s),
+        "Time in its state.", "now − pg_stat_activity.state_change", lambda row: row.state_s, "right"),
+    SessionColumn("connected", "conn.", 6, None, lambda row: age(row.connected_s),
+        "Time since it connected.", "now − pg_stat_activity.backend_start",
+        lambda row: row.connected_s, "right", shown=False),
+    SessionColumn("query-id", "query id", 20, None, lambda row: _query_id(row.backend),
+        "Identifier of its statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
+        lambda row: row.backend.query_id, "right", shown=False),
+    SessionColumn("query", "query", LEAST_QUERY, 0, lambda row: _query(row.backend),
+        "Its statement, the last one when it is not active; without one the kind of process.",
+        "pg_stat_activity.query", lambda row: row.backend.query, elastic=True),
+)  # fmt: skip
+"""From left to right on the dashboard."""
+ON_DASHBOARD: Final = tuple(column for column in COLUMNS if column.rank is not None)
+
+_WAIT: Final = "wait"
+_STATE: Final = "state"
+
+
+def columns_for(width: int) -> tuple[SessionColumn, ...]:
+    """The columns that fit into so many cells and leave the query a fifth of them, at least 20."""
+    least = max(LEAST_QUERY, width // 5)
+    kept = list(ON_DASHBOARD)
+    while len(kept) > 1:
+        needed = sum(least if column.elastic else cells_wide(column, width) for column in kept) + GAP * (len(kept) - 1)
+        last = max(kept, key=lambda column: column.rank or 0)
+        if needed <= width or not last.rank:
+            break
+        kept.remove(last)
+    return tuple(kept)
+
+
+def cells_wide(column: SessionColumn, width: int) -> int:
+    """Cells of a column on a screen of that width."""
+    return column.roomy if column.roomy is not None and width >= _ROOMY else column.width
+
+
+def table_column(column: SessionColumn, width: int) -> Column:
+    """The column as the table widget takes it."""
+    return Column(title=column.title, width=cells_wide(column, width), align=column.align, elastic=column.elastic)
+
+
+def cells_of(row: SessionRow, columns: tuple[SessionColumn, ...]) -> tuple[Cell, ...]:
+    """The texts of a row with their styles."""
+    if is_dim(row):
+        return tuple((column.cell(row), "dim") for column in columns)
+    return tuple((column.cell(row), style_of(row, column)) for column in columns)
+
+
+def is_dim(row: SessionRow) -> bool:
+    """Whether the row matters least: idle, or an auxiliary process in its loop."""
+    return row.rank == IDLE or (row.rank == AUXILIARY and row.backend.wait_event_type in (_PAUSING, None))
+
+
+def style_of(row: SessionRow, column: SessionColumn) -> str:
+    """An idle row is dim throughout, otherwise wait and state stand out."""
+    if is_dim(row):
+        return "dim"
+    if column.id == _WAIT:
+        return wait_style(row.backend.wait_event_type or (CPU if row.running else ""))
+    if column.id == _STATE and row.rank == IN_TRANSACTION:
+        return "warning"
+    return PLAIN
+
 
 HEAD_ROWS: Final = 2
 """Lines above the first session: the pane's head and the headings of the columns."""

@@ -1,9 +1,12 @@
-"""WAL and checkpoints: how much is written, what forces the next checkpoint, who writes the buffers."""
+"""WAL and checkpoints: how much is written, what forces the next checkpoint, what the device can do at most."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.ceilings import CEILING_AGE, FLUSHES_USED, MOST_FLUSHES
 from pgtop_tune.metrics.checkpoints import (
     FULL_PAGES_OF_CYCLE,
     FULL_PAGES_SINCE,
@@ -11,14 +14,41 @@ from pgtop_tune.metrics.checkpoints import (
     max_wal_size_bytes,
     next_checkpoint,
 )
+from pgtop_tune.metrics.io import COMMITS_PER_FLUSH, WAL_FLUSHES
 from pgtop_tune.metrics.server import WAL_BUFFERS_FULL, WAL_BYTES, WAL_SINCE_REDO, buffer_writers, full_pages
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.device import device_phrases
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, head, labelled, lasting, padded
 from pgtop_tune.units import UNKNOWN, count, percent, size
+
+# What the WAL device does beside what it was measured to do at most, as facts on a line.
+
+_NEAR: Final = 80.0
+_DAY_S: Final = 86_400.0
+
+
+def device_phrases(interval: Interval) -> list[Phrase]:
+    """Flushes of the ceiling with their share, and commits for each; nothing where nobody has measured."""
+    most = MOST_FLUSHES(interval)
+    if not most:
+        return []
+    used, each = FLUSHES_USED(interval), COMMITS_PER_FLUSH(interval)
+    style = "warning" if used is not None and used >= _NEAR else PLAIN
+    share = "" if used is None else f" ({percent(used)} %)"
+    now = labelled("flushes", count(WAL_FLUSHES(interval)), alarm(used, FLUSHES_USED.critical, style), "/s of ")
+    full: Line = (*now, (count(most), PLAIN), (share, alarm(used, FLUSHES_USED.critical, style)))
+    found = [Phrase((*full, *_aged(interval)), 1 if style != PLAIN else 3, full)]
+    if each is not None:
+        found.append(Phrase(labelled("commits per flush", count(each)), 6))
+    return found
+
+
+def _aged(interval: Interval) -> Line:
+    """A ceiling of another day may be that of another disk."""
+    age_s = CEILING_AGE(interval)
+    return () if age_s is None or age_s < _DAY_S else ((f" measured {lasting(age_s)} ago", "dim"),)
 
 
 def wal_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:

@@ -13,8 +13,7 @@ from pgtop_tune.safe_text import printable_lines
 from pgtop_tune.tui.actions import key_name
 from pgtop_tune.tui.dialogs.dialog import FRAME_CELLS, Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line
-from pgtop_tune.tui.widgets.wrapping import wrapped
+from pgtop_tune.tui.widgets.lines import Line, wrapped
 
 T = TypeVar("T")
 

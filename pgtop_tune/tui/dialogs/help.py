@@ -10,9 +10,8 @@ from textual import events
 from pgtop_tune.tui.actions import Action, key_name, keys_of
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import Line, labelled
 from pgtop_tune.tui.widgets.phrase import head
-from pgtop_tune.tui.widgets.wrapping import labelled
 
 _KEY_CELLS: Final = 14
 

@@ -10,9 +10,8 @@ from pgtop_tune.errors import PgtopError
 from pgtop_tune.secret import Secret
 from pgtop_tune.tui.dialogs.dialog import Dialog, T
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import Line, wrapped
 from pgtop_tune.tui.widgets.text_field import TextField
-from pgtop_tune.tui.widgets.wrapping import wrapped
 
 
 class PromptDialog(Dialog[T]):

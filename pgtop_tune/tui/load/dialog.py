@@ -12,20 +12,17 @@ from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, UNDER_WAY, run_of, under_way
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
+from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import LoadControl, LoadState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.engine_client import EngineClient
-from pgtop_tune.tui.load.data_set_dialog import InitDialog
+from pgtop_tune.tui.load.data_set_dialog import InitDialog, making_lines
 from pgtop_tune.tui.load.form import LoadForm
-from pgtop_tune.tui.load.making_drawing import making_lines
-from pgtop_tune.tui.load.results_dialog import ResultsDialog
+from pgtop_tune.tui.load.results_dialog import ResultsDialog, step_table
 from pgtop_tune.tui.load.steps_dialog import StepsDialog
-from pgtop_tune.tui.load.steps_drawing import step_table
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.tui.widgets.wrapping import wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 from pgtop_tune.units import clock, count, with_ms
 
 _FORM_KEYS: Final = "Enter start  i data set  n steps  {results}y copy  Esc back"

@@ -1,4 +1,4 @@
-"""What came out of a load: one run, or the steps with a page for each."""
+"""What came out of a load: one run with all that is known of it, or the steps with a page for each."""
 
 from __future__ import annotations
 
@@ -6,13 +6,277 @@ from typing import Final
 
 from textual import events
 
+from pgtop_tune.metrics.load import QUANTILES
+from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
+from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.load_control import LoadSeries
+from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.load.result_drawing import result_lines
-from pgtop_tune.tui.load.steps_drawing import steps_lines
 from pgtop_tune.tui.terminal.clipboard import copy
+from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line, text_of
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, text_of, wrapped
+from pgtop_tune.tui.widgets.table import Cell, Column, table_lines
+from pgtop_tune.units import UNKNOWN, count, marked_ms, ms, number
+
+# The record of a run for reading: the final report, percentiles, statements, and how far it can be trusted. Pure.
+
+LABEL: Final = 14
+_NAME: Final = 40
+_STATEMENT: Final = 200
+_REASON: Final = 600
+_STYLES: Final = {RunVerdict.INVALID: "critical", RunVerdict.SUSPECT: "warning", RunVerdict.NOTE: "dim"}
+
+
+def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
+    """Everything an operator asks of a run, from the most to the least important.
+
+    Args:
+        result: Of one run.
+        cells: Width of every line.
+        glyphs: Characters.
+    """
+    return [
+        (_headline(result),),
+        _verdict(result, glyphs),
+        *_message(result, cells),
+        (),
+        *_figures(result, cells),
+        *_percentiles(result, cells, glyphs),
+        *_statements(result, cells),
+        (),
+        *_doubts(result.doubts, cells, glyphs),
+        *labelled("command", result.command, cells, label_cells=LABEL),
+    ]
+
+
+def load_words(result: RunResult) -> str:
+    """The profile, or the scripts."""
+    return one_line(result.profile or " ".join(script.name for script in result.scripts) or "scripts", _NAME)
+
+
+def figure(value: float | None, digits: int = 1) -> str:
+    """A figure of a report, in full: it may be compared with another."""
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def verdict_words(result: RunResult) -> tuple[str, str]:
+    """Whether it counts, in a word, and its style."""
+    if not result.valid:
+        return "not valid", "critical"
+    if any(doubt.verdict is RunVerdict.SUSPECT for doubt in result.doubts):
+        return "doubtful", "warning"
+    return ("partial", "warning") if result.partial else ("valid", "good")
+
+
+def _headline(result: RunResult) -> tuple[str, str]:
+    spec = result.spec
+    length = f"{spec.transactions} transactions each" if spec.transactions else f"{spec.duration_s} s"
+    if spec.transactions is None and spec.duration_s is None:
+        length = "until stopped"
+    rate = "" if spec.rate_per_s is None else f", {number(spec.rate_per_s)} per second"
+    where, clients = one_line(result.endpoint, _NAME), f"{spec.clients} client{'s' if spec.clients != 1 else ''}"
+    return f"{load_words(result)}, {clients}{rate}, {length}, {spec.protocol}, {where}", "strong"
+
+
+def _verdict(result: RunResult, glyphs: Glyphs) -> Line:
+    words, style = verdict_words(result)
+    mark = glyphs.bullet if style == "good" else glyphs.warning if style == "warning" else glyphs.cross
+    ended = f"   {result.state}" + (f", exit status {result.exit_status}" if result.exit_status else "")
+    partial = ", the figures are partial" if result.partial else ""
+    return ((f"{mark} {words}", style), (ended + partial, PLAIN))
+
+
+def _message(result: RunResult, cells: int) -> list[Line]:
+    return wrapped(result.message, cells, "critical") if result.message else []
+
+
+def _figures(result: RunResult, cells: int) -> list[Line]:
+    counted = [f"{result.processed or 0} done"]
+    for name, value in (("failed", result.failed), ("skipped", result.facts.skipped)):
+        counted += [f"{value} {name}"] if value is not None else []
+    counted += [f"{number} {kind}" for kind, number in result.failures.items() if number]
+    stddev = "" if result.latency_stddev_ms is None else f", stddev {figure(result.latency_stddev_ms, 3)} ms"
+    rows = [
+        ("tps", _tps(result)),
+        ("latency", f"average {figure(result.latency_average_ms, 3)} ms{stddev}"),
+        ("transactions", ", ".join(counted)),
+        ("connecting", "" if result.connection_ms is None else f"{figure(result.connection_ms, 3)} ms"),
+        ("seconds", _seconds(result)),
+    ]
+    return [line for label, words in rows if words for line in labelled(label, words, cells, label_cells=LABEL)]
+
+
+def _tps(result: RunResult) -> str:
+    steady = result.steady
+    error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"
+    settled = {True: "steady", False: "NOT STEADY", None: "seconds"}[steady.steady]
+    rest = "" if steady.tps is None else f"   {settled} {steady.tps:.1f}{error}: {steady.reason}"
+    return figure(result.tps) + rest
+
+
+def _seconds(result: RunResult) -> str:
+    return "" if result.spread is None else result.spread.words
+
+
+def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
+    """All of the run, and each script where there are several."""
+    if result.latencies is None:
+        return labelled("percentiles", "the log has no transaction", cells, "dim", LABEL)
+    named = [("all", result.latencies), *((each.part, each.latencies) for each in result.by_script)]
+    columns = (
+        Column("latency, ms", 16, elastic=True),
+        *(Column(quantile.title, 7, "right") for quantile in QUANTILES),
+        Column("max", 7, "right"),
+        Column("logged", 9, "right"),
+    )
+    rows = [_row(name, latencies, result) for name, latencies in named]
+    return [(), *table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)]
+
+
+def _row(name: str, latencies: LatencySummary, result: RunResult) -> list[tuple[str, str]]:
+    found = [marked_ms(result.mark(latencies, each.per_cent), latencies.at(each.per_cent)) for each in QUANTILES]
+    # Which script a counted transaction was of is an estimate; how many there were of all is none.
+    logged = f"{'~' if latencies.counted_below_ms and latencies is not result.latencies else ''}{latencies.logged}"
+    texts = [one_line(name, _NAME), *found, marked_ms(result.log_mark, latencies.max_ms), logged]
+    return [(text, PLAIN) for text in texts]
+
+
+def _statements(result: RunResult, cells: int) -> list[Line]:
+    """Mean latency of each statement, where that was asked for, and what the server says of its execution."""
+    report, times = result.report, result.server_times
+    if report is None:
+        return []
+    lines: list[Line] = []
+    for name, statements in [("", report.statements), *((each.name, each.statements) for each in report.scripts)]:
+        if not statements:
+            continue
+        title = f"statements of {one_line(name, _NAME)}, mean ms" if name else "statements, mean ms"
+        lines += [(), ((title, "title"), ("; server: mean ± standard deviation" if times.rows else "", "dim"))]
+        for each in statements:
+            failed = f"  {each.failures} failed" if each.failures else ""
+            there = times.of(name, each.text)
+            of_all = " of all equal ones" if there is not None and there.shared else ""
+            server = "" if there is None else f"[{figure(there.mean_ms, 3)} ± {figure(there.stddev_ms, 3)}{of_all}] "
+            text = server + one_line(each.text, _STATEMENT) + failed
+            lines += labelled(f"{each.latency_ms:10.3f}  ", text, cells, label_cells=LABEL)
+    if lines and times.problem:
+        lines += wrapped(f"not timed on the server: {one_line(times.problem, _REASON)}", cells, "dim")
+    return lines
+
+
+def _doubts(doubts: tuple[Doubt, ...], cells: int, glyphs: Glyphs) -> list[Line]:
+    if not doubts:
+        return [(("no doubts", "good"),)]
+    lines: list[Line] = []
+    for doubt in doubts:
+        style = _STYLES[RunVerdict(doubt.verdict)]
+        lines += wrapped(f"{doubt.verdict}  {doubt.id}: {one_line(doubt.reason, _REASON)}", cells, style)
+        if doubt.advice:
+            lines += labelled(f"  {glyphs.arrow}", one_line(doubt.advice, _REASON), cells, label_cells=4)
+    return lines
+
+
+# The steps of a load: a row each, throughput and p99 over them, and the knee in words. Pure.
+
+_TITLES: Final = {"clients": "clients", "rate": "rate /s"}
+_CHART_ROWS: Final = (7, 5)
+"""Of throughput and of p99."""
+_FEWEST_ROWS: Final = 3
+
+
+def steps_lines(series: LoadSeries, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Table, charts and knee.
+
+    Args:
+        series: Steps so far.
+        cells: Width of every line.
+        rows: Lines there is room for: the charts shrink first. A table of many steps may take more.
+        glyphs: Characters.
+    """
+    lines = step_table(series, cells, glyphs)
+    if not series.points:
+        return lines
+    knee = wrapped("" if series.knee is None else series.knee.reason, cells, "strong")
+    spare = rows - len(lines) - len(knee) - 5
+    tps, p99 = _chart_rows(spare)
+    return [
+        *lines,
+        (),
+        (("tps", "series-1"), (" over ", "dim"), (_TITLES[series.axis], "dim")),
+        *_chart(series, [point.tps for point in series.points], "series-1", cells, tps, glyphs),
+        (("p99, ms", "series-2"),),
+        *_chart(series, [point.p99_ms for point in series.points], "series-2", cells, p99, glyphs),
+        _scale(series, cells),
+        *knee,
+    ]
+
+
+def step_table(series: LoadSeries, cells: int, glyphs: Glyphs) -> list[Line]:
+    """A row for each step that has ended; a failed one has its reason."""
+    columns = (
+        Column(_TITLES[series.axis], 8, "right"),
+        Column("tps", 10, "right"),
+        Column("avg ms", 8, "right"),
+        Column("p99 ms", 7, "right"),
+        Column("failed", 7, "right"),
+        Column(" verdict", 12, elastic=True),
+    )
+    knee = None if series.knee is None else series.knee.load
+    rows: list[list[Cell]] = []
+    for result, point in zip(series.results, series.points, strict=True):
+        words, style = verdict_words(result)
+        said = ", ".join(doubt.id for doubt in result.doubts if doubt.verdict != "note") or result.message
+        mark = f"{glyphs.pointer_left} knee  " if point.load == knee else ""
+        rows.append(
+            [
+                (number(point.load), PLAIN),
+                (figure(result.tps), "strong"),
+                (figure(result.latency_average_ms, 3), PLAIN),
+                (ms(point.p99_ms), PLAIN),
+                ("" if result.failed is None else str(result.failed), "critical" if result.failed else PLAIN),
+                (f" {mark}{words}" + (f": {said}" if said else ""), style),
+            ]
+        )
+    return table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)
+
+
+def _chart_rows(spare: int) -> tuple[int, int]:
+    """What is left is shared; below a few rows a chart says nothing, and the dialog scrolls."""
+    if spare >= sum(_CHART_ROWS):
+        return _CHART_ROWS
+    return max(spare * 3 // 5, _FEWEST_ROWS), max(spare * 2 // 5, _FEWEST_ROWS)
+
+
+def _chart(
+    series: LoadSeries,
+    values: list[float | None],
+    style: str,
+    cells: int,
+    rows: int,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """Every step is as wide as the next: loads are mostly doubled."""
+    points = [SeriesPoint(float(index), value) for index, value in enumerate(values)]
+    knee = None if series.knee is None else series.knee.load
+    marks = [ChartMark(float(index)) for index, point in enumerate(series.points) if point.load == knee]
+    return chart_lines(
+        [ChartSeries(points, style)], width=cells, height=rows, since_s=-0.5, until_s=len(points) - 0.5,
+        unit_format=count, glyphs=glyphs, marks=marks,
+    )  # fmt: skip
+
+
+def _scale(series: LoadSeries, cells: int) -> Line:
+    """The loads below the columns of their points, as many as find room."""
+    columns, steps = cells - GUTTER, len(series.points)
+    text = ""
+    for index, point in enumerate(series.points):
+        label = number(point.load)
+        at = GUTTER + int((index + 0.5) / steps * columns) - len(label) // 2
+        if at > len(text) and at + len(label) <= cells:
+            text = text.ljust(at) + label
+    return ((text, "dim"),)
+
 
 _KEYS: Final = "y copy  Esc back"
 _AROUND: Final = 2

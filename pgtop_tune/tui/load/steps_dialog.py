@@ -9,13 +9,12 @@ from textual import events
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import LoadControl
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.dialogs.form import ChoiceField, Form, NumberField, WordField
-from pgtop_tune.tui.engine_client import EngineClient
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line
-from pgtop_tune.tui.widgets.wrapping import wrapped
+from pgtop_tune.tui.widgets.lines import Line, wrapped
 from pgtop_tune.units import clock
 
 _LISTS: Final = {"clients": "1,2,4,8,16,32,64", "rate": "100,200,400,800"}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_limits as limits
+from pgtop_tune.metrics import host_places as limits
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.absence import NOT_YET, Unavailable

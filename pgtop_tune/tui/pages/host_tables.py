@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_limits as limits
+from pgtop_tune.metrics import host_places as limits
 from pgtop_tune.metrics import host_places as places
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Keyed, Metric
-from pgtop_tune.metrics.disk_cap import disks_at_cap
+from pgtop_tune.metrics.ceilings import disks_at_cap
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.frame import Frame
@@ -22,8 +22,7 @@ from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.host import cap_text
-from pgtop_tune.tui.pages.numbers import number, word
-from pgtop_tune.tui.pages.page import PageColumn, PageTable
+from pgtop_tune.tui.pages.page import PageColumn, PageTable, number, word
 from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size
 
 S = TypeVar("S")

@@ -20,15 +20,11 @@ from pgtop_tune.metrics.io import (
     readers_and_writers,
     slru_rates,
 )
-from pgtop_tune.metrics.server import CACHE_HIT, FULL_PAGES, WAL_BYTES
-from pgtop_tune.metrics.settings import is_on, setting
+from pgtop_tune.metrics.server import CACHE_HIT, FULL_PAGES, WAL_BYTES, is_on, setting
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.dashboard.device import device_phrases
-from pgtop_tune.tui.dashboard.wal import full_page_share
-from pgtop_tune.tui.pages.numbers import number, word
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.pages.row_source import rows_of
+from pgtop_tune.tui.dashboard.wal import device_phrases, full_page_share
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, rows_of, word
 from pgtop_tune.tui.pages.wal_facts import ARCHIVER, WAL
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line

@@ -14,10 +14,9 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.listing_head import rows_in_sight, titles, unseen
 from pgtop_tune.tui.pages.page import MOST_ROWS, PageColumn, PageTable, SortValue, grown
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, padded
 from pgtop_tune.tui.widgets.table import GAP, Column, column_widths, table_lines
-from pgtop_tune.tui.widgets.wrapping import wrapped
 
 HEAD_ROWS: Final = 2
 """Lines above the first row: the table's head and the headings of the columns."""

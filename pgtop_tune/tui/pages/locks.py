@@ -15,15 +15,12 @@ from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.sql_quoting import literal
-from pgtop_tune.tui.dashboard.session_details import details_lines
-from pgtop_tune.tui.dashboard.session_work import locked_object
-from pgtop_tune.tui.pages.numbers import number, word
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.pages.row_source import unless_hidden
+from pgtop_tune.tui.dashboard.session_details import details_lines, locked_object
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit, shortened, width
+from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, labelled, lasting, summed
-from pgtop_tune.tui.widgets.wrapping import labelled as labelled_lines
 from pgtop_tune.units import UNKNOWN, age, count
 
 _TEXT: Final = 1_000

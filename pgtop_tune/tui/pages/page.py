@@ -1,4 +1,4 @@
-"""What a page is made of: tables of rows with declared columns, and lines above them.
+"""What a page is made of: tables of rows with declared columns, where rows come from, and lines above them.
 
 One machinery (`listing`, `screens.page`) sorts, filters, scrolls, hides columns, tags rows, opens details and copies;
 a page only says what its rows are and what stands in each column.
@@ -7,17 +7,23 @@ a page only says what its rows are and what stands in each column.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.metrics.active_sessions import hidden_sessions
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.scene.explain import Described
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.units import UNKNOWN
 
 SortValue = float | int | str | None
 """What rows are compared by; None is unknown and stands last in either direction."""
@@ -146,3 +152,130 @@ class Page(Struct, frozen=True):
     summary_rows: Callable[[int, int], int] = _no_rows
     numbers: tuple[Described, ...] = ()
     summary_needs: Callable[[Session, int], int] = _all_rows
+
+
+# Where the rows of a table come from: a section of the newest frame and what a metric makes of it.
+
+TEXT: Final = 300
+"""Characters of a foreign text that are looked at: more than any column shows."""
+
+
+def rows_of(
+    section: Callable[[Frame], Any], rates: Callable[[Interval], Sequence[Any]]
+) -> Callable[[Session], Sequence[Any] | Unavailable]:
+    """Rows, or why the section they depend on is not there."""
+
+    def rows(session: Session) -> Sequence[Any] | Unavailable:
+        frame, interval = session.now, session.interval
+        if frame is None or interval is None:
+            return NOT_YET
+        found = section(frame)
+        return found if isinstance(found, Unavailable) else rates(interval)
+
+    return rows
+
+
+def unless_hidden(
+    rows: Callable[[Session], Sequence[Any] | Unavailable],
+) -> Callable[[Session], Sequence[Any] | Unavailable]:
+    """The same rows about sessions; where there are none and this role may not see everybody's, the GRANT instead."""
+
+    def shown(session: Session) -> Sequence[Any] | Unavailable:
+        found = rows(session)
+        if found or session.now is None:
+            return found
+        return hidden_sessions(session.now) or found
+
+    return shown
+
+
+def foreign(text: Callable[[Any], str | None]) -> Callable[[Any], str]:
+    """A name or other words of a stranger, on one line; "" without."""
+
+    def safe(row: Any) -> str:
+        return one_line(text(row) or "", TEXT)
+
+    return safe
+
+
+# Columns of numbers, one line each.
+
+Value = Callable[[Any], float | None]
+
+
+def number(
+    id: str,
+    title: str,
+    width: int,
+    value: Value,
+    unit: Callable[[float | None], str],
+    definition: str,
+    source: str,
+    *,
+    shown: bool = True,
+    critical: float | None = None,
+) -> PageColumn:
+    """A column that stands right and sorts largest first; nothing and unknown are dim.
+
+    Args:
+        id, title, width, definition, source, shown: As of `PageColumn`.
+        value: The number of a row.
+        unit: How it is written, from `units`.
+        critical: Red from there on.
+    """
+    return PageColumn(
+        id=id,
+        title=title,
+        width=width,
+        text=partial(_text, value, unit),
+        definition=definition,
+        source=source,
+        value=value,
+        style=partial(_style, value, critical),
+        align="right",
+        shown=shown,
+    )
+
+
+def _text(value: Value, unit: Callable[[float | None], str], row: Any) -> str:
+    found = value(row)
+    return "0" if found == 0 else unit(found)
+
+
+def _style(value: Value, critical: float | None, row: Any) -> str:
+    found = value(row)
+    if not found:
+        return "dim"
+    return "critical" if critical is not None and found >= critical else PLAIN
+
+
+def word(
+    id: str,
+    title: str,
+    width: int,
+    text: Callable[[Any], str],
+    definition: str,
+    source: str,
+    *,
+    shown: bool = True,
+    elastic: bool = False,
+    most: int = 0,
+) -> PageColumn:
+    """A column of words that sorts from a to z; an empty one is drawn as unknown."""
+    return PageColumn(
+        id=id,
+        title=title,
+        width=width,
+        text=partial(_word, text),
+        definition=definition,
+        source=source,
+        value=text,
+        largest_first=False,
+        elastic=elastic,
+        most=most,
+        shown=shown,
+    )
+
+
+def _word(text: Callable[[Any], str], row: Any) -> str:
+    return text(row) or UNKNOWN

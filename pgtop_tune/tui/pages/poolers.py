@@ -28,9 +28,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.pages.numbers import number, word
-from pgtop_tune.tui.pages.page import Page, PageTable
-from pgtop_tune.tui.pages.row_source import foreign, rows_of
+from pgtop_tune.tui.pages.page import Page, PageTable, foreign, number, rows_of, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, spaced, summed

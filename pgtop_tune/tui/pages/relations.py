@@ -9,13 +9,18 @@ from typing import Any, Final
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.progress import CommandProgress, progress_rows
-from pgtop_tune.metrics.relations import dead_percent, hot_percent, index_rates, table_rates
-from pgtop_tune.metrics.vacuum import TableVacuum, database_ages, table_vacuums
+from pgtop_tune.metrics.vacuum import (
+    TableVacuum,
+    database_ages,
+    dead_percent,
+    hot_percent,
+    index_rates,
+    table_rates,
+    table_vacuums,
+)
 from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.numbers import number, word
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.pages.row_source import foreign, rows_of
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
 from pgtop_tune.tui.pages.temp_files import TEMP_FILES
 from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs

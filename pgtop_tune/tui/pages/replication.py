@@ -19,14 +19,11 @@ from pgtop_tune.metrics.replication import (
 )
 from pgtop_tune.metrics.vacuum import age as xid_age
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.horizon import PreparedTransaction
-from pgtop_tune.model.replication import SubscriptionWorker
+from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.pages.connections import LOG, SETTINGS
-from pgtop_tune.tui.pages.numbers import number, word
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.pages.row_source import foreign, rows_of, unless_hidden
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
+from pgtop_tune.tui.pages.sessions import LOG, SETTINGS
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed

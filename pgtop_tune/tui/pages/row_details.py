@@ -1,17 +1,21 @@
-"""One row in full: what Enter shows of it and what `y` copies."""
+"""One row in full: what Enter shows of it, followed through the frames, and what `y` copies."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
 from rich.cells import cell_len
+from textual import events
 
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import printable
+from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
+from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.tui.widgets.wrapping import labelled
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled
 
 _LABEL_CELLS: Final = 18
 _VALUE_CELLS: Final = 16
@@ -55,3 +59,82 @@ def row_text(table: PageTable, row: Any) -> str:
     if table.copied is not None:
         return table.copied(row)
     return "\t".join(column.text(row).strip() for column in table.columns)
+
+
+# Everything known of one row: what its table says of it, followed through the frames for as long as it is open.
+
+
+class RowKey(Struct, frozen=True):
+    """A key that does something with the row shown.
+
+    Attributes:
+        keys: Any of these, as Textual names them.
+        shown: The first of them, as people write it.
+        word: For the lower edge.
+        action: Of the application; runs once the dialog is closed.
+    """
+
+    keys: tuple[str, ...]
+    shown: str
+    word: str
+    action: str
+
+
+class DetailsDialog(Dialog[None]):
+    """Shows one row for as long as it is open; follows the frames.
+
+    Args:
+        title: What it is about; may be foreign text.
+        session: What the screen shows.
+        lines: Everything known of the row, or one line saying that it is gone, for a session and a width.
+        copied: What `y` copies.
+        glyphs: What it is drawn with.
+        more: Further keys.
+    """
+
+    CELLS = 110
+    LIVE = False
+
+    def __init__(
+        self,
+        title: str,
+        session: Session,
+        lines: Callable[[Session, int], Sequence[Line]],
+        copied: Callable[[Session], str],
+        glyphs: Glyphs,
+        more: Sequence[RowKey] = (),
+    ) -> None:
+        words = "".join(f"{key.shown} {key.word}  " for key in more)
+        super().__init__(title, glyphs, keys=f"y copy  {words}Esc back")
+        self._more_keys = {name: key for key in more for name in key.keys}
+        self._session = session
+        self._lines = lines
+        self._copied = copied
+
+    def content(self, cells: int) -> Sequence[Line]:
+        """What is known now."""
+        return self._lines(self._session, cells)
+
+    def frames_arrived(self, session: Session) -> None:
+        """A newer look."""
+        self._session = session
+        self.repaint()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Scrolling, copying, what the row's keys do."""
+        more = self._more_keys.get(event.key) or self._more_keys.get(event.character or "")
+        if more is not None:
+            event.stop()
+            self.dismiss(None)
+            await self.app.run_action(more.action)
+            return
+        if event.key == "y":
+            event.stop()
+            copied = self._copied(self._session)
+            if copied:
+                self.app.notify(copy(self.app, copied, "copied to your terminal's clipboard"), markup=False)
+        elif event.key == "enter":
+            event.stop()
+            self.dismiss(None)
+        elif self.scroll_key(event.key):
+            event.stop()

@@ -14,16 +14,13 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.actions import ROWS, Action, footer_keys
 from pgtop_tune.tui.pages import listing
-from pgtop_tune.tui.pages.column_choice import ColumnChoice
-from pgtop_tune.tui.pages.columns_dialog import ColumnsDialog
-from pgtop_tune.tui.pages.details_dialog import DetailsDialog
+from pgtop_tune.tui.pages.column_choice import ColumnChoice, ColumnsDialog
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable
 from pgtop_tune.tui.pages.registry import PAGES
-from pgtop_tune.tui.pages.row_details import row_lines, row_text
+from pgtop_tune.tui.pages.row_details import DetailsDialog, row_lines, row_text
 from pgtop_tune.tui.scene.explain import Entry, explained
-from pgtop_tune.tui.scene.footer import footer_lines
-from pgtop_tune.tui.scene.header import header_lines
+from pgtop_tune.tui.scene.header import footer_lines, header_lines
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs

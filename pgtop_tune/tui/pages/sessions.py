@@ -4,19 +4,161 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.connections import SetParameter, groups, limits, set_parameters
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.session_columns import COLUMNS, SessionColumn, style_of
 from pgtop_tune.tui.dashboard.session_details import details_lines
 from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
-from pgtop_tune.tui.pages.connections import CONNECTIONS, LIMITS
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
+from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, style_of
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.units import UNKNOWN, age, percent, wall_clock
+
+# Tables about the server as a whole: connections and their limits (page 2), parameters that were set, its log (9).
+
+
+def _whole(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+_GROUP_COLUMNS: Final = (
+    word("user", "user", 16, foreign(attrgetter("usename")), "Role.", "pg_stat_activity.usename"),
+    word("database", "db", 16, foreign(attrgetter("datname")), "Database.", "pg_stat_activity.datname"),
+    word("application", "application", 20, foreign(attrgetter("application_name")),
+         "Name the clients give themselves.", "pg_stat_activity.application_name"),
+    word("client", "client", 16, foreign(lambda row: "[local]" if row.client == "local" else row.client),
+         "Address; [local] is a Unix socket.", "pg_stat_activity.client_addr"),
+    number("sessions", "conns", 6, attrgetter("sessions"), _whole, "Sessions of this kind.",
+           "count of pg_stat_activity"),
+    number("active", "active", 6, attrgetter("active"), _whole,
+           "Running a statement.", "pg_stat_activity.state active, fastpath function call"),
+    number("in-transaction", "idle tx", 7, attrgetter("in_transaction"), _whole,
+           "Idle in a transaction, aborted ones included.", "pg_stat_activity.state idle in transaction…"),
+    number("idle", "idle", 6, attrgetter("idle"), _whole, "Idle.", "pg_stat_activity.state idle"),
+    number("waiting", "lock", 6, attrgetter("waiting"), _whole,
+           "Waiting for a lock.", "pg_stat_activity.wait_event_type Lock"),
+    number("xact", "xact", 7, attrgetter("oldest_xact_s"), age,
+           "Age of the oldest transaction among them.", "now − min(pg_stat_activity.xact_start)"),
+    number("session", "oldest", 7, attrgetter("oldest_session_s"), age,
+           "Age of the oldest session among them.", "now − min(pg_stat_activity.backend_start)"),
+)  # fmt: skip
+
+_LIMIT_COLUMNS: Final = (
+    word("scope", "limit of", 9, attrgetter("scope"), "Subject of the limit.",
+         "max_connections, pg_database.datconnlimit, pg_roles.rolconnlimit"),
+    word("name", "name", 24, foreign(attrgetter("name")),
+         "Database or role; not reserved: what is left for roles without reserved connections.",
+         "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
+    number("used", "used", 7, attrgetter("used"), _whole, "Client sessions that count against it.",
+           "count of pg_stat_activity, backend_type client backend; for the server with this tool's own"),
+    number("limit", "limit", 7, attrgetter("limit"), _whole, "The limit.", "as in the first column"),
+    number("percent", "%", 5, attrgetter("percent"), percent, "Used of the limit.", "used / limit", critical=90.0),
+)  # fmt: skip
+
+
+def _changed(row: SetParameter) -> str:
+    return "" if row.changed_ms is None else f"{wall_clock(row.changed_ms)} {row.change}"
+
+
+def _restart(row: SetParameter) -> str:
+    return "restart" if row.parameter.pending_restart else ""
+
+
+_SETTING_COLUMNS: Final = (
+    word("name", "parameter", 30, attrgetter("parameter.name"), "Name.", "pg_settings.name"),
+    word("value", "value", 20, foreign(attrgetter("parameter.shown")), "Value in force.", "current_setting(name)"),
+    PageColumn("pending", "waits", 8, lambda row: _restart(row) or UNKNOWN,
+               "restart: changed in the files, takes effect when the server is restarted.",
+               "pg_settings.pending_restart", value=_restart, style=lambda row: "warning" if _restart(row) else "dim"),
+    word("source", "source", 20, foreign(attrgetter("parameter.source")), "Source of the value.",
+         "pg_settings.source"),
+    word("changed", "changed", 30, foreign(_changed), "When and how it was changed since this session began.",
+         "pg_settings, compared between samples"),
+    word("file", "file", 14, foreign(attrgetter("parameter.sourcefile")),
+         "File and line; - if the role may not see it, or without a file.",
+         "pg_settings.sourcefile, sourceline", elastic=True),
+)  # fmt: skip
+
+_SEVERITIES: Final = {"WARNING": "warning", "ERROR": "critical", "FATAL": "critical", "PANIC": "critical"}
+
+
+def _severity_style(row: LogLine) -> str:
+    return _SEVERITIES.get(row.severity, PLAIN)
+
+
+_LOG_COLUMNS: Final = (
+    word("prefix", "log", 36, foreign(attrgetter("prefix")), "Text of log_line_prefix.", "the server's log"),
+    PageColumn("severity", "level", 8, attrgetter("severity"),
+               "WARNING and above, and of LOG what the server says about itself; never statements or connections.",
+               "the server's log", value=attrgetter("severity"), largest_first=False, style=_severity_style),
+    word("message", "message", 20, foreign(attrgetter("message")), "Message, with its DETAIL and HINT.",
+         "the server's log", elastic=True),
+)  # fmt: skip
+
+
+def _log_rows(interval: Interval) -> list[LogLine]:
+    tail = interval.now(sections.server_log)
+    return [] if tail is None else list(reversed(tail.lines))
+
+
+def _setting_rows(session: Session) -> Sequence[SetParameter] | Unavailable:
+    frame, interval = session.now, session.interval
+    if frame is None or interval is None:
+        return NOT_YET
+    found = sections.parameters(frame)
+    if isinstance(found, Unavailable):
+        return found
+    return set_parameters(interval, (event for _, event in session.events))
+
+
+def _log_text(row: Any) -> str:
+    return f"{row.prefix} {row.severity}:  {row.message}"
+
+
+CONNECTIONS: Final = PageTable(
+    id="connections",
+    title="connections",
+    columns=_GROUP_COLUMNS,
+    rows=rows_of(sections.activity, groups),
+    key_of=attrgetter("key"),
+    sort="sessions",
+    empty="no other session is connected",
+)
+LIMITS: Final = PageTable(
+    id="limits",
+    title="limits",
+    columns=_LIMIT_COLUMNS,
+    rows=rows_of(sections.activity, limits),
+    key_of=lambda row: (row.scope, row.name),
+    sort="percent",
+)
+SETTINGS: Final = PageTable(
+    id="settings",
+    title="settings",
+    columns=_SETTING_COLUMNS,
+    rows=_setting_rows,
+    key_of=attrgetter("parameter.name"),
+    sort="name",
+    empty="every parameter has its default",
+)
+LOG: Final = PageTable(
+    id="log",
+    title="log",
+    columns=_LOG_COLUMNS,
+    rows=rows_of(sections.server_log, _log_rows),
+    key_of=attrgetter("id"),
+    copied=_log_text,
+    empty="no warning, error or message of the server about itself in the last 64 kB of its log",
+)
+
 
 _ORDER: Final = (
     "pid", "cpu", "state", "wait", "xact", "statement", "blocker", "delay", "read", "write", "user", "database",

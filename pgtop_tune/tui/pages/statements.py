@@ -8,22 +8,19 @@ from typing import Any, Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.server import QPS
-from pgtop_tune.metrics.settings import is_on
-from pgtop_tune.metrics.settings import number as setting_of
+from pgtop_tune.metrics.server import QPS, is_on
+from pgtop_tune.metrics.server import number as setting_of
 from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import StatementSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.pages.numbers import number, word
-from pgtop_tune.tui.pages.page import Page, PageTable
+from pgtop_tune.tui.pages.page import Page, PageTable, number, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
-from pgtop_tune.tui.widgets.wrapping import labelled as labelled_lines
-from pgtop_tune.tui.widgets.wrapping import wrapped
 from pgtop_tune.units import UNKNOWN, count, ms, percent, size, wall_clock, with_ms
 
 _VIEW: Final = "pg_stat_statements"

@@ -13,9 +13,7 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.relations import TempFiles
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.pages.numbers import number, word
-from pgtop_tune.tui.pages.page import PageTable
-from pgtop_tune.tui.pages.row_source import rows_of
+from pgtop_tune.tui.pages.page import PageTable, number, rows_of, word
 from pgtop_tune.units import count, size
 
 _TEXT: Final = 500

@@ -29,14 +29,11 @@ from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.wait_heat import heat_lines, heat_rows
-from pgtop_tune.tui.pages.numbers import number
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.pages.row_source import unless_hidden
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.wait_style import wait_style
-from pgtop_tune.tui.widgets.wrapping import labelled as labelled_lines
-from pgtop_tune.tui.widgets.wrapping import wrapped
 from pgtop_tune.units import UNKNOWN, mean, ms, percent
 
 By = Callable[[WaitCount], Hashable]

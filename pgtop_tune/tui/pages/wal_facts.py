@@ -19,8 +19,7 @@ from pgtop_tune.metrics.io import (
     WAL_DIRECTORY_GROWTH,
     WAL_DISK_UNTIL_FULL,
 )
-from pgtop_tune.metrics.server import FULL_PAGES, WAL_BYTES, WAL_SINCE_REDO, full_pages
-from pgtop_tune.metrics.settings import setting
+from pgtop_tune.metrics.server import FULL_PAGES, WAL_BYTES, WAL_SINCE_REDO, full_pages, setting
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session

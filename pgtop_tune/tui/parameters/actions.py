@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
-    from pgtop_tune.tui.parameters.scope import PanelScope
+    from pgtop_tune.tui.parameters.changes import PanelScope
 
 
 class ParameterActions:
@@ -44,7 +44,7 @@ class ParameterActions:
     @cached_property
     def panel(self) -> PanelScope:
         """What outlives the list of parameters; asked for when the services are there."""
-        from pgtop_tune.tui.parameters.scope import PanelScope
+        from pgtop_tune.tui.parameters.changes import PanelScope
 
         services = self._context.services
         return PanelScope(

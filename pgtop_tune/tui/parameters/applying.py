@@ -19,17 +19,15 @@ from pgtop_tune.changes.model.change import (
 )
 from pgtop_tune.changes.model.change_set import Change, ChangeSet
 from pgtop_tune.changes.model.restart import RestartState
-from pgtop_tune.changes.ordering import in_order
+from pgtop_tune.changes.selection import in_order
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.trip_wires import TripWire
 from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
-from pgtop_tune.tui.parameters.changes import Changes, told
+from pgtop_tune.tui.parameters.changes import Changes, PanelScope, told
 from pgtop_tune.tui.parameters.restart_dialog import RestartDialog
 from pgtop_tune.tui.parameters.row import PanelRow
-from pgtop_tune.tui.parameters.scope import PanelScope
-from pgtop_tune.tui.parameters.staged import Conditions, OneSet
-from pgtop_tune.tui.parameters.staged_drawing import trial_words
+from pgtop_tune.tui.parameters.staged import Conditions, OneSet, trial_words
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ChangeState,
@@ -22,22 +24,24 @@ from pgtop_tune.changes.model.change import (
     WantedParameter,
 )
 from pgtop_tune.changes.model.change_set import ChangeSet, value_before
-from pgtop_tune.changes.with_restart import WithRestart
+from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
+from pgtop_tune.runtime.engine import EngineClient
+from pgtop_tune.tui.parameters.staged import Conditions
 
 if TYPE_CHECKING:
-    from pgtop_tune.advice.machine import MachineLook
+    from pgtop_tune.advice.facts import MachineLook
     from pgtop_tune.changes.change_sets import Undo
     from pgtop_tune.changes.confirm.pending_sets import AutoReverted, Pending, PendingSets
     from pgtop_tune.changes.model.change import Proof, WantedSetting
     from pgtop_tune.changes.model.change_set import Change
     from pgtop_tune.changes.model.restart import RestartOutcome
-    from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl
+    from pgtop_tune.changes.ports import ChangeControl, MachineControl
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
-    from pgtop_tune.tui.engine_client import EngineClient
+
 
 RELOAD: Final = "SELECT pg_reload_conf();"
 
@@ -131,7 +135,7 @@ class Changes:
         found = await self._hands.ask(machine.settings())
         if isinstance(found, Unavailable):
             return found
-        from pgtop_tune.advice.machine import MachineLook
+        from pgtop_tune.advice.facts import MachineLook
 
         return MachineLook(found, await self._hands.ask(machine.facts()), await self._hands.ask(machine.disks()))
 
@@ -275,3 +279,28 @@ def _shown(change: Change) -> str:
 def told(change: Change) -> str:
     """A change in a few words: "max_wal_size 1GB→16GB"."""
     return f"{change.name} {value_before(change)}→{_shown(change)}"
+
+
+# What the list of parameters is about, and what of it outlives the dialog.
+
+
+class PanelScope(Struct):
+    """One for each session.
+
+    Attributes:
+        knobs: The catalogue, in order.
+        can_load: Whether a load can be started from here.
+        allow_unsafe: Whether values that can lose data may be unlocked.
+        hands: The way to the controls below.
+        restart: Changes that take a restart; None where there is no door to them.
+        next_load: What sessions of the next load begin with, by name.
+        conditions: On which terms sets are made; None before anybody has chosen.
+    """
+
+    knobs: tuple[Knob, ...]
+    can_load: bool = False
+    allow_unsafe: bool = False
+    hands: EngineClient | None = None
+    restart: RestartControl | None = None
+    next_load: dict[str, str] = field(default_factory=dict)
+    conditions: Conditions | None = None

@@ -9,35 +9,37 @@ from typing import Any, Final
 
 from textual import events
 
-from pgtop_tune.advice.facts import AdviceFacts
-from pgtop_tune.advice.machine import MachineLook
+from pgtop_tune.advice.facts import AdviceFacts, MachineLook
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.pages.details_dialog import DetailsDialog
+from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.parameters.applying import Applying, Came
-from pgtop_tune.tui.parameters.changes import Changes
-from pgtop_tune.tui.parameters.conditions_dialog import ConditionsDialog
-from pgtop_tune.tui.parameters.details import details_lines
-from pgtop_tune.tui.parameters.drawing import list_lines, word_lines
+from pgtop_tune.tui.parameters.changes import Changes, PanelScope
+from pgtop_tune.tui.parameters.conditions_dialog import HARM, ConditionsDialog, suggested
+from pgtop_tune.tui.parameters.drawing import details_lines, list_lines, word_lines
 from pgtop_tune.tui.parameters.gathering import advised_anew, machine_rows, parameter_rows, server_facts
 from pgtop_tune.tui.parameters.pending_line import trial_line
-from pgtop_tune.tui.parameters.row import PanelRow, Staged
-from pgtop_tune.tui.parameters.scope import PanelScope
-from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, OneSet, circumstances, one_set
-from pgtop_tune.tui.parameters.staged_drawing import figures_line, fits, set_lines
-from pgtop_tune.tui.parameters.table import PanelTable
-from pgtop_tune.tui.parameters.trip_wires import HARM, suggested
+from pgtop_tune.tui.parameters.row import PanelRow, PanelTable, Staged
+from pgtop_tune.tui.parameters.staged import (
+    Circumstances,
+    Conditions,
+    OneSet,
+    circumstances,
+    figures_line,
+    fits,
+    one_set,
+    set_lines,
+)
 from pgtop_tune.tui.parameters.undo_dialog import keep_said, redo_said, undo_asked
-from pgtop_tune.tui.scene.danger import danger_line
+from pgtop_tune.tui.scene.scene import danger_line
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 from pgtop_tune.tui.widgets.text_field import TextField
-from pgtop_tune.tui.widgets.wrapping import wrapped
 
 _KEYS: Final = "+ - step  Enter type  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc"
 _SHORT_KEYS: Final = "+ - Enter v x  a apply A restart o terms  ? more  / filter  u undo  Esc"

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import AdviceFacts
+from pgtop_tune.advice.facts import AdviceFacts, MachineLook, machine_of
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import GROUPS, knob_of
-from pgtop_tune.advice.machine import MachineLook, machine_of
-from pgtop_tune.advice.on_server import advice_for
-from pgtop_tune.advice.proposal import Proposal
+from pgtop_tune.advice.proposal import Proposal, advice_for
 from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.metrics.catalogue import Interval

@@ -11,12 +11,11 @@ from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.engine_client import EngineClient
 from pgtop_tune.tui.parameters.changes import Changes
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.tui.widgets.wrapping import labelled, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, wrapped
 
 _STYLES: Final = {
     RestartVerdict.FINE: "good",

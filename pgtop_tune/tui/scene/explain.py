@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.metrics import ceilings, checkpoints, host, latency, load, own_cost, server, stall
-from pgtop_tune.tui.dashboard.session_columns import ON_DASHBOARD
+from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall
+from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import padded
 from pgtop_tune.units import count
@@ -103,7 +103,7 @@ PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
     "header": own_cost.METRICS,
     "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
     "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, load.CLIENT_FAILED, _SINCE),
-    "latency": (*latency.PER_SECOND, _LATENCY, *stall.METRICS),
+    "latency": (*load.PER_SECOND, _LATENCY, *stall.METRICS),
     "budget": (_BUDGET,),
     "wal": (
         server.WAL_BYTES, server.FULL_PAGES, server.WAL_SINCE_REDO, server.WAL_BUFFERS_FULL,

@@ -1,8 +1,11 @@
-"""The first line: who, where, which role, the clock, and what watching costs."""
+"""The first line (who, where, which role, the clock, what watching costs) and the last (pages and keys)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.own_cost import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
@@ -13,10 +16,10 @@ from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.load.making_drawing import short_words
+from pgtop_tune.tui.load.data_set_dialog import short_words
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit, width
-from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, value_of
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, padded, value_of
 from pgtop_tune.units import clock, percent, size
 
 _NARROW: Final = 100
@@ -159,3 +162,68 @@ def ago(seconds: float, glyphs: Glyphs) -> str:
     if hours:
         return f"{glyphs.minus}{hours}h {minutes:02d}m {rest:02d}s"
     return f"{glyphs.minus}{minutes}m {rest:02d}s" if minutes else f"{glyphs.minus}{rest}s"
+
+
+# The last line: pages and keys.
+
+_ALWAYS = ("help", "quit")
+ROOMY: Final = 110
+"""From here on the pages are named one by one."""
+VERY_ROOMY: Final = 150
+"""The same where the keys that move through time come first: they are needed more than names."""
+
+
+class PageNames(Struct, frozen=True):
+    """The pages there are.
+
+    Attributes:
+        names: (key, name) rows.
+        here: Key of the one in view.
+        named_from: Cells from which on they are named one by one.
+    """
+
+    names: Sequence[tuple[str, str]] = ()
+    here: str = ""
+    named_from: int = ROOMY
+
+
+NO_PAGES: Final = PageNames()
+
+
+def footer_lines(
+    keys: Sequence[tuple[str, str]], width: int, height: int, glyphs: Glyphs, pages: PageNames = NO_PAGES
+) -> list[Line]:
+    """As many keys as fit; those for help and leaving always do.
+
+    Args:
+        keys: (key, word) rows, most important first (`actions.footer_keys`).
+        width: Cells.
+        height: 1.
+        glyphs: Characters.
+        pages: Named before the keys where there is room.
+    """
+    phrases = [
+        Phrase(((key, "key"), (f" {word}", PLAIN)), 0 if word in _ALWAYS else rank)
+        for rank, (key, word) in enumerate(keys, 1)
+    ]
+    if pages.names:
+        phrases.insert(0, Phrase(_named(pages) if width >= pages.named_from else _counted(pages)))
+    return [padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width)][:height]
+
+
+def _named(pages: PageNames) -> Line:
+    spans: list[Span] = []
+    for key, name in pages.names:
+        gap = " " if spans else ""
+        if key == pages.here:
+            spans += [(gap, PLAIN), (f"{key} {name}", "title")]
+        else:
+            spans += [(gap + key, "key"), (f" {name}", PLAIN)]
+    return tuple(span for span in spans if span[0])
+
+
+def _counted(pages: PageNames) -> Line:
+    here = next((name for key, name in pages.names if key == pages.here), "")
+    keys = [key for key, _ in pages.names]
+    last = keys[-1] if keys[-1] > keys[0] else f"{keys[-2]},{keys[-1]}"
+    return (f"{keys[0]}-{last}", "key"), (f" {here}", "title")

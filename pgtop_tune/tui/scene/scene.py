@@ -13,28 +13,47 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
+from pgtop_tune.metrics.durability import at_risk
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
 from pgtop_tune.tui.compare.marks_line import marks_line
-from pgtop_tune.tui.pages.details_dialog import RowKey
 from pgtop_tune.tui.pages.registry import NAMES, POOLERS_KEY
+from pgtop_tune.tui.pages.row_details import RowKey
 from pgtop_tune.tui.parameters.pending_line import trial_line
-from pgtop_tune.tui.scene.danger import danger_line
-from pgtop_tune.tui.scene.footer import ROOMY, VERY_ROOMY, PageNames
+from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames
 from pgtop_tune.tui.time_travel.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import Line, fit
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import Line, clip, fit
 from pgtop_tune.tui.widgets.text_field import TextField
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
-    from pgtop_tune.compare.overlay.difference import OverlayWatch
+    from pgtop_tune.compare.overlay.curves import OverlayWatch
     from pgtop_tune.model.backend_action import BackendKey
     from pgtop_tune.runtime.load_control import LoadState
     from pgtop_tune.runtime.ports import RecordingState, TransportState
-    from pgtop_tune.runtime.session import Session
-    from pgtop_tune.tui.widgets.glyphs import Glyphs
+
+
+# A banner over the screen while a value is in force that can lose data: read off the frames, so a replay has it.
+
+
+def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
+    """One line of exactly so many cells; None when nothing is at risk.
+
+    Args:
+        session: What is shown.
+        cells: Width.
+        glyphs: Characters.
+    """
+    found = () if session.interval is None else session.interval.once(at_risk)
+    if not found:
+        return None
+    words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
+    return ((clip(f" {glyphs.warning} {words}".replace("×", glyphs.times), cells), "danger"),)
+
 
 TRANSPORT: Final = "transport"
 TRIAL: Final = "trial"

@@ -6,23 +6,71 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from textual import events
 from textual.app import App
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk
+from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.postgres import Backend
+from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.session_details import find
 from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
-from pgtop_tune.tui.engine_client import EngineClient
-from pgtop_tune.tui.scene.plan_dialog import PlanDialog
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import Line, hanging, wrapped
 from pgtop_tune.units import UNKNOWN
+
+# What EXPLAIN says of a session's statement, to read and to copy.
+
+
+class PlanDialog(Dialog[None]):
+    """The plan first, then the statement and under which circumstances it was planned.
+
+    Args:
+        pid: Whose statement it is.
+        plan: What the server wrote.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 140
+
+    def __init__(self, pid: int, plan: QueryPlan, glyphs: Glyphs) -> None:
+        super().__init__(f"plan of session {pid}", glyphs, keys="y copy  Esc back")
+        self._plan = plan
+
+    def content(self, cells: int) -> list[Line]:
+        """The plan's lines, wrapped where they must be."""
+        plan = self._plan
+        lines = [line for said in plan.lines for line in hanging(said, cells)]
+        where = f"Planned by role {plan.user} in database {plan.database}, not executed; its functions"
+        where += " marked IMMUTABLE or STABLE may have run during planning."
+        where += f" Settings and search_path are those of a new session of {plan.user}, not of the session itself"
+        where += (
+            "." if plan.user == plan.session_role else f", which is one of {plan.session_role or 'a dropped role'}."
+        )
+        if plan.generic:
+            where += " Generic: the plan for any values of the placeholders."
+        return [*lines, (), *wrapped(where, cells, "dim"), (), *wrapped(plan.statement, cells, "dim")]
+
+    def on_key(self, event: events.Key) -> None:
+        """Scrolling, copying."""
+        if event.key == "y":
+            event.stop()
+            said = copy(self.app, "\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
+            self.app.notify(said, markup=False)
+        elif event.key in ("enter", "e"):
+            event.stop()
+            self.dismiss(None)
+        elif self.scroll_key(event.key):
+            event.stop()
+
 
 _QUERY: Final = 300
 """Characters of a query in the question."""

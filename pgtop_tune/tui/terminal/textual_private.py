@@ -10,6 +10,11 @@ import queue
 from threading import Thread
 from typing import Any
 
+import rich
+import textual
+from rich.console import Console
+from rich.segment import Segments
+from rich.text import Text
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -17,8 +22,38 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.worker import WorkerFailed
 
-from pgtop_tune.tui.terminal.crash_report import as_sentence, traceback_without_locals
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.safe_text import printable, printable_lines
+
+# What a crash prints on the normal screen: a sentence for a PgtopError, else a traceback without locals.
+
+
+class _Told(Exception):
+    """A PgtopError on its way to the normal screen: its sentence, printable, nothing else."""
+
+    def __rich__(self) -> Text:
+        return Text("\n".join(printable_lines(str(self))))
+
+
+def as_sentence(error: Exception) -> Exception:
+    """The exception to report: a PgtopError, also one of a worker, is told as its sentence."""
+    cause = error.error if isinstance(error, WorkerFailed) else error
+    return _Told(str(cause)) if isinstance(cause, PgtopError) else error
+
+
+def traceback_without_locals(console: Console) -> Segments:
+    """The exception being handled, in printable text. The locals of its frames may hold passwords."""
+    from rich.traceback import Traceback
+
+    trace = Traceback(show_locals=False, width=None, suppress=[rich, textual])
+    parts = console.render(trace, console.options)
+    return Segments([part if part.control else part._replace(text=_shown(part.text)) for part in parts])
+
+
+def _shown(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 class DiscreetApp(App[int]):

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.runtime.history import SeriesPoint
-from pgtop_tune.tui.widgets.folding import fold_to_largest
+from pgtop_tune.tui.widgets.gauges import fold_to_largest
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
 

@@ -1,4 +1,4 @@
-"""Shares drawn in one line: a bar, and a strip with one cell per core."""
+"""Shares drawn in one line: a bar, a strip with one cell per core, and more values than cells."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from pgtop_tune.tui.widgets.folding import fold_to_largest
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line
+
+# More values than cells: neighbours share a cell.
+
+
+def fold_to_largest(values: Sequence[float | None], cells: int) -> list[float | None]:
+    """At most so many values: each the largest of a group of neighbours, None when all of a group are None."""
+    count = len(values)
+    if count <= cells:
+        return list(values)
+    groups = (values[count * cell // cells : count * (cell + 1) // cells] for cell in range(cells))
+    return [max((value for value in group if value is not None), default=None) for group in groups]
+
 
 _HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
 

@@ -12,8 +12,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width
-from pgtop_tune.tui.widgets.wrapping import wrap
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width, wrap
 from pgtop_tune.units import UNKNOWN, age, count
 
 

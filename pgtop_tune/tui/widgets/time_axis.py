@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.conditions import CONDITIONS
+from pgtop_tune.compare.statistics.verdicts import CONDITIONS
 from pgtop_tune.metrics import waits
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes, heap_bytes
-from pgtop_tune.bench.initialise import initialise_argv
+from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes, heap_bytes, initialise_argv
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.errors import LoadProblem

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes
+from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes, initialise
 from pgtop_tune.bench.datasets.progress import InitialiseProgress
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus, recognise_pgbench
-from pgtop_tune.bench.initialise import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgtop_tune.changes.confirm.trip_watch import SETTLE_S, SUSTAINED_S, TripWatch
+from pgtop_tune.changes.confirm.pending_sets import SETTLE_S, SUSTAINED_S, TripWatch
 from pgtop_tune.metrics.trip_wires import TripWire, WatchedNumber
 from pgtop_tune.runtime.ports import Step
 from tests.support.frames import frame

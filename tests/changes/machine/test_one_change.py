@@ -14,7 +14,7 @@ from pgtop_tune.changes.machine import one_change as setting_change
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ChangeState
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
-from pgtop_tune.host import drop_in
+from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.system_settings import path_of
 from pgtop_tune.model.absence import Unavailable
 from tests.host.made_machine import SWAPPINESS, Machine, let_others_enter
@@ -70,9 +70,9 @@ def test_a_change_that_shall_survive_is_a_line_of_our_file_and_undone_the_file_i
     made.change("vm.swappiness", "5", survive=True)
     change = made.change("vm.min_free_kbytes", "102400", survive=True)
     assert change.message == ""
-    assert made.text(drop_in.PATH) == "vm.swappiness = 5\nvm.min_free_kbytes = 102400\n"
+    assert made.text(sysctl_files.PATH) == "vm.swappiness = 5\nvm.min_free_kbytes = 102400\n"
     boot = made.setting("vm.swappiness").after_reboot
-    assert (boot.value, boot.assignments[-1].file) == ("5", f"/{drop_in.PATH}")
+    assert (boot.value, boot.assignments[-1].file) == ("5", f"/{sysctl_files.PATH}")
     asyncio.run(made.control.undo_all())
     assert snapshot(made.root) == before
 
@@ -90,7 +90,7 @@ def test_in_whatever_order_changes_are_undone_files_and_values_are_as_before_to_
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     made = Machine(tmp_path_factory.mktemp("machine"))
-    write(made.root, {} if before is None else {drop_in.PATH: before})
+    write(made.root, {} if before is None else {sysctl_files.PATH: before})
     whole = snapshot(made.root)
     done = [made.change(name, str(value), survive=True) for name, value in changes]
     for place in data.draw(st.permutations(range(len(done)))):
@@ -99,12 +99,12 @@ def test_in_whatever_order_changes_are_undone_files_and_values_are_as_before_to_
 
 
 def test_a_file_that_somebody_edited_since_keeps_the_edit_and_loses_only_our_line(made: Machine) -> None:
-    write(made.root, {drop_in.PATH: "# ours\nvm.swappiness = 10\n"})
+    write(made.root, {sysctl_files.PATH: "# ours\nvm.swappiness = 10\n"})
     made.change("vm.swappiness", "5", survive=True)
-    with open(made.root / drop_in.PATH, "a") as file:
+    with open(made.root / sysctl_files.PATH, "a") as file:
         file.write("vm.max_map_count = 70000\n")
     reverted = made.undo()
-    assert made.text(drop_in.PATH) == "# ours\nvm.swappiness = 10\nvm.max_map_count = 70000\n"
+    assert made.text(sysctl_files.PATH) == "# ours\nvm.swappiness = 10\nvm.max_map_count = 70000\n"
     assert reverted is not None
     assert "has been edited since: only our line was taken out" in reverted.message
 
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_written_takes_the_live_value_back_and_the_journal
 
 def test_a_link_in_place_of_our_file_is_not_followed(made: Machine) -> None:
     write(made.root, {"etc/other": "keep\n", "etc/sysctl.d/x.conf": ""})
-    (made.root / drop_in.PATH).symlink_to("../other")
+    (made.root / sysctl_files.PATH).symlink_to("../other")
     with pytest.raises(HostProblem, match="cannot be read"):
         made.change("vm.swappiness", "5", survive=True)
     assert (made.text("etc/other"), made.text(SWAPPINESS)) == ("keep\n", "60\n")

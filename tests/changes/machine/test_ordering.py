@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.changes.model.change import WantedSetting
-from pgtop_tune.changes.ordering import gives_memory_up, settings_in_order
+from pgtop_tune.changes.selection import gives_memory_up, settings_in_order
 
 
 def in_order(*words: str) -> list[str]:

@@ -17,8 +17,8 @@ from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.following import leads_to
 from pgtop_tune.changes.restart.gather import note_place
+from pgtop_tune.changes.restart.returning import leads_to
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.postmaster import Listening

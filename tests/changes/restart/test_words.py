@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgtop_tune.changes.restart.values import explaining
-from pgtop_tune.cluster.start_log import LogPiece
+from pgtop_tune.cluster.service import LogPiece
 
 ENDING = b"""2026-05-01 10:00:00 UTC [7] LOG:  received fast shutdown request
 2026-05-01 10:00:00 UTC [9] FATAL:  terminating connection due to administrator command

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from pgtop_tune import paths
 from pgtop_tune.compare.baselines import baselines
-from pgtop_tune.compare.baselines.baselines import Kept
-from pgtop_tune.compare.baselines.trend import changes
+from pgtop_tune.compare.baselines.baselines import Kept, changes
 from pgtop_tune.compare.comparison import compare
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem

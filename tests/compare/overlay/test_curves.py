@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.overlay.curves import MOST_POINTS, Curve, Overlay, OverlayCurves, OverlayRun
-from pgtop_tune.compare.overlay.difference import against_ghost
+from pgtop_tune.compare.overlay.curves import MOST_POINTS, Curve, Overlay, OverlayCurves, OverlayRun, against_ghost
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame

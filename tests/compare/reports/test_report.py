@@ -11,19 +11,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.bench import step_table
-from pgtop_tune.cli.commands.bench.formats import TableFormat
+from pgtop_tune.cli.commands.bench import making
+from pgtop_tune.cli.commands.bench.shared import TableFormat
 from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.report import report
-from pgtop_tune.compare.reports.run_tables import run_sheets
-from pgtop_tune.compare.reports.search_path import search_sheet
+from pgtop_tune.compare.reports.run_tables import run_sheets, search_sheet
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import Fact, FactKind, LoadKey, Material
 from pgtop_tune.compare.sides.opening import open_material
-from pgtop_tune.metrics.latency import P99
+from pgtop_tune.metrics.load import P99
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.bench import BenchReport, StatementReport
 from pgtop_tune.model.events import Event, EventKind
@@ -164,9 +163,7 @@ def test_seconds_of_making_data_sets_stand_side_by_side(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps(as_json(result())), encoding="ascii")
         steps = (("server-side generate", seconds), ("vacuum", 2.0))
-        told = step_table.written(
-            step_table.StepsMade("pgbench", "scale 1000", {}, steps, seconds + 2), TableFormat.JSON
-        )
+        told = making.written(making.StepsMade("pgbench", "scale 1000", {}, steps, seconds + 2), TableFormat.JSON)
         (tmp_path / name / "init.json").write_text("\n".join(told), encoding="utf-8")
     found = table(run_sheets([open_material(tmp_path / name, name) for name in ("default", "tuned")]), "data sets")
     assert found.heads == ("init step, s", "default: scale 1000", "tuned: scale 1000")

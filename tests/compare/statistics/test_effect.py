@@ -10,12 +10,14 @@ from statistics import fmean
 import pytest
 from scipy import stats
 
-from pgtop_tune.compare.statistics.blocks import autocorrelation_time, block_length, block_means
 from pgtop_tune.compare.statistics.effect import (
     WRONG,
     Effect,
     RunSpread,
     Verdict,
+    autocorrelation_time,
+    block_length,
+    block_means,
     blocks_needed,
     certain_together,
     effect_of,

@@ -16,12 +16,12 @@ from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import environment as pgbench_environment
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cli.poolers import pooler_addresses
+from pgtop_tune.cli.live_options import pooler_addresses
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProblem
 from pgtop_tune.model.backend_action import BackendAct
-from pgtop_tune.pooler.simple_connection import open_console
+from pgtop_tune.pooler.console import open_console
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.keywords import ANY, KEYWORDS, beyond_asyncpg

@@ -13,7 +13,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.postgres import ParameterSample
-from pgtop_tune.postgres.server.time_limits import as_set, of_major, options
+from pgtop_tune.postgres.server.own_sessions import as_set, of_major, options
 from tests.postgres.conftest import place
 from tests.postgres.reading import reading
 from tests.support.frames import parameter

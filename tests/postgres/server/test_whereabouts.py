@@ -8,7 +8,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host.locality import local_postmaster
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.server.conninfo import resolve
-from pgtop_tune.postgres.server.whereabouts import whereabouts
+from pgtop_tune.postgres.server.straight_way import whereabouts
 from tests.support.servers import conninfo
 
 DEADLINE_S = 60.0

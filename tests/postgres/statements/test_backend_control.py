@@ -210,7 +210,7 @@ async def test_the_servers_own_parser_has_the_last_word(
 ) -> None:
     """Should our tokens ever be fooled, the server still refuses a second statement."""
     from pgtop_tune.postgres.statements import explain
-    from pgtop_tune.postgres.statements.plain_query import PlainQuery
+    from pgtop_tune.postgres.statements.explain import PlainQuery
 
     monkeypatch.setattr(explain, "plain_query", lambda text: PlainQuery(text, "$1" in text))
     with psycopg.connect(database, autocommit=True) as session:

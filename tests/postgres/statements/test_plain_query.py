@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.postgres.statements.plain_query import plain_query
+from pgtop_tune.postgres.statements.explain import plain_query
 
 PLAIN = [
     ("SELECT 1", "SELECT 1"),

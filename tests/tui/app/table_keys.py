@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.pages.columns_dialog import ColumnsDialog
-from pgtop_tune.tui.pages.details_dialog import DetailsDialog
+from pgtop_tune.tui.pages.column_choice import ColumnsDialog
 from pgtop_tune.tui.pages.registry import all_pages
+from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.screens import (
     Rig,

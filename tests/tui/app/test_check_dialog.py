@@ -19,7 +19,7 @@ from pgtop_tune.health.report import Result
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.check.dialog import CheckDialog
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.pages.details_dialog import DetailsDialog
+from pgtop_tune.tui.pages.row_details import DetailsDialog
 from tests.support.reports import ScriptedCheck, check_row, report, sets, typical
 from tests.support.screens import Rig, ScriptedParameters, running_screen
 from tests.tui.app.test_restart_dialog import ScriptedRestart

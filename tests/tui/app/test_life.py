@@ -20,8 +20,8 @@ from pgtop_tune.secret import Secret
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.dialogs.dialog import TooSmall
 from pgtop_tune.tui.dialogs.prompt import PasswordDialog
-from pgtop_tune.tui.dialogs.too_small import TooSmall
 from pgtop_tune.tui.frames import KEEP_STEPS
 from tests.support.frames import frame, postgres_sample
 from tests.support.reports import ScriptedCheck, typical

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import ChangeState, HostChange, Terms, WantedSetting
-from pgtop_tune.host.block_queue import Disk
-from pgtop_tune.host.machine_facts import MachineFacts
+from pgtop_tune.host.block_devices import Disk
+from pgtop_tune.host.machine_setup import MachineFacts
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.system_setting import SystemSetting
+from pgtop_tune.model.machine import SystemSetting
 from tests.support.screens import Rig, ScriptedParameters, running_screen
 
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.tui import app as app_module
 from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.dialogs.dialog import TooSmall
 from pgtop_tune.tui.dialogs.help import HelpDialog
-from pgtop_tune.tui.dialogs.too_small import TooSmall
-from pgtop_tune.tui.pages.details_dialog import DetailsDialog
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.registry import PAGES, all_pages, page_of
+from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.frames import frame
 from tests.support.pictures import assert_picture

@@ -12,9 +12,8 @@ from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.safe_text import printable_lines
 from pgtop_tune.tui.load.form import LoadForm
 from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.lines import hanging, labelled, text_of, width, wrap
 from pgtop_tune.tui.widgets.text_field import LIMIT, TextField
-from pgtop_tune.tui.widgets.wrapping import hanging, labelled, wrap
 from tests.support.screens import PROFILES
 
 KEYS = st.sampled_from(

@@ -7,7 +7,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.lines import FIELDS
+from pgtop_tune.cli.headless import FIELDS
 from pgtop_tune.cli.run_words import progress_words
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.model.bench import BenchProgress, BenchSample, LatencySecond, RunState, Silence
@@ -17,7 +17,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.budget import budget_lines
 from pgtop_tune.tui.dashboard.latency import latency_lines
 from pgtop_tune.tui.load.dialog import run_lines
-from pgtop_tune.tui.parameters.staged_drawing import figures_line
+from pgtop_tune.tui.parameters.staged import figures_line
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import Line, text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED

@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.series import curves
-from pgtop_tune.experiment.steps import Steps
+from pgtop_tune.experiment.series import Steps, curves
 from pgtop_tune.model.bench import ScriptReport, StatementReport
 from pgtop_tune.model.run_result import LatencyOf, LatencySummary, RunResult, ServerTimes, StatementTimes
 from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, MakingPreview, MakingProgress
-from pgtop_tune.tui.load.making_drawing import made_lines, making_lines, preview_lines, short_words
-from pgtop_tune.tui.load.result_drawing import result_lines, verdict_words
-from pgtop_tune.tui.load.steps_drawing import steps_lines
+from pgtop_tune.tui.load.data_set_dialog import made_lines, making_lines, preview_lines, short_words
+from pgtop_tune.tui.load.results_dialog import result_lines, steps_lines, verdict_words
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.widgets.lines import Line, text_of, width
 from tests.support.pictures import assert_picture

@@ -17,15 +17,14 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.budget import budget_lines
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import latency_lines
-from pgtop_tune.tui.dashboard.layout import ORDER
 from pgtop_tune.tui.dashboard.panes import Look
+from pgtop_tune.tui.dashboard.screen import ORDER
 from pgtop_tune.tui.dashboard.tape import tape_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.wait_heat import heat_lines
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
-from pgtop_tune.tui.scene.footer import footer_lines
-from pgtop_tune.tui.scene.header import ago, header_lines
+from pgtop_tune.tui.scene.header import ago, footer_lines, header_lines
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of
 from pgtop_tune.tui.widgets.lines import width as cells_of

@@ -11,7 +11,6 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity, Backend
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.session_columns import ON_DASHBOARD, columns_for
 from pgtop_tune.tui.dashboard.session_rows import (
     SORTS,
     SessionsView,
@@ -21,7 +20,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
     scrolled,
     session_rows,
 )
-from pgtop_tune.tui.dashboard.sessions import sessions_lines
+from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD, columns_for, sessions_lines
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of
 from tests.support.frames import EPOCH_MS, backend, host_sample, postgres_sample, session_of

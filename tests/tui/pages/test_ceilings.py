@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.against import measured_in
-from pgtop_tune.health.formats import as_json
+from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
 from pgtop_tune.metrics.io import COMMITS_PER_FLUSH, WAL_FLUSHES
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.ceilings import Measured, MeasuredLimit
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.setup import Measured, MeasuredLimit
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
@@ -108,9 +108,9 @@ def test_the_ceilings_are_those_of_the_report(tmp_path: Path) -> None:
     report = judge(chosen(["MEM"], []), facts)
     measured = Measured((ceiling,), at_ms=report.at_ms)
     file = tmp_path / "report.json"
-    file.write_text("\n".join(as_json.lines(report)))
+    file.write_text("\n".join(json_lines(report)))
     assert measured_in(file) == measured
-    file.write_text("\n".join(as_json.lines(judge(chosen(["MEM"], []), spoilt()))))
+    file.write_text("\n".join(json_lines(judge(chosen(["MEM"], []), spoilt()))))
     with pytest.raises(UsageProblem, match="nothing was measured"):
         measured_in(file)
     for text in ("", "[]", '{"format": "other"}', '{"format": "pgtop-tune-check/1", "ceilings": [1]}'):

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_limits as limits
+from pgtop_tune.metrics import host_places as limits
 from pgtop_tune.metrics import host_places as places
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskSample, FileSystemSample, HostFacts, HostSample, HugePages, ThreadCounters

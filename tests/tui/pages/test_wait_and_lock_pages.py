@@ -10,13 +10,12 @@ import pytest
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.wait_heat import heat_lines
+from pgtop_tune.tui.dashboard.wait_heat import columns_of, heat_lines, heat_row
 from pgtop_tune.tui.pages import locks, waits
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines, row_text
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.heat_map import columns_of, heat_row
 from pgtop_tune.tui.widgets.lines import text_of, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import CORES, EPOCH_MS, postgres_sample, session_of

@@ -11,11 +11,9 @@ from pgtop_tune.advice.facts import Advice, Opinion
 from pgtop_tune.advice.knobs import system
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
-from pgtop_tune.model.system_setting import AfterReboot, Assignment, SystemSetting
-from pgtop_tune.tui.parameters.details import details_lines
-from pgtop_tune.tui.parameters.drawing import list_lines, word_lines
-from pgtop_tune.tui.parameters.row import PanelRow, of_machine
-from pgtop_tune.tui.parameters.table import PanelTable
+from pgtop_tune.model.machine import AfterReboot, Assignment, SystemSetting
+from pgtop_tune.tui.parameters.drawing import details_lines, list_lines, word_lines
+from pgtop_tune.tui.parameters.row import PanelRow, PanelTable, of_machine
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.widgets.lines import Line, text_of, width
 from tests.support.pictures import assert_picture

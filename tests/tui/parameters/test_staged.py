@@ -6,15 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
-from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
-from pgtop_tune.changes.reach import Reach
+from pgtop_tune.changes.model.change import SYSTEM, Reach, Scope, ScopeKind
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.parameters.row import PanelRow, Staged
+from pgtop_tune.tui.parameters.row import PanelRow, PanelTable, Staged
 from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, check_reach, circumstances, one_set
-from pgtop_tune.tui.parameters.table import PanelTable
 from tests.support.frames import frame
 from tests.support.screens import parameter
 

@@ -7,10 +7,9 @@ from typing import Final
 import typer
 
 from pgtop_tune.cli.commands.bench.init import init
-from pgtop_tune.cli.commands.bench.list import list_profiles
+from pgtop_tune.cli.commands.bench.profiles import list_profiles, show
 from pgtop_tune.cli.commands.bench.run import run
-from pgtop_tune.cli.commands.bench.show import show
-from pgtop_tune.cli.help_text import help_of
+from pgtop_tune.cli.options import help_of
 
 bench: Final = typer.Typer(
     help="Prepare and run pgbench loads.",

@@ -1,27 +1,179 @@
-"""What `bench init` does: looks at what is there, asks before it is replaced, checks the disk, makes."""
+"""What `bench init` does: looks at what is there, asks before it is replaced, checks the disk, makes, tells the
+progress and the seconds of each step.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from pgtop_tune.cli.commands.bench.hand import opened
-from pgtop_tune.cli.commands.bench.init_words import InitWords
-from pgtop_tune.cli.commands.bench.step_table import StepsMade
+from msgspec import Struct
+
+from pgtop_tune.cli.commands.bench.init import InitWords
+from pgtop_tune.cli.commands.bench.shared import TableFormat, opened
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.output import tell
 from pgtop_tune.errors import LoadProblem
+from pgtop_tune.model.run_result import INIT_FORMAT
+from pgtop_tune.units import age, count
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.datasets.bus import BusPlan
-    from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, Room
+    from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, Room
+    from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepPace
     from pgtop_tune.bench.datasets.recognise import BusFacts, PgbenchFacts
-    from pgtop_tune.bench.initialise import Initialised
     from pgtop_tune.bench.locate import Pgbench
     from pgtop_tune.postgres.server.conninfo import ConnInfo
+
+
+# How far the making of a data set is, on stderr: a bar on a terminal, lines elsewhere.
+
+LINE_EVERY_S: Final = 5.0
+
+Tell = Callable[["InitialiseProgress"], None]
+
+
+def words(progress: InitialiseProgress, pace: StepPace) -> str:
+    """ "1.20M of 6.00M rows, 310k rows/s, 15 s left"; "" where nothing is counted."""
+    if not progress.total:
+        return ""
+    about = "about " if progress.estimated else ""
+    parts = [f"{about}{count(progress.done)} of {count(progress.total)} {progress.unit}"]
+    parts += [f"{count(pace.per_s)} {progress.unit}/s"] if pace.per_s is not None else []
+    parts += [f"{_seconds(pace.remaining_s)} left"] if pace.remaining_s is not None else []
+    return ", ".join(parts)
+
+
+@contextlib.contextmanager
+def shown() -> Iterator[Tell]:
+    """Gives what takes the progress as it comes."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from pgtop_tune.bench.datasets.progress import PaceMeter
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[words]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    meter = PaceMeter()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None, words="")
+
+        def show(progress: InitialiseProgress) -> None:
+            pace = meter.after(progress, time.monotonic())
+            if progress.step != bar.tasks[0].description:
+                bar.reset(task, description=progress.step, total=None)
+            bar.update(task, completed=progress.done, total=progress.total or None, words=words(progress, pace))
+
+        yield show
+
+
+class _Lines:
+    """Each new step as a line, and where a long one stands every few seconds."""
+
+    def __init__(self) -> None:
+        from pgtop_tune.bench.datasets.progress import PaceMeter
+
+        self._meter = PaceMeter()
+        self._step = ""
+        self._told_s = 0.0
+
+    def __call__(self, progress: InitialiseProgress) -> None:
+        now_s = time.monotonic()
+        pace = self._meter.after(progress, now_s)
+        if progress.step != self._step:
+            self._step, self._told_s = progress.step, now_s
+            tell(progress.step)
+        elif now_s - self._told_s >= LINE_EVERY_S and progress.total:
+            self._told_s = now_s
+            tell(f"{progress.step}: {words(progress, pace)}")
+
+
+def _seconds(value: float) -> str:
+    text = age(value)
+    return text if text[-1].isalpha() else f"{text} s"
+
+
+# The seconds of each step in which a data set was made, as text, JSON or Markdown.
+
+_HEAD: Final = "init step, s"
+_TOTAL: Final = "total"
+
+
+class StepsMade(Struct, frozen=True):
+    """What came of it.
+
+    Attributes:
+        title: What was made, as the head of a column: "scale 5".
+        facts: Further keys of the JSON object.
+        steps_s: (name, seconds) in the order done.
+        notes: What a reader of the figures must know.
+    """
+
+    dataset: str
+    title: str
+    facts: Mapping[str, Any]
+    steps_s: tuple[tuple[str, float], ...]
+    total_s: float
+    notes: tuple[str, ...] = ()
+
+
+def written(made: StepsMade, format: TableFormat) -> list[str]:
+    """Lines for stdout."""
+    return _WRITERS[format](made)
+
+
+def _text(made: StepsMade) -> list[str]:
+    rows = [*made.steps_s, (_TOTAL, made.total_s)]
+    left = max(len(_HEAD), *(len(name) for name, _ in rows))
+    right = max(len(made.title), 8)
+    return [
+        f"{_HEAD:<{left}}  {made.title:>{right}}",
+        *(f"{name:<{left}}  {seconds:>{right}.2f}" for name, seconds in rows),
+        *(f"note: {note}" for note in made.notes),
+    ]
+
+
+def _markdown(made: StepsMade) -> list[str]:
+    rows = [*made.steps_s, (_TOTAL, made.total_s)]
+    return [
+        f"| {_HEAD} | {made.title} |",
+        "|---|---:|",
+        *(f"| {name} | {seconds:.2f} |" for name, seconds in rows),
+        *(f"\nNote: {note}." for note in made.notes),
+    ]
+
+
+def _json(made: StepsMade) -> list[str]:
+    told = {
+        "format": INIT_FORMAT,
+        "dataset": made.dataset,
+        "title": made.title,
+        **made.facts,
+        "steps_s": {name: round(seconds, 3) for name, seconds in made.steps_s},
+        "total_s": round(made.total_s, 3),
+        "notes": list(made.notes),
+    }
+    return [json.dumps(told, ensure_ascii=False)]
+
+
+_WRITERS: Final[Mapping[TableFormat, Callable[[StepsMade], list[str]]]] = {
+    TableFormat.TEXT: _text,
+    TableFormat.MARKDOWN: _markdown,
+    TableFormat.JSON: _json,
+}
+
 
 _UNLOGGED: Final = "unlogged tables write no WAL: not representative of tables that survive a crash"
 _MOST_JOBS: Final = 4
@@ -30,8 +182,7 @@ _MOST_JOBS: Final = 4
 def pgbench_making(given: InitWords, words: ConnectionWords) -> StepsMade:
     """pgbench's own tables, by pgbench -i."""
     from pgtop_tune.bench.argv import shell_quoted
-    from pgtop_tune.bench.datasets.pgbench_tables import DEFAULT_STEPS, PgbenchShape, estimated_bytes
-    from pgtop_tune.bench.initialise import initialise_argv
+    from pgtop_tune.bench.datasets.pgbench_tables import DEFAULT_STEPS, PgbenchShape, estimated_bytes, initialise_argv
     from pgtop_tune.bench.locate import find_pgbench
     from pgtop_tune.cli.signals import run_until_signalled
     from pgtop_tune.cli.wiring import endpoint_of
@@ -72,7 +223,7 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> StepsMade:
 def bus_making(given: InitWords, words: ConnectionWords) -> StepsMade:
     """The bus company's tables; what an earlier making left is gone on with."""
     from pgtop_tune.bench.datasets.bus import VERSION, BusPlan, parse_size
-    from pgtop_tune.bench.initialise import Initialised
+    from pgtop_tune.bench.datasets.pgbench_tables import Initialised
     from pgtop_tune.cli.signals import run_until_signalled
     from pgtop_tune.units import count
 
@@ -191,8 +342,7 @@ async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, B
 
 
 async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgbench: Pgbench) -> Initialised:
-    from pgtop_tune.bench.initialise import initialise
-    from pgtop_tune.cli.commands.bench.progress import shown
+    from pgtop_tune.bench.datasets.pgbench_tables import initialise
     from pgtop_tune.cli.wiring import endpoint_of
     from pgtop_tune.postgres.server.sql_session import open_sql_session
 
@@ -207,7 +357,6 @@ async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgb
 
 async def _make_bus(conninfo: ConnInfo, plan: BusPlan, anew: bool, jobs: int) -> Initialised:
     from pgtop_tune.bench.datasets.bus_make import make_bus
-    from pgtop_tune.cli.commands.bench.progress import shown
     from pgtop_tune.postgres.server.sql_session import open_sql_session
 
     with shown() as tell_progress:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.formats import ProfilesDirectory
+from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.errors import UsageProblem
 
@@ -204,11 +204,9 @@ def run(
     pgtop-tune bench run --endpoint direct=:5432 --endpoint pooler=:6432 --steps clients=500,1000 -T 60 -d bench  ·
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench
     """
-    from pgtop_tune.bench.places.place import parse_address
-    from pgtop_tune.cli.disk_caps import disk_caps
-    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.bench.places import parse_address
+    from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
     from pgtop_tune.cli.measuring import BenchRequest, measure
-    from pgtop_tune.cli.poolers import pooler_addresses
     from pgtop_tune.model.bench import LoadSpec
 
     if seconds is not None and transactions is not None:
@@ -275,7 +273,7 @@ def _scripts(words: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
     """
     from msgspec.structs import replace
 
-    from pgtop_tune.bench.scripts import LONGEST_BYTES, parse_choice
+    from pgtop_tune.bench.profiles import LONGEST_BYTES, parse_choice
 
     choices = tuple(parse_choice(each) for each in words)
     if not any(each.file in _STDIN for each in choices):

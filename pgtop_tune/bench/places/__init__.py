@@ -1,1 +1,0 @@
-"""Where pgbench runs: beside us, or on another machine through ssh."""

@@ -1,0 +1,284 @@
+"""Recommendations as text, JSON, scripts and files; and `advise --apply`, which makes one change set of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.advice.facts import Advice
+from pgtop_tune.changes.machine.paste import commands
+from pgtop_tune.changes.model.change import SYSTEM, WantedParameter, WantedSetting
+from pgtop_tune.changes.selection import settings_in_order
+from pgtop_tune.cli.changing import ChangeRequest, change
+from pgtop_tune.cli.connecting import ConnectionWords, can_ask
+from pgtop_tune.cli.looking import Looked, let_in
+from pgtop_tune.cli.machine_rows import MachineRow
+from pgtop_tune.cli.machine_rows import as_json as machine_json
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.parameter_rows import ParameterRow, as_json
+from pgtop_tune.cli.signals import run_until_signalled
+from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.host.system_settings import is_sysctl
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.units import about
+
+_RESTART: Final = "postmaster"
+_EMPTY: Final = "''"
+_NOTHING: Final = "nothing: the server already has the advised starting values"
+_HEAD: Final = (
+    "Advised by pgtop-tune: a starting point, not measured on this server.",
+    "It never contains values that can lose data.",
+)
+
+
+def text(rows: Sequence[ParameterRow]) -> list[str]:
+    """A paragraph for each: what it is, what is advised, why, the bounds, what others say."""
+    lines: list[str] = []
+    for row in rows:
+        assert row.advice is not None
+        lines += ["", *_paragraph(row, row.advice)] if lines else _paragraph(row, row.advice)
+    return lines or [_NOTHING]
+
+
+def _paragraph(row: ParameterRow, advice: Advice) -> list[str]:
+    parameter = row.parameter
+    when = "  (with a restart)" if parameter.context == _RESTART else ""
+    return [f"{parameter.name}: {parameter.shown or _EMPTY} → {advice.value or 'unchanged'}{when}", *_reasons(advice)]
+
+
+def _reasons(advice: Advice) -> list[str]:
+    lines = [f"  {advice.because}"]
+    if advice.low or advice.high:
+        lines.append(f"  try from {advice.low or '…'} to {advice.high or '…'}")
+    if advice.opinions:
+        lines.append("  others: " + " · ".join(f"{each.who} {each.value}" for each in advice.opinions))
+    return lines
+
+
+def as_array(rows: Sequence[ParameterRow]) -> list[str]:
+    """One JSON array."""
+    return json.dumps([as_json(row) for row in rows], ensure_ascii=False, indent=2).splitlines()
+
+
+def script(rows: Sequence[ParameterRow]) -> list[str]:
+    """ALTER SYSTEM for psql, reasons as comments, what needs a restart last."""
+    from pgtop_tune.changes.server.statements import statement
+
+    lines = [f"-- {line}" for line in _HEAD]
+    for row, advice, value in _with_values(rows):
+        note = " Takes effect with a restart." if row.parameter.context == _RESTART else ""
+        lines.append(f"-- {row.parameter.name} is {row.parameter.shown}. {advice.because}{note}")
+        lines.append(f"{statement(row.parameter.name, value)};")
+    return [*lines, "SELECT pg_reload_conf();"]
+
+
+def configuration(rows: Sequence[ParameterRow]) -> list[str]:
+    """A file to be included in postgresql.conf."""
+    lines = [f"# {line}" for line in _HEAD]
+    for row, advice, value in _with_values(rows):
+        quoted = value.replace("'", "''")
+        note = " Takes effect with a restart." if row.parameter.context == _RESTART else ""
+        lines.append(f"# now {row.parameter.shown}. {advice.because}{note}")
+        lines.append(f"{row.parameter.name} = '{quoted}'")
+    return lines
+
+
+def _with_values(rows: Sequence[ParameterRow]) -> list[tuple[ParameterRow, Advice, str]]:
+    """Those with a value, what a reload changes first."""
+    found = [
+        (row, row.advice, row.advice.value) for row in rows if row.advice is not None and row.advice.value is not None
+    ]
+    return sorted(found, key=lambda each: each[0].parameter.context == _RESTART)
+
+
+def in_order(rows: Sequence[MachineRow]) -> list[MachineRow]:
+    """The rows in the order in which their values are safe to set, one after the other."""
+    by_name = {row.setting.name: row for row in rows}
+    wanted = [WantedSetting(row.setting.name, row.advised) for row in rows]
+    return [by_name[each.name] for each in settings_in_order(wanted)]
+
+
+def sysctl_lines(rows: Sequence[MachineRow]) -> list[str]:
+    """A file for /etc/sysctl.d with what differs on this machine, reasons as comments."""
+    from pgtop_tune.host.system_settings import is_sysctl
+
+    lines = [f"# {line}" for line in _HEAD]
+    for row in in_order(rows):
+        if row.advice is not None and row.differs and is_sysctl(row.setting.name):
+            lines += [f"# now {row.live}. {row.advice.because}", f"{row.setting.name} = {row.advice.value}"]
+    return lines
+
+
+def machine_text(rows: Sequence[MachineRow]) -> list[str]:
+    """A paragraph for each, with the commands that make it so."""
+    from pgtop_tune.changes.machine.paste import commands
+
+    lines: list[str] = []
+    for row in in_order(rows):
+        assert row.advice is not None
+        head = f"{row.setting.name}: {row.live} → {row.advice.value or 'unchanged'}"
+        lines += [*([""] if lines else []), head, *_reasons(row.advice)]
+        if row.differs and row.advice.value is not None:
+            lines += [f"  {command}" for command in commands(row.setting.name, row.advice.value, survive=True)]
+    return lines or ["nothing: the machine already has the advised starting values"]
+
+
+def machine_array(rows: Sequence[MachineRow]) -> list[str]:
+    """One JSON array."""
+    return json.dumps([machine_json(row) for row in rows], ensure_ascii=False, indent=2).splitlines()
+
+
+_MARKS: Final = {"text": "", "sql": "-- ", "conf": "# ", "sysctl": "# "}
+
+
+def facts_lines(looked: Looked, format: str) -> list[str]:
+    """What the advice stands on, as the beginning of a text or as comments; JSON has none."""
+    if format not in _MARKS:
+        return []
+    facts = looked.facts
+    size = str(looked.data_bytes) if isinstance(looked.data_bytes, Unavailable) else about(looked.data_bytes)
+    wal = "not seen under load" if facts.wal_bytes_per_s is None else f"{about(facts.wal_bytes_per_s)}/s"
+    known = (
+        f"PostgreSQL {facts.major}",
+        f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'unknown'}",
+        f"processors {facts.cores or 'unknown'}",
+        f"disk {facts.disk or 'unknown (--disk)'}",
+        f"data {size}",
+        f"WAL {wal}",
+    )
+    lines = [f"for {', '.join(known)}", f"workload {facts.workload}: {looked.workload_because}"]
+    lines += [f"left alone, {name}: {why}" for name, why in looked.proposal.refusals]
+    plan = looked.proposal.plan
+    if plan is not None and plan.use.max_connections != facts.max_connections:
+        lines.append(
+            f"work_mem is for max_connections {plan.use.max_connections}, not {facts.max_connections}: set both"
+        )
+    return [*(f"{_MARKS[format]}{line}" for line in lines), *([""] if format == "text" else [])]
+
+
+WRITERS: Final[Mapping[str, Callable[[Sequence[ParameterRow]], list[str]]]] = MappingProxyType(
+    {"text": text, "json": as_array, "sql": script, "conf": configuration}
+)
+"""What --format names, for parameters of the server."""
+MACHINE_WRITERS: Final[Mapping[str, Callable[[Sequence[MachineRow]], list[str]]]] = MappingProxyType(
+    {"text": machine_text, "json": machine_array, "sysctl": sysctl_lines}
+)
+"""For settings of the machine."""
+
+
+# `advise --apply`: the proposal beside what runs and what waits for a restart, a yes, and one change set of it.
+
+_REASON = "advise --apply"
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """How a proposal is applied.
+
+    Attributes:
+        for_s: It goes back by itself after so many seconds; None leaves it.
+        dry_run: Only show it.
+        restart: The server is restarted once.
+        yes: Nobody needs to be asked.
+    """
+
+    for_s: float | None = None
+    dry_run: bool = False
+    restart: bool = False
+    yes: bool = False
+
+
+def settings_to_make(rows: Sequence[MachineRow], *, lasting: bool) -> tuple[WantedSetting, ...]:
+    """The machine's half; none at all where a part of it cannot be made, which the commands to paste are shown for.
+
+    Args:
+        rows: With what is advised.
+        lasting: They are to survive a reboot, which our file of sysctl.d sees to: for sysctls alone.
+    """
+    made, left = list[MachineRow](), list[MachineRow]()
+    for row in in_order([row for row in rows if row.differs]):
+        (made if row.setting.writable and (is_sysctl(row.setting.name) or not lasting) else left).append(row)
+    if any(is_sysctl(row.setting.name) for row in left):
+        made, left = [], [*made, *left]
+    if left:
+        tell("not part of the change set; as root, in this order:")
+    for row in left:
+        for command in commands(row.setting.name, row.advised, survive=True):
+            tell(f"  {command}")
+    return tuple(WantedSetting(row.setting.name, row.advised) for row in made)
+
+
+def advised_with(settings: Sequence[WantedSetting], looked: Looked) -> Mapping[str, Advice]:
+    """Advice for the server beside the machine's half that is made: huge_pages is on only with the pages."""
+    if any(each.name == "vm.nr_hugepages" for each in settings):
+        return looked.proposal.parameters
+    return looked.proposal.server_half()
+
+
+def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], settings: tuple[WantedSetting, ...],
+          terms: Terms) -> int:  # fmt: skip
+    """Shows the difference, asks, and makes the change set, the machine's half first.
+
+    Args:
+        words: Which server.
+        looked: What was seen of it.
+        rows: Parameters with what is advised.
+        settings: The machine's half.
+        terms: How.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ServerProblem: The machine cannot carry the sessions there are, or nobody says yes; nothing is changed.
+        UsageProblem: There is nobody to ask, or a part is asked for that is not safe without another.
+    """
+    plan = looked.proposal.plan
+    if plan is not None and plan.refused:
+        raise ServerProblem(f"the memory rule cannot hold: {plan.refused}", "put a pooler in front first")
+    for name, why in looked.proposal.refusals:
+        tell(f"left alone, {name}: {why}")
+    different = [row for row in rows if row.differs]
+    names, now = {row.parameter.name for row in different}, looked.facts.max_connections
+    alone = "work_mem" in names and "max_connections" not in names
+    if alone and plan is not None and plan.use.max_connections != now:
+        raise UsageProblem(
+            f"work_mem is advised for max_connections {plan.use.max_connections}, not {now}",
+            "leave --group out, or apply --group connections first",
+        )
+    if looked.machine is None:
+        tell("the server runs on another machine: only its half of the proposal is made here")
+    if not different and not settings:
+        tell("nothing to change: the server has what is advised")
+        if looked.facts.pending:
+            tell(f"{', '.join(looked.facts.pending)} wait for a restart: `pgtop-tune set --restart` takes them over")
+        return 0
+    live = looked.facts.machine.live if looked.facts.machine is not None else {}
+    for each in settings:
+        say(f"{each.name}: {live.get(each.name, '?')} → {each.value}")
+    for row in different:
+        waits = f" (waits for a restart: {row.parameter.pending})" if row.parameter.pending is not None else ""
+        say(f"{row.parameter.name}: {row.parameter.shown}{waits} → {row.advised}")
+    if not terms.dry_run and not terms.yes:
+        _ask(len(different) + len(settings))
+    asked = ChangeRequest(
+        wanted=tuple(WantedParameter(row.parameter.name, row.advised, SYSTEM) for row in different),
+        for_s=terms.for_s,
+        reason=_REASON,
+        dry_run=terms.dry_run,
+        settings=settings,
+        persist=bool(settings) and terms.for_s is None,
+        restart=terms.restart and bool(different),
+        yes=terms.yes,
+    )
+    return let_in(words, lambda conninfo: run_until_signalled(change(conninfo, asked)))
+
+
+def _ask(number: int) -> None:
+    if not can_ask():
+        raise UsageProblem(f"{number} changes want a yes", "--yes says so where there is no terminal")
+    if input(f"make these {number} changes? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise ServerProblem("nothing was changed")

@@ -1,0 +1,193 @@
+"""A report for people: worst first, one line each, with details everything behind it; as text and as Markdown."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
+from pgtop_tune.health.report import CheckOutcome, Report, documentation
+from pgtop_tune.model.setup import MeasuredLimit
+from pgtop_tune.safe_text import one_line, printable
+
+_WIDTH: Final = max(len(severity) for severity in Severity)
+_ID: Final = 8
+_LABEL: Final = 8
+_MARGIN: Final = 4
+_NARROWEST: Final = 40
+
+
+def text_lines(report: Report, everything: bool = False, width: int | None = None) -> list[str]:
+    """The report.
+
+    Args:
+        report: What was found.
+        everything: Evidence, fix, undo, documentation and confidence of each finding; every unknown, every pass.
+        width: Cells of a terminal that longer lines are broken for; commands and addresses stay whole, to be copied.
+            None breaks nothing.
+    """
+    server = f" · {one_line(report.server)}" if report.server else ""
+    found = [f"{one_line(report.target)}{server}"]
+    for check, finding in report.findings:
+        found += _row(finding.severity, check.id, about(finding), width)
+        if everything:
+            narrow = None if width is None else width - _MARGIN
+            found += [f"{' ' * _MARGIN}{line}" for line in details(check, finding, report.major, narrow)]
+    if everything:
+        for check, unknown in report.unknowns:
+            found += _row("unknown", check.id, f"{check.title}: {unknown.reason}", width)
+        for result in report.results:
+            if result.outcome is CheckOutcome.PASSED:
+                found += _row("passed", result.check.id, result.check.title, width)
+    for id_, said in report.gone:
+        found += _row("gone", id_, said, width)
+    for each in report.ceilings:
+        found += _row("measured", "", ceiling(each), width)
+    for id_, why in report.not_measured:
+        found += _row("measured", "", f"not {id_}: {why}", width)
+    return [*found, *_broken(summary(report, everything), 0, width)]
+
+
+def summary(report: Report, everything: bool = False) -> str:
+    """The last line: how many of each."""
+    counts = [(severity, sum(1 for _, each in report.findings if each.severity is severity)) for severity in Severity]
+    said = ", ".join(_counted(severity, number) for severity, number in reversed(counts) if number) or "nothing"
+    unknown = sum(1 for result in report.results if result.unknowns)
+    new = " new" if report.compared_with else ""
+    parts = [f"found{new}: {said}", f"unknown: {unknown}", f"passed: {report.passed}"]
+    if report.compared_with:
+        parts.append(f"known from {one_line(report.compared_with)}: {report.known}, gone: {len(report.gone)}")
+    more = "" if everything or not (report.findings or unknown) else "   (-v shows reason, fix and undo)"
+    return " · ".join(parts) + more
+
+
+def _counted(severity: Severity, number: int) -> str:
+    return f"{number} {severity}{'s' if severity is Severity.WARNING and number != 1 else ''}"
+
+
+def about(finding: Finding) -> str:
+    """What was found, in one line, with what it is about."""
+    subject = f"{one_line(finding.subject)}: " if finding.subject and finding.subject not in finding.says else ""
+    return f"{subject}{one_line(finding.says)}"
+
+
+def ceiling(measured: MeasuredLimit) -> str:
+    """What was measured, in one line."""
+    return f"{one_line(measured.says)} ({one_line(measured.source)})"
+
+
+def details(check: Check, finding: Finding, major: int | None, width: int | None = None) -> Iterator[str]:
+    """What stands behind a finding.
+
+    Args:
+        check: The check.
+        finding: Its finding.
+        major: Of the server.
+        width: As for `lines`.
+    """
+    yield from _told("why", check.why, width)
+    for number, evidence in enumerate(finding.evidence):
+        yield from _told("" if number else "evidence", f"{evidence.says}  [{evidence.source}]", width)
+    if finding.fix is not None:
+        broken = width if finding.fix.language is Language.WORDS else None
+        for label, text in (("fix", finding.fix.do), ("undo", finding.fix.undo)):
+            for number, line in enumerate(text.splitlines()):
+                # Blanks in a quoted name count: a command is made safe and otherwise left alone.
+                yield from _broken(f"{'' if number else label:<{_LABEL}} {printable(line)}", _LABEL + 1, broken)
+        if finding.fix.remark:
+            yield from _told("remark", finding.fix.remark, width)
+    if finding.confidence is not Confidence.HIGH:
+        yield from _told("sure", finding.confidence, width)
+    yield from _told("read", documentation(check, major), None)
+
+
+def _row(kind: str, id_: str, words: str, width: int | None) -> list[str]:
+    return _broken(f"{kind:<{_WIDTH}}  {id_:<{_ID}}  {one_line(words)}", _WIDTH + _ID + 4, width)
+
+
+def _told(label: str, words: str, width: int | None) -> list[str]:
+    return _broken(f"{label:<{_LABEL}} {one_line(words)}", _LABEL + 1, width)
+
+
+def _broken(line: str, indent: int, width: int | None) -> list[str]:
+    """A line in parts, the words below each other; a word that is longer stands over rather than being torn."""
+    if width is None or len(line) <= max(width, _NARROWEST):
+        return [line]
+    return textwrap.wrap(
+        line,
+        max(width, _NARROWEST),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+
+
+# A report as Markdown, for a ticket or a pull request.
+
+_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&!])")
+_FENCES: Final = {Language.SQL: "sql", Language.SHELL: "sh", Language.CONFIGURATION: "ini"}
+_TICKS: Final = re.compile(r"`+")
+
+
+def markdown_lines(report: Report) -> list[str]:
+    """The whole report, worst first."""
+    server = f", {_plain(report.server)}" if report.server else ""
+    found = [f"# Check of {_plain(report.target)}{server}", "", _plain(summary(report, everything=True))]
+    if report.findings:
+        found += ["", "| severity | check | found |", "|---|---|---|"]
+        found += [
+            f"| {finding.severity} | {check.id} | {_plain(about(finding))} |" for check, finding in report.findings
+        ]
+    for check, finding in report.findings:
+        found += ["", *_section(check, finding, report.major)]
+    found += _listed(
+        "Unknown", [f"{check.id} {_plain(check.title)}: {_plain(each.reason)}" for check, each in report.unknowns]
+    )
+    passed = [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED]
+    found += _listed("Passed", [", ".join(passed)] if passed else [])
+    found += _listed("No longer found", [f"{id_} {_plain(said)}" for id_, said in report.gone])
+    measured = [_plain(ceiling(each)) for each in report.ceilings]
+    return [*found, *_listed("Measured", measured + [f"{id_}: {_plain(why)}" for id_, why in report.not_measured])]
+
+
+def _section(check: Check, finding: Finding, major: int | None) -> Iterator[str]:
+    yield f"## {check.id}: {_plain(about(finding))}"
+    yield ""
+    yield f"{_plain(check.why)} Severity {finding.severity}, confidence {finding.confidence}."
+    yield ""
+    for evidence in finding.evidence:
+        yield f"- {_plain(evidence.says)} ({_plain(evidence.source)})"
+    if finding.fix is not None:
+        yield from _commands("Fix", finding.fix, finding.fix.do)
+        yield from _commands("Undo", finding.fix, finding.fix.undo)
+    yield ""
+    yield f"[PostgreSQL's documentation]({documentation(check, major)})"
+
+
+def _commands(label: str, action: Fix, text: str) -> Iterator[str]:
+    if not text:
+        return
+    remark = f" ({_plain(action.remark)})" if action.remark and label == "Fix" else ""
+    yield ""
+    if action.language is Language.WORDS:
+        yield f"{label}: {_plain(text)}"
+        return
+    # A fence must be longer than any run of backticks inside: names are foreign text.
+    fence = "`" * max(3, 1 + max((len(run) for run in _TICKS.findall(text)), default=0))
+    yield f"{label}{remark}:"
+    yield ""
+    yield f"{fence}{_FENCES[action.language]}"
+    yield from (printable(line) for line in text.splitlines())
+    yield fence
+
+
+def _listed(heading: str, items: list[str]) -> list[str]:
+    return ["", f"## {heading}", "", *(f"- {item}" for item in items)] if items else []
+
+
+def _plain(text: str) -> str:
+    """Foreign text on one line, so that nothing in it is taken for Markdown or HTML."""
+    return _SPECIAL.sub(r"\\\1", one_line(text))

@@ -1,0 +1,183 @@
+"""Readings of the server as a whole: its parameters, its machine as far as SQL shows it, its log."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncpg
+from msgspec.structs import replace
+
+from pgtop_tune.model.absence import Reason, Unavailable, grant
+from pgtop_tune.model.events import LogLine, LogTail
+from pgtop_tune.model.machine import ServerPlaces
+from pgtop_tune.model.postgres import Parameter, ParameterSample
+from pgtop_tune.postgres.log_entries import log_entries
+from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.readers.section_readers import ReadContext
+from pgtop_tune.postgres.server import own_sessions
+from pgtop_tune.postgres.server.failures import absence
+from pgtop_tune.postgres.server.search_path import AT_START
+from pgtop_tune.secret import without_secrets
+
+
+async def read_parameters(context: ReadContext, in_files: bool) -> ParameterSample:
+    """pg_settings as a session without our own settings has it; without those that ours has from the start.
+
+    Args:
+        context: Where to ask.
+        in_files: Whether this role may read pg_file_settings, which tells the entries of postgresql.auto.conf.
+    """
+    rows = await context.connection.fetch_without_own_settings(sql("parameters", context.major))
+    at_s = context.clock()
+    in_auto_conf: frozenset[str] | None = None
+    if in_files:
+        in_auto_conf = frozenset(row[0] for row in await context.fetch("auto_conf"))
+    found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in AT_START}
+    waiting = [row.name for row in found.values() if row.pending_restart]
+    if waiting and in_files:
+        for line in await context.fetch("pending", waiting):
+            row = found[line["name"]]
+            found[row.name] = replace(row, pending=without_secrets(line["setting"] or row.boot_val))
+    lifted = [row for row in found.values() if own_sessions.is_lifted(row)]
+    if lifted:
+        names = [row.name for row in lifted]
+        nearer = {row["name"]: row for row in await context.fetch("limits_of_session", names)}
+        lines = await context.connection.fetch(own_sessions.IN_FILES.replace("%s", "$1"), names) if in_files else ()
+        files = {row["name"]: (row["setting"], row["place"]) for row in lines}
+        found |= {row.name: _as_set(row, nearer.get(row.name), files.get(row.name)) for row in lifted}
+    return ParameterSample(at_s, tuple(found.values()))
+
+
+def _as_set(row: Parameter, nearer: Any, line: tuple[str, str] | None) -> Parameter:
+    """A limit that our session has lifted, as others of our role in our database have it."""
+    from_start = row.source == "client"
+    if nearer is None:
+        return own_sessions.as_set(row, line, from_start=from_start)
+    found = own_sessions.as_set(row, (nearer["setting"], ""), from_start=from_start)
+    return replace(found, source=nearer["source"])
+
+
+def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
+    values: Sequence[Any] = list(row)
+    in_file = None if in_auto_conf is None else row["name"] in in_auto_conf
+    fields = dict(zip(row.keys(), values, strict=True))
+    # The manual's words are half the bytes and never change; whoever shows a parameter asks for them (`control.list`).
+    fields["category"] = fields["short_desc"] = ""
+    fields["enumvals"] = tuple(fields["enumvals"])
+    if fields["vartype"] == "string":
+        # primary_conninfo and commands may hold passwords, and frames are recorded.
+        for name in ("setting", "shown", "reset_val", "boot_val"):
+            fields[name] = without_secrets(fields[name] or "")
+    return Parameter(**fields, in_auto_conf=in_file)
+
+
+# The machine of the server, as far as SQL shows it: where it keeps what, and files of its kernel.
+
+_NAME: Final = re.compile(r'"((?:[^"]|"")*)"|([^,"\s]+)')
+
+
+async def read_places(context: ReadContext) -> ServerPlaces:
+    """pg_tablespace_location(), temp_tablespaces, log_directory. Raises as `ReadConnection.fetch` does."""
+    row = (await context.fetch("places"))[0]
+    log, data = row["log_directory"] or "", row["data_directory"] or ""
+    if log and not log.startswith("/"):
+        log = f"{data}/{log}" if data else ""
+    return ServerPlaces(
+        tablespaces=tuple(zip(row["tablespace_names"], row["tablespace_directories"], strict=True)),
+        temp_tablespaces=names_of(row["temp_tablespaces"]),
+        log_directory=log,
+    )
+
+
+def names_of(identifiers: str) -> tuple[str, ...]:
+    """Names of a list of identifiers as the server writes it: `fast, "Two words"`."""
+    return tuple(
+        quoted.replace('""', '"') if quoted else plain
+        for quoted, plain in _NAME.findall(identifiers)
+        if quoted or plain
+    )
+
+
+async def read_files(context: ReadContext, paths: Sequence[str]) -> list[bytes | None] | Unavailable:
+    """Contents of files on the server's machine, in the order of the paths; None for one that is not there.
+
+    One statement, pg_read_binary_file(path, offset, length, missing_ok): with a length, /proc files read in full on
+    every major from 14 on. One file that refuses to be read makes all of it Unavailable with the server's words.
+    """
+    try:
+        rows = await context.fetch("server_files", list(paths))
+    except asyncpg.InsufficientPrivilegeError as error:
+        return Unavailable(Reason.NO_PERMISSION, str(error))
+    except asyncpg.PostgresError as error:
+        return absence(error)
+    found: list[bytes | None] = [None] * len(paths)
+    for number, content in rows:
+        found[number - 1] = content
+    return found
+
+
+# Follows the server's log over SQL: what was written since the last look, at most 64 kB of it.
+
+PIECE_BYTES: Final = 65_536
+LINES_KEPT: Final = 100
+_LONGEST_LINE: Final = PIECE_BYTES // 2
+"""A line without an end for so long is given up."""
+_FUNCTIONS: Final = (
+    "EXECUTE ON FUNCTION pg_stat_file(text, boolean), pg_read_binary_file(text, bigint, bigint, boolean)"
+)
+NOT_COLLECTED: Final = Unavailable(Reason.SWITCHED_OFF, "logging_collector is off: the server logs to its stderr")
+
+
+class LogReader:
+    """Remembers where in which file it is."""
+
+    def __init__(self) -> None:
+        self._file = ""
+        self._position = 0
+        self._skipped = 0
+        self._left_out = 0
+        self._lines: deque[LogLine] = deque(maxlen=LINES_KEPT)
+
+    async def read(self, context: ReadContext) -> LogTail | Unavailable:
+        """The newest entries, with those of earlier looks."""
+        row = (await context.fetch("server_log", self._file, self._position, PIECE_BYTES))[0]
+        if row["file"] is None:
+            return NOT_COLLECTED
+        if row["content"] is None:
+            return Unavailable(Reason.FAILED, f"{row['file']} is gone")
+        self._take(row["file"], row["start"], row["content"])
+        return LogTail(
+            at_s=context.at_s,
+            file=self._file,
+            skipped_bytes=self._skipped,
+            left_out=self._left_out,
+            lines=tuple(self._lines),
+        )
+
+    def _take(self, file: str, start: int, content: bytes) -> None:
+        if file == self._file and start > self._position:
+            self._skipped += start - self._position
+        if start and (file != self._file or start != self._position):
+            # We came in the middle of a line.
+            torn = content.find(b"\n") + 1
+            start, content = start + torn, content[torn:]
+        found = log_entries(file, content)
+        consumed = found.consumed or (len(content) if len(content) > _LONGEST_LINE else 0)
+        for entry in found.entries:
+            line = LogLine(
+                id=f"{file}:{start + entry.offset}", severity=entry.severity, prefix=entry.prefix, message=entry.message
+            )
+            self._lines.append(line)
+        self._left_out += found.left_out
+        self._file, self._position = file, start + consumed
+
+
+def log_closed(_: str, user: str) -> str:
+    """The GRANTs that open the server's log."""
+    return (
+        f"the server's log is closed to us: {grant('pg_monitor', user)}; {grant(_FUNCTIONS, user)} "
+        "open it (a superuser reads it)"
+    )

@@ -1,0 +1,119 @@
+"""What is counted between frames: looks at waits, and full pages written since a checkpoint began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from pgtop_tune.metrics.server import checkpoints_between
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import CheckpointCounters, CheckpointCycle, WalCounters
+from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitCount, WaitSample
+
+MOST_KINDS: Final = 256
+"""Rows of a sample. Where there are more, the rarest lose their query id and become one."""
+_KEPT: Final = 20
+"""Samples a kind stays in with nothing seen: a wait that comes and goes is one small number in a recording."""
+
+
+class WaitCounts:
+    """Adds up looks; every kind of wait keeps its place from sample to sample while it is seen now and then."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, WaitCount] = {}
+        self._seen: dict[str, int] = {}
+        self._unseen: dict[str, int] = {}
+        self._looks = 0
+
+    def add(self, look: Iterable[WaitCount], looks: int = 1) -> None:
+        """Takes one look, or what so many looks of somebody else found."""
+        self._looks += looks
+        seen = self._seen
+        for count in look:
+            kind = count.kind
+            if kind not in self._rows:
+                self._rows[kind] = replace(count, observations=0)
+            seen[kind] = seen.get(kind, 0) + count.observations
+
+    def drain(self, at_s: float, source: str = ACTIVITY_SOURCE) -> WaitSample:
+        """What was added since the last call."""
+        if len(self._rows) > MOST_KINDS:
+            self._forget_unseen()
+        if len(self._rows) > MOST_KINDS:
+            self._forget_queries()
+        counts = tuple(replace(row, observations=self._seen.get(kind, 0)) for kind, row in self._rows.items())
+        for kind in tuple(self._rows):
+            unseen = 0 if kind in self._seen else self._unseen.get(kind, 0) + 1
+            self._unseen[kind] = unseen
+            if unseen >= _KEPT:
+                del self._rows[kind], self._unseen[kind]
+        sample = WaitSample(at_s=at_s, samples=self._looks, counts=counts, source=source)
+        self._seen = {}
+        self._looks = 0
+        return sample
+
+    def clear(self) -> None:
+        """Forgets everything: the server was gone."""
+        self._rows.clear()
+        self._seen.clear()
+        self._unseen.clear()
+        self._looks = 0
+
+    def _forget_unseen(self) -> None:
+        for kind in [kind for kind in self._rows if kind not in self._seen]:
+            del self._rows[kind]
+            self._unseen.pop(kind, None)
+
+    def _forget_queries(self) -> None:
+        rarest = sorted(
+            (kind for kind in self._rows if self._rows[kind].query_id is not None), key=self._seen.__getitem__
+        )
+        for kind in rarest[: len(self._rows) - MOST_KINDS // 2]:
+            row = replace(self._rows.pop(kind), query_id=None)
+            self._unseen.pop(kind, None)
+            self._rows.setdefault(row.kind, row)
+            self._seen[row.kind] = self._seen.get(row.kind, 0) + self._seen.pop(kind)
+
+
+# Remembers how many full pages had been written when checkpoints began: frames alone forget it within minutes.
+
+
+class CheckpointCycles:
+    """Sees the counters of every tick and notices when a checkpoint has begun."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets everything: the server restarted, or was away and may have begun any number of checkpoints."""
+        self._counters: CheckpointCounters | None = None
+        self._wal: WalCounters | None = None
+        self._at_begin: int | None = None
+        self._at_previous: int | None = None
+
+    def seen(
+        self, counters: CheckpointCounters | Unavailable, wal: WalCounters | Unavailable
+    ) -> CheckpointCycle | Unavailable:
+        """What is known of this checkpoint cycle and the one before; the reason where a counter is not there."""
+        if isinstance(counters, Unavailable):
+            self.clear()
+            return counters
+        if isinstance(wal, Unavailable):
+            self.clear()
+            return wal
+        if self._wal is not None and (
+            wal.wal_fpi < self._wal.wal_fpi or wal.stats_reset_ms != self._wal.stats_reset_ms
+        ):
+            self.clear()
+        if self._counters is not None and self._wal is not None and counters.at_s > self._counters.at_s:
+            began = checkpoints_between(self._counters, counters)
+            if began is None:
+                self.clear()
+            elif sum(began):
+                # It began between two looks: those images of the earlier look are surely not its own.
+                single = sum(began) == 1
+                self._at_previous, self._at_begin = (self._at_begin if single else None), self._wal.wal_fpi
+        self._counters, self._wal = counters, wal
+        return CheckpointCycle(wal.at_s, self._at_begin, self._at_previous)

@@ -1,4 +1,4 @@
-"""At what it can do at most: the server beside what it was measured to do (`check --measure`), disks at their cap."""
+"""Numbers beside what is possible at most: the server as measured by `check --measure`, disks at their cap."""
 
 from __future__ import annotations
 

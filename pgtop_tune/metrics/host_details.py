@@ -1,6 +1,4 @@
-"""Numbers of the machine beyond the dashboard: kinds of CPU time, interrupts, frequency, huge pages, run-queue
-delay.
-"""
+"""Numbers of the machine beyond the dashboard: kinds of CPU time, interrupts, frequency, huge pages, run queues."""
 
 from __future__ import annotations
 

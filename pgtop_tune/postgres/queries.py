@@ -1,14 +1,19 @@
-"""SQL texts as files: sql/NAME.FIRSTMAJOR.sql, the highest first major that fits the server."""
+"""SQL texts as files: sql/NAME.FIRSTMAJOR.sql, the highest first major that fits the server.
+
+A line that ends with `-- from 17`, `-- until 16` or both is for servers of these majors only.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 _DIRECTORY: Final = Path(__file__).resolve().parent / "sql"
 _NAME: Final = re.compile(r"(?P<name>[a-z_]+)\.(?P<major>\d+)\.sql")
+_MAJORS: Final = re.compile(r"\s+--(?: from (?P<first>\d+))?(?: until (?P<last>\d+))?$")
 _COMMENT: Final = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 
 OLDEST_MAJOR: Final = 14
@@ -36,4 +41,13 @@ def sql(name: str, major: int) -> str:
     if not fitting:
         raise LookupError(f"{name} needs PostgreSQL {inventory()[name][0]} or newer, the server is {major}")
     text = (_DIRECTORY / f"{name}.{fitting[-1]}.sql").read_text(encoding="utf-8")
-    return _COMMENT.sub("", text).strip()
+    return "\n".join(_lines_for(major, _COMMENT.sub("", text).strip()))
+
+
+def _lines_for(major: int, text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        marked = _MAJORS.search(line)
+        if marked is None:
+            yield line
+        elif int(marked["first"] or major) <= major <= int(marked["last"] or major):
+            yield line[: marked.start()]

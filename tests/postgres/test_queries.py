@@ -182,9 +182,17 @@ def test_the_newest_variant_that_fits_is_taken() -> None:
     assert sql("checkpoints", 18) == sql("checkpoints", 99) != sql("checkpoints", 17)
 
 
+def test_a_marked_line_is_for_the_majors_it_names() -> None:
+    """Facts of the manual, not of our files: who has which column."""
+    assert [major for major in range(14, 20) if "conflicting" in sql("slots", major)] == [16]
+    assert [major for major in range(14, 20) if "num_dead_tuples" in sql("progress", major)] == [14, 15, 16]
+    assert [major for major in range(14, 20) if "s.failover" in sql("slots", major)] == [17, 18, 19]
+
+
 def test_no_comment_reaches_the_server() -> None:
     for name in inventory():
-        assert "--" not in sql(name, 18)
+        for major in range(inventory()[name][0], 20):
+            assert "--" not in sql(name, major)
 
 
 def test_a_server_older_than_all_variants_is_told_so() -> None:

@@ -1,4 +1,4 @@
--- pg_hba.conf as the server reads it now. Options may hold secrets of LDAP and RADIUS and stay where they are.
+-- pg_hba.conf, from 16 on with the files it includes, as the server reads it now. Options may hold secrets of LDAP and RADIUS and stay where they are.
 SELECT line_number,
        type,
        coalesce(database, '{}') AS databases,
@@ -7,7 +7,9 @@ SELECT line_number,
        netmask,
        auth_method AS method,
        error,
-       NULL::text AS file_name
+       NULL::text AS file_name  -- until 15
+       file_name  -- from 16
   FROM pg_hba_file_rules
- ORDER BY line_number
+ ORDER BY line_number  -- until 15
+ ORDER BY rule_number NULLS LAST, file_name, line_number  -- from 16
  LIMIT 1000

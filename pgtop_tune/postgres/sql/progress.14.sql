@@ -1,4 +1,5 @@
--- To 16 VACUUM counts dead tuples, six bytes each. All commands that tell how far they are, in one shape.
+-- All commands that tell how far they are, in one shape. To 16 VACUUM counts dead tuples, six bytes each; from 17 on bytes and indexes;
+-- 18 knows how long VACUUM and ANALYZE slept for their cost limit.
 -- A relation has a name here only when it is of this database; of another it is its oid.
 SELECT r.pid,
        r.command,
@@ -19,17 +20,27 @@ SELECT r.pid,
                0::oid AS index_relid,
                'VACUUM' AS command,
                phase,
-               CASE phase WHEN 'scanning heap' THEN heap_blks_scanned WHEN 'vacuuming heap' THEN heap_blks_vacuumed END AS done,
-               CASE WHEN phase IN ('scanning heap', 'vacuuming heap') THEN heap_blks_total END AS total,
-               CASE WHEN phase IN ('scanning heap', 'vacuuming heap') THEN 'blocks' ELSE '' END AS unit,
+               CASE phase WHEN 'scanning heap' THEN heap_blks_scanned WHEN 'vacuuming heap' THEN heap_blks_vacuumed END AS done,  -- until 16
+               CASE WHEN phase IN ('scanning heap', 'vacuuming heap') THEN heap_blks_total END AS total,  -- until 16
+               CASE WHEN phase IN ('scanning heap', 'vacuuming heap') THEN 'blocks' ELSE '' END AS unit,  -- until 16
+               CASE phase WHEN 'scanning heap' THEN heap_blks_scanned WHEN 'vacuuming heap' THEN heap_blks_vacuumed  -- from 17
+                           WHEN 'vacuuming indexes' THEN indexes_processed WHEN 'cleaning up indexes' THEN indexes_processed END AS done,  -- from 17
+               CASE phase WHEN 'scanning heap' THEN heap_blks_total WHEN 'vacuuming heap' THEN heap_blks_total  -- from 17
+                           WHEN 'vacuuming indexes' THEN indexes_total WHEN 'cleaning up indexes' THEN indexes_total END AS total,  -- from 17
+               CASE WHEN phase IN ('scanning heap', 'vacuuming heap') THEN 'blocks'  -- from 17
+                    WHEN phase IN ('vacuuming indexes', 'cleaning up indexes') THEN 'indexes' ELSE '' END AS unit,  -- from 17
                heap_blks_scanned AS steps_done,
                heap_blks_total AS steps_total,
                'heap blocks' AS steps_unit,
-               num_dead_tuples AS tuples,
-               num_dead_tuples * 6 AS memory_bytes,
-               max_dead_tuples * 6 AS memory_limit_bytes,
+               num_dead_tuples AS tuples,  -- until 16
+               num_dead_tuples * 6 AS memory_bytes,  -- until 16
+               max_dead_tuples * 6 AS memory_limit_bytes,  -- until 16
+               num_dead_item_ids AS tuples,  -- from 17
+               dead_tuple_bytes AS memory_bytes,  -- from 17
+               max_dead_tuple_bytes AS memory_limit_bytes,  -- from 17
                index_vacuum_count AS passes,
-               NULL::float8 AS delay_ms
+               NULL::float8 AS delay_ms  -- until 17
+               delay_time::float8 AS delay_ms  -- from 18
           FROM pg_stat_progress_vacuum
         UNION ALL
         SELECT pid,
@@ -49,7 +60,8 @@ SELECT r.pid,
                NULL::bigint AS memory_bytes,
                NULL::bigint AS memory_limit_bytes,
                NULL::bigint AS passes,
-               NULL::float8 AS delay_ms
+               NULL::float8 AS delay_ms  -- until 17
+               delay_time::float8 AS delay_ms  -- from 18
           FROM pg_stat_progress_analyze
         UNION ALL
         SELECT pid,

@@ -1,4 +1,4 @@
--- Indexes of the tables named by oid; those of TOAST tables are nobody's to drop.
+-- Indexes of the tables named by oid; those of TOAST tables are nobody's to drop. 16 knows when an index was last used.
 SELECT i.indexrelid AS oid,
        i.indrelid AS table_oid,
        n.nspname || '.' || c.relname AS name,
@@ -10,7 +10,8 @@ SELECT i.indexrelid AS oid,
        pg_stat_get_tuples_fetched(c.oid) AS idx_tup_fetch,
        pg_stat_get_blocks_fetched(c.oid) - pg_stat_get_blocks_hit(c.oid) AS blks_read,
        pg_stat_get_blocks_hit(c.oid) AS blks_hit,
-       NULL::bigint AS last_scan_ms,
+       NULL::bigint AS last_scan_ms,  -- until 15
+       (date_part('epoch', pg_stat_get_lastscan(c.oid)) * 1000)::bigint AS last_scan_ms,  -- from 16
        c.relpages AS pages
   FROM pg_index i
   JOIN pg_class c ON c.oid = i.indexrelid

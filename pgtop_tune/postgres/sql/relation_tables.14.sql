@@ -1,5 +1,5 @@
--- To 15: without what later majors count.
 -- The tables named by oid. A TOAST table is called after its table, whose oid is in its name, and has its options.
+-- 16 counts updates that went to another page; 18 sums the time of vacuum and analyze and knows how many pages are frozen.
 SELECT c.oid,
        CASE WHEN o.oid IS NULL THEN n.nspname || '.' || c.relname
             ELSE (SELECT p.nspname FROM pg_namespace p WHERE p.oid = o.relnamespace) || '.' || o.relname END AS name,
@@ -12,7 +12,8 @@ SELECT c.oid,
        pg_stat_get_tuples_updated(c.oid) AS n_tup_upd,
        pg_stat_get_tuples_deleted(c.oid) AS n_tup_del,
        pg_stat_get_tuples_hot_updated(c.oid) AS n_tup_hot_upd,
-       NULL::bigint AS newpage_upd,
+       NULL::bigint AS newpage_upd,  -- until 15
+       pg_stat_get_tuples_newpage_updated(c.oid) AS newpage_upd,  -- from 16
        pg_stat_get_live_tuples(c.oid) AS n_live_tup,
        pg_stat_get_dead_tuples(c.oid) AS n_dead_tup,
        pg_stat_get_mod_since_analyze(c.oid) AS n_mod_since_analyze,
@@ -25,13 +26,16 @@ SELECT c.oid,
        pg_stat_get_autovacuum_count(c.oid) AS autovacuum_count,
        pg_stat_get_analyze_count(c.oid) AS analyze_count,
        pg_stat_get_autoanalyze_count(c.oid) AS autoanalyze_count,
-       NULL::float8 AS vacuum_ms,
-       NULL::float8 AS analyze_ms,
+       NULL::float8 AS vacuum_ms,  -- until 17
+       NULL::float8 AS analyze_ms,  -- until 17
+       pg_stat_get_total_vacuum_time(c.oid) + pg_stat_get_total_autovacuum_time(c.oid) AS vacuum_ms,  -- from 18
+       pg_stat_get_total_analyze_time(c.oid) + pg_stat_get_total_autoanalyze_time(c.oid) AS analyze_ms,  -- from 18
        pg_stat_get_blocks_fetched(c.oid) - pg_stat_get_blocks_hit(c.oid) AS blks_read,
        pg_stat_get_blocks_hit(c.oid) AS blks_hit,
        c.reltuples::bigint AS tuples,
        c.relpages AS pages,
-       NULL::int AS frozen_pages,
+       NULL::int AS frozen_pages,  -- until 17
+       c.relallfrozen AS frozen_pages,  -- from 18
        c.relfrozenxid AS frozen_xid,
        c.relminmxid AS min_multixact,
        coalesce(c.reloptions, o.reloptions, '{}') AS options

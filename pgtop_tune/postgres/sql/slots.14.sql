@@ -1,4 +1,5 @@
--- To 15. One row with nulls when there is no slot.
+-- One row with nulls when there is no slot. 16 tells which slots of a standby recovery made useless, 17 since when nobody uses a
+-- slot and why it is invalid.
 SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        (CASE WHEN pg_is_in_recovery() THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) ELSE pg_current_wal_insert_lsn() END - '0/0'::pg_lsn)::bigint AS lsn_bytes,
        ((age('3'::xid)::bigint + 3) & 4294967295) AS next_xid,
@@ -14,9 +15,13 @@ SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        (s.confirmed_flush_lsn - '0/0'::pg_lsn)::bigint AS confirmed_lsn_bytes,
        s.wal_status,
        s.safe_wal_size AS safe_wal_bytes,
-       NULL::bigint AS inactive_since_ms,
-       '' AS invalid,
-       NULL::bool AS failover,
+       NULL::bigint AS inactive_since_ms,  -- until 16
+       '' AS invalid,  -- until 15
+       CASE WHEN s.conflicting THEN 'conflicting' ELSE '' END AS invalid,  -- from 16 until 16
+       NULL::bool AS failover,  -- until 16
+       (date_part('epoch', s.inactive_since) * 1000)::bigint AS inactive_since_ms,  -- from 17
+       coalesce(s.invalidation_reason, '') AS invalid,  -- from 17
+       s.failover AS failover,  -- from 17
        s.two_phase,
        t.spill_txns,
        t.spill_bytes,

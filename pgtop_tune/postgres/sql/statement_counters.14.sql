@@ -1,4 +1,5 @@
--- Variants follow the version of the extension, which may be older than the server: this one reads 1.9.
+-- The major here stands for the version of the extension, which may be older than the server: 14 reads pg_stat_statements 1.9,
+-- 15 reads 1.10 (times of temporary files, JIT), 17 1.11 (block times by kind of relation, when the entry was made), 18 1.12 (WAL buffers).
 SELECT s.queryid || '/' || s.userid || '/' || s.dbid || '/' || s.toplevel::int AS id,
        s.queryid,
        pg_get_userbyid(s.userid)::text AS usename,
@@ -19,16 +20,23 @@ SELECT s.queryid || '/' || s.userid || '/' || s.dbid || '/' || s.toplevel::int A
        s.local_blks_written,
        s.temp_blks_read,
        s.temp_blks_written,
-       (s.blk_read_time * 1000)::bigint AS blk_read_us,
-       (s.blk_write_time * 1000)::bigint AS blk_write_us,
-       NULL::bigint AS temp_blk_us,
+       (s.blk_read_time * 1000)::bigint AS blk_read_us,  -- until 16
+       (s.blk_write_time * 1000)::bigint AS blk_write_us,  -- until 16
+       NULL::bigint AS temp_blk_us,  -- until 14
+       ((s.shared_blk_read_time + s.local_blk_read_time) * 1000)::bigint AS blk_read_us,  -- from 17
+       ((s.shared_blk_write_time + s.local_blk_write_time) * 1000)::bigint AS blk_write_us,  -- from 17
+       ((s.temp_blk_read_time + s.temp_blk_write_time) * 1000)::bigint AS temp_blk_us,  -- from 15
        s.wal_records,
        s.wal_fpi,
        s.wal_bytes::bigint AS wal_bytes,
-       NULL::bigint AS wal_buffers_full,
-       NULL::bigint AS jit_functions,
-       NULL::bigint AS jit_us,
-       NULL::bigint AS stats_since_ms
+       NULL::bigint AS wal_buffers_full,  -- until 17
+       NULL::bigint AS jit_functions,  -- until 14
+       NULL::bigint AS jit_us,  -- until 14
+       s.wal_buffers_full AS wal_buffers_full,  -- from 18
+       s.jit_functions AS jit_functions,  -- from 15
+       ((s.jit_generation_time + s.jit_inlining_time + s.jit_optimization_time + s.jit_emission_time) * 1000)::bigint AS jit_us,  -- from 15
+       NULL::bigint AS stats_since_ms  -- until 16
+       (date_part('epoch', s.stats_since) * 1000)::bigint AS stats_since_ms  -- from 17
   FROM {schema}.pg_stat_statements(false) s
   LEFT JOIN pg_database d ON d.oid = s.dbid
  WHERE s.queryid = ANY (ARRAY(SELECT unnest($1::text[])::bigint))

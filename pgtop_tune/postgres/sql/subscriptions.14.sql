@@ -1,9 +1,10 @@
--- 14. One row with nulls when there is no subscription.
+-- One row with nulls when there is no subscription. 15 counts errors, 16 has parallel apply workers.
 -- A subscription is of one database; what it synchronises has a name here when that is ours.
 SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        u.oid || ':' || coalesce(w.pid::text, '') AS id,
        u.subname::text AS name,
-       CASE WHEN NOT u.subenabled THEN 'disabled' WHEN w.pid IS NULL THEN 'none' WHEN w.relid IS NOT NULL THEN 'table synchronization'
+       CASE WHEN NOT u.subenabled THEN 'disabled' WHEN w.pid IS NULL THEN 'none' WHEN w.relid IS NOT NULL THEN 'table synchronization'  -- until 15
+       CASE WHEN NOT u.subenabled THEN 'disabled' WHEN w.pid IS NULL THEN 'none' WHEN w.leader_pid IS NOT NULL THEN 'parallel apply' WHEN w.relid IS NOT NULL THEN 'table synchronization'  -- from 16
             ELSE 'apply' END AS kind,
        w.pid,
        CASE WHEN w.relid IS NULL THEN ''
@@ -12,8 +13,10 @@ SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        (w.received_lsn - '0/0'::pg_lsn)::bigint AS received_lsn_bytes,
        (w.latest_end_lsn - '0/0'::pg_lsn)::bigint AS latest_end_lsn_bytes,
        (date_part('epoch', w.last_msg_receipt_time) * 1000)::bigint AS message_ms,
-       NULL::bigint AS apply_errors,
-       NULL::bigint AS sync_errors
+       NULL::bigint AS apply_errors,  -- until 14
+       NULL::bigint AS sync_errors  -- until 14
+       (SELECT e.apply_error_count FROM pg_stat_get_subscription_stats(u.oid) e) AS apply_errors,  -- from 15
+       (SELECT e.sync_error_count FROM pg_stat_get_subscription_stats(u.oid) e) AS sync_errors  -- from 15
   FROM (SELECT 1) one
   LEFT JOIN pg_subscription u ON true
   LEFT JOIN pg_stat_get_subscription(NULL) w ON w.subid = u.oid

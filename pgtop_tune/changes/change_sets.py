@@ -49,8 +49,8 @@ class ChangeSets:
         if not wanted.settings:
             return wanted
         found = () if self._machine is None else await self._machine.settings()
-        standing = () if isinstance(found, Unavailable) else found
-        live = {each.name: each.live for each in standing if not isinstance(each.live, Unavailable)}
+        current = () if isinstance(found, Unavailable) else found
+        live = {each.name: each.live for each in current if not isinstance(each.live, Unavailable)}
         settings = settings_in_order(wanted.settings)
         return replace(wanted, settings=settings, machine_last=gives_memory_up(settings, live))
 

@@ -27,12 +27,12 @@ def guard_moment_s(until_ms: int | None) -> float:
     """When the waiting process acts also while we live, seconds since the epoch.
 
     Args:
-        until_ms: End of the trial, milliseconds since the epoch; None for a set that has no time limit.
+        until_ms: The deadline, milliseconds since the epoch; None for a set that has no time limit.
     """
     return math.inf if until_ms is None else until_ms / 1000 + LATER_S
 
 
-class Trials:
+class Deadlines:
     """Those of one door of this process.
 
     Args:

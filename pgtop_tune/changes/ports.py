@@ -60,7 +60,7 @@ class RestartControl(Protocol):
         """Writes the changes as one set, restarts once, and makes sure that the server is back.
 
         A server that does not come up gets its old values back and is started again. Where somebody else has to
-        restart it, this waits for that; cancelled meanwhile, the changes wait for a restart. On trial it is taken
+        restart it, this waits for that; cancelled meanwhile, the changes wait for a restart. A pending set is taken
         back, with a second restart, when its time is over, when the program ends, and when it is killed.
 
         Args:
@@ -76,7 +76,7 @@ class RestartControl(Protocol):
         ...
 
     async def keep(self, set_id: str) -> None:
-        """A set on trial stays."""
+        """Confirms a pending set."""
         ...
 
     async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
@@ -88,8 +88,8 @@ class RestartControl(Protocol):
 
 
 class MachineControl(Protocol):
-    """What there is to set in the kernel, several of them as one, on trial if wanted; every call is journaled before
-    it acts. The journal is that of the machine, whatever servers run on it."""
+    """What there is to set in the kernel, several of them as one, pending confirmation if wanted; every call is
+    journaled before it acts. The journal is that of the machine, whatever servers run on it."""
 
     async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
         """Every setting with its live value, its value after a reboot, and whether this process may change it.
@@ -120,7 +120,7 @@ class MachineControl(Protocol):
     ) -> tuple[HostChange, ...]:
         """Makes several changes as one, in the order given; all or nothing.
 
-        On trial the change reverts at its deadline, when the program ends, and when it is killed.
+        A pending change reverts at its deadline, when the program ends, and when it is killed.
 
         Args:
             wanted: What is to be set.
@@ -135,7 +135,7 @@ class MachineControl(Protocol):
         ...
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
-        """A set on trial stays; empty when it is not in force (any more)."""
+        """Confirms a pending set; empty when it is not in force (any more)."""
         ...
 
     async def revert_set(
@@ -223,12 +223,12 @@ class ParameterControl(Protocol):
 
 
 class SetControl(Protocol):
-    """Several changes as one, on trial if wanted; every call is journaled before it acts."""
+    """Several changes as one, pending confirmation if wanted; every call is journaled before it acts."""
 
     async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """Makes several changes as one, in the right order, with one reload; all or nothing.
 
-        On trial the change reverts at its deadline, when the program ends, and when it is killed.
+        A pending change reverts at its deadline, when the program ends, and when it is killed.
 
         Raises:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
@@ -240,7 +240,7 @@ class SetControl(Protocol):
         ...
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """A set on trial stays; empty when it is not in force (any more)."""
+        """Confirms a pending set; empty when it is not in force (any more)."""
         ...
 
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:

@@ -112,7 +112,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
     control = PostgresControl(conninfo, rules=Rules(loss_of, asked.allow_unsafe, note_place))
-    desk = RestartService(control)
+    service = RestartService(control)
     machine = await machine_of(
         conninfo,
         [each.name for each in asked.settings],
@@ -138,19 +138,19 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         _show(control, machine, halves)
         _say_reach(asked, current)
         await _say_standby(control, asked)
-        plan = await _plan(desk, asked)
+        plan = await _plan(service, asked)
         if asked.dry_run:
             return 0
         await check_permitted(machine, halves.settings)
         if plan is not None:
             # Huge pages of the same set are there only after its machine's half was made; it is counted again then.
             confirm(plan, yes=asked.yes, anyway=asked.anyway or bool(asked.settings))
-        door = control if plan is None else WithRestart(control, desk, tell, anyway=asked.anyway)
+        door = control if plan is None else WithRestart(control, service, tell, anyway=asked.anyway)
         sets = ChangeSets(door if asked.wanted else None, machine if asked.settings else None)
         pending = PendingSets(sets, lambda event: None, told=complain, at_deadline="")
-        await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), desk.give_up)
+        await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), service.give_up)
     finally:
-        await desk.aclose()
+        await service.aclose()
         await control.aclose()
         await machine.aclose()
     return 0
@@ -177,11 +177,11 @@ async def _say_standby(control: PostgresControl, asked: ChangeRequest) -> None:
             tell(f"{each.name} must be at least the primary's value, otherwise this standby does not start")
 
 
-async def _plan(desk: RestartService, asked: ChangeRequest) -> RestartPlan | None:
+async def _plan(service: RestartService, asked: ChangeRequest) -> RestartPlan | None:
     """What the restart would do, shown; None without one."""
     if not asked.restart:
         return None
-    plan = await desk.plan(asked.wanted)
+    plan = await service.plan(asked.wanted)
     show_plan(plan, asked.for_s)
     if asked.settings and not plan.possible:
         tell("the machine's settings are changed first; then this is checked again")
@@ -213,11 +213,11 @@ def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> 
 async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Parameter]) -> None:
     names = [each.name for each in asked.wanted]
     if any(name.lower() not in current for name in names):
-        hand = await open_sql_session(conninfo)
+        sql_session = await open_sql_session(conninfo)
         try:
-            known = [str(row[0]) for row in await hand.rows(_NAMES)]
+            known = [str(row[0]) for row in await sql_session.rows(_NAMES)]
         finally:
-            await hand.aclose()
+            await sql_session.aclose()
         check_known(names, current.values(), [*known, *nearest_settings(names)])
     for each in asked.wanted:
         if each.value is not None:

@@ -17,7 +17,7 @@ from pgtop_tune.cli.screen import (
     frames_of,
     last_words,
     open_screen,
-    overlay_shelf,
+    overlay_directory,
     pace_paints,
     screen_options,
 )
@@ -152,7 +152,7 @@ def _controls(
     from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.tui.controls import Controls
 
-    history = HistoryBuffer(drawer=_spill_files(words.session))
+    history = HistoryBuffer(spill_files=_spill_files(words.session))
     engine.attach(recorder)
     engine.attach(history)
     return Controls(
@@ -166,7 +166,7 @@ def _controls(
         tally=tally,
         past=lambda shown: _past_source(history, shown),
         frames=lambda since_s: _kept_frames(history, recorder.state().path, since_s),
-        overlays=overlay_shelf(overlay, lambda: recorder.last_path),
+        overlays=overlay_directory(overlay, lambda: recorder.last_path),
     )
 
 

@@ -99,11 +99,11 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
         The exit status.
     """
     control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
-    desk = RestartService(control)
+    service = RestartService(control)
     try:
         if not dry_run:
             await leave_watchdogs(control, HostControl(), None, tell)
-        plan = await desk.plan()
+        plan = await service.plan()
         if not plan.pending:
             tell("no change is pending a restart")
             return 0
@@ -111,7 +111,7 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
         if dry_run:
             return 0
         confirm(plan, yes=yes, anyway=anyway)
-        outcome, interrupted = await to_the_end(desk.apply((), Terms(), tell, anyway=anyway), desk.give_up)
+        outcome, interrupted = await to_the_end(service.apply((), Terms(), tell, anyway=anyway), service.give_up)
         if interrupted and outcome.state in (RestartState.WAITING, RestartState.LEFT):
             tell(outcome.words)
             raise asyncio.CancelledError
@@ -132,8 +132,8 @@ async def restart_after_reverting(
     """
     control = PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
     try:
-        desk = RestartService(control)
-        outcome, interrupted = await to_the_end(desk.restart_for(reverted, tell), desk.give_up)
+        service = RestartService(control)
+        outcome, interrupted = await to_the_end(service.restart_for(reverted, tell), service.give_up)
         if outcome.state in (RestartState.WAITING, RestartState.LEFT):
             tell(": ".join(filter(None, (outcome.words, outcome.hint))))
             if interrupted:

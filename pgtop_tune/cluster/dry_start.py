@@ -59,7 +59,7 @@ def dry_start(
         auto_conf: The text to be tried.
         major: Its major version.
         missing: Libraries that are not there, of shared_preload_libraries and dynamic_library_path: asked before 15,
-            where a trial loads none; None where that cannot be said.
+            where a dry start loads none; None where that cannot be said.
 
     Raises:
         ClusterProblem: It cannot be tried: the files of the cluster cannot be read, or no directory be made.

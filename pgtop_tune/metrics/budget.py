@@ -22,7 +22,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, SessionStanding, standing
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, SessionActivity, activity_of
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running, work_window_s
 from pgtop_tune.metrics.server import TPS
@@ -129,4 +129,4 @@ def _of_load(count: WaitCount) -> bool:
 def _in_transaction(count: WaitCount) -> bool:
     if count.backend_type != CLIENT_BACKEND or count.wait_event == BETWEEN:
         return False
-    return standing(count) in (SessionStanding.ACTIVE, SessionStanding.TURN)
+    return activity_of(count) in (SessionActivity.ACTIVE, SessionActivity.TURN)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pgtop_tune.advice.knobs.knob import Knob
     from pgtop_tune.changes.model.change import HostChange, ParameterChange
     from pgtop_tune.changes.ports import AdoptionControl, ChangeControl, MachineControl, RestartControl
-    from pgtop_tune.compare.overlay.curves import OverlayShelf
+    from pgtop_tune.compare.overlay.curves import OverlaySource
     from pgtop_tune.health.report import CheckControl
     from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.runtime.engine import Engine
@@ -112,7 +112,7 @@ class Controls(Struct, frozen=True):
     password_needed: Callable[[], bool] | None = None
     frames: FramesFrom | None = None
     past: OpenPast | None = None
-    overlays: OverlayShelf | None = None
+    overlays: OverlaySource | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:

@@ -169,18 +169,18 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     monkeypatch.setattr("pgtop_tune.health.service.busy", lambda facts: ("3 active sessions",))
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ("3 active sessions",))
     where = resolve(conninfo(server))
-    desk = CheckService(where)
-    assert await desk.measure(anyway=False) == ("3 active sessions",)
+    service = CheckService(where)
+    assert await service.measure(anyway=False) == ("3 active sessions",)
     assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
 
-    disturbed = await desk.measure(anyway=True)
+    disturbed = await service.measure(anyway=True)
     assert isinstance(disturbed, Report)
     assert dict(disturbed.not_measured)[KEPT] == "3 active sessions"
     assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
 
     monkeypatch.setattr("pgtop_tune.health.service.busy", lambda facts: ())
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ())
-    said = await desk.measure(anyway=True)
+    said = await service.measure(anyway=True)
     assert isinstance(said, Report)
     assert {result.check.group for result in said.results} == {"durability"}
     facts = await gather(where, chosen(["DUR-01"], []))

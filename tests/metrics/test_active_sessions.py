@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.active_sessions import SessionStanding, is_active, sessions, standing
+from pgtop_tune.metrics.active_sessions import SessionActivity, is_active, sessions, standing
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, CLIENTS_TURN, IO_WORKERS, NEWEST, PACING, mean_over
@@ -17,18 +17,18 @@ from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from tests.metrics.test_budget import interval, waiting
 
 BESIDE = (
-    (SessionStanding.PACING, WaitCount("Timeout", "CheckpointWriteDelay", "checkpointer", 10)),
-    (SessionStanding.PACING, WaitCount("Timeout", "VacuumDelay", "autovacuum worker", 10)),
-    (SessionStanding.PACING, WaitCount("Timeout", "VacuumDelay", "client backend", 10)),
-    (SessionStanding.PACING, WaitCount("Timeout", "RecoveryRetrieveRetryInterval", "startup", 10)),
-    (SessionStanding.PACING, WaitCount("CPU", "", "archiver", 10)),
-    (SessionStanding.PACING, WaitCount("IPC", "ArchiveCommand", "archiver", 10)),
-    (SessionStanding.PACING, WaitCount("IPC", "WalReceiverWaitStart", "walreceiver", 10)),
-    (SessionStanding.PACING, WaitCount("Client", "LibPQWalReceiverReceive", "walreceiver", 10)),
-    (SessionStanding.PACING, WaitCount("Client", "WalSenderWaitForWAL", "walsender", 10)),
-    (SessionStanding.IO_WORKER, WaitCount("IO", "DataFileRead", "io worker", 10)),
-    (SessionStanding.IO_WORKER, WaitCount("CPU", "", "io worker", 10)),
-    (SessionStanding.TURN, WaitCount("Client", "turn", "client backend", 10)),
+    (SessionActivity.PACING, WaitCount("Timeout", "CheckpointWriteDelay", "checkpointer", 10)),
+    (SessionActivity.PACING, WaitCount("Timeout", "VacuumDelay", "autovacuum worker", 10)),
+    (SessionActivity.PACING, WaitCount("Timeout", "VacuumDelay", "client backend", 10)),
+    (SessionActivity.PACING, WaitCount("Timeout", "RecoveryRetrieveRetryInterval", "startup", 10)),
+    (SessionActivity.PACING, WaitCount("CPU", "", "archiver", 10)),
+    (SessionActivity.PACING, WaitCount("IPC", "ArchiveCommand", "archiver", 10)),
+    (SessionActivity.PACING, WaitCount("IPC", "WalReceiverWaitStart", "walreceiver", 10)),
+    (SessionActivity.PACING, WaitCount("Client", "LibPQWalReceiverReceive", "walreceiver", 10)),
+    (SessionActivity.PACING, WaitCount("Client", "WalSenderWaitForWAL", "walsender", 10)),
+    (SessionActivity.IO_WORKER, WaitCount("IO", "DataFileRead", "io worker", 10)),
+    (SessionActivity.IO_WORKER, WaitCount("CPU", "", "io worker", 10)),
+    (SessionActivity.TURN, WaitCount("Client", "turn", "client backend", 10)),
 )
 AT_WORK = (
     WaitCount("Timeout", "PgSleep", "client backend", 10),

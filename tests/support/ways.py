@@ -88,7 +88,7 @@ class Screen:
     async def over(self) -> None:
         """Waits until the pending set has gone back."""
         async with asyncio.timeout(60):
-            while self.changes.on_trial is not None:
+            while self.changes.pending is not None:
                 await asyncio.sleep(0.02)
 
     async def server_is_back(self) -> None:

@@ -76,7 +76,7 @@ def _withdraw(journal: Journal, root: Path, change: HostChange) -> None:
 # A change set of this machine goes back also when we are killed; see `changes/server/revert_guard`.
 
 Guard = Callable[[str, int | None, Path | None], RevertWatchdog]
-"""Starts the process that takes a set back when we are gone: id of the set, end of the trial in milliseconds since
+"""Starts the process that takes a set back when we are gone: id of the set, its deadline in milliseconds since
 the epoch, directory of the journals. Raises OSError."""
 
 

@@ -97,7 +97,7 @@ def _files(facts: RestartFacts) -> RestartCheck:
 
 
 def _libraries(facts: RestartFacts) -> RestartCheck | None:
-    """Before 15 a trial does not load them, and this role may not know where they are."""
+    """Before 15 a dry start does not load them, and this role may not know where they are."""
     looked_for = isinstance(facts.dry, Unavailable) or facts.dry.libraries
     if looked_for or "shared_preload_libraries" not in facts.values.texts:
         return None

@@ -29,14 +29,14 @@ def operator_session(conninfo: ConnInfo, own: OwnSessions) -> OperatorSession:
     return OperatorSession(conninfo, own)
 
 
-async def sql_hand(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:
+async def own_sql_session(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:
     """Connects for data sets and housekeeping. See `open_sql_session`."""
     # Frames are sampled in the caller's loop.
-    opened = await asyncio.to_thread(_hand)
+    opened = await asyncio.to_thread(_sql_session)
     return await opened(conninfo, own)
 
 
-def _hand() -> Callable[[ConnInfo, OwnSessions], Awaitable[PsycopgSession]]:
+def _sql_session() -> Callable[[ConnInfo, OwnSessions], Awaitable[PsycopgSession]]:
     from pgtop_tune.postgres.server.sql_session import open_sql_session
 
     return open_sql_session

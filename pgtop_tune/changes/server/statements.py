@@ -229,8 +229,8 @@ def same(name: str, one: str | None, other: str | None) -> bool:
 
 def out_of_order(have: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     """Which names have to be written anew, each at the end, so that the lines stand as wanted; those it is about."""
-    for index, (standing, meant) in enumerate(zip(have, wanted, strict=True)):
-        if standing != meant:
+    for index, (current, meant) in enumerate(zip(have, wanted, strict=True)):
+        if current != meant:
             return tuple(wanted[index:])
     return ()
 

@@ -93,14 +93,14 @@ def _compare_windows(
     from pgtop_tune.compare.reports import written
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import read_windows
-    from pgtop_tune.compare.windows.differing import brushed
+    from pgtop_tune.compare.windows.differing import window_comparison
     from pgtop_tune.compare.windows.differing_words import differences_json, window_sheets
 
     first, *others = read_windows(names)
     check_names(under_test, [side.material for side in (first, *others)])
     paths = [name.path.resolve() for name in names]
     found = [
-        brushed(first, other, under_test, one_recording=path == paths[0])
+        window_comparison(first, other, under_test, one_recording=path == paths[0])
         for other, path in zip(others, paths[1:], strict=True)
     ]
     judged = [judge(condition, [each.comparison for each in found]) for condition in conditions]

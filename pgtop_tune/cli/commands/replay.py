@@ -32,7 +32,7 @@ def replay(
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
     mouse: options.Mouse = None,
-    ghost: options.OverlayCurves = None,
+    baseline: options.OverlayCurves = None,
 ) -> None:
     """Replay a recording: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
 
@@ -54,7 +54,7 @@ def replay(
     if not lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
         from pgtop_tune.cli.screen import ScreenWords, show_replay
 
-        screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=ghost)
+        screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=baseline)
         sys.exit(show_replay(reader, speed, start, screen))
     from pgtop_tune.cli.headless import LinePrinter
     from pgtop_tune.runtime.ports import Step

@@ -97,7 +97,7 @@ def revert(
         from pgtop_tune.cli.reverting import retire as retired
 
         sys.exit(retired(retire, journal, _in_force, yes=yes))
-    if overdue and set_id and not _is_on_trial(set_id, journal):
+    if overdue and set_id and not _is_pending(set_id, journal):
         # Reverted or kept by somebody else: a server that is gone by now need not be asked.
         say("nothing to revert")
         return
@@ -144,7 +144,7 @@ def _check_one_at_most(*words: bool | str) -> None:
         raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
 
 
-def _is_on_trial(set_id: str, directory: Path | None) -> bool:
+def _is_pending(set_id: str, directory: Path | None) -> bool:
     """Whether a set is, or may be: a journal that cannot be read may have it."""
     from pgtop_tune.changes.journal import journals, read
     from pgtop_tune.errors import JournalProblem
@@ -281,7 +281,7 @@ def _revert(
         complain(PgtopError(f"{refusal.change.name}: {refusal.problem.message}", refusal.problem.hint))
     for line in (*reverting.of_elsewhere(outcome), *reverting.of_inherited(outcome)):
         tell(line)
-    # What waits for the end of a trial tries again: a name may lead to another server for a while.
+    # A process that waits for a deadline tries again: a name may lead to another server for a while.
     missed = None if outcome.refused else missed_set(on_server, directory, selection)
     if missed is not None and not outcome.elsewhere:
         complain(missed)
@@ -293,7 +293,7 @@ def _revert(
 
 
 async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:
-    """Sets of others that are on trial still, and the machine's halves of those that were overdue."""
+    """Pending sets of others, and the machine's halves of those that were overdue."""
     from pgtop_tune.changes.confirm.orphans import leave_watchdogs
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.server.control import PostgresControl

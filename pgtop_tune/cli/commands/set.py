@@ -110,7 +110,7 @@ def set_parameters(
     if not assignments:
         sys.exit(_take_over(connection, restart=restart, yes=yes, anyway=anyway, dry_run=dry_run))
     words, settings = split_words(assignments)
-    check_machine_options(settings, persist=persist, on_trial=bool(for_how_long), of_load=whom is None)
+    check_machine_options(settings, persist=persist, pending=bool(for_how_long), of_load=whom is None)
     asked = ChangeRequest(
         wanted=wanted(words, SYSTEM if whom is None else whom),
         scope=whom,

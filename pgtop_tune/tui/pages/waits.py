@@ -10,7 +10,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.active_sessions import SessionStanding, is_active
+from pgtop_tune.metrics.active_sessions import SessionActivity, is_active
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import (
@@ -91,7 +91,7 @@ class _Dimension(Struct, frozen=True):
 
 def _event_name(key: Any) -> str:
     kind, event = key
-    return f"{kind} {event}" if kind in (SessionStanding.PACING, SessionStanding.IO_WORKER) else label_of(kind, event)
+    return f"{kind} {event}" if kind in (SessionActivity.PACING, SessionActivity.IO_WORKER) else label_of(kind, event)
 
 
 def _query_name(key: Any) -> str:

@@ -16,7 +16,7 @@ from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.parameters.row import PanelRow, of_machine
+from pgtop_tune.tui.parameters.row import SettingRow, of_machine
 
 
 def server_facts(
@@ -34,7 +34,7 @@ def server_facts(
     return None if facts is None else steady(before, facts)
 
 
-def advised_anew(row: PanelRow, facts: AdviceFacts, proposal: Proposal) -> PanelRow:
+def advised_anew(row: SettingRow, facts: AdviceFacts, proposal: Proposal) -> SettingRow:
     """The row with what a proposal has for it, and with the value that waits for a restart."""
     if row.setting is not None:
         return replace(row, advice=proposal.machine_half().get(row.name))
@@ -42,7 +42,7 @@ def advised_anew(row: PanelRow, facts: AdviceFacts, proposal: Proposal) -> Panel
     return replace(row, parameter=parameter, advice=advice_for(parameter, proposal.server_half()))
 
 
-def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[PanelRow]:
+def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[SettingRow]:
     """The settings of the machine that this kernel has, group by group.
 
     Args:
@@ -51,7 +51,7 @@ def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[PanelRow
     """
     newest = {change.name: change for change in in_force}
     rows = [
-        PanelRow(of_machine(each), knob, setting=each, change=newest.get(each.name))
+        SettingRow(of_machine(each), knob, setting=each, change=newest.get(each.name))
         for each in look.settings
         if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
     ]
@@ -63,7 +63,7 @@ def parameter_rows(
     parameters: Sequence[Parameter],
     in_force: Sequence[Change],
     next_load: Mapping[str, str],
-) -> list[PanelRow]:
+) -> list[SettingRow]:
     """The knobs this server has, in the order of the catalogue.
 
     Args:
@@ -75,7 +75,7 @@ def parameter_rows(
     has = {parameter.name: parameter for parameter in parameters}
     newest = {change.name: change for change in in_force}
     return [
-        PanelRow(
+        SettingRow(
             has[knob.name],
             knob,
             change=newest.get(knob.name),

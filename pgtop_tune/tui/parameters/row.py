@@ -41,7 +41,7 @@ class Staged(Struct, frozen=True):
         return "reset" if self.value is None else self.value
 
 
-class PanelRow(Struct, frozen=True):
+class SettingRow(Struct, frozen=True):
     """A parameter beside its knob.
 
     Attributes:
@@ -186,7 +186,7 @@ def source_of(parameter: Parameter) -> str:
 # The list itself: which rows are in view, the cursor, what is staged, a value or a filter being typed. Pure.
 
 
-class PanelTable:
+class SettingTable:
     """Rows in the order of the catalogue.
 
     Attributes:
@@ -196,13 +196,13 @@ class PanelTable:
     """
 
     def __init__(self) -> None:
-        self.rows: tuple[PanelRow, ...] = ()
+        self.rows: tuple[SettingRow, ...] = ()
         self.editing: TextField | None = None
         self.filtering: TextField | None = None
         self._filter = ""
         self._at = ""
 
-    def load(self, rows: Sequence[PanelRow]) -> None:
+    def load(self, rows: Sequence[SettingRow]) -> None:
         """Takes fresh rows; what is staged stays staged, unless the server has it by now."""
         staged = {row.name: row.staged for row in self.rows if row.staged is not None}
         self.rows = tuple(
@@ -217,7 +217,7 @@ class PanelTable:
         return self._filter
 
     @property
-    def view(self) -> tuple[PanelRow, ...]:
+    def view(self) -> tuple[SettingRow, ...]:
         """The rows that the filter shows."""
         if not self._filter:
             return self.rows
@@ -230,13 +230,13 @@ class PanelTable:
         return names.index(self._at) if self._at in names else 0
 
     @property
-    def selected(self) -> PanelRow | None:
+    def selected(self) -> SettingRow | None:
         """The row under the cursor."""
         view = self.view
         return view[self.cursor] if view else None
 
     @property
-    def staged(self) -> tuple[PanelRow, ...]:
+    def staged(self) -> tuple[SettingRow, ...]:
         """Every row with a value that waits, also hidden ones."""
         return tuple(row for row in self.rows if row.staged is not None)
 
@@ -297,5 +297,5 @@ class PanelTable:
             typed = field.text.strip()
             self.stage(Staged(typed) if typed else None)
 
-    def _replace(self, old: PanelRow, new: PanelRow) -> None:
+    def _replace(self, old: SettingRow, new: SettingRow) -> None:
         self.rows = tuple(new if row is old else row for row in self.rows)

@@ -46,8 +46,8 @@ async def redo_said(changes: Changes) -> tuple[str, bool]:
 
 
 async def keep_said(changes: Changes) -> tuple[str, bool]:
-    """Keeps what is on trial, and says what came of it."""
-    if changes.on_trial is None:
+    """Confirms the pending set, and says what came of it."""
+    if changes.pending is None:
         return "no change is pending confirmation", True
     try:
         kept = await changes.keep()

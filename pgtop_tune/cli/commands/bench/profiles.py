@@ -108,8 +108,8 @@ async def _found(words: ConnectionWords, dataset: str) -> dict[str, str]:
     from pgtop_tune.bench.datasets.recognise import found_variables
     from pgtop_tune.cli.commands.bench.shared import opened
 
-    async with opened(words) as (hand, _):
-        return await found_variables(hand, dataset)
+    async with opened(words) as (sql_session, _):
+        return await found_variables(sql_session, dataset)
 
 
 def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:

@@ -61,15 +61,15 @@ async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, 
 
     conninfo = resolve_words(words)
     try:
-        hand = await open_sql_session(conninfo)
+        sql_session = await open_sql_session(conninfo)
     except PasswordNeeded:
         if words.no_password or not can_ask():
             raise
         conninfo = conninfo.with_password(ask_password(conninfo.user))
-        hand = await open_sql_session(conninfo)
+        sql_session = await open_sql_session(conninfo)
     try:
-        yield hand, conninfo
+        yield sql_session, conninfo
     except ServerProblem as refusal:
         raise LoadProblem(refusal.message, refusal.hint) from None
     finally:
-        await hand.aclose()
+        await sql_session.aclose()

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pgtop_tune.recording.history_buffer import HistoryBuffer, SpillFiles
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.runtime.engine import Engine
-    from pgtop_tune.tui.controls import Controls, TerminalTally
-    from pgtop_tune.tui.time_travel.actions import PastSource
+    from pgtop_tune.tui.controls import Controls, PastSource, TerminalTally
 
 _SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
@@ -194,7 +193,7 @@ def _past_source(history: HistoryBuffer, shown: Sequence[Frame]) -> PastSource |
         return None
     from pgtop_tune.recording.replay import ReplaySource
     from pgtop_tune.runtime.engine import Engine
-    from pgtop_tune.tui.time_travel.actions import PastSource
+    from pgtop_tune.tui.controls import PastSource
 
     source = ReplaySource(history, shown=shown)
     return PastSource(Engine(source), source)

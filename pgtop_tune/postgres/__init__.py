@@ -1,1 +1,1 @@
-"""Talking to the server: the only package that imports asyncpg or psycopg."""
+"""Talking to the server: its connections, and what is read over them."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct, field
 
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.tui.actions import Need
 
@@ -23,7 +24,22 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.runtime.ports import BackendControl, FramesFrom, RecordingControl, Transport
     from pgtop_tune.secret import Secret
-    from pgtop_tune.tui.time_travel.actions import OpenPast
+
+
+class PastSource(Struct, frozen=True):
+    """Frames that were kept, as something to play.
+
+    Attributes:
+        engine: Not started; hands over what comes after, or instead of, the frames that are shown.
+        transport: Moves through them; paused at first.
+    """
+
+    engine: Engine
+    transport: Transport
+
+
+OpenPast = Callable[[Sequence["Frame"]], PastSource | None]
+"""Given the frames that are shown, newest last; None as long as nothing is kept."""
 
 
 class IntervalControl(Protocol):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.cli.commands.bench.init import InitWords
-from pgtop_tune.cli.commands.bench.shared import TableFormat, opened
+from pgtop_tune.cli.commands.bench.shared import InitWords, TableFormat, opened
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.output import tell
 from pgtop_tune.errors import LoadProblem

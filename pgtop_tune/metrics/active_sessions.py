@@ -109,7 +109,7 @@ def sessions(interval: Interval, window_s: float) -> list[Sessions] | None:
 
     Returns:
         None when nobody looked. While a load of ours without a rate runs, its sessions between two transactions are
-        Client:turn: pgbench measures a latency that these pauses are part of.
+        Client:think: pgbench measures a latency that these pauses are part of.
     """
     return interval.once(_Over(window_s))
 

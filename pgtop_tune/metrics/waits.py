@@ -18,7 +18,7 @@ from pgtop_tune.metrics.active_sessions import (
     sessions,
 )
 from pgtop_tune.metrics.catalogue import Interval, Metric
-from pgtop_tune.model.waits import CLIENT, CPU, QUEUE, WaitCount
+from pgtop_tune.model.waits import CLIENT, CPU, QUEUE, TURN, WaitCount
 
 LONG_WINDOW_S: Final = 60.0
 NEWEST: Final = 0.0
@@ -44,9 +44,13 @@ class WaitShare(Struct, frozen=True):
         return label_of(self.wait_event_type, self.wait_event)
 
 
+_SHOWN: Final = {TURN: "think"}
+"""What is no event of PostgreSQL's, under another name than recordings have for it."""
+
+
 def label_of(wait_event_type: str, wait_event: str) -> str:
-    """Class and event as one word: "IO:WALSync", "CPU"."""
-    return f"{wait_event_type}:{wait_event}" if wait_event else wait_event_type
+    """Class and event as one word: "IO:WALSync", "CPU", "Client:think"."""
+    return f"{wait_event_type}:{_SHOWN.get(wait_event, wait_event)}" if wait_event else wait_event_type
 
 
 def wait_profile(
@@ -244,7 +248,7 @@ CLASSES: Final = (
 )  # fmt: skip
 """The parts of the active sessions."""
 
-CLIENTS_TURN: Final = Metric(
+CLIENT_THINKS: Final = Metric(
     "waits.turn", "client think/network", "sessions",
     "Sessions that wait for their client's think time or the network: idle in a transaction for less than a second, for pgbench also between two. Not among the active sessions.",
     "pg_stat_activity.state and state_change sampled; less the run-queue wait of pgbench's sessions",
@@ -260,4 +264,4 @@ IO_WORKERS: Final = Metric(
     "Mean number of busy io workers (18, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
     "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(SessionActivity.IO_WORKER),
 )  # fmt: skip
-METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENTS_TURN, PACING, IO_WORKERS)
+METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENT_THINKS, PACING, IO_WORKERS)

@@ -268,7 +268,7 @@ PAGE: Final = Page(
     tables=(
         _table("events", EVENTS, (
             _key_column("wait", 28, "Class and event of the wait. CPU: active without a wait event. CPU queue: "
-                "run-queue wait. Beside the active sessions: Client:turn, idle in transaction for less than a "
+                "run-queue wait. Beside the active sessions: Client:think, idle in transaction for less than a "
                 "second; Client:between, pgbench between two transactions; pacing, intended sleeps; io worker.",
                 "pg_stat_activity.wait_event_type, wait_event; /proc/PID/schedstat"),
             *_NUMBERS,

@@ -56,7 +56,7 @@ _BUDGET: Final = Entry(
     "ms",
     "Mean sessions of the load seen in a wait, divided by its transactions per second (Little's law), over 10 s. CPU "
     "is the CPU time of its backends and CPU queue their wait in the run queue, if the host is known. "
-    "Client:turn is client think time and network time: pgbench, the network, both sides' scheduling. The rest of the "
+    "Client:think is client think time and network time: pgbench, the network, both sides' scheduling. The rest of the "
     "client's latency is other. Parts that overlap are scaled down to what the client measures. Without a load of "
     "ours: client backends in a wait, divided by the server's TPS.",
     "pg_stat_activity sampled several times a second; tps and lat of pgbench's progress lines; /proc/PID/stat and "

@@ -89,4 +89,4 @@ async def test_a_ghost_asked_for_at_the_start_as_a_picture(kept: Path, size: tup
         await rig.sees("baseline")
         await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 90)
         await rig.pilot.pause()
-        assert_picture(GOLDENS / f"ghost-{size[0]}x{size[1]}.txt", rig.text().splitlines())
+        assert_picture(GOLDENS / f"baseline-overlay-{size[0]}x{size[1]}.txt", rig.text().splitlines())

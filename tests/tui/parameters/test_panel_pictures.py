@@ -69,7 +69,7 @@ def picture(cells: int, ascii_only: bool = False) -> list[Line]:
 @pytest.mark.parametrize("cells", CELLS)
 def test_the_list_and_the_details_are_as_in_the_picture(cells: int) -> None:
 
-    assert_picture(GOLDENS / f"panel-{cells}.txt", [text_of(line) for line in picture(cells)])
+    assert_picture(GOLDENS / f"parameters-{cells}.txt", [text_of(line) for line in picture(cells)])
 
 
 @pytest.mark.parametrize("cells", [56, *CELLS])

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import AdviceFacts, MachineLook, machine_of
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.advice.knobs.system import GROUPS, knob_of
+from pgtop_tune.advice.knobs.system import GROUPS
+from pgtop_tune.advice.listing import listed_parameters, listed_settings
 from pgtop_tune.advice.proposal import Proposal, advice_for
 from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.changes.model.change_set import Change
@@ -51,9 +52,8 @@ def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[SettingR
     """
     newest = {change.name: change for change in in_force}
     rows = [
-        SettingRow(of_machine(each), knob, setting=each, change=newest.get(each.name))
-        for each in look.settings
-        if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
+        SettingRow(of_machine(setting), knob, setting=setting, change=newest.get(setting.name))
+        for knob, setting in listed_settings(look.settings)
     ]
     return sorted(rows, key=lambda row: GROUPS.index(row.knob.group))
 
@@ -72,15 +72,8 @@ def parameter_rows(
         in_force: Changes that the journal holds, oldest first.
         next_load: What sessions of the next load begin with, by name.
     """
-    has = {parameter.name: parameter for parameter in parameters}
     newest = {change.name: change for change in in_force}
     return [
-        SettingRow(
-            has[knob.name],
-            knob,
-            change=newest.get(knob.name),
-            next_load=next_load.get(knob.name),
-        )
-        for knob in knobs
-        if knob.name in has
+        SettingRow(parameter, knob, change=newest.get(knob.name), next_load=next_load.get(knob.name))
+        for knob, parameter in listed_parameters(knobs, parameters)
     ]

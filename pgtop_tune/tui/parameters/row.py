@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.advice.knobs.knob import Knob, next_value
+from pgtop_tune.advice.listing import advised_value, differs, is_changed
 from pgtop_tune.advice.proposal import same
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import UsageProblem
@@ -28,8 +29,6 @@ _WHEN: Final = {
 _OF_MACHINE: Final = "live*"
 _UNBOUNDED: Final = ("2147483647", "1.79769e+308")
 """pg_settings.max_val of parameters that are bounded by their type alone."""
-_DERIVED: Final = "override"
-"""Source of what the server has worked out by itself, such as wal_buffers from -1."""
 
 
 class Staged(Struct, frozen=True):
@@ -78,16 +77,12 @@ class SettingRow(Struct, frozen=True):
     @property
     def advised(self) -> str:
         """The advised value, "" where there is none or the server has it."""
-        value = None if self.advice is None else self.advice.value
-        return "" if value is None or same(self.parameter, value) else value
+        return advised_value(self.advice) if differs(self.parameter, self.advice) else ""
 
     @property
     def changed(self) -> bool:
         """Whether it is other than the server's own default, or will be after a restart."""
-        parameter = self.parameter
-        return self.setting is None and (
-            parameter.pending_restart or (parameter.setting != parameter.boot_val and parameter.source != _DERIVED)
-        )
+        return self.setting is None and is_changed(self.parameter)
 
     @property
     def loss(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,6 +22,8 @@ from pgtop_tune.model.absence import Unavailable
 
 AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
+MAKING_S: Final = 900.0
+"""More for the first half of a set with a deadline, until both are made: a restart may be somebody else's."""
 BACKSTOP_S: Final = 2.0
 """After the deadline each half reverts by itself, then the process that waits for our end."""
 
@@ -72,17 +75,39 @@ class ChangeSets:
         within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
         made = Settled(set_id=terms.set_id)
-        for on_machine in (False, True) if planned.machine_last else (True, False):
-            try:
-                made = await self._with_half(made, planned, terms, on_machine=on_machine)
-            except ConnectionProblem as lost:
-                if not planned.settings:
-                    raise
-                raise LostBetweenHalves(lost, made) from lost
-            except PgtopError as problem:
-                await self._withdraw(made, problem)
+        first, second = (False, True) if planned.machine_last else (True, False)
+        has_two = (
+            bool(planned.settings) and self._server is not None and bool(planned.parameters or planned.with_restart)
+        )
+        longer_s = None if within_s is None or not has_two else within_s + MAKING_S
+        try:
+            made = await self._with_half(
+                made, planned, replace(terms, keep_within_s=longer_s or within_s), on_machine=first
+            )
+            made = await self._with_half(made, planned, terms, on_machine=second)
+            if longer_s is not None:
+                await self._begin_deadline(made, within_s, on_machine=first)
+        except ConnectionProblem as lost:
+            if not planned.settings:
                 raise
+            with suppress(PgtopError):
+                await self._begin_deadline(made, within_s, on_machine=first)
+            raise LostBetweenHalves(lost, made) from lost
+        except Exception as problem:
+            await self._withdraw(made, problem)
+            raise
+        except asyncio.CancelledError:
+            if has_two and not planned.with_restart:
+                # Only the journals know how far the half under way has come.
+                await self.revert(made.set_id, "the program ended while the set was made")
+            raise
         return made
+
+    async def _begin_deadline(self, made: Settled, within_s: float | None, *, on_machine: bool) -> None:
+        """The half that was made first has waited for the other one."""
+        door = self._machine if on_machine else self._server
+        if door is not None and within_s is not None and made.changes:
+            await door.begin_deadline(made.set_id, within_s)
 
     async def _with_half(self, made: Settled, planned: ChangeSet, terms: Terms, *, on_machine: bool) -> Settled:
         if on_machine and self._machine is not None and planned.settings:
@@ -92,7 +117,7 @@ class ChangeSets:
             return replace(made, parameters=await self._server.apply_set(planned.parameters, terms))
         return made
 
-    async def _withdraw(self, made: Settled, problem: PgtopError) -> None:
+    async def _withdraw(self, made: Settled, problem: Exception) -> None:
         """Reverts the half that was made; the problem says so where even that fails."""
         if not made.changes:
             return
@@ -101,7 +126,7 @@ class ChangeSets:
             failed = (await self.revert(made.set_id, why)).problem
         else:
             failed = (await self.revert_around((made.set_id,), _nothing, why)).problem
-        if failed is not None:
+        if failed is not None and isinstance(problem, PgtopError):
             problem.hint = f"{failed.message}: `pgtop-tune revert --set {made.set_id}` reverts the first half"
 
     async def confirm(self, set_id: str, *, of_server: bool = True) -> Settled:
@@ -314,6 +339,10 @@ class WithRestart:
             for words in (*proof.overrides, *proof.advice):
                 self._progress(f"{proof.name}: {words}")
         return outcome.changes
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`."""
+        await self._restart.begin_deadline(set_id, within_s)
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
         """See `SetControl.keep`."""

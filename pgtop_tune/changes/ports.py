@@ -75,6 +75,10 @@ class RestartControl(Protocol):
         """
         ...
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`."""
+        ...
+
     async def keep(self, set_id: str) -> None:
         """A set on trial stays."""
         ...
@@ -132,6 +136,10 @@ class MachineControl(Protocol):
             HostProblem: We may not (the hint has the command), or the kernel refuses; nothing is changed.
             JournalProblem: The journal could not be written; nothing is changed.
         """
+        ...
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
@@ -237,6 +245,10 @@ class SetControl(Protocol):
             JournalProblem: The journal could not be written; nothing is changed.
             ConnectionProblem: Lost half-way; what became of it is found out when the server answers again.
         """
+        ...
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:

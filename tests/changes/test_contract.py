@@ -6,9 +6,12 @@ import asyncio
 import signal
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,6 +19,7 @@ import pytest
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import WantedParameter, WantedSetting
+from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
@@ -144,6 +148,69 @@ async def test_after_a_connection_lost_between_the_halves_the_machine_keeps_its_
         assert "pgtop-tune revert --set" in str(lost.value)
     # Whether the server has its half cannot be known: `revert` takes both back when it answers again.
     assert (machine.value(PAGES), in_force()) == ("20", [PAGES])
+
+
+@pytest.mark.parametrize(("before", "wanted", "step"), [("0", "20", "afterwards"), ("40", "20", "beforehand")])
+async def test_the_half_that_was_made_first_does_not_go_back_before_the_other_one(
+    way: WayOf, shared: Throwaway, machine: Machine, before: str, wanted: str, step: str
+) -> None:
+    machine.path(PAGES).write_text(f"{before}\n")
+    taken_s = 1.5
+    # A half may take its time: a restart, a server that does not answer for a while, pages to be found.
+    setattr(machine, step, lambda: time.sleep(taken_s))
+    async with way(shared) as operator:
+        await operator.apply((WantedParameter("max_wal_size", "3GB"),), (WantedSetting(PAGES, wanted),), 600.0)
+        texts = [read(path) for path in journals(None)]
+        until = {each.name: each.until_ms or 0 for text in texts for each in (*text.in_force, *text.host_in_force)}
+        assert abs(until[PAGES] - until["max_wal_size"]) < taken_s * 1000
+        watchdogs = [own.watchdog for text in texts for own in text.owners.values()]
+        assert all(own is not None and own.lives for own in watchdogs)
+        await operator.revert_now()
+        await operator.over()
+    assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == (before, "1GB", [])
+
+
+async def test_a_failure_that_nobody_foresaw_leaves_no_half_of_a_set(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*words: object) -> object:
+        raise RuntimeError("a bug")
+
+    async with way(shared) as operator:
+        monkeypatch.setattr(PostgresControl, "apply_set", broken)
+        with pytest.raises(RuntimeError):
+            await operator.apply(*BOTH)
+    assert (machine.value(PAGES), in_force()) == ("0", [])
+
+
+@pytest.mark.parametrize("step", ["between the halves", "within the second half"])
+async def test_an_operator_who_leaves_while_a_set_is_made_leaves_both_halves_or_none(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    loop, left, make = asyncio.get_running_loop(), threading.Event(), change_set.make
+
+    def leave() -> None:
+        operator.leave()
+        left.set()
+
+    def making(*words: Any, **more: Any) -> Any:
+        loop.call_soon_threadsafe(leave)
+        left.wait(30)
+        return make(*words, **more)
+
+    if step == "between the halves":
+        machine.afterwards = leave
+    else:
+        monkeypatch.setattr(change_set, "make", making)
+    async with way(shared) as operator:
+        with suppress(asyncio.CancelledError):
+            await operator.apply(*BOTH)
+        assert left.is_set()
+    values = (machine.value(PAGES), shown(shared, "max_wal_size"), in_force())
+    assert values in (("0", "1GB", []), ("20", "3GB", ["max_wal_size", PAGES]))
+    with psycopg.connect(conninfo(shared), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM RESET max_wal_size")
+        connection.execute("SELECT pg_reload_conf()")
 
 
 async def test_a_pending_set_goes_back_on_the_machine_at_once_while_the_server_is_away(

@@ -136,6 +136,11 @@ class HostControl:
             self._trials.begin(made[0].set_id, terms.keep_within_s)
         return made
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `MachineControl.begin_deadline`."""
+        await self._alone(lambda: self._put_off(set_id, time.time_ns() // 1_000_000 + int(within_s * 1000)))
+        self._trials.begin(set_id, within_s)
+
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
         """Ends the trial of a set: its changes stay until somebody reverts them."""
         kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
@@ -215,6 +220,18 @@ class HostControl:
             except PgtopError:
                 self._trials.end(set_id)
                 raise
+
+    def _put_off(self, set_id: str, until_ms: int) -> None:
+        with Journal(self._machine, self._directory) as journal:
+            text = journal.text()
+            try:
+                self._trials.put_off(set_id, until_ms)
+            except OSError as error:
+                raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
+            if set_id in text.owners:
+                journal.write(replace(text.owners[set_id], watchdog=self._trials.watchdog(set_id)))
+            for change in of_set(set_id)(text.host_in_force):
+                journal.write(replace(change, until_ms=until_ms))
 
     def _guarded(self, set_id: str, until_ms: int, alone: Guard | None = None) -> ProcessKey | None:
         """Starts the process that takes a set back, ours or one that outlives us."""

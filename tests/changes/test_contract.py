@@ -18,9 +18,12 @@ import pytest
 
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.machine import control as machine_control
 from pgtop_tune.changes.model.change import WantedParameter, WantedSetting
+from pgtop_tune.changes.selection import last
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.cli.commands.revert import revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from tests.postgres.conftest import place
@@ -287,3 +290,89 @@ async def test_a_second_set_waits_until_the_first_is_confirmed_or_reverted(share
     await screen.changes.undo_all()
     await screen.close()
     assert (machine.value(PAGES), in_force()) == ("0", [])
+
+
+async def undo_last(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """u on the screen."""
+    screen = Screen(server, machine)
+    await screen.changes.undo(last(await screen.changes.in_force()))
+    await screen.close()
+
+
+async def undo_everything(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U on the screen."""
+    screen = Screen(server, machine)
+    assert {each.name for each in await screen.changes.in_force()} == set(in_force())
+    await screen.changes.undo_all()
+    await screen.close()
+
+
+async def reverted(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, **words: Any) -> None:
+    """`pgtop-tune revert`."""
+    monkeypatch.setattr(machine_control, "HostControl", lambda **more: machine)
+    host, port = str(server.socket_dir), str(server.port)
+    with pytest.raises(SystemExit) as ended:
+        await asyncio.to_thread(revert, host=host, port=port, user=server.user, database="postgres", **words)
+    assert ended.value.code == 0
+
+
+async def reverted_last(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pgtop-tune revert --last`."""
+    await reverted(server, machine, monkeypatch, last=True)
+
+
+BACK = pytest.mark.parametrize("back", [undo_last, undo_everything, reverted_last, reverted])
+
+
+@BACK
+async def test_both_halves_of_a_set_that_another_program_made_go_back_together_to_the_byte(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, back: Any
+) -> None:
+    before = (shared.data_dir / "postgresql.auto.conf").read_bytes()
+    async with way(shared) as operator:
+        await operator.apply(*BOTH)
+    await back(shared, machine, monkeypatch)
+    assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == ("0", "1GB", [])
+    assert (shared.data_dir / "postgresql.auto.conf").read_bytes() == before
+
+
+@BACK
+async def test_strict_accounting_is_left_before_pages_are_taken_again(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, back: Any
+) -> None:
+    machine.path(PAGES).write_text("40\n")
+    async with way(shared) as operator:
+        await operator.apply((WantedParameter("max_wal_size", "3GB"),), STRICT)
+    await back(shared, machine, monkeypatch)
+    written = {name: machine.path(name).stat().st_mtime_ns for name in ("vm.overcommit_memory", PAGES)}
+    server = (shared.data_dir / "postgresql.auto.conf").stat().st_mtime_ns
+    assert written["vm.overcommit_memory"] < written[PAGES] < server
+    assert in_force() == []
+
+
+async def test_undo_takes_back_what_was_shown_and_nothing_that_came_after(shared: Throwaway, machine: Machine) -> None:
+    screen = Screen(shared, machine)
+    await screen.apply(*BOTH)
+    what_is_asked = last(await screen.changes.in_force())
+    another = PostgresControl(place(shared))
+    await another.apply("work_mem", "8MB")
+    undone = await screen.changes.undo(what_is_asked)
+    assert {each.name for each in undone} == {"max_wal_size", PAGES}
+    assert in_force() == ["work_mem"]
+    await another.undo_all()
+    await another.aclose()
+    await screen.close()
+
+
+async def test_what_was_undone_on_the_machine_is_known_also_where_another_setting_is_refused(
+    shared: Throwaway, machine: Machine
+) -> None:
+    screen = Screen(shared, machine)
+    await screen.apply((), (WantedSetting("vm.swappiness", "10"), WantedSetting("vm.dirty_ratio", "30")))
+    # Nothing is written through a link.
+    machine.path("vm.swappiness").rename(machine.root / "elsewhere")
+    machine.path("vm.swappiness").symlink_to(machine.root / "elsewhere")
+    with pytest.raises(PgtopError):
+        await screen.changes.undo_all()
+    assert [each.name for each in screen.changes.made] == in_force() == ["vm.swappiness"]
+    await screen.close()

@@ -157,10 +157,14 @@ class HostControl:
         return await self._reverted(everything)
 
     async def revert_set(
-        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+        self,
+        set_id: str,
+        why: str = "",
+        only: Callable[[HostChange], bool] = lambda change: True,
+        each: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
         """Reverts the changes of a set that are still in force and meant, last first."""
-        return await self._reverted(_only(of_set(set_id), only), why)
+        return await self._reverted(_only(of_set(set_id), only), why, each)
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         """Reverts changes on trial that nobody kept in time, also those of a process that is gone."""
@@ -270,8 +274,10 @@ class HostControl:
                 adopted.append(each)
         return tuple(adopted)
 
-    async def _reverted(self, selection: MachineSelection, why: str = "") -> tuple[HostChange, ...]:
-        undone = await self._alone(lambda: revert(selection, self._root, self._directory, why))
+    async def _reverted(
+        self, selection: MachineSelection, why: str = "", each: Callable[[HostChange], None] = lambda change: None
+    ) -> tuple[HostChange, ...]:
+        undone = await self._alone(lambda: revert(selection, self._root, self._directory, why, each))
         left = {change.set_id for change in await self.in_force()}
         for set_id in {change.set_id for change in undone} - left:
             self._trials.end(set_id)

@@ -227,6 +227,12 @@ class PostgresControl:
         self._remember(undone)
         return undone
 
+    async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
+        """See `ChangeControl.undo_these`."""
+        undone = (await self._take_back(lambda in_force: [each for each in in_force if each.id in ids])).settled
+        self._remember(undone)
+        return undone
+
     async def undo_all(self) -> tuple[ParameterChange, ...]:
         """Reverts all changes still in force, last first."""
         undone = (await self._take_back(everything)).settled

@@ -7,20 +7,24 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.changes.machine.halves import MachineHalves
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
-from pgtop_tune.changes.selection import gives_memory_up, goes_before_server, settings_in_order
+from pgtop_tune.changes.selection import gives_memory_up, settings_in_order
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Unavailable
 
 AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
+MAKING_S: Final = 900.0
+"""More for the first half of a set with a deadline, until both are made: a restart may be somebody else's."""
 BACKSTOP_S: Final = 2.0
 """After the deadline each half reverts by itself, then the process that waits for our end."""
 
@@ -72,17 +76,39 @@ class ChangeSets:
         within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
         made = Settled(set_id=terms.set_id)
-        for on_machine in (False, True) if planned.machine_last else (True, False):
-            try:
-                made = await self._with_half(made, planned, terms, on_machine=on_machine)
-            except ConnectionProblem as lost:
-                if not planned.settings:
-                    raise
-                raise LostBetweenHalves(lost, made) from lost
-            except PgtopError as problem:
-                await self._withdraw(made, problem)
+        first, second = (False, True) if planned.machine_last else (True, False)
+        has_two = (
+            bool(planned.settings) and self._server is not None and bool(planned.parameters or planned.with_restart)
+        )
+        longer_s = None if within_s is None or not has_two else within_s + MAKING_S
+        try:
+            made = await self._with_half(
+                made, planned, replace(terms, keep_within_s=longer_s or within_s), on_machine=first
+            )
+            made = await self._with_half(made, planned, terms, on_machine=second)
+            if longer_s is not None:
+                await self._begin_deadline(made, within_s, on_machine=first)
+        except ConnectionProblem as lost:
+            if not planned.settings:
                 raise
+            with suppress(PgtopError):
+                await self._begin_deadline(made, within_s, on_machine=first)
+            raise LostBetweenHalves(lost, made) from lost
+        except Exception as problem:
+            await self._withdraw(made, problem)
+            raise
+        except asyncio.CancelledError:
+            if has_two and not planned.with_restart:
+                # Only the journals know how far the half under way has come.
+                await self.revert(made.set_id, "the program ended while the set was made")
+            raise
         return made
+
+    async def _begin_deadline(self, made: Settled, within_s: float | None, *, on_machine: bool) -> None:
+        """The half that was made first has waited for the other one."""
+        door = self._machine if on_machine else self._server
+        if door is not None and within_s is not None and made.changes:
+            await door.begin_deadline(made.set_id, within_s)
 
     async def _with_half(self, made: Settled, planned: ChangeSet, terms: Terms, *, on_machine: bool) -> Settled:
         if on_machine and self._machine is not None and planned.settings:
@@ -92,7 +118,7 @@ class ChangeSets:
             return replace(made, parameters=await self._server.apply_set(planned.parameters, terms))
         return made
 
-    async def _withdraw(self, made: Settled, problem: PgtopError) -> None:
+    async def _withdraw(self, made: Settled, problem: Exception) -> None:
         """Reverts the half that was made; the problem says so where even that fails."""
         if not made.changes:
             return
@@ -101,7 +127,7 @@ class ChangeSets:
             failed = (await self.revert(made.set_id, why)).problem
         else:
             failed = (await self.revert_around((made.set_id,), _nothing, why)).problem
-        if failed is not None:
+        if failed is not None and isinstance(problem, PgtopError):
             problem.hint = f"{failed.message}: `pgtop-tune revert --set {made.set_id}` reverts the first half"
 
     async def confirm(self, set_id: str, *, of_server: bool = True) -> Settled:
@@ -152,31 +178,20 @@ class ChangeSets:
             server_half: Reverts the server's.
             why: For the journal.
         """
-        settled = Settled(set_id=set_ids[-1] if set_ids else "")
-
-        async def machine_halves(only: Callable[[HostChange], bool]) -> Settled:
-            if self._machine is None:
-                return settled
-            reverted = settled.settings
-            for set_id in reversed(set_ids):
-                reverted = (*reverted, *await self._machine.revert_set(set_id, why, only))
-            return replace(settled, settings=reverted)
-
-        async def parameters() -> Settled:
-            return replace(settled, parameters=await server_half())
-
-        async def pools() -> Settled:
-            return await machine_halves(goes_before_server)
-
-        async def rest() -> Settled:
-            return await machine_halves(lambda change: True)
-
-        for half in (pools, parameters, rest):
-            try:
-                settled = await half()
-            except PgtopError as problem:
-                settled = replace(settled, problem=settled.problem or problem)
-        return settled
+        halves = MachineHalves(self._machine, set_ids, why)
+        parameters: tuple[ParameterChange, ...] = ()
+        problem: PgtopError | None = None
+        await halves.before()
+        try:
+            parameters = await server_half()
+        except PgtopError as refused:
+            problem = refused
+        try:
+            await halves.after()
+        except PgtopError as refused:
+            problem = problem or refused
+        set_id = set_ids[-1] if set_ids else ""
+        return Settled(set_id=set_id, parameters=parameters, settings=tuple(halves.settled), problem=problem)
 
     async def revert_until_done(
         self,
@@ -228,45 +243,30 @@ class Undo:
     async def in_force(self, ours: Sequence[Change]) -> tuple[Change, ...]:
         """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
 
-        Of the machine only changes of `ours`: its journal is not about one server.
+        Of the machine only changes of `ours`, and the other halves of sets of this server: its journal is not about one
+        server.
         """
         of_server = await self._server.in_force()
-        own = {each.id for each in ours if isinstance(each, HostChange)}
-        if self._machine is None or not own:
+        meant = {each.id for each in ours if isinstance(each, HostChange)}
+        sets = {each.set_id for each in of_server} - {""}
+        if self._machine is None or not (meant or sets):
             return of_server
-        of_machine = (each for each in await self._machine.in_force() if each.id in own)
+        of_machine = (each for each in await self._machine.in_force() if each.id in meant or each.set_id in sets)
         return tuple(sorted((*of_machine, *of_server), key=lambda each: each.at_ms))
 
-    async def last(self, shown: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts the last set in force; empty when there is none.
+    async def these(self, shown: Sequence[Change]) -> Settled:
+        """Reverts changes of `in_force`, with their sets, the last first, and nothing that was made since.
 
-        Args:
-            shown: The set as `in_force` had it.
-
-        Raises:
-            PgtopError: Refused, or not possible.
+        Returns:
+            What was reverted; its problem says why something still is in force.
         """
-        of_server = any(isinstance(each, ParameterChange) for each in shown)
-        return await self._around(shown, self._server.undo_last if of_server else _nothing)
+        set_ids = tuple(dict.fromkeys(each.set_id or each.id for each in sorted(shown, key=lambda each: each.at_ms)))
 
-    async def everything(self, ours: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts everything in force on the server, last first, and `ours` on the machine. Raises as `last`."""
-        return await self._around(ours, self._server.undo_all)
+        async def server_half() -> tuple[ParameterChange, ...]:
+            of_server = [each.id for each in shown if isinstance(each, ParameterChange)]
+            return await self._server.undo_these(of_server) if of_server else ()
 
-    async def sets(self, ours: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts the sets of some changes, the last first, and nothing of anybody else's. Raises as `last`."""
-        undone: list[Change] = []
-        for set_id in reversed(dict.fromkeys(each.set_id or each.id for each in ours)):
-            of_server = any(isinstance(each, ParameterChange) for each in ours if set_id in (each.set_id, each.id))
-            undone += (await self._sets.revert(set_id, of_server=of_server)).checked().changes
-        return tuple(undone)
-
-    async def _around(
-        self, changes: Sequence[Change], server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]]
-    ) -> tuple[Change, ...]:
-        set_ids = tuple(dict.fromkeys(each.set_id or each.id for each in changes if isinstance(each, HostChange)))
-        undone = (await self._sets.revert_around(set_ids, server_half)).checked()
-        return (*undone.parameters, *undone.settings)
+        return await self._sets.revert_around(set_ids, server_half)
 
 
 async def _nothing() -> tuple[ParameterChange, ...]:
@@ -314,6 +314,10 @@ class WithRestart:
             for words in (*proof.overrides, *proof.advice):
                 self._progress(f"{proof.name}: {words}")
         return outcome.changes
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`."""
+        await self._restart.begin_deadline(set_id, within_s)
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
         """See `SetControl.keep`."""

@@ -75,7 +75,21 @@ class Deadlines:
 
     def begin(self, set_id: str, within_s: float) -> None:
         """From now on the set is taken back after so many seconds. In the event loop."""
+        earlier = self._deadlines.get(set_id)
+        if earlier is not None:
+            earlier.cancel()
         self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, within_s))
+
+    def put_off(self, set_id: str, until_ms: int) -> None:
+        """The process that waits for our end acts at another moment.
+
+        Raises:
+            OSError: The process cannot be started; everything is as it was.
+        """
+        start = self._starts.get(set_id)
+        if start is not None:
+            earlier, self._watchdogs[set_id] = self._watchdogs[set_id], start(until_ms)
+            earlier.dismiss()
 
     def lift(self, set_id: str) -> None:
         """The set has no deadline any more; it is still taken back when we are gone.

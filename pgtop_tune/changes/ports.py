@@ -75,6 +75,10 @@ class RestartControl(Protocol):
         """
         ...
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`."""
+        ...
+
     async def keep(self, set_id: str) -> None:
         """Confirms a pending set."""
         ...
@@ -134,14 +138,25 @@ class MachineControl(Protocol):
         """
         ...
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
+        ...
+
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
         """Confirms a pending set; empty when it is not in force (any more)."""
         ...
 
     async def revert_set(
-        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+        self,
+        set_id: str,
+        why: str = "",
+        only: Callable[[HostChange], bool] = lambda change: True,
+        each: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
-        """Reverts a set, or those of its changes that are meant, last change first; empty when it is not in force."""
+        """Reverts a set, or those of its changes that are meant, last change first; empty when it is not in force.
+
+        `each` is told of each change that is reverted, also where another one cannot be.
+        """
         ...
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
@@ -239,6 +254,10 @@ class SetControl(Protocol):
         """
         ...
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
+        ...
+
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
         """Confirms a pending set; empty when it is not in force (any more)."""
         ...
@@ -255,12 +274,12 @@ class ChangeControl(ParameterControl, SetControl, Protocol):
         """Takes back what nobody kept in time, also of processes that are gone."""
         ...
 
-    async def undo_last(self) -> tuple[ParameterChange, ...]:
-        """Takes back the last change that is still in force, with its set, last first; empty when there is none."""
+    async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
+        """Takes back those of some changes that are still in force, last first; `redo` makes them again."""
         ...
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what `undo` or `undo_all` took back last; empty when there is nothing."""
+        """Makes again what `undo` took back last; empty when there is nothing."""
         ...
 
     async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:

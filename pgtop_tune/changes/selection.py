@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, WantedParameter, WantedSetting
+from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter
 
-C = TypeVar("C", ParameterChange, HostChange)
+C = TypeVar("C", ParameterChange, HostChange, Change)
 
 
 class Selection(Protocol):
@@ -110,7 +111,10 @@ def gives_memory_up(wanted: Sequence[WantedSetting], live: Mapping[str, str]) ->
 
 
 def goes_before_server(change: HostChange) -> bool:
-    """Whether a change of the machine is reverted before the server's half: a pool of huge pages gets larger again."""
+    """Whether a change of the machine is reverted before the server's half: a pool of huge pages gets larger again, and
+    strict accounting, which counts it, is left before that."""
+    if change.name == "vm.overcommit_memory":
+        return change.value == _STRICT
     larger = (
         change.value_before.isdecimal() and change.value.isdecimal() and int(change.value_before) > int(change.value)
     )

@@ -20,7 +20,7 @@ from pgtop_tune.cli.machine_rows import MachineRow
 from pgtop_tune.cli.machine_rows import as_json as machine_json
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.parameter_rows import ParameterRow, as_json
-from pgtop_tune.cli.signals import run_until_signalled
+from pgtop_tune.cli.signals import answer_to, run_until_signalled
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.host.system_settings import is_sysctl
 from pgtop_tune.model.absence import Unavailable
@@ -280,5 +280,5 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
 def _ask(number: int) -> None:
     if not can_ask():
         raise UsageProblem(f"{number} changes want a yes", "--yes says so where there is no terminal")
-    if input(f"make these {number} changes? [y/N] ").strip().lower() not in ("y", "yes"):
+    if answer_to(f"make these {number} changes? [y/N] ").lower() not in ("y", "yes"):
         raise ServerProblem("nothing was changed")

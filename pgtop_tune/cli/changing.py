@@ -47,7 +47,7 @@ from pgtop_tune.cli.machine_half import (
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.reverting import of_settled
-from pgtop_tune.cli.signals import to_the_end
+from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -258,7 +258,7 @@ def _unlocked(asked: ChangeRequest, current: dict[str, Parameter]) -> frozenset[
             )
         tell(f"{each.name} = {each.value} can lose {loss}")
         if each.name not in confirmed and not asked.dry_run and can_ask():
-            confirmed.add(input(f"type {each.name} to unlock it: ").strip())
+            confirmed.add(answer_to(f"type {each.name} to unlock it: "))
     return frozenset(confirmed)
 
 

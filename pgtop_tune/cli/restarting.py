@@ -19,7 +19,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.signals import to_the_end
+from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.units import duration
@@ -56,7 +56,7 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
         return
     if not can_ask():
         raise UsageProblem("a restart ends every session and needs a confirmation", "pass --yes without a terminal")
-    if input("restart the server? [y/N] ").strip().lower() not in ("y", "yes"):
+    if answer_to("restart the server? [y/N] ").lower() not in ("y", "yes"):
         raise ServerProblem("not restarted: nothing was changed")
 
 
@@ -81,7 +81,7 @@ def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
             raise UsageProblem(
                 f"{what}, is down, and starting it needs a confirmation", "pass --yes without a terminal"
             )
-        return input("start it with its old values? [y/N] ").strip().lower() in ("y", "yes")
+        return answer_to("start it with its old values? [y/N] ").lower() in ("y", "yes")
 
     return agree
 
@@ -89,7 +89,7 @@ def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
 def sure(words: str) -> bool:
     """Whether somebody wants a file to be replaced by its copy from before; nobody does where there is none to ask."""
     tell(words)
-    return can_ask() and input("restore the copy? [y/N] ").strip().lower() in ("y", "yes")
+    return can_ask() and answer_to("restore the copy? [y/N] ").lower() in ("y", "yes")
 
 
 async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: bool) -> int:

@@ -13,6 +13,7 @@ from pgtop_tune.changes.model.change import ChangeState
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import complain, say, tell
+from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.errors import JournalProblem, UsageProblem
 from pgtop_tune.paths import journal_dir
 
@@ -66,7 +67,7 @@ def retire(journal: Path, directory: Path | None, listed: Callable[[JournalText]
     if not yes:
         if not can_ask():
             raise UsageProblem("nothing would revert these changes any more", "pass --yes without a terminal")
-        if input("take the journal out of use? [y/N] ").strip().lower() not in ("y", "yes"):
+        if answer_to("take the journal out of use? [y/N] ").lower() not in ("y", "yes"):
             say("no change was made")
             return 0
     say(f"retired: {renamed(path)}")

@@ -136,6 +136,11 @@ class HostControl:
             self._deadlines.begin(made[0].set_id, terms.keep_within_s)
         return made
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `MachineControl.begin_deadline`."""
+        await self._alone(lambda: self._put_off(set_id, time.time_ns() // 1_000_000 + int(within_s * 1000)))
+        self._deadlines.begin(set_id, within_s)
+
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
         """Confirms a set: its changes stay until somebody reverts them."""
         kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
@@ -152,10 +157,14 @@ class HostControl:
         return await self._reverted(everything)
 
     async def revert_set(
-        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+        self,
+        set_id: str,
+        why: str = "",
+        only: Callable[[HostChange], bool] = lambda change: True,
+        each: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
         """Reverts the changes of a set that are still in force and meant, last first."""
-        return await self._reverted(_only(of_set(set_id), only), why)
+        return await self._reverted(_only(of_set(set_id), only), why, each)
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         """Reverts pending changes that nobody confirmed in time, also those of a process that is gone."""
@@ -216,6 +225,18 @@ class HostControl:
                 self._deadlines.end(set_id)
                 raise
 
+    def _put_off(self, set_id: str, until_ms: int) -> None:
+        with Journal(self._machine, self._directory) as journal:
+            text = journal.text()
+            try:
+                self._deadlines.put_off(set_id, until_ms)
+            except OSError as error:
+                raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
+            if set_id in text.owners:
+                journal.write(replace(text.owners[set_id], watchdog=self._deadlines.watchdog(set_id)))
+            for change in of_set(set_id)(text.host_in_force):
+                journal.write(replace(change, until_ms=until_ms))
+
     def _guarded(self, set_id: str, until_ms: int, alone: Guard | None = None) -> ProcessKey | None:
         """Starts the process that takes a set back, ours or one that outlives us."""
         try:
@@ -253,8 +274,10 @@ class HostControl:
                 adopted.append(each)
         return tuple(adopted)
 
-    async def _reverted(self, selection: MachineSelection, why: str = "") -> tuple[HostChange, ...]:
-        undone = await self._alone(lambda: revert(selection, self._root, self._directory, why))
+    async def _reverted(
+        self, selection: MachineSelection, why: str = "", each: Callable[[HostChange], None] = lambda change: None
+    ) -> tuple[HostChange, ...]:
+        undone = await self._alone(lambda: revert(selection, self._root, self._directory, why, each))
         left = {change.set_id for change in await self.in_force()}
         for set_id in {change.set_id for change in undone} - left:
             self._deadlines.end(set_id)

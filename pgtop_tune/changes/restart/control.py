@@ -142,10 +142,17 @@ class RestartService:
             made = await self._control.apply_set(wanted, inner) if wanted else ()
             outcome = await self._restart(attempt, made, progress)
             if outcome.state is RestartState.CAME_UP and within_s is not None and made:
-                set_id = made[0].set_id or made[0].id
-                await self._control.overdue_after(set_id, within_s + _LATER_S)
-                self._deadlines.begin(set_id, within_s)
+                await self._begin(made[0].set_id or made[0].id, within_s)
             return outcome
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`; a set whose restart has not been made yet has none."""
+        if set_id in self._deadlines.ids:
+            await self._begin(set_id, within_s)
+
+    async def _begin(self, set_id: str, within_s: float) -> None:
+        await self._control.overdue_after(set_id, within_s + _LATER_S)
+        self._deadlines.begin(set_id, within_s)
 
     async def keep(self, set_id: str) -> None:
         """See `RestartControl.keep`."""

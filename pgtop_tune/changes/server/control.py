@@ -227,6 +227,12 @@ class PostgresControl:
         self._remember(undone)
         return undone
 
+    async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
+        """See `ChangeControl.undo_these`."""
+        undone = (await self._take_back(lambda in_force: [each for each in in_force if each.id in ids])).settled
+        self._remember(undone)
+        return undone
+
     async def undo_all(self) -> tuple[ParameterChange, ...]:
         """Reverts all changes still in force, last first."""
         undone = (await self._take_back(everything)).settled
@@ -272,6 +278,25 @@ class PostgresControl:
                     journal.write(replace(change, until_ms=until_ms))
 
         await self._runner.run(noted)
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`."""
+        until_ms = now_ms() + int(within_s * 1000)
+
+        def put_off(session: OperatorSession) -> None:
+            with Journal(self._journal_with(session, set_id), self.directory) as journal:
+                owner = journal.text().owners.get(set_id)
+                try:
+                    self._deadlines.put_off(set_id, until_ms)
+                except OSError as error:
+                    raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
+                if owner is not None:
+                    journal.write(replace(owner, watchdog=self._deadlines.watchdog(set_id)))
+                for change in of_set(set_id)(journal.text().in_force):
+                    journal.write(replace(change, until_ms=until_ms))
+
+        await self._runner.run(put_off)
+        self._deadlines.begin(set_id, within_s)
 
     async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
         """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""

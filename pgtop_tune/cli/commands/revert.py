@@ -15,6 +15,8 @@ from pgtop_tune.cli.output import say
 from pgtop_tune.errors import PgtopError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pgtop_tune.changes.journal import JournalText
     from pgtop_tune.changes.machine.halves import MachineHalves
     from pgtop_tune.changes.model.change import ParameterChange
@@ -255,6 +257,7 @@ def _revert(
     """The exit status, and what left the set in force that was asked for."""
     import asyncio
 
+    from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.machine.halves import MachineHalves, is_of_machine_only
     from pgtop_tune.changes.model.change_set import RevertOutcome
     from pgtop_tune.changes.server.reverting import missed_set
@@ -264,16 +267,20 @@ def _revert(
     from pgtop_tune.cli.reverting import say_reverted, tell_of_damage, tell_of_the_rest
 
     tell_of_damage(directory)
-    halves = MachineHalves(set_id, directory, say_reverted)
+    # The sets whose halves of the server are reverted, and the one that was asked for.
+    halves = MachineHalves(HostControl(directory=directory), [set_id] if set_id else [], told=say_reverted)
     if set_id and is_of_machine_only(set_id, directory):
-        say(reverting.sum_of(RevertOutcome(), halves.after()))
+        say(reverting.sum_of(RevertOutcome(), asyncio.run(halves.after())))
         return ExitCode.OK, None
     try:
         conninfo, outcome = _taken_back(
             words, selection, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes
         )
     except PgtopError:
-        halves.after()
+        try:
+            asyncio.run(halves.after())
+        except PgtopError as problem:
+            complain(problem)
         raise
     for line in reverting.of_outcome(outcome):
         say(line)
@@ -285,7 +292,7 @@ def _revert(
     missed = None if outcome.refused else missed_set(on_server, directory, selection)
     if missed is not None and not outcome.elsewhere:
         complain(missed)
-    say(reverting.sum_of(outcome, () if missed is not None else halves.after()))
+    say(reverting.sum_of(outcome, () if missed is not None else asyncio.run(halves.after())))
     asyncio.run(_look_after_the_rest(conninfo, directory))
     tell_of_the_rest(directory)
     left = outcome.refused[0].problem if outcome.refused else missed
@@ -315,6 +322,8 @@ def _taken_back(
     adopt: bool,
     yes: bool,
 ) -> tuple[ConnInfo, RevertOutcome]:
+    import asyncio
+
     from msgspec.structs import replace
 
     from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
@@ -331,13 +340,14 @@ def _taken_back(
 
     written: list[frozenset[str]] = []
 
+    def first(changes: Sequence[ParameterChange]) -> None:
+        asyncio.run(halves.before(changes))
+
     def taken(conninfo: ConnInfo, key: str = "") -> RevertOutcome:
-        late = try_to_revert(
-            conninfo, overdue(now_ms()), directory=directory, why=NOT_CONFIRMED, first=halves.before, key=key
-        )
+        late = try_to_revert(conninfo, overdue(now_ms()), directory=directory, why=NOT_CONFIRMED, first=first, key=key)
         # Those that are refused or elsewhere are asked for once more.
         late = replace(late, refused=(), elsewhere=())
-        rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=halves.before, key=key)
+        rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=first, key=key)
         return late.and_then(rest).after_writing(frozenset().union(*written))
 
     def restarted(conninfo: ConnInfo, outcome: RevertOutcome) -> tuple[ConnInfo, RevertOutcome]:

@@ -119,7 +119,8 @@ class Changes:
     async def in_force(self) -> tuple[Change, ...]:
         """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
 
-        Of the machine only what this session made or adopted: its journal is not about one server.
+        Of the machine only what this session made or adopted, and other halves of the server's sets: its journal is not
+        about one server.
         """
         return await self._client.ask(self._undo.in_force(self._ours()))
 
@@ -229,7 +230,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible.
         """
-        return self._forget(await self._client.ask(self._undo.last(wanted)))
+        return await self._undone(wanted)
 
     async def undo_all(self) -> tuple[Change, ...]:
         """Takes back everything still in force, last first.
@@ -237,7 +238,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; some may have been reverted.
         """
-        return self._forget(await self._client.ask(self._undo.everything(self._ours())))
+        return await self._undone(await self.in_force())
 
     async def undo_made(self) -> None:
         """Takes back what this session made, last first, and nothing of anybody else's.
@@ -245,7 +246,13 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; what came later is taken back.
         """
-        self._forget(await self._client.ask(self._undo.sets(self.made)))
+        await self._undone(self.made)
+
+    async def _undone(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
+        undone = await self._client.ask(self._undo.these(wanted))
+        forgotten = self._forget((*undone.parameters, *undone.settings))
+        undone.checked()
+        return forgotten
 
     def _ours(self) -> tuple[Change, ...]:
         pending = self.pending

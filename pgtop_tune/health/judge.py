@@ -23,7 +23,6 @@ from pgtop_tune.model.absence import Unavailable
 _ON_PRIMARY: Final = "on its primary: this server is a standby"
 _CHANGES_DATA: Final = re.compile(
     r"(?!ALTER SYSTEM)(ALTER|ANALYZE|CREATE|DROP|GRANT|REINDEX|REVOKE|ROLLBACK|SET|VACUUM|\\password) "
-    r"|SELECT pg_catalog\.pg_(en|dis)able_data_checksums\b"
 )
 _NAMED_IN_WORDS: Final = re.compile(
     r"\b(?:ALTER (?!SYSTEM)[A-Z]|CREATE [A-Z]|DROP [A-Z]|REINDEX [A-Z]|VACUUM\b|GRANT [a-z]|REVOKE [a-z])"

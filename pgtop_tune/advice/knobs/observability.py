@@ -113,13 +113,4 @@ KNOBS: Final[tuple[Knob, ...]] = (
         steps=_RUNS,
         special=_NONE_OR_ALL,
     ),
-    Knob(
-        name="timing_clock_source",
-        group="observability",
-        why="Clock of EXPLAIN ANALYZE and track_io_timing: the processor's counter costs a fraction of a system call.",
-        trades="tsc is refused where the counter is not reliable; auto decides that.",
-        panes=("host",),
-        steps=("auto", "system", "tsc"),
-        moves_with=("track_io_timing",),
-    ),
 )

@@ -297,5 +297,4 @@ RULES: Final[Mapping[str, Callable[[AdviceFacts], Advice | None]]] = {
     "log_min_duration_statement": _fixed("1s", "Logs slow statements without slowing the others.", "100ms"),
     "log_autovacuum_min_duration": _fixed("10s", "Shows long runs of autovacuum.", "0", "10min"),
     "log_autoanalyze_min_duration": _fixed("10s", "Shows long runs of ANALYZE by autovacuum.", "0", "10min"),
-    "timing_clock_source": _fixed("auto", "The default: the processor's counter where it is reliable."),
 }

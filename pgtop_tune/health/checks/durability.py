@@ -14,21 +14,6 @@ from pgtop_tune.health.rules import also_scoped, counted, counted_s, scoped, sco
 from pgtop_tune.units import duration
 
 _GROUP: Final = "durability"
-_ENABLED: Final = frozenset({"on", "inprogress-on"})
-"""From 19 on a running server enables checksums, and says so meanwhile."""
-_ONLINE_SINCE: Final = 19
-_ONLINE: Final = Fix(
-    do="SELECT pg_catalog.pg_enable_data_checksums();",
-    undo="SELECT pg_catalog.pg_disable_data_checksums();",
-    remark="returns at once; workers then write every page, with full-page images in the WAL; page 8 shows their "
-    "progress; the arguments cost_delay and cost_limit slow them down",
-)
-_OFFLINE: Final = Fix(
-    do="pg_checksums --enable --progress --pgdata=DATADIR",
-    undo="pg_checksums --disable --pgdata=DATADIR",
-    language=Language.SHELL,
-    remark="as the server's account, after a clean stop; reads and writes every page",
-)
 _DAMAGE: Final = ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
 _DELAYS_LOST: Final = 3
 """The WAL writer flushes within three of its rounds (manual, "Asynchronous Commit")."""
@@ -69,12 +54,17 @@ def _damage(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _checksums(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    if needs.parameters(facts).text("data_checksums") not in _ENABLED:
+    if not needs.parameters(facts).on("data_checksums"):
         yield Finding(
             severity=Severity.INFO,
             says="data checksums are off: the server does not notice a page that the disk returns wrong",
             evidence=(setting(facts, "data_checksums"),),
-            fix=_ONLINE if needs.major(facts) >= _ONLINE_SINCE else _OFFLINE,
+            fix=Fix(
+                do="pg_checksums --enable --progress --pgdata=DATADIR",
+                undo="pg_checksums --disable --pgdata=DATADIR",
+                language=Language.SHELL,
+                remark="as the server's account, after a clean stop; reads and writes every page",
+            ),
         )
 
 

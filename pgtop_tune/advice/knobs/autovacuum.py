@@ -119,6 +119,15 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("default_statistics_target",),
     ),
     Knob(
+        name="autovacuum_max_parallel_workers",
+        group="autovacuum",
+        why="Parallel workers of all autovacuum runs together: they vacuum the indexes of large tables side by side.",
+        trades="Takes of max_parallel_workers, and reads and writes more at once; 0 vacuums one index after the other.",
+        panes=("host",),
+        steps=("0", "1", "2", "4", "8"),
+        moves_with=("max_parallel_workers", "autovacuum_max_workers"),
+    ),
+    Knob(
         name="autovacuum_freeze_max_age",
         group="autovacuum",
         why="A table is vacuumed unconditionally when its oldest transaction id has this age.",

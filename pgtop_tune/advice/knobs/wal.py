@@ -148,7 +148,8 @@ WAL: Final[tuple[Knob, ...]] = (
     Knob(
         name="wal_level",
         group="wal",
-        why="Level of detail in the WAL: replica for standbys and backups, logical for logical decoding.",
+        why="Level of detail in the WAL: replica for standbys and backups, logical for logical decoding. From 19 on, "
+        "replica allows logical slots, too: the first one raises effective_wal_level without a restart.",
         trades="logical writes more WAL; minimal rules out archiving, backups and standbys.",
         panes=("wal",),
         steps=("minimal", "replica", "logical"),

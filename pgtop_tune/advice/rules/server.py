@@ -275,6 +275,9 @@ RULES: Final[Mapping[str, Callable[[AdviceFacts], Advice | None]]] = {
     "autovacuum_analyze_scale_factor": _fixed("0.05", "Estimates go wrong before a tenth has changed.", "0.01", "0.1"),
     "io_method": _fixed("worker", "The default, for every kernel; measure io_uring if the kernel permits it."),
     "io_workers": _by_cores(lambda cores: min(max(3, cores // 4), 32), "A quarter of {cores} cores, at least 3."),
+    "io_max_workers": _by_cores(
+        lambda cores: min(max(8, cores // 4), 32), "A quarter of {cores} cores, at least the default: idle ones end."
+    ),
     "idle_in_transaction_session_timeout": _fixed(
         "5min", "A forgotten transaction holds locks and keeps dead rows from being removed.", "10s", "1h"
     ),
@@ -293,4 +296,5 @@ RULES: Final[Mapping[str, Callable[[AdviceFacts], Advice | None]]] = {
     ),
     "log_min_duration_statement": _fixed("1s", "Logs slow statements without slowing the others.", "100ms"),
     "log_autovacuum_min_duration": _fixed("10s", "Shows long runs of autovacuum.", "0", "10min"),
+    "log_autoanalyze_min_duration": _fixed("10s", "Shows long runs of ANALYZE by autovacuum.", "0", "10min"),
 }

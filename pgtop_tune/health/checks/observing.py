@@ -71,7 +71,7 @@ def _every_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 subject=name,
             )
     messages = known.row("log_min_messages")
-    if messages.setting.startswith("debug"):
+    if any(level.rpartition(":")[2].strip().startswith("debug") for level in messages.setting.split(",")):
         yield Finding(
             severity=Severity.WARNING,
             says=f"log_min_messages is {messages.setting}: the server logs each of its steps",
@@ -198,6 +198,7 @@ _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] =
     ("log_lock_waits", _off, "on", "lock waits and their blockers"),
     ("log_temp_files", _disabled, "10MB", "statements that spilled to disk"),
     ("log_autovacuum_min_duration", _disabled, "10min", "the work of autovacuum"),
+    ("log_autoanalyze_min_duration", _disabled, "10min", "the ANALYZE runs of autovacuum"),
 )
 """Parameter, what is wrong, what is better, what the log then tells."""
 
@@ -205,8 +206,8 @@ _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] =
 def _log_too_little(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known: Parameters = needs.parameters(facts)
     for name, wrong, better, tells in _HELPFUL:
-        row = known.row(name)
-        if wrong(row):
+        row = known.find(name)
+        if row is not None and wrong(row):
             yield Finding(
                 severity=Severity.INFO,
                 says=f"{name} is {row.shown}: the log lacks {tells}",

@@ -56,6 +56,10 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
         ratio: vm.overcommit_ratio; None where it is not known what it should be.
         commit_limit_bytes: CommitLimit with that ratio and that pool.
         strict_refused: The arithmetic, where CommitLimit would not hold what is and may be asked for.
+        strict_left: Whether strict accounting is in force, and the server would not even start under it.
+        strict_waits: The arithmetic, where CommitLimit holds that only after a restart with these values.
+        strict_pauses: The arithmetic, where strict accounting is in force, and the pool or the ratio leaves too little
+            until a restart with these values.
         refused: The arithmetic, where the memory rule cannot hold with the sessions there are.
     """
 
@@ -71,6 +75,9 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
     ratio: int | None = None
     commit_limit_bytes: float = 0.0
     strict_refused: str = ""
+    strict_left: bool = False
+    strict_waits: str = ""
+    strict_pauses: str = ""
     refused: str = ""
 
     @property
@@ -201,12 +208,6 @@ def _with_pool(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
     if pages * page > _MOST_POOL * machine.ram_bytes:
         words = f"{size}: more than 60 % of {about(machine.ram_bytes)}."
         return replace(drawn, pages=None, reserved=False, pages_refused=words)
-    limit = _commit_limit(pages * page, machine)
-    if machine.number("vm.overcommit_memory") == 2 and limit and limit[1] < (machine.committed_bytes or 0):
-        words = (
-            f"{size}: CommitLimit would be {about(limit[1])}, and {about(machine.committed_bytes or 0)} are committed."
-        )
-        return replace(drawn, pages=None, reserved=False, pages_refused=words)
     return drawn
 
 
@@ -231,10 +232,19 @@ def is_enough(live: int, pages: int, page_bytes: int) -> bool:
 
 def _pages_of_others(pool: HugePages, facts: AdviceFacts) -> int:
     taken = pages_taken(pool)
-    running = facts.running_buffers_bytes or facts.shared_buffers_bytes or 0
-    own = math.ceil(shared_memory_bytes(facts, running) / pool.page_bytes)
-    has_own = facts.in_huge_pages is not False and taken >= own * _IN_USE
-    return max(taken - own, 0) if has_own else taken
+    own = math.ceil(_running_bytes(facts) / pool.page_bytes)
+    return max(taken - own, 0) if _runs_in(pool, facts) else taken
+
+
+def _runs_in(pool: HugePages, facts: AdviceFacts) -> bool:
+    """Whether the running server's shared memory is in the pool; told from its pages where the server does not say."""
+    own = math.ceil(_running_bytes(facts) / (pool.page_bytes or 1))
+    return facts.in_huge_pages is not False and pages_taken(pool) >= own * _IN_USE > 0
+
+
+def _running_bytes(facts: AdviceFacts) -> float:
+    """Shared memory of the running server."""
+    return shared_memory_bytes(facts, facts.running_buffers_bytes or facts.shared_buffers_bytes or 0)
 
 
 def _with_sessions(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
@@ -266,47 +276,84 @@ def _connections_that_fit(use: MemoryUse) -> int:
 
 
 def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) -> MemoryPlan:
-    """Strict accounting where CommitLimit holds what is committed and what sessions may ask for beside it."""
+    """Strict accounting where CommitLimit holds what is committed after a restart with the plan, and what sessions may
+    ask for beside it.
+
+    Shared memory is committed as a whole when the server starts, unless it is in huge pages (shmem_acct_size in
+    mm/shmem.c): what the running server has of it is given back, what the plan has is added.
+    """
     pool = usual_pool(machine)
-    limit = _commit_limit((pool.total if drawn.pages is None else drawn.pages) * pool.page_bytes, machine)
+    pages = pool.total if drawn.pages is None else drawn.pages
+    limit = _commit_limit(pages * pool.page_bytes, machine)
     if limit is None:
         return replace(drawn, strict_refused="The memory of this machine is not known.")
+    ratio: int | None
     ratio, limit_bytes = limit
     drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
     if machine.committed_bytes is None:
         return replace(drawn, strict_refused="What is committed already could not be seen.")
-    private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
-    growth = sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.what in private)
-    committed = machine.committed_bytes + _more_in_small_pages(drawn, facts)
-    is_strict = machine.number("vm.overcommit_memory") == 2
-    if committed <= _HEADROOM * limit_bytes and (is_strict or committed + growth <= limit_bytes):
-        return drawn
-    words = (
-        f"CommitLimit would be {about(limit_bytes)}: {about(committed)} are committed, and sessions may ask for "
-        f"{about(growth)} more. Ask again after a restart that makes the server smaller."
+    now = machine.committed_bytes
+    others = max(now - (0.0 if _runs_in(pool, facts) else _running_bytes(facts)), 0.0)
+    committed = others + (drawn.shared_bytes if drawn.use.small_pages else 0.0)
+    growth = _growth_bytes(drawn)
+    is_strict, live_ratio = machine.number("vm.overcommit_memory") == 2, ratio_now(machine)
+    holds = committed + growth <= limit_bytes
+    if is_strict and not holds and live_ratio > ratio:
+        # What is in force grants more: a smaller limit helps nobody.
+        ratio, limit_bytes = None, _granted(pages * pool.page_bytes, live_ratio, machine)
+        drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
+    least = _granted(max(pages, drawn.pages_held, pool.total) * pool.page_bytes, ratio or live_ratio, machine)
+    # Until the restart the server has what it has; with its values as set it may have more after one.
+    as_set = 0.0 if drawn.pages_held else shared_memory_bytes(facts, facts.shared_buffers_bytes or 0)
+    before = now if is_strict else max(now, others + as_set)
+    waits = (
+        ""
+        if before + growth <= least
+        else (
+            f"CommitLimit would be {about(least)} now: {about(before)} are committed until the server is restarted as "
+            f"advised, and sessions may ask for {about(growth)} more."
+        )
     )
-    return replace(drawn, strict_refused=words)
+    if is_strict and least < (machine.commit_limit_bytes or math.inf):
+        drawn = replace(drawn, strict_pauses=waits)
+    if committed <= _HEADROOM * limit_bytes and (is_strict or holds):
+        return drawn if is_strict else replace(drawn, strict_waits=waits)
+    words = (
+        f"CommitLimit would be {about(limit_bytes)}: {about(committed)} are committed with the server as advised, and "
+        f"sessions may ask for {about(growth)} more."
+    )
+    return replace(drawn, strict_refused=words, strict_left=is_strict and committed > limit_bytes)
 
 
-def _more_in_small_pages(drawn: MemoryPlan, facts: AdviceFacts) -> float:
-    """What the server will have committed more than now: shared memory counts unless it is in huge pages."""
-    if not drawn.use.small_pages:
-        return 0.0
-    running = facts.running_buffers_bytes or facts.shared_buffers_bytes or 0
-    now = 0.0 if facts.in_huge_pages else shared_memory_bytes(facts, running)
-    return max(drawn.shared_bytes - now, 0.0)
+def _growth_bytes(drawn: MemoryPlan) -> float:
+    """What sessions and workers may ask for."""
+    private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
+    return sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.what in private)
 
 
 def _commit_limit(pool_bytes: float, machine: Machine) -> tuple[int, float] | None:
-    """The ratio that grants all memory but a twentieth, and CommitLimit with it and a pool of the default size.
-
-    CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap
-    """
+    """The ratio that grants all memory but a twentieth, and CommitLimit with it and a pool of the default size."""
     if not machine.ram_bytes or machine.swap_bytes is None:
         return None
-    others = sum(each.total * each.page_bytes for each in machine.pools if each.page_bytes != machine.huge_page_bytes)
-    usable = machine.ram_bytes - pool_bytes - others
+    usable = _usable_bytes(pool_bytes, machine)
     if usable <= 0:
         return None
     ratio = max(int((_USED_PERCENT * machine.ram_bytes - 100 * (machine.ram_bytes - usable)) // usable), 1)
-    return ratio, usable * ratio / 100 + machine.swap_bytes
+    return ratio, _granted(pool_bytes, ratio, machine)
+
+
+def ratio_now(machine: Machine) -> float:
+    """vm.overcommit_ratio, or what vm.overcommit_kbytes comes to."""
+    kilobytes, pool = machine.number("vm.overcommit_kbytes"), usual_pool(machine)
+    usable = _usable_bytes(pool.total * pool.page_bytes, machine)
+    return 100 * 1024 * kilobytes / max(usable, 1.0) if kilobytes else machine.number("vm.overcommit_ratio")
+
+
+def _granted(pool_bytes: float, ratio: float, machine: Machine) -> float:
+    """CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap (mm/util.c)."""
+    return max(_usable_bytes(pool_bytes, machine), 0.0) * ratio / 100 + (machine.swap_bytes or 0)
+
+
+def _usable_bytes(pool_bytes: float, machine: Machine) -> float:
+    others = sum(each.total * each.page_bytes for each in machine.pools if each.page_bytes != machine.huge_page_bytes)
+    return (machine.ram_bytes or 0) - pool_bytes - others

@@ -20,6 +20,8 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, parse_bool
 from pgtop_tune.model.postgres import Parameter
 
+POOL: Final = "vm.nr_hugepages"
+ACCOUNTING: Final = "vm.overcommit_memory"
 _NO_RULE = "There is no rule for these facts."
 
 
@@ -43,8 +45,8 @@ class Proposal(Struct, frozen=True, kw_only=True):
             return ()
         found = (
             ("max_connections", self.plan.refused),
-            ("vm.nr_hugepages", self.plan.pages_refused),
-            ("vm.overcommit_memory", self.plan.strict_refused),
+            (POOL, self.plan.pages_refused),
+            (ACCOUNTING, self.plan.strict_refused),
         )
         return tuple((name, why) for name, why in found if why)
 
@@ -58,11 +60,26 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
     def machine_half(self) -> Mapping[str, Advice]:
         """The settings as they may be made one by one: the server as it is set keeps the huge pages it starts with."""
-        wish, held = self.settings.get("vm.nr_hugepages"), 0 if self.plan is None else self.plan.pages_held
-        if wish is None or wish.value is None or int(wish.value) >= held:
+        half = dict(self.without_restart())
+        wish, held = half.get(POOL), 0 if self.plan is None else self.plan.pages_held
+        if wish is not None and wish.value is not None and int(wish.value) < held:
+            because = (
+                f"The server holds {held} huge pages; {wish.value} do once it has less: `advise --apply` does both."
+            )
+            half[POOL] = replace(wish, value=str(held), low=str(held), because=because)
+        return half
+
+    def without_restart(self) -> Mapping[str, Advice]:
+        """The settings that leave room to fork while the server still has its old memory; the others wait for it."""
+        if self.plan is None:
             return self.settings
-        because = f"The server holds {held} huge pages; {wish.value} do once it has less: `advise --apply` does both."
-        return {**self.settings, "vm.nr_hugepages": replace(wish, value=str(held), low=str(held), because=because)}
+        entering = {ACCOUNTING: self.plan.strict_waits}
+        waiting = entering | dict.fromkeys((POOL, "vm.overcommit_ratio"), self.plan.strict_pauses)
+        told = "`pgtop-tune advise --apply --restart` does it in order."
+        return {
+            name: replace(each, value=None, because=f"{waiting[name]} {told}") if waiting.get(name) else each
+            for name, each in self.settings.items()
+        }
 
 
 def propose(facts: AdviceFacts) -> Proposal:

@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter
+from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
-from pgtop_tune.changes.selection import gives_memory_up, goes_before_server, settings_in_order
+from pgtop_tune.changes.selection import around_server, goes_before_server
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Unavailable
 
@@ -23,6 +23,9 @@ AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
 BACKSTOP_S: Final = 2.0
 """After the deadline each half reverts by itself, then the process that waits for our end."""
+
+_Step = Callable[[Settled, ChangeSet, Terms], Awaitable[Settled]]
+"""A part of a set is made; what is made by then goes in and comes out."""
 
 
 class ChangeSets:
@@ -51,8 +54,8 @@ class ChangeSets:
         found = () if self._machine is None else await self._machine.settings()
         standing = () if isinstance(found, Unavailable) else found
         live = {each.name: each.live for each in standing if not isinstance(each.live, Unavailable)}
-        settings = settings_in_order(wanted.settings)
-        return replace(wanted, settings=settings, machine_last=gives_memory_up(settings, live))
+        before, after = around_server(wanted.settings, live)
+        return replace(wanted, settings=before, settings_after=(*after, *wanted.settings_after))
 
     async def apply(self, wanted: ChangeSet, terms: Terms) -> Settled:
         """Makes both halves, or none.
@@ -66,17 +69,21 @@ class ChangeSets:
             LostBetweenHalves: The connection was lost and the other half is in force.
             PgtopError: See `SetControl.apply_set` and `MachineControl.apply_set`; nothing is changed.
         """
-        if wanted.settings and self._machine is None:
+        if wanted.of_machine and self._machine is None:
             raise UsageProblem("the settings of the machine are out of reach from here")
         planned = await self.plan(wanted)
         within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
         made = Settled(set_id=terms.set_id)
-        for on_machine in (False, True) if planned.machine_last else (True, False):
+        for step in (
+            self._with_machine(planned.settings),
+            self._with_server,
+            self._with_machine(planned.settings_after),
+        ):
             try:
-                made = await self._with_half(made, planned, terms, on_machine=on_machine)
+                made = await step(made, planned, terms)
             except ConnectionProblem as lost:
-                if not planned.settings:
+                if not planned.of_machine:
                     raise
                 raise LostBetweenHalves(lost, made) from lost
             except PgtopError as problem:
@@ -84,13 +91,19 @@ class ChangeSets:
                 raise
         return made
 
-    async def _with_half(self, made: Settled, planned: ChangeSet, terms: Terms, *, on_machine: bool) -> Settled:
-        if on_machine and self._machine is not None and planned.settings:
-            settings = await self._machine.apply_set(planned.settings, terms, survive=planned.persist)
-            return replace(made, settings=settings)
-        if not on_machine and self._server is not None and (planned.parameters or planned.with_restart):
-            return replace(made, parameters=await self._server.apply_set(planned.parameters, terms))
-        return made
+    def _with_machine(self, settings: tuple[WantedSetting, ...]) -> _Step:
+        async def step(made: Settled, planned: ChangeSet, terms: Terms) -> Settled:
+            if self._machine is None or not settings:
+                return made
+            done = await self._machine.apply_set(settings, terms, survive=planned.persist)
+            return replace(made, settings=(*made.settings, *done))
+
+        return step
+
+    async def _with_server(self, made: Settled, planned: ChangeSet, terms: Terms) -> Settled:
+        if self._server is None or not (planned.parameters or planned.with_restart):
+            return made
+        return replace(made, parameters=await self._server.apply_set(planned.parameters, terms))
 
     async def _withdraw(self, made: Settled, problem: PgtopError) -> None:
         """Reverts the half that was made; the problem says so where even that fails."""

@@ -294,7 +294,7 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
         return replace(drawn, strict_refused="What is committed already could not be seen.")
     now = machine.committed_bytes
     others = max(now - (0.0 if _runs_in(pool, facts) else _running_bytes(facts)), 0.0)
-    committed = others + (drawn.shared_bytes if drawn.use.small_pages else 0.0)
+    committed = others + (drawn.use.shared_memory_bytes or 0.0 if drawn.use.small_pages else 0.0)
     growth = _growth_bytes(drawn)
     is_strict, live_ratio = machine.number("vm.overcommit_memory") == 2, ratio_now(machine)
     holds = committed + growth <= limit_bytes

@@ -86,6 +86,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         running_buffers_bytes: shared_buffers of the running server; None is as set.
         shared_memory_bytes: Of the running server, all of it (15+).
         huge_pages: The parameter, as set.
+        huge_page_bytes: huge_page_size, as set; 0 for the kernel's default size.
         in_huge_pages: Whether the running server's shared memory is.
         work_mem_bytes, temp_buffers_bytes: As set.
         autovacuum_work_mem_bytes: As set; negative where maintenance_work_mem counts.
@@ -119,6 +120,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
     running_buffers_bytes: int | None = None
     shared_memory_bytes: int | None = None
     huge_pages: str = ""
+    huge_page_bytes: int = 0
     in_huge_pages: bool | None = None
     work_mem_bytes: int | None = None
     temp_buffers_bytes: int = 8 * MB

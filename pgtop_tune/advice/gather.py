@@ -160,6 +160,7 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         running_buffers_bytes=known.whole("shared_buffers", "B", running=True),
         shared_memory_bytes=_positive(known.whole("shared_memory_size", "B")),
         huge_pages=known.text("huge_pages"),
+        huge_page_bytes=known.whole("huge_page_size", "B") or 0,
         in_huge_pages=_in_huge_pages(known),
         work_mem_bytes=known.whole("work_mem", "B"),
         temp_buffers_bytes=8 * MB if temp_buffers is None else temp_buffers,

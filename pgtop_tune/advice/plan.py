@@ -24,6 +24,8 @@ MOST_WORK_MEM: Final = 64 * MB
 _SHARE: Final = 0.9
 """Of the memory: the rule says no more than this may be asked for."""
 _MOST_POOL: Final = 0.6
+_LEAST_SHARE: Final = 0.1
+"""Of the memory: the server gets that, whatever others hold in huge pages."""
 _USED_PERCENT: Final = 95
 _HEADROOM: Final = 0.8
 """Of CommitLimit: so much may be committed already when strict accounting begins."""
@@ -60,6 +62,8 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
         strict_waits: The arithmetic, where CommitLimit holds that only after a restart with these values.
         strict_pauses: The arithmetic, where strict accounting is in force, and the pool or the ratio leaves too little
             until a restart with these values.
+        small_refused: The arithmetic, where the server with these buffers would not start under the strict accounting
+            in force, unless the machine's half is made as well.
         refused: The arithmetic, where the memory rule cannot hold with the sessions there are.
     """
 
@@ -78,6 +82,7 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
     strict_left: bool = False
     strict_waits: str = ""
     strict_pauses: str = ""
+    small_refused: str = ""
     refused: str = ""
 
     @property
@@ -90,15 +95,16 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
     """The plan for a server and its machine; None where its memory is not known."""
     if not facts.ram_bytes:
         return None
-    buffers = typed(facts.ram_bytes / 4)
+    ram_bytes = _memory_bytes(facts)
+    buffers = typed(ram_bytes / 4)
     workers = autovacuum_workers(facts)
-    maintenance = typed(memory_rule.maintenance_bytes(facts.major, facts.ram_bytes, workers))
+    maintenance = typed(memory_rule.maintenance_bytes(facts.major, ram_bytes, workers))
     own = facts.autovacuum_work_mem_bytes
-    keeps_own = own is not None and 0 <= own * workers <= _MOST_AUTOVACUUM * facts.ram_bytes
+    keeps_own = own is not None and 0 <= own * workers <= _MOST_AUTOVACUUM * ram_bytes
     drawn = MemoryPlan(
         use=MemoryUse(
             major=facts.major,
-            ram_bytes=facts.ram_bytes,
+            ram_bytes=ram_bytes,
             max_connections=connections(facts),
             shared_buffers_bytes=buffers,
             shared_memory_bytes=_most_shared_bytes(facts, buffers),
@@ -113,10 +119,10 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
         shared_bytes=shared_memory_bytes(facts, buffers),
     )
     drawn = _with_pool(drawn, facts)
-    # A pool that is not ours to see holds what runs in it now, and no more.
-    held = facts.machine is None and facts.in_huge_pages is True and buffers <= (facts.running_buffers_bytes or 0)
-    in_pages = drawn.pages is not None or held
-    drawn = replace(drawn, use=replace(drawn.use, small_pages=not in_pages))
+    # A pool that is not ours to see, or to size, holds what runs in it now, and no more.
+    not_ours = facts.machine is None or bool(drawn.pages_refused)
+    held = not_ours and facts.in_huge_pages is True and buffers <= (facts.running_buffers_bytes or 0)
+    drawn = replace(drawn, use=replace(drawn.use, small_pages=drawn.pages is None and not held))
     drawn = _with_sessions(drawn, facts)
     return drawn if facts.machine is None else _with_commit_limit(drawn, facts, facts.machine)
 
@@ -133,6 +139,15 @@ def as_set(size_bytes: float) -> str:
         (unit, size) for unit, size in (("GB", GB), ("MB", MB), ("kB", 1024)) if kilobytes * 1024 % size == 0
     )
     return f"{kilobytes * 1024 // size}{unit}"
+
+
+def _memory_bytes(facts: AdviceFacts) -> float:
+    """What the server may use: not what others hold in huge pages, which nobody else can have."""
+    machine, ram_bytes = facts.machine, float(facts.ram_bytes or 0)
+    if machine is None or not machine.ram_bytes:
+        return ram_bytes
+    held = sum(_pages_of_others(pool, facts) * pool.page_bytes for pool in machine.pools)
+    return min(ram_bytes, max(machine.ram_bytes - held, machine.ram_bytes * _LEAST_SHARE))
 
 
 def autovacuum_workers(facts: AdviceFacts) -> int:
@@ -194,18 +209,28 @@ def _with_pool(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
         return drawn
     page = machine.huge_page_bytes
     pool = usual_pool(machine)
+    if facts.huge_page_bytes not in (0, page):
+        words = f"huge_page_size is {about(facts.huge_page_bytes)}: pages of that size are reserved at boot."
+        return replace(drawn, pages_refused=words)
     needed, others = math.ceil(drawn.shared_bytes / page), _pages_of_others(pool, facts)
     pages, live = needed + others, machine.number("vm.nr_hugepages") or pool.total
-    if is_enough(live, pages, page):
+    # Bounds are the same once the server runs with these buffers.
+    bound, most = (
+        math.ceil((drawn.use.shared_memory_bytes or 0.0) / page) + others,
+        _MOST_POOL * machine.ram_bytes / page,
+    )
+    if pages <= live <= min(_with_spare(bound, page), most):
         pages = live
     held = 0
     if facts.huge_pages == "on" or facts.in_huge_pages:
-        held = math.ceil(shared_memory_bytes(facts, facts.shared_buffers_bytes or 0) / page) + others
-        held = live if held > live or is_enough(live, held, page) else held
+        as_set = facts.shared_buffers_bytes or 0
+        held = math.ceil(shared_memory_bytes(facts, as_set) / page) + others
+        bound_held = math.ceil(_most_shared_bytes(facts, as_set) / page) + others
+        held = live if held > live or live <= _with_spare(bound_held, page) else held
     drawn = replace(drawn, page_bytes=page, pages=pages, pages_held=held, reserved=live >= pages)
     beside = f", {others} of them for others" if others else ""
     size = f"{pages} pages of {about(page)}{beside}, are {about(pages * page)}"
-    if pages * page > _MOST_POOL * machine.ram_bytes:
+    if bound > most:
         words = f"{size}: more than 60 % of {about(machine.ram_bytes)}."
         return replace(drawn, pages=None, reserved=False, pages_refused=words)
     return drawn
@@ -227,19 +252,24 @@ def pages_taken(pool: HugePages) -> int:
 
 def is_enough(live: int, pages: int, page_bytes: int) -> bool:
     """Whether a pool holds so many pages, and not so many more that it is worth a change: a tenth, or a gigabyte."""
-    return pages <= live <= max(pages * _SPARE, pages + GB // page_bytes)
+    return pages <= live <= _with_spare(pages, page_bytes)
+
+
+def _with_spare(pages: int, page_bytes: int) -> float:
+    return max(pages * _SPARE, pages + GB // page_bytes)
 
 
 def _pages_of_others(pool: HugePages, facts: AdviceFacts) -> int:
-    taken = pages_taken(pool)
     own = math.ceil(_running_bytes(facts) / pool.page_bytes)
-    return max(taken - own, 0) if _runs_in(pool, facts) else taken
+    return max(pages_taken(pool) - own, 0) if _runs_in(pool, facts) else pages_taken(pool)
 
 
 def _runs_in(pool: HugePages, facts: AdviceFacts) -> bool:
     """Whether the running server's shared memory is in the pool; told from its pages where the server does not say."""
-    own = math.ceil(_running_bytes(facts) / (pool.page_bytes or 1))
-    return facts.in_huge_pages is not False and pages_taken(pool) >= own * _IN_USE > 0
+    usual = 0 if facts.machine is None else facts.machine.huge_page_bytes
+    if facts.in_huge_pages is False or pool.page_bytes != (facts.huge_page_bytes or usual):
+        return False
+    return pages_taken(pool) >= math.ceil(_running_bytes(facts) / pool.page_bytes) * _IN_USE > 0
 
 
 def _running_bytes(facts: AdviceFacts) -> float:
@@ -287,22 +317,23 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
     limit = _commit_limit(pages * pool.page_bytes, machine)
     if limit is None:
         return replace(drawn, strict_refused="The memory of this machine is not known.")
-    ratio: int | None
     ratio, limit_bytes = limit
     drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
     if machine.committed_bytes is None:
         return replace(drawn, strict_refused="What is committed already could not be seen.")
     now = machine.committed_bytes
-    others = max(now - (0.0 if _runs_in(pool, facts) else _running_bytes(facts)), 0.0)
+    in_pages = facts.in_huge_pages is True or any(_runs_in(each, facts) for each in machine.pools)
+    others = max(now - (0.0 if in_pages else _running_bytes(facts)), 0.0)
     committed = others + (drawn.use.shared_memory_bytes or 0.0 if drawn.use.small_pages else 0.0)
     growth = _growth_bytes(drawn)
-    is_strict, live_ratio = machine.number("vm.overcommit_memory") == 2, ratio_now(machine)
+    is_strict = machine.number("vm.overcommit_memory") == 2
     holds = committed + growth <= limit_bytes
-    if is_strict and not holds and live_ratio > ratio:
+    pool_bytes, most_bytes = pages * pool.page_bytes, max(pages, drawn.pages_held, pool.total) * pool.page_bytes
+    least = _granted(most_bytes, ratio, machine)
+    if is_strict and not holds and _granted_now(pool_bytes, machine) >= limit_bytes:
         # What is in force grants more: a smaller limit helps nobody.
-        ratio, limit_bytes = None, _granted(pages * pool.page_bytes, live_ratio, machine)
-        drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
-    least = _granted(max(pages, drawn.pages_held, pool.total) * pool.page_bytes, ratio or live_ratio, machine)
+        limit_bytes, least = (_granted_now(each_bytes, machine) for each_bytes in (pool_bytes, most_bytes))
+        drawn = replace(drawn, ratio=None, commit_limit_bytes=limit_bytes)
     # Until the restart the server has what it has; with its values as set it may have more after one.
     as_set = 0.0 if drawn.pages_held else shared_memory_bytes(facts, facts.shared_buffers_bytes or 0)
     before = now if is_strict else max(now, others + as_set)
@@ -314,6 +345,10 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
             f"advised, and sessions may ask for {about(growth)} more."
         )
     )
+    small = others + (drawn.use.shared_memory_bytes or 0.0)
+    if is_strict and not drawn.reserved and max(now, limit_now := machine.commit_limit_bytes or math.inf) < small:
+        words = f"in 4 kB pages it makes {about(small)} committed, of a CommitLimit of {about(limit_now)}"
+        drawn = replace(drawn, small_refused=words)
     if is_strict and least < (machine.commit_limit_bytes or math.inf):
         drawn = replace(drawn, strict_pauses=waits)
     if committed <= _HEADROOM * limit_bytes and (is_strict or holds):
@@ -342,14 +377,15 @@ def _commit_limit(pool_bytes: float, machine: Machine) -> tuple[int, float] | No
     return ratio, _granted(pool_bytes, ratio, machine)
 
 
-def ratio_now(machine: Machine) -> float:
-    """vm.overcommit_ratio, or what vm.overcommit_kbytes comes to."""
-    kilobytes, pool = machine.number("vm.overcommit_kbytes"), usual_pool(machine)
-    usable = _usable_bytes(pool.total * pool.page_bytes, machine)
-    return 100 * 1024 * kilobytes / max(usable, 1.0) if kilobytes else machine.number("vm.overcommit_ratio")
+def _granted_now(pool_bytes: float, machine: Machine) -> float:
+    """CommitLimit with what is in force, and a pool of the default size."""
+    kilobytes = machine.number("vm.overcommit_kbytes")
+    if kilobytes:
+        return kilobytes * 1024.0 + (machine.swap_bytes or 0)
+    return _granted(pool_bytes, machine.number("vm.overcommit_ratio"), machine)
 
 
-def _granted(pool_bytes: float, ratio: float, machine: Machine) -> float:
+def _granted(pool_bytes: float, ratio: int, machine: Machine) -> float:
     """CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap (mm/util.c)."""
     return max(_usable_bytes(pool_bytes, machine), 0.0) * ratio / 100 + (machine.swap_bytes or 0)
 

@@ -51,12 +51,21 @@ class Proposal(Struct, frozen=True, kw_only=True):
         return tuple((name, why) for name, why in found if why)
 
     def server_half(self) -> Mapping[str, Advice]:
-        """The parameters as they may be set one by one: huge_pages is on only where the pages are there already."""
-        wish = self.parameters.get("huge_pages")
-        if wish is None or wish.value != "on" or self.plan is None or self.plan.pages is None or self.plan.reserved:
-            return self.parameters
-        because = f"'on' only once {self.plan.pages} huge pages are reserved: `pgtop-tune advise --apply` does both."
-        return {**self.parameters, "huge_pages": replace(wish, value="try", because=because)}
+        """The parameters as they may be set one by one: huge_pages is on only where the pages are there already, and
+        shared_buffers no more than strict accounting lets a server start with."""
+        half = dict(self.parameters)
+        wish, buffers = half.get("huge_pages"), half.get("shared_buffers")
+        if self.plan is None or wish is None or buffers is None:
+            return half
+        if wish.value == "on" and self.plan.pages is not None and not self.plan.reserved:
+            because = (
+                f"'on' only once {self.plan.pages} huge pages are reserved: `pgtop-tune advise --apply` does both."
+            )
+            half["huge_pages"] = replace(wish, value="try", because=because)
+        if self.plan.small_refused:
+            because = f"{buffers.value} would not start: {self.plan.small_refused}. `advise --apply --restart` does."
+            half["shared_buffers"] = replace(buffers, value=None, because=because)
+        return half
 
     def machine_half(self) -> Mapping[str, Advice]:
         """The settings as they may be made one by one: the server as it is set keeps the huge pages it starts with."""

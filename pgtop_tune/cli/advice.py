@@ -255,12 +255,16 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
         ServerProblem: The machine cannot carry the sessions there are, or nobody says yes; nothing is changed.
         UsageProblem: There is nobody to ask, or a part is asked for that is not safe without another.
     """
-    plan = looked.proposal.plan
+    proposal = looked.proposal
+    plan = proposal.plan
     if plan is not None and plan.refused:
         raise ServerProblem(f"the memory rule cannot hold: {plan.refused}", "put a pooler in front first")
     for name, why in looked.proposal.refusals:
         tell(f"left alone, {name}: {why}")
     different = [row for row in rows if row.differs]
+    for name, advice in proposal.without_restart().items():
+        if advice.value is None and proposal.settings[name].value is not None and not (terms.restart and different):
+            tell(f"{name} waits for a restart: {advice.because}")
     names, now = {row.parameter.name for row in different}, looked.facts.max_connections
     alone = "work_mem" in names and "max_connections" not in names
     if alone and plan is not None and plan.use.max_connections != now:

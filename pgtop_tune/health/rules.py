@@ -176,7 +176,8 @@ def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: b
         because = because if advice is None else advice.because
         if advice is not None and advice.value is not None and (lasting or advice.value != live):
             made.append(sysctl(name, advice.value, live, remark))
-    if not made:
+    last = proposed.get(names[-1])
+    if not made or last is None or last.value is None:
         return words(f"{names[-1]}: {because}")
     if len(made) == 1:
         return made[0]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -285,19 +286,23 @@ def fits(facts: AdviceFacts, proposal: Proposal) -> None:
     assert alone != "on" or facts.machine.number("vm.nr_hugepages") >= pages
 
 
-def test_the_server_of_p2_is_made_to_fit_at_once() -> None:
-    """max_connections 1000, shared_buffers 20GB and work_mem 32MB on 23.5 GiB; 6 GB run, 20 are pending."""
-    machine = with_limit(
-        Machine(
-            ram_bytes=int(23.5 * GB), swap_bytes=0, committed_bytes=int(5.8 * GB), huge_page_bytes=PAGE, numa_nodes=1,
-            live={"vm.nr_hugepages": "0", "vm.overcommit_memory": "0", "vm.overcommit_ratio": "50"},
-        )
+def server_of_p2(running_bytes: int) -> AdviceFacts:
+    """max_connections 1000, shared_buffers 20489MB and work_mem 32MB on 23.5 GiB; so much of the buffers runs."""
+    shared = int(running_bytes * BELONGS) + 64 * MB
+    machine = Machine(
+        ram_bytes=int(23.5 * GB), swap_bytes=0, committed_bytes=3 * GB + shared, huge_page_bytes=PAGE, numa_nodes=1,
+        live={"vm.nr_hugepages": "0", "vm.overcommit_memory": "0", "vm.overcommit_ratio": "50"},
     )  # fmt: skip
-    facts = AdviceFacts(
-        major=18, ram_bytes=int(23.5 * GB), cores=2, max_connections=1000, shared_buffers_bytes=20 * GB,
-        running_buffers_bytes=6 * GB, shared_memory_bytes=int(6.2 * GB), huge_pages="try", in_huge_pages=False,
-        work_mem_bytes=32 * MB, autovacuum_work_mem_bytes=-1, max_wal_size_bytes=GB, machine=machine,
+    return AdviceFacts(
+        major=18, ram_bytes=int(23.5 * GB), cores=2, max_connections=1000, shared_buffers_bytes=20489 * MB,
+        running_buffers_bytes=running_bytes, shared_memory_bytes=shared, huge_pages="try", in_huge_pages=False,
+        work_mem_bytes=32 * MB, autovacuum_work_mem_bytes=-1, max_wal_size_bytes=GB, machine=with_limit(machine),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("running_bytes", [20489 * MB, 6 * GB])
+def test_the_server_of_p2_is_made_to_fit_at_once(running_bytes: int) -> None:
+    facts = server_of_p2(running_bytes)
     proposal = propose(facts)
     fits(facts, proposal)
     said = {name: advice.value for name, advice in proposal.parameters.items()}
@@ -308,3 +313,32 @@ def test_the_server_of_p2_is_made_to_fit_at_once() -> None:
     assert proposal.server_half()["huge_pages"].value == "try"
     after = restarted_with(facts, proposal)
     assert changes(after, proposal, propose(after)) == {}
+
+
+@pytest.mark.parametrize("running_bytes", [20489 * MB, 6 * GB])
+def test_on_the_machine_of_p2_strict_accounting_begins_after_the_restart(running_bytes: int) -> None:
+    facts = server_of_p2(running_bytes)
+    proposal = propose(facts)
+    before, after = halves_of(facts, proposal)
+    assert [each.name for each in before][:2] == ["vm.overcommit_ratio", "vm.nr_hugepages"]
+    assert after == (WantedSetting("vm.overcommit_memory", "2"),)
+    alone = proposal.machine_half()["vm.overcommit_memory"]
+    assert alone.value is None
+    assert "until the server is restarted as advised" in alone.because
+    assert halves_of(facts, proposal, restart=False) == (before, ())
+    restarted = restarted_with(facts, proposal)
+    assert propose(restarted).machine_half()["vm.overcommit_memory"].value == "2"
+
+
+def test_strict_accounting_in_force_pauses_where_the_old_server_leaves_no_room_for_the_pool() -> None:
+    facts = server_of_p2(9 * GB)
+    assert facts.machine is not None
+    live = {**facts.machine.live, "vm.overcommit_memory": "2", "vm.overcommit_ratio": "95"}
+    facts = replace(facts, machine=with_limit(replace(facts.machine, live=live)))
+    proposal = propose(facts)
+    before, after = halves_of(facts, proposal)
+    assert before[0] == WantedSetting("vm.overcommit_memory", "0")
+    assert after == (WantedSetting("vm.overcommit_memory", "2"),)
+    assert proposal.machine_half()["vm.nr_hugepages"].value is None
+    restarted = restarted_with(facts, proposal)
+    assert changes(restarted, proposal, propose(restarted)) == {}

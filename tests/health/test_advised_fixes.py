@@ -54,7 +54,9 @@ def test_every_fix_has_the_value_of_the_proposal(committed_gib: float) -> None:
     scripts = "\n".join(fix.do for _, fix in fixes)
     assert "/etc/sysctl.d/99-pgtop-tune.conf" in scripts
     assert "90-postgresql" not in scripts
-    assert ("sysctl -w vm.overcommit_memory=2" in scripts) is (committed_gib < 20)
+    # The server runs with 20 GB: strict accounting would leave no room before it is restarted.
+    assert "sysctl -w vm.overcommit_memory=2" not in scripts
+    assert "sysctl -w vm.overcommit_ratio" not in scripts
 
 
 def test_the_server_of_p2_as_proposed_has_no_high_finding_of_memory() -> None:

@@ -125,11 +125,11 @@ def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
             "on",
             f"{costs}; it needs vm.nr_hugepages of at least {plan.pages}. 'try' would go without and say nothing.",
         )
-    if plan.pages_refused:
-        return Advice("try", f"{plan.pages_refused} 'on' would not start.")
     is_served = facts.huge_pages == "on" and facts.in_huge_pages is not False
     if is_served and buffers <= (facts.running_buffers_bytes or 0):
         return Advice("on", "The pages are there: the server runs in them.")
+    if plan.pages_refused:
+        return Advice("try", f"{plan.pages_refused} 'on' would not start.")
     return Advice("try", f"{costs}. 'on' only together with reserved pages: the server's machine is not ours to see.")
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Machine, Opinion
 from pgtop_tune.advice.knobs.system import POOL, row_of
-from pgtop_tune.advice.plan import SMALL_BUFFERS, MemoryPlan, is_enough, pages_taken, ratio_now, usual_pool
+from pgtop_tune.advice.plan import SMALL_BUFFERS, MemoryPlan, is_enough, pages_taken, usual_pool
 from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.units import GB, MB, about
@@ -180,8 +180,7 @@ def _overcommit_ratio(name: str, site: Site) -> Advice | None:
         return None
     if plan.ratio is None:
         return Advice(None, f"What is set grants more than we would: {about(plan.commit_limit_bytes)}, and it is used.")
-    is_strict = site.machine.number("vm.overcommit_memory") == 2
-    if plan.strict_refused and not (is_strict and plan.ratio > ratio_now(site.machine)):
+    if plan.strict_refused and site.machine.number("vm.overcommit_memory") != 2:
         return Advice(None, f"It counts only with vm.overcommit_memory=2. {plan.strict_refused}")
     return Advice(
         value=str(plan.ratio),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -15,6 +16,11 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.units import MB
+
+DERIVED: Final = frozenset({"default", "override"})
+"""Sources of what the server has worked out by itself, such as wal_buffers from -1."""
+CLOCK: Final = "timer"
+"""The measured limit that says what reading the clock costs."""
 
 
 class DiskKind(StrEnum):
@@ -95,6 +101,12 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         checkpoint_completion_target: As set.
         max_wal_size_bytes: As set.
         wal_keep_bytes: wal_keep_size, as set.
+        slot_keep_bytes: max_slot_wal_keep_size, as set; negative for no limit.
+        slot_bytes: WAL that the slot furthest behind keeps.
+        wal_buffers_bytes: As set; 0 where the server chooses.
+        running_wal_buffers_bytes: Of the running server.
+        wal_buffers_full_per_s: How often they were full since the counters began.
+        clock_ns: What reading the clock costs, measured.
         wal_segment_bytes: Of this cluster.
         wal_bytes_per_s: Measured under the load that counts.
         wal_rate_source: Where that rate is from.
@@ -130,6 +142,12 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
     checkpoint_completion_target: float | None = None
     max_wal_size_bytes: int | None = None
     wal_keep_bytes: int = 0
+    slot_keep_bytes: int = -1
+    slot_bytes: int = 0
+    wal_buffers_bytes: int = 0
+    running_wal_buffers_bytes: int = 16 * MB
+    wal_buffers_full_per_s: float | None = None
+    clock_ns: float | None = None
     wal_segment_bytes: int = 16 * MB
     wal_bytes_per_s: float | None = None
     wal_rate_source: str = ""

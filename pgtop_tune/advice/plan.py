@@ -12,11 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import AdviceFacts, Machine
+from pgtop_tune.advice.rules.wal import more_wal_buffers_bytes
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.metrics.memory_rule import MemoryUse
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.units import GB, MB, about, memory
+from pgtop_tune.units import GB, MB, about, as_set, memory
 
 SMALL_BUFFERS: Final = GB
 LEAST_WORK_MEM: Final = 4 * MB
@@ -116,7 +117,7 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
         ),
         maintenance_bytes=maintenance,
         autovacuum_work_mem=as_set(own) if keeps_own and own is not None else "-1",
-        shared_bytes=shared_memory_bytes(facts, buffers),
+        shared_bytes=shared_memory_bytes(facts, buffers) + more_wal_buffers_bytes(facts, buffers),
     )
     drawn = _with_pool(drawn, facts)
     # A pool that is not ours to see, or to size, holds what runs in it now, and no more.
@@ -130,15 +131,6 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
 def typed(size_bytes: float) -> float:
     """A size as it is after somebody has typed it: rounded down."""
     return parse(memory(size_bytes), "kB", integer=True) * 1024
-
-
-def as_set(size_bytes: float) -> str:
-    """A size as one types it, to the kilobyte: what is set already, not what is advised."""
-    kilobytes = int(size_bytes // 1024)
-    unit, size = next(
-        (unit, size) for unit, size in (("GB", GB), ("MB", MB), ("kB", 1024)) if kilobytes * 1024 % size == 0
-    )
-    return f"{kilobytes * 1024 // size}{unit}"
 
 
 def _memory_bytes(facts: AdviceFacts) -> float:
@@ -345,11 +337,11 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
             f"advised, and sessions may ask for {about(growth)} more."
         )
     )
-    small = others + (drawn.use.shared_memory_bytes or 0.0)
-    if is_strict and not drawn.reserved and max(now, limit_now := machine.commit_limit_bytes or math.inf) < small:
+    small, limit_now = others + (drawn.use.shared_memory_bytes or 0.0), machine.commit_limit_bytes or math.inf
+    if is_strict and not drawn.reserved and small > limit_now and drawn.shared_bytes > _running_bytes(facts):
         words = f"in 4 kB pages it makes {about(small)} committed, of a CommitLimit of {about(limit_now)}"
         drawn = replace(drawn, small_refused=words)
-    if is_strict and least < (machine.commit_limit_bytes or math.inf):
+    if is_strict and least < limit_now:
         drawn = replace(drawn, strict_pauses=waits)
     if committed <= _HEADROOM * limit_bytes and (is_strict or holds):
         return drawn if is_strict else replace(drawn, strict_waits=waits)

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.calculators import OPINIONS, opinions
-from pgtop_tune.advice.facts import Advice, AdviceFacts
+from pgtop_tune.advice.facts import DERIVED, Advice, AdviceFacts
 from pgtop_tune.advice.plan import MemoryPlan, connections, plan
 from pgtop_tune.advice.rules import server, wal
 from pgtop_tune.advice.rules.system import advise_setting
@@ -111,6 +111,7 @@ _RULES = {
     "min_wal_size": wal.min_wal_size,
     "checkpoint_timeout": wal.checkpoint_timeout,
     "checkpoint_completion_target": wal.checkpoint_completion_target,
+    "wal_keep_size": wal.wal_keep_size,
     "max_slot_wal_keep_size": wal.max_slot_wal_keep_size,
     "wal_compression": wal.wal_compression,
     **server.RULES,
@@ -131,7 +132,7 @@ def _of_memory(facts: AdviceFacts, drawn: MemoryPlan | None) -> dict[str, Advice
     number = connections(facts) if drawn is None else drawn.use.max_connections
     found: dict[str, Advice | None] = {
         "max_connections": server.max_connections(facts, drawn, number),
-        "wal_buffers": wal.wal_buffers(facts.shared_buffers_bytes if drawn is None else drawn.buffers_bytes),
+        "wal_buffers": wal.wal_buffers(facts, facts.shared_buffers_bytes if drawn is None else drawn.buffers_bytes),
     }
     if drawn is not None:
         found |= {name: rule(facts, drawn) for name, rule in _MEMORY_RULES.items()}
@@ -148,8 +149,6 @@ def _with_opinions(ours: Advice | None, name: str, facts: AdviceFacts) -> Advice
 # Advice beside what a server has: whether it could take the value, and whether it has it already. Pure.
 
 _NUMBERS: Final = frozenset({"integer", "real"})
-_DERIVED: Final = frozenset({"default", "override"})
-"""Sources of what the server has worked out by itself, such as wal_buffers from -1."""
 
 
 def advice_for(parameter: Parameter, advised: Mapping[str, Advice]) -> Advice | None:
@@ -167,7 +166,7 @@ def same(parameter: Parameter, value: str) -> bool:
         if parameter.vartype in _NUMBERS:
             integer = parameter.vartype == "integer"
             number = parse(value, parameter.unit, integer=integer)
-            if number < 0 and parameter.source in _DERIVED and parameter.pending is None:
+            if number < 0 and parameter.source in DERIVED and parameter.pending is None:
                 return value == parameter.boot_val
             return number == parse(setting, parameter.unit, integer=integer)
         if parameter.vartype == "bool":

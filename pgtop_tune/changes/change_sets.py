@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.changes.machine.halves import MachineHalves
-from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter
+from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
-from pgtop_tune.changes.selection import gives_memory_up, settings_in_order
+from pgtop_tune.changes.selection import around_server
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Unavailable
 
@@ -27,6 +28,13 @@ MAKING_S: Final = 900.0
 """More for the first half of a set with a deadline, until both are made: a restart may be somebody else's."""
 BACKSTOP_S: Final = 2.0
 """After the deadline each half reverts by itself, then the process that waits for our end."""
+
+
+class _Step(Struct, frozen=True):
+    """A part of a set: what was made before goes in, and comes out with this part."""
+
+    door: SetControl | MachineControl
+    make: Callable[[Settled, Terms], Awaitable[Settled]]
 
 
 class ChangeSets:
@@ -55,8 +63,8 @@ class ChangeSets:
         found = () if self._machine is None else await self._machine.settings()
         current = () if isinstance(found, Unavailable) else found
         live = {each.name: each.live for each in current if not isinstance(each.live, Unavailable)}
-        settings = settings_in_order(wanted.settings)
-        return replace(wanted, settings=settings, machine_last=gives_memory_up(settings, live))
+        before, after = around_server(wanted.settings, live)
+        return replace(wanted, settings=before, settings_after=(*after, *wanted.settings_after))
 
     async def apply(self, wanted: ChangeSet, terms: Terms) -> Settled:
         """Makes both halves, or none.
@@ -70,53 +78,61 @@ class ChangeSets:
             LostBetweenHalves: The connection was lost and the other half is in force.
             PgtopError: See `SetControl.apply_set` and `MachineControl.apply_set`; nothing is changed.
         """
-        if wanted.settings and self._machine is None:
+        if wanted.of_machine and self._machine is None:
             raise UsageProblem("the settings of the machine are out of reach from here")
         planned = await self.plan(wanted)
         within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
         made = Settled(set_id=terms.set_id)
-        first, second = (False, True) if planned.machine_last else (True, False)
-        has_two = (
-            bool(planned.settings) and self._server is not None and bool(planned.parameters or planned.with_restart)
-        )
-        longer_s = None if within_s is None or not has_two else within_s + MAKING_S
+        steps = self._steps(planned)
+        longer_s = None if within_s is None or len(steps) < 2 else within_s + MAKING_S
         try:
-            made = await self._with_half(
-                made, planned, replace(terms, keep_within_s=longer_s or within_s), on_machine=first
-            )
-            made = await self._with_half(made, planned, terms, on_machine=second)
-            if longer_s is not None:
-                await self._begin_deadline(made, within_s, on_machine=first)
+            for step in steps[:-1]:
+                made = await step.make(made, replace(terms, keep_within_s=longer_s))
+            for step in steps[-1:]:
+                made = await step.make(made, terms)
+            await self._begin_deadlines(made, steps, within_s)
         except ConnectionProblem as lost:
-            if not planned.settings:
+            if not planned.of_machine:
                 raise
             with suppress(PgtopError):
-                await self._begin_deadline(made, within_s, on_machine=first)
+                await self._begin_deadlines(made, steps, within_s)
             raise LostBetweenHalves(lost, made) from lost
         except Exception as problem:
             await self._withdraw(made, problem)
             raise
         except asyncio.CancelledError:
-            if has_two and not planned.with_restart:
+            if len(steps) > 1 and not planned.with_restart:
                 # Only the journals know how far the half under way has come.
                 await self.revert(made.set_id, "the program ended while the set was made")
             raise
         return made
 
-    async def _begin_deadline(self, made: Settled, within_s: float | None, *, on_machine: bool) -> None:
-        """The half that was made first has waited for the other one."""
-        door = self._machine if on_machine else self._server
-        if door is not None and within_s is not None and made.changes:
-            await door.begin_deadline(made.set_id, within_s)
+    def _steps(self, planned: ChangeSet) -> list[_Step]:
+        """The halves in the order they are made; the machine's may be made before and after the server's."""
+        server, machine = self._server, self._machine
 
-    async def _with_half(self, made: Settled, planned: ChangeSet, terms: Terms, *, on_machine: bool) -> Settled:
-        if on_machine and self._machine is not None and planned.settings:
-            settings = await self._machine.apply_set(planned.settings, terms, survive=planned.persist)
-            return replace(made, settings=settings)
-        if not on_machine and self._server is not None and (planned.parameters or planned.with_restart):
-            return replace(made, parameters=await self._server.apply_set(planned.parameters, terms))
-        return made
+        def of_machine(settings: tuple[WantedSetting, ...]) -> list[_Step]:
+            async def make(made: Settled, terms: Terms) -> Settled:
+                assert machine is not None
+                done = await machine.apply_set(settings, terms, survive=planned.persist)
+                return replace(made, settings=(*made.settings, *done))
+
+            return [_Step(machine, make)] if machine is not None and settings else []
+
+        async def make(made: Settled, terms: Terms) -> Settled:
+            assert server is not None
+            return replace(made, parameters=await server.apply_set(planned.parameters, terms))
+
+        has_server = server is not None and bool(planned.parameters or planned.with_restart)
+        of_server = [_Step(server, make)] if server is not None and has_server else []
+        return [*of_machine(planned.settings), *of_server, *of_machine(planned.settings_after)]
+
+    async def _begin_deadlines(self, made: Settled, steps: Sequence[_Step], within_s: float | None) -> None:
+        """Halves that were made earlier have waited for the last one."""
+        if within_s is not None and made.changes:
+            for door in {id(step.door): step.door for step in steps[:-1]}.values():
+                await door.begin_deadline(made.set_id, within_s)
 
     async def _withdraw(self, made: Settled, problem: Exception) -> None:
         """Reverts the half that was made; the problem says so where even that fails."""

@@ -74,8 +74,8 @@ class Deadlines:
         return None if watchdog is None else key_of(watchdog.process.pid)
 
     def begin(self, set_id: str, within_s: float) -> None:
-        """From now on the set is taken back after so many seconds. In the event loop."""
-        earlier = self._deadlines.get(set_id)
+        """The set is taken back so many seconds from now, whatever its deadline was. In the event loop."""
+        earlier = self._deadlines.pop(set_id, None)
         if earlier is not None:
             earlier.cancel()
         self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, within_s))

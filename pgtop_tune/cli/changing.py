@@ -79,6 +79,7 @@ class ChangeRequest(Struct, frozen=True):
         allow_unsafe: Values that can lose data may be unlocked.
         confirmed: Names that were typed to unlock them.
         settings: Of the machine's operating system, in the same set.
+        settings_after: Those that have to be made after the server's half; one of `settings` may be set again.
         persist: The machine's half is written into a file of sysctl.d as well.
         restart: The server is restarted once, so that all of it is in force.
         yes: Nobody needs to be asked before.
@@ -93,6 +94,7 @@ class ChangeRequest(Struct, frozen=True):
     allow_unsafe: bool = False
     confirmed: frozenset[str] = frozenset()
     settings: tuple[WantedSetting, ...] = ()
+    settings_after: tuple[WantedSetting, ...] = ()
     persist: bool = False
     restart: bool = False
     yes: bool = False
@@ -115,7 +117,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
     service = RestartService(control)
     machine = await machine_of(
         conninfo,
-        [each.name for each in asked.settings],
+        [each.name for each in (*asked.settings, *asked.settings_after)],
         beside_server=bool(asked.wanted),
         with_restart=asked.restart,
     )
@@ -141,12 +143,12 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         plan = await _plan(service, asked)
         if asked.dry_run:
             return 0
-        await check_permitted(machine, halves.settings)
+        await check_permitted(machine, halves.of_machine)
         if plan is not None:
             # Huge pages of the same set are there only after its machine's half was made; it is counted again then.
             confirm(plan, yes=asked.yes, anyway=asked.anyway or bool(asked.settings))
         door = control if plan is None else WithRestart(control, service, tell, anyway=asked.anyway)
-        sets = ChangeSets(door if asked.wanted else None, machine if asked.settings else None)
+        sets = ChangeSets(door if asked.wanted else None, machine if halves.of_machine else None)
         pending = PendingSets(sets, lambda event: None, told=complain, at_deadline="")
         await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), service.give_up)
     finally:
@@ -190,24 +192,27 @@ async def _plan(service: RestartService, asked: ChangeRequest) -> RestartPlan | 
 
 async def _planned(machine: HostControl, asked: ChangeRequest, current: dict[str, Parameter]) -> ChangeSet:
     """What is to be made, in order; the machine's half is checked."""
-    wanted = ChangeSet(parameters=in_order(asked.wanted, current), settings=asked.settings, persist=asked.persist)
-    if asked.settings:
-        await live_values(machine, asked.settings)
-        await machine.check(asked.settings, survive=asked.persist)
+    wanted = ChangeSet(
+        parameters=in_order(asked.wanted, current),
+        settings=asked.settings,
+        settings_after=asked.settings_after,
+        persist=asked.persist,
+    )
+    for settings in filter(None, (asked.settings, asked.settings_after)):
+        await live_values(machine, settings)
+        await machine.check(settings, survive=asked.persist)
     return await ChangeSets(None, machine).plan(wanted)
 
 
 def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> None:
     """The commands and the SQL, in the order in which they are made."""
     texts = [control.statement(each.name, each.value, each.scope) for each in halves.parameters]
-    for on_machine in (False, True) if halves.machine_last else (True, False):
-        if on_machine:
-            show_commands(machine, halves.settings, survive=halves.persist)
-            continue
-        for text in texts:
-            say(text.removesuffix(_RELOAD))
-        if texts and texts[0].endswith(_RELOAD):
-            say(_RELOAD.strip())
+    show_commands(machine, halves.settings, survive=halves.persist)
+    for text in texts:
+        say(text.removesuffix(_RELOAD))
+    if texts and texts[0].endswith(_RELOAD):
+        say(_RELOAD.strip())
+    show_commands(machine, halves.settings_after, survive=halves.persist)
 
 
 async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Parameter]) -> None:

@@ -67,19 +67,23 @@ class MachineRow(Struct, frozen=True):
         return self.advised not in ("", self.live)
 
 
-def machine_rows(looked: Looked, *, with_server: bool = False) -> tuple[MachineRow, ...]:
+def machine_rows(looked: Looked, *, with_server: bool = False, with_restart: bool = False) -> tuple[MachineRow, ...]:
     """The settings of the machine that the server runs on, in the order of the kernel's documentation.
 
     Args:
         looked: What was seen.
         with_server: The server's half of what is advised is made as well.
+        with_restart: And the server restarted.
 
     Raises:
         UsageProblem: The server is on another machine.
     """
     if looked.machine is None:
         raise UsageProblem("the server runs on another machine", "ask for its settings there")
-    advised = looked.proposal.settings if with_server else looked.proposal.machine_half()
+    proposal = looked.proposal
+    advised = (
+        proposal.settings if with_restart else proposal.without_restart() if with_server else proposal.machine_half()
+    )
     return tuple(
         MachineRow(setting, knob, advised.get(setting.name))
         for knob, setting in listed_settings(looked.machine.settings)

@@ -11,12 +11,11 @@ from pgtop_tune.advice.plan import (
     LEAST_WORK_MEM,
     SMALL_BUFFERS,
     MemoryPlan,
-    as_set,
     autovacuum_workers,
     most_connections,
 )
 from pgtop_tune.metrics import memory_rule
-from pgtop_tune.units import MB, about, memory
+from pgtop_tune.units import MB, about, as_set, memory
 
 
 def shared_buffers(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
@@ -125,16 +124,17 @@ def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
             "on",
             f"{costs}; it needs vm.nr_hugepages of at least {plan.pages}. 'try' would go without and say nothing.",
         )
-    if plan.pages_refused:
-        return Advice("try", f"{plan.pages_refused} 'on' would not start.")
     is_served = facts.huge_pages == "on" and facts.in_huge_pages is not False
     if is_served and buffers <= (facts.running_buffers_bytes or 0):
         return Advice("on", "The pages are there: the server runs in them.")
+    if plan.pages_refused:
+        return Advice("try", f"{plan.pages_refused} 'on' would not start.")
     return Advice("try", f"{costs}. 'on' only together with reserved pages: the server's machine is not ours to see.")
 
 
 # Advice on planner, parallel queries, autovacuum, I/O, time limits and what is logged.
 
+SLOW_CLOCK_NS: Final = 500.0
 _FLASH: Final = frozenset({DiskKind.SSD, DiskKind.NVME})
 _RANDOM: Final[Mapping[DiskKind, tuple[str, str]]] = {
     DiskKind.HDD: ("4", "A rotating disk reads far faster in sequence than at random."),
@@ -247,6 +247,13 @@ def max_worker_processes(facts: AdviceFacts) -> Advice | None:
     return Advice(str(value), f"One for each of {facts.cores} cores, at least 8; a standby no fewer than its primary.")
 
 
+def track_io_timing(facts: AdviceFacts) -> Advice:
+    """On, unless reading the clock was measured to be slow."""
+    if facts.clock_ns is not None and facts.clock_ns > SLOW_CLOCK_NS:
+        return Advice("off", f"Reading the clock takes {facts.clock_ns:.0f} ns, twice for each I/O.")
+    return Advice("on", "Without it, waits of queries for the disk stay unknown.")
+
+
 def _fixed(value: str, because: str, low: str = "", high: str = "") -> Callable[[AdviceFacts], Advice]:
     advice = Advice(value=value, because=because, low=low, high=high)
     return lambda facts: advice
@@ -286,7 +293,7 @@ RULES: Final[Mapping[str, Callable[[AdviceFacts], Advice | None]]] = {
     "fsync": _fixed("on", "No other value survives a crash."),
     "full_page_writes": _fixed("on", "The WAL repairs torn pages."),
     "commit_delay": _fixed("0", "Worth trying only if many sessions wait for WALSync on a slow disk.", "0", "1000"),
-    "track_io_timing": _fixed("on", "Without it, waits of queries for the disk stay unknown.", "", ""),
+    "track_io_timing": track_io_timing,
     "track_activities": _fixed("on", "Without it, the work of sessions is invisible."),
     "compute_query_id": _fixed("auto", "On if pg_stat_statements is loaded."),
     "log_checkpoints": _fixed("on", "One line each; the default since 15."),

@@ -160,6 +160,8 @@ def _overcommit_memory(name: str, site: Site) -> Advice | None:
     plan = site.plan
     if plan is None:
         return None
+    if plan.strict_left:
+        return Advice("0", f"{plan.strict_refused} With strict accounting the server would not start.")
     if plan.strict_refused:
         return Advice(None, plan.strict_refused)
     return Advice(
@@ -174,10 +176,11 @@ def _overcommit_memory(name: str, site: Site) -> Advice | None:
 
 def _overcommit_ratio(name: str, site: Site) -> Advice | None:
     plan, swap = site.plan, site.machine.swap_bytes
-    if plan is None or plan.ratio is None:
+    if plan is None or not plan.commit_limit_bytes:
         return None
-    is_strict = site.machine.number("vm.overcommit_memory") == 2
-    if plan.strict_refused and not (is_strict and plan.commit_limit_bytes > (site.machine.commit_limit_bytes or 0)):
+    if plan.ratio is None:
+        return Advice(None, f"What is set grants more than we would: {about(plan.commit_limit_bytes)}, and it is used.")
+    if plan.strict_refused and site.machine.number("vm.overcommit_memory") != 2:
         return Advice(None, f"It counts only with vm.overcommit_memory=2. {plan.strict_refused}")
     return Advice(
         value=str(plan.ratio),

@@ -215,14 +215,16 @@ class HostControl:
         if terms.keep_within_s is not None:
             until_ms = time.time_ns() // 1_000_000 + int(terms.keep_within_s * 1000)
         intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, until_ms=until_ms)
+        is_first = self._deadlines.watchdog(set_id) is None
         with Journal(self._machine, self._directory) as journal:
-            if until_ms is not None:
+            if until_ms is not None and is_first:
                 owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
                 self._own(journal, owner, self._guarded(set_id, until_ms))
             try:
                 return make_set(journal, self._root, wanted, survive=survive, intent=intent)
             except PgtopError:
-                self._deadlines.end(set_id)
+                if is_first:
+                    self._deadlines.end(set_id)
                 raise
 
     def _put_off(self, set_id: str, until_ms: int) -> None:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.machine.commit_limit import check_room_to_fork
 from pgtop_tune.changes.machine.huge_page_pool import pages_in_words, pool_of
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import ChangeState, HostChange
@@ -139,11 +140,12 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
 
     Raises:
         UsageProblem: The value is none, or the setting cannot be kept in a file.
-        HostProblem: We may not, or the kernel refuses; nothing changed.
+        HostProblem: We may not, no program could start any more, or the kernel refuses; nothing changed.
         JournalProblem: The journal could not be written; nothing was changed.
     """
     found, wanted, before = taken(root, name, value, survive=survive)
     check_writable(found, wanted, survive=survive)
+    check_room_to_fork(root, name, wanted)
     file = root / sysctl_files.PATH
     change = HostChange(
         id=uuid.uuid4().hex[:12],
@@ -270,6 +272,8 @@ def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
         return f"{change.path} is gone"
     if now not in (change.value_before, change.value, change.shown_after) and not _half_made(change, now):
         return f"{_LEFT_ALONE}: another user has set it to {now} since"
+    if now != change.value_before:
+        check_room_to_fork(root, change.name, change.value_before)
     _live_back(change, root, covered)
     after = live_value(change.path, root)
     pool = pool_of(change.name, root)

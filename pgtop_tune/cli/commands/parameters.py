@@ -218,10 +218,13 @@ def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -
 
     of_machine, of_server = group.lower() in ("", GROUP), group.lower() != GROUP
     with_machine = of_machine and (looked.machine is not None or not of_server)
-    listed = machine_rows(looked, with_server=of_server) if with_machine else ()
-    settings = settings_to_make(listed, lasting=terms.for_s is None)
-    rows = _rows(looked, group, advised_with(settings, looked)) if of_server else ()
-    return apply(words, looked, rows, settings, terms)
+    # Only what takes a restart of the server gives memory back.
+    differing = _rows(looked, group, looked.proposal.parameters) if of_server else ()
+    restarts = terms.restart and any(row.differs for row in differing)
+    listed = machine_rows(looked, with_server=of_server, with_restart=restarts) if with_machine else ()
+    half = settings_to_make(listed, looked.proposal.plan, lasting=terms.for_s is None)
+    rows = _rows(looked, group, advised_with(half, looked)) if of_server else ()
+    return apply(words, looked, rows, half, terms)
 
 
 def _rows(looked: Looked, group: str, advised: Mapping[str, Advice]) -> tuple[ParameterRow, ...]:

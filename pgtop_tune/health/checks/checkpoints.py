@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pgtop_tune.advice.rules.wal import needed_max_wal_bytes
+from pgtop_tune.advice.rules.wal import FULL_PER_S, needed_max_wal_bytes
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import (
     SHORTEST_S,
     advice_facts,
@@ -22,7 +22,7 @@ from pgtop_tune.health.rules import (
 )
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
-from pgtop_tune.units import MB, about, count, memory
+from pgtop_tune.units import MB, about, count
 
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
@@ -177,7 +177,7 @@ def _disk(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     known = needs.parameters(facts)
     sizes = {name: known.number(name) for name in ("max_wal_size", "wal_keep_size")}
-    kept, room = sum(sizes.values()), advised.wal_disk_bytes * limits["percent"] / 100
+    kept = sum(sizes.values())
     share = 100 * kept / advised.wal_disk_bytes
     if share > limits["percent"]:
         yield Finding(
@@ -188,16 +188,13 @@ def _disk(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                 setting(facts, "max_wal_size", "wal_keep_size"),
                 Evidence(f"{about(advised.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
             ),
-            fix=_lowered(facts, sizes, room),
+            fix=_lowered(facts, sizes),
         )
 
 
-def _lowered(facts: CheckFacts, sizes: Mapping[str, float], room_bytes: float) -> Fix:
-    """The larger one; wal_keep_size to what the other leaves of the room, at least half of it."""
-    if sizes["max_wal_size"] >= sizes["wal_keep_size"]:
-        return advised(facts, "max_wal_size")
-    rest = room_bytes - sizes["max_wal_size"]
-    return set_parameter(needs.parameters(facts).row("wal_keep_size"), memory(max(rest, room_bytes / 2)))
+def _lowered(facts: CheckFacts, sizes: Mapping[str, float]) -> Fix:
+    """The larger one."""
+    return advised(facts, max(sizes, key=sizes.__getitem__))
 
 
 def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -220,7 +217,7 @@ def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                 setting(facts, "wal_buffers"),
                 counted(seconds, "pg_stat_reset_shared('wal')"),
             ),
-            fix=set_parameter(known.row("wal_buffers"), memory(min(max(2 * size, 16 * MB), _MOST_BUFFERS))),
+            fix=advised(facts, "wal_buffers"),
         )
 
 
@@ -309,7 +306,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-wal.html#GUC-WAL-BUFFERS",
         needs=(needs.SERVER, needs.PARAMETERS, needs.WAL),
         look=_buffers,
-        thresholds=(Threshold("per_second", 0.1, "/s", "full more often than this"),),
+        thresholds=(Threshold("per_second", FULL_PER_S, "/s", "full more often than this"),),
         counts=True,
     ),
 )

@@ -8,8 +8,8 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import also_scoped, hidden, setting
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.rules import advised_or, also_scoped, hidden, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.metrics.server import client_backends
@@ -40,7 +40,7 @@ def _timeout(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             "dead rows "
             "forever",
             evidence=(setting(facts, "idle_in_transaction_session_timeout"),),
-            fix=set_parameter(known.row("idle_in_transaction_session_timeout"), "5min"),
+            fix=advised_or(facts, "idle_in_transaction_session_timeout", "5min"),
         )
 
 

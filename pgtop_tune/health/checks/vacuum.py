@@ -12,7 +12,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Sever
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, with_lock_timeout, words
 from pgtop_tune.health.questions import TABLES, TableState
-from pgtop_tune.health.rules import advice_facts, advised, in_database, setting
+from pgtop_tune.health.rules import advice_facts, advised, advised_or, in_database, setting
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
@@ -38,7 +38,7 @@ def _switches(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 severity=Severity.CRITICAL,
                 says=f"{name} is off: {says}",
                 evidence=(setting(facts, name),),
-                fix=set_parameter(known.row(name), "on"),
+                fix=advised_or(facts, name, "on"),
                 subject=name,
             )
 
@@ -215,7 +215,7 @@ def _speed(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             ),
             fix=set_parameter(known.row("autovacuum_vacuum_cost_delay"), "2ms")
             if delay_s > 0.002
-            else set_parameter(known.row("autovacuum_vacuum_cost_limit"), str(_DEFAULT_COST_LIMIT)),
+            else advised_or(facts, "autovacuum_vacuum_cost_limit", str(_DEFAULT_COST_LIMIT)),
         )
 
 

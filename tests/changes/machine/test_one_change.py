@@ -56,6 +56,54 @@ def test_what_is_not_in_the_list_is_not_written(made: Machine, name: str) -> Non
         made.change(name, "1")
 
 
+def meminfo(committed_mb: int) -> str:
+    """64 GB without swap, of which so much is committed."""
+    sizes = dict.fromkeys(("MemFree", "Buffers", "Cached", "Shmem", "Dirty", "Writeback", "PageTables"), 9)
+    sizes |= {"MemTotal": 65536, "Committed_AS": committed_mb, "CommitLimit": 32768, "SwapTotal": 0, "SwapFree": 0}
+    lines = [f"{name}: {size * 1024} kB" for name, size in sizes.items()]
+    return "\n".join([*lines, "HugePages_Total: 0", "HugePages_Free: 0", "HugePages_Rsvd: 0", "HugePages_Surp: 0",
+                      "Hugepagesize: 2048 kB", ""])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("strict", "name", "value", "refused"),
+    [
+        ("0", "vm.overcommit_memory", "2", True),
+        ("0", "vm.overcommit_memory", "1", False),
+        ("0", "vm.overcommit_ratio", "10", False),
+        ("2", "vm.overcommit_ratio", "40", True),
+        ("2", "vm.overcommit_ratio", "60", False),
+        ("2", "vm.nr_hugepages", "20", True),
+        ("0", "vm.nr_hugepages", "20", False),
+        ("2", "vm.swappiness", "5", False),
+    ],
+)
+def test_strict_accounting_that_leaves_no_room_to_fork_is_refused(
+    made: Machine, strict: str, name: str, value: str, refused: bool
+) -> None:
+    pool = {
+        f"sys/kernel/mm/hugepages/hugepages-2048kB/{which}_hugepages": "0\n" for which in ("free", "resv", "surplus")
+    }
+    write(made.root, {"proc/meminfo": meminfo(33_000), path_of("vm.overcommit_memory"): f"{strict}\n", **pool})
+    if not refused:
+        made.change(name, value)
+        return
+    with pytest.raises(HostProblem, match=r"CommitLimit would be .*: no program could start"):
+        made.change(name, value)
+    assert made.journaled() == ()
+
+
+def test_strict_accounting_is_not_entered_again_by_a_revert_where_no_program_could_start(made: Machine) -> None:
+    write(made.root, {"proc/meminfo": meminfo(9000), path_of("vm.overcommit_memory"): "2\n"})
+    made.change("vm.overcommit_memory", "0")
+    write(made.root, {"proc/meminfo": meminfo(33_000)})
+    with pytest.raises(HostProblem, match="no program could start"):
+        made.undo()
+    write(made.root, {"proc/meminfo": meminfo(9000)})
+    made.undo()
+    assert made.text(path_of("vm.overcommit_memory")) == "2\n"
+
+
 def test_a_setting_that_this_kernel_does_not_have_says_so(made: Machine) -> None:
     (made.root / path_of("kernel.numa_balancing")).unlink()
     found = made.setting("kernel.numa_balancing")

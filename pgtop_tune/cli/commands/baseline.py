@@ -54,7 +54,7 @@ def list_baselines(
     ] = "",
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
 ) -> None:
-    """List the baselines; with a name its runs, and the changes of their level.
+    """List the baselines; with a name, list its runs and the changes of their level.
 
     Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
     """
@@ -106,7 +106,7 @@ def check(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Measure again the same way, and report the changes.
+    """Repeat the measurement of a baseline, and report the changes.
 
     Repeats the loads of the baseline's run, with the housekeeping of `bench run`, or takes a newer recording or
     record. With many saved runs, it names the times at which a figure's level changed.

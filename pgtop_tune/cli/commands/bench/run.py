@@ -153,7 +153,7 @@ def run(
             "--housekeeping",
             metavar="LIST",
             rich_help_panel=_MEASURING,
-            help="Before each run, in this order; or none.",
+            help="Steps before each run, in this order; or none.",
         ),
     ] = DEFAULT_HOUSEKEEPING,
     warm_up: Annotated[

@@ -274,7 +274,7 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
     ratio, limit_bytes = limit
     drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
     if machine.committed_bytes is None:
-        return replace(drawn, strict_refused="What is committed already could not be seen.")
+        return replace(drawn, strict_refused="The memory already committed is unknown.")
     private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
     growth = sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.what in private)
     committed = machine.committed_bytes + _more_in_small_pages(drawn, facts)

@@ -313,7 +313,8 @@ def _closed_loop(evidence: RunEvidence) -> Doubt | None:
         return None
     return Doubt(
         id="CLOSED-LOOP", verdict=NOTE,
-        reason="each client waited for its answer before the next transaction, so a stall is one slow transaction per client instead of all that would have arrived (coordinated omission)",
+        reason="each client waited for its answer before the next transaction, so a stall counts as one slow "
+        "transaction per client instead of all that would have arrived (coordinated omission)",
         advice="compare latencies at a fixed rate: --rate",
     )  # fmt: skip
 

@@ -31,7 +31,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         name="track_activities",
         group="observability",
         why="Shows what each session does; off leaves this program half blind.",
-        trades="Next to nothing.",
+        trades="Almost nothing.",
         panes=("sessions", "budget"),
     ),
     Knob(

@@ -104,7 +104,7 @@ def max_wal_size(facts: AdviceFacts) -> Advice:
     if most and needed > most:
         because += f" The WAL disk allows only 60 % of {about(facts.wal_disk_bytes or 0)}."
     elif value == facts.max_wal_size_bytes:
-        because += " What is set is enough."
+        because += " The set value is enough."
     return Advice(value=typed, because=because, low="1GB", high=high)
 
 

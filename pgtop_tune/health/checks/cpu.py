@@ -63,8 +63,8 @@ def _throttled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     yield Finding(
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         says=(
-            f"its CPU quota was used up in {share(percent)} of the periods: all backends were throttled until the "
-            "next one"
+            f"the server's CPU quota was used up in {share(percent)} of the periods: all backends were throttled until "
+            "the next one"
         ),
         evidence=(
             Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),

@@ -252,9 +252,9 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
     if looked.machine is None:
         tell("the server runs on another machine: only its half of the proposal is made here")
     if not different and not settings:
-        tell("nothing to change: the server has what is advised")
+        tell("nothing to change: the server has the advised values")
         if looked.facts.pending:
-            tell(f"{', '.join(looked.facts.pending)} wait for a restart: `pgtop-tune set --restart` takes them over")
+            tell(f"{', '.join(looked.facts.pending)} wait for a restart: `pgtop-tune set --restart` applies them")
         return 0
     live = looked.facts.machine.live if looked.facts.machine is not None else {}
     for each in settings:
@@ -279,6 +279,6 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
 
 def _ask(number: int) -> None:
     if not can_ask():
-        raise UsageProblem(f"{number} changes want a yes", "--yes says so where there is no terminal")
-    if input(f"make these {number} changes? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UsageProblem(f"{number} changes need a confirmation", "pass --yes without a terminal")
+    if input(f"apply these {number} changes? [y/N] ").strip().lower() not in ("y", "yes"):
         raise ServerProblem("nothing was changed")

@@ -50,7 +50,7 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
     """
     stopping = [check for check in plan.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
     if stopping and not anyway:
-        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway tries it anyway")))
+        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway restarts all the same")))
         raise ServerProblem(stopping[0].words, hint)
     if yes:
         return

@@ -244,6 +244,6 @@ def _scale(text: str) -> int:
     try:
         scale = int(text)
     except ValueError:
-        raise LoadProblem(f"{text!r} is no scale", "write a whole number: 100,000 accounts and 16 MB each") from None
+        raise LoadProblem(f"{text!r} is not a scale", "write a whole number: 100,000 accounts and 16 MB each") from None
     check_scale(scale)
     return scale

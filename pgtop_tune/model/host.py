@@ -237,7 +237,7 @@ class DiskSample(Struct, frozen=True):
     at_s: float
     disks: Annotated[tuple[DiskCounters, ...], Keyed("name")]
     unplaced: tuple[str, ...] = ()
-    """Roles whose device is not known, and why: "wal: … is closed to us …". Foreign text."""
+    """Roles whose device is not known, and why: "wal: … is not readable …". Foreign text."""
 
 
 class ProcessCounters(Struct, frozen=True):

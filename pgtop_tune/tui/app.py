@@ -242,7 +242,7 @@ class PgtopApp(DiscreetApp):
         engine = self._controls.engine
         await asyncio.to_thread(engine.stop)
         if engine.failure is None:
-            self.context.tell("the source has ended: no more frames follow", "warning")
+            self.context.tell("the source has ended: no more frames will follow", "warning")
             return
         if isinstance(engine.failure, PgtopError):
             self.exit(1)

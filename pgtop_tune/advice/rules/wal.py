@@ -139,8 +139,7 @@ def checkpoint_timeout(facts: AdviceFacts) -> Advice:
     return Advice(
         value=f"{minutes:.0f}min" if minutes == int(minutes) else f"{minutes * 60:.0f}s",
         because=f"Each checkpoint makes the first change of every page cost a full-page image; {minutes:g} min is a "
-        "common "
-        "middle. Recovery after a crash has to replay what was written since the last one.",
+        "common compromise. Recovery after a crash has to replay the WAL written since the last checkpoint.",
         low="5min",
         high="1h",
     )

@@ -34,11 +34,11 @@ def pages_in_words(wanted: str, shown: str, pool: HugePages) -> str:
     """Why a pool does not have the number of pages asked for; "" when it has."""
     pages = int(wanted)
     if pool.surplus:
-        return f"{pool.surplus} more pages are in use; they go when their last process ends"
+        return f"{pool.surplus} more pages are in use; the kernel frees them when their last process ends"
     if not shown.isdecimal() or int(shown) == pages:
         return ""
     if int(shown) > pages:
-        return f"{shown} of the pages are in use: the pool cannot be smaller now"
+        return f"{shown} of the pages are in use: the pool cannot shrink now"
     return (
         f"the kernel found room for {shown} of {pages} pages: memory is fragmented. Free some (echo 1 into "
         "/proc/sys/vm/compact_memory) and try again, or reserve them at boot"

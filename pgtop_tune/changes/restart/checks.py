@@ -216,7 +216,7 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
     return RestartCheck(
         subject="memory",
         verdict=RestartVerdict.DOUBTFUL,
-        words=f"{words}: if all sort at once, there is room for {room}",
+        words=f"{words}: if all sort at the same time, there is room for {room}",
         hint="fewer connections, or less work_mem",
     )
 

@@ -155,7 +155,9 @@ def _owners(session: OperatorSession) -> list[str]:
         return []
     found = []
     if row["patroni"]:
-        found.append("Patroni manages this server: change it with patronictl edit-config, else it comes back")
+        found.append(
+            "Patroni manages this server: change it with patronictl edit-config, otherwise Patroni restores it"
+        )
     if row["provider"]:
         found.append(f"a managed service ({row['provider']}): change it in the provider's parameter group")
     return found

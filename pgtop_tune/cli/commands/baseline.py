@@ -125,7 +125,7 @@ def check(
     from pgtop_tune.compare.sides.opening import open_material
 
     if against not in ("first", "last"):
-        raise UsageProblem(f"{against!r} is no run of a baseline", "--against first, or --against last")
+        raise UsageProblem(f"{against!r} is not a run of a baseline", "--against first, or --against last")
     conditions = [parse_condition(each) for each in fail_if or ()]
     runs, problems = baselines.kept_runs(name)
     for problem in problems:
@@ -187,7 +187,7 @@ def _measure_again(
     from pgtop_tune.model.bench import LoadSpec
 
     if not specs:
-        raise UsageProblem("the baseline's run does not say which profile it ran", "give a newer recording or record")
+        raise UsageProblem("the baseline's run does not name its profile", "pass a newer recording or record")
     status = asyncio.run(
         measure(
             BenchRequest(

@@ -188,7 +188,7 @@ def _moment_ms(text: str) -> int:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise UsageProblem(f"{text!r} is no moment", "for example: 14:05  or  2026-05-01T14:05") from None
+            raise UsageProblem(f"{text!r} is not a point in time", "for example: 14:05  or  2026-05-01T14:05") from None
     return int(moment.timestamp() * 1000)
 
 

@@ -114,7 +114,7 @@ class Capabilities(Struct, frozen=True):
         if self.wait_sampling_schema is None or not self.wait_sampling_period_ms:
             return Unavailable(
                 Reason.NO_EXTENSION,
-                "pg_wait_sampling is not there: shared_preload_libraries, a restart, and CREATE EXTENSION bring it",
+                "pg_wait_sampling is not loaded: add it to shared_preload_libraries, restart, and CREATE EXTENSION",
             )
         return None
 

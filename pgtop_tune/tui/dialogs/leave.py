@@ -73,7 +73,7 @@ class LeaveActions:
                 raise UsageProblem("too late: the pending change has been reverted")
         except PgtopError as problem:
             self._context.leaving = False
-            self._context.tell(f"{problem}\nnot left; q asks again", "error")
+            self._context.tell(f"{problem}\nthe program did not end; q asks again", "error")
             return
         self._context.app.exit(0)
 

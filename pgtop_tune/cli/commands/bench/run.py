@@ -290,5 +290,5 @@ def _scripts(words: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageProblem(f"{text!r} is no variable", "write -D NAME=VALUE")
+        raise UsageProblem(f"{text!r} is not a variable", "write -D NAME=VALUE")
     return name, value

@@ -1,4 +1,4 @@
-"""How the memory of one machine is divided: buffers, sessions, maintenance, huge pages and CommitLimit together. Pure.
+"""The division of one machine's memory: buffers, sessions, maintenance, huge pages and CommitLimit together. Pure.
 
 Sources: `metrics.memory_rule`; PostgreSQL documentation, "Managing Kernel Resources"; mm/overcommit-accounting.rst.
 """

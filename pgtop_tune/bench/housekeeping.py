@@ -1,4 +1,4 @@
-"""What is done before a run so that each one begins from the same state; pgbench itself never does it (-n)."""
+"""Housekeeping before a run, so that each run begins from the same state; pgbench itself gets -n."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`set --restart`: what is shown before, the yes it takes, and what waits already taken over."""
+"""`set --restart`: shows the plan, asks for confirmation, and applies the parameters already pending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a running server is managed, and so what restarts it: rules in order, the first that fits.
+"""Finds out how a running server is managed and restarted: rules in order, the first match counts.
 
 Source: systemd.unit(5), systemctl(1); pg_ctlcluster(1); pg_ctl of the PostgreSQL documentation.
 """

@@ -1,4 +1,4 @@
-"""Knobs of what the server counts and logs.
+"""Knobs of statistics and logging.
 
 Source: PostgreSQL documentation, "Error Reporting and Logging" and "Run-time Statistics".
 """

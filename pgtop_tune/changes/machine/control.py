@@ -1,4 +1,4 @@
-"""The door to the settings of this machine's operating system, and reverting them after a crash."""
+"""Changes settings of this machine's operating system, and reverts them after a crash."""
 
 from __future__ import annotations
 

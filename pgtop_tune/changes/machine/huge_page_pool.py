@@ -1,4 +1,5 @@
-"""What the kernel made of a request for huge pages. Source: Documentation/admin-guide/mm/hugetlbpage.rst.
+"""The number of huge pages that the kernel granted of those requested. Source:
+Documentation/admin-guide/mm/hugetlbpage.rst.
 
 Asking for more than there is room for is no error: the kernel gives what it finds in one piece. Asking for fewer than
 are in use lets go of the free ones; those in use go when the last process has let go of them, "surplus" until then.

@@ -1,4 +1,4 @@
-"""One restart for all that waits for it (session.restart_control.RestartControl)."""
+"""Restarts the server once for all pending parameters."""
 
 from __future__ import annotations
 

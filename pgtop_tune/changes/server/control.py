@@ -1,4 +1,4 @@
-"""The door to the server's parameters (session.ports.ParameterControl)."""
+"""Changes the server's parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One change of a parameter: what it is about to replace, its undoing, and what reading it back says. Blocking.
+"""One change of a parameter: the value it replaces, its undo, and the result of reading it back. Blocking.
 
 What the door to the server is handed: the durability fence, and how to write down where the server is.
 """

@@ -1,4 +1,4 @@
-"""Proof of a change: what running and new sessions have, where it comes from, and what wins over it. Blocking.
+"""Proof of a change: the value in running and new sessions, its source, and any setting that overrides it. Blocking.
 
 Another session's values cannot be read in PostgreSQL. A session takes new values over between two statements, so the
 proof is: our session, which is older than the change, a new one, and how many are still within an older statement.

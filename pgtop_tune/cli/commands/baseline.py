@@ -1,4 +1,4 @@
-"""`pgtop-tune baseline`: runs kept under a name, and what has changed since."""
+"""`pgtop-tune baseline`: runs saved under a name, and changes since then."""
 
 from __future__ import annotations
 

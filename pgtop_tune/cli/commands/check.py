@@ -1,4 +1,4 @@
-"""`pgtop-tune check`: what will hurt in production, with evidence, a fix and its undoing."""
+"""`pgtop-tune check`: risks before production, with evidence, a fix and its undo."""
 
 from __future__ import annotations
 

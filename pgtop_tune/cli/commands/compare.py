@@ -1,4 +1,4 @@
-"""`pgtop-tune compare`: what differs between two recordings or runs, and what may be said of it."""
+"""`pgtop-tune compare`: differences between recordings or runs, with verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgtop-tune export`: a recording for other programs, in a file that is there whole or not at all."""
+"""`pgtop-tune export`: a recording for other programs, in a file that is complete or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgtop-tune parameters` and `advise`: what is set, and where one would start."""
+"""`pgtop-tune parameters` and `advise`: present values and starting values."""
 
 from __future__ import annotations
 

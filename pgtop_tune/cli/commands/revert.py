@@ -1,4 +1,4 @@
-"""`pgtop-tune revert`: takes back what earlier sessions changed and left."""
+"""`pgtop-tune revert`: reverts changes that earlier sessions left in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check over the live screen: what will hurt, worst first; tagged fixes as one set on trial, or as a script."""
+"""The check over the live screen: findings, worst first; tagged fixes as one pending change set, or as a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way out: a question where something would be lost or left behind, and what was chosen settled first."""
+"""Leaving: a question if something would be lost or left in force, and the chosen answer carried out first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Page 6: who reads and writes what, WAL and checkpoints, SLRU caches, databases, the archiver."""
+"""Page 6: I/O by backend type and object, WAL and checkpoints, SLRU caches, databases, the archiver."""
 
 from __future__ import annotations
 

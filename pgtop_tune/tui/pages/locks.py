@@ -1,4 +1,4 @@
-"""Page 4: who holds up whom, as a tree with the roots first."""
+"""Page 4: blocking sessions and their waiters, as a tree with the roots first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applying what is staged: questions first, then the change, then what came of it in words."""
+"""Applies the staged changes: questions first, then the change, then a message with the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of parameters made from the screen: asked for, remembered until they are undone.
+"""Changes of parameters made from the screen, remembered until they are undone.
 
 The tape learns of them from the server, as of everybody else's changes; only what a session like ours does not see
 is noted here.

@@ -1,4 +1,4 @@
-"""On which terms a set of changes is made: for whom, for how long pending, which trip wires end it, and why."""
+"""The terms of a change set: scope, deadline, trip wires and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters in the operator's hand: step or type, see the exact SQL of the whole set, apply on trial, keep or undo."""
+"""The parameter dialog: step or type values, see the exact SQL of the change set, apply it, confirm or undo it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on trial, in one line: how long until it is taken back, the keys, and what it is."""
+"""The line of a pending change set: time until auto-revert, the keys, and its changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What is staged as one set: for whom each part is, in which order it is made, what must be typed, how it is drawn.
-Pure.
-"""
+"""The staged changes as one set: scope of each part, order, names to type for confirmation, drawing. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Undoing and keeping changes of parameters: what it is about, the exact SQL, one key, and what came of it."""
+"""Undo and confirm: the changes concerned, the exact SQL, one key, and the result."""
 
 from __future__ import annotations
 

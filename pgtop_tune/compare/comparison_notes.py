@@ -1,4 +1,4 @@
-"""What a reader of a comparison must know of a phase's figures, and the commands that would settle what is open."""
+"""Notes on the figures of a phase, and the commands that lead to a verdict."""
 
 from __future__ import annotations
 

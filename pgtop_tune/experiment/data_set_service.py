@@ -1,4 +1,4 @@
-"""Data sets for whoever sits at a screen: what is there, what making one would mean, and making it."""
+"""The data set service of a screen: existing data sets, preview of a new one, and its creation."""
 
 from __future__ import annotations
 

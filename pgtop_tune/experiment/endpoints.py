@@ -1,4 +1,4 @@
-"""Where a load is sent: the server itself, or what stands in front of it."""
+"""Endpoints of a load: the server itself, or a pooler or proxy in front of it."""
 
 from __future__ import annotations
 

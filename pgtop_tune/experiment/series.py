@@ -1,4 +1,4 @@
-"""Runs one after the other: which are asked for, and how they go. A failed one is a result."""
+"""A series of runs, one after the other. A failed run is a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file has: findings of a former check, or a recording whose first and last frames are looked at.
+"""Reads the file of --against: findings of an earlier check, or the first and last frames of a recording.
 
 A recording has no answers of databases and no settings of the machine; checks that need them are unknown.
 """

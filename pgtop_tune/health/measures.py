@@ -1,4 +1,4 @@
-"""What several checks work out of the facts in the same way."""
+"""Calculations from the facts that several checks share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What looks of several checks are made of: a parameter that should be another, what applies to some sessions only."""
+"""Rules that several checks share: a parameter with another value than advised, values of single roles and
+databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of the load: what pgbench itself says of throughput and latency, and quantiles off its log."""
+"""Numbers of the load: throughput and latency from pgbench itself, and quantiles from its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a result may say something else than what was asked: a table of rules over the frames of a run and its facts.
+"""Doubts about a result: a table of rules over the frames of a run and its facts.
 
 A rule is a row; its judge gives a `Doubt` with its numbers and what to do, or None. A rule that misses what it needs
 stays silent. Source of the thresholds: pgbench's manual ("Good Practices"), and common sense where it has none.

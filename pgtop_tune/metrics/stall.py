@@ -1,4 +1,4 @@
-"""Whether a load stands still: no transaction of it has ended for longer than its pace explains.
+"""Whether a load has stalled: no transaction has ended for longer than the pace of the load explains.
 
     allowed = max(3 s, 5 × mean latency of the run so far, 10 ÷ rate)
 

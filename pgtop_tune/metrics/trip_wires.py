@@ -1,4 +1,4 @@
-"""Trip wires: a number and a line it must not cross while a change is on trial. Pure; who acts on it is not here.
+"""Trip wires: a number and a limit that it must not cross while a change is pending confirmation. Pure.
 
 p99>50ms   tps<1000   errors>0   lag>10MB   free<5GB
 """

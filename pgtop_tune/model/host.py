@@ -1,4 +1,4 @@
-"""What was seen of the machine: raw counters as the kernel gives them.
+"""Readings of the machine: raw counters of the kernel.
 
 Times named `at_s` are seconds on the session's monotonic clock, taken when the section was read.
 CPU times are in clock ticks (`HostFacts.ticks_per_s` of them make a second); sizes in bytes; sectors are

@@ -1,4 +1,4 @@
-"""Whether two sides allow a verdict at all, what must be alike for one, and a verdict in words.
+"""Verdicts: whether two sides allow one, the conditions that must be alike, and the verdict in words.
 
 Seconds of one run say how sure its mean is, and nothing of the next run with the same settings: with 2 % from run to
 run two runs of five minutes "differ" two times out of five. So better and worse take four runs on each side, which are

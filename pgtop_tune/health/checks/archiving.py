@@ -1,4 +1,4 @@
-"""Archiving of WAL: whether there is any, and whether it keeps up."""
+"""Archiving of WAL: whether it is configured, and whether it keeps up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors: what a hypervisor or a control group takes away, and how fast they are let run.
+"""Processors: CPU time lost to a hypervisor or a control group, and the frequency governor.
 
 Source: /proc/stat, cpu.stat of the control group, Documentation/admin-guide/pm/cpufreq.rst.
 """

@@ -1,4 +1,4 @@
-"""Huge pages: wanted, there, reserved for nobody; and those the kernel makes by itself.
+"""Huge pages: needed, reserved and unused ones; and transparent huge pages.
 
 Source: PostgreSQL documentation, "Linux Huge Pages"; Documentation/admin-guide/mm/{hugetlbpage,transhuge}.rst.
 """

@@ -1,4 +1,4 @@
-"""What makes a benchmark measure something else than it should."""
+"""Conditions that make a benchmark measure something other than intended."""
 
 from __future__ import annotations
 

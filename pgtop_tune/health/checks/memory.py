@@ -1,4 +1,4 @@
-"""Memory: what the server may ask for against what there is.
+"""Memory: the amount that the server may request, against the memory of the machine.
 
 Source: PostgreSQL documentation, "Resource Consumption"; 8 bytes of page table for each 4 kB page (x86-64, arm64).
 """

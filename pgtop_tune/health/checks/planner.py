@@ -1,4 +1,4 @@
-"""The planner: costs that fit the disk, and ways of working that somebody took from it."""
+"""The planner: costs that fit the disk, and disabled plan types."""
 
 from __future__ import annotations
 

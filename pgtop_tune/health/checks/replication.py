@@ -1,4 +1,4 @@
-"""Standbys and subscribers: how far behind they are, and whether commits wait for somebody who is not there."""
+"""Standbys and subscribers: their lag, and commits that wait for a missing standby."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security basics: who gets in, with what, and what everybody may do."""
+"""Security basics: authentication, encryption, superusers, and rights of PUBLIC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replication slots: WAL and old rows they keep for somebody who may never come back."""
+"""Replication slots: the WAL and dead rows that they retain for a consumer that may never return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: dead rows, room that nobody uses, statistics that are missing or old."""
+"""Tables: dead rows, unused space, missing and outdated statistics."""
 
 from __future__ import annotations
 

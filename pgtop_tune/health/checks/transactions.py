@@ -1,4 +1,4 @@
-"""Transactions that stay open: who waits in them, holders of dead rows from being removed."""
+"""Transactions that stay open: idle and long ones, prepared ones, and holders of dead rows."""
 
 from __future__ import annotations
 

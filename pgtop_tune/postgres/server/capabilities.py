@@ -1,4 +1,5 @@
-"""What this role may do on this server, and what the server counts: asked once per connection.
+"""Capabilities: the rights of this role on this server, and the statistics that the server collects; read once per
+connection.
 
 Every question that can be answered with no comes with the sentence that says what would turn it into a yes.
 """

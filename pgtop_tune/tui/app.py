@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.widgets.glyphs import Glyphs
 
 _COUNT_S: Final = 1.0
-"""What is on trial counts down also where frames come seldom."""
+"""The countdown of a pending change set continues even if frames are rare."""
 _EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 """Actions whose keys also work in dialogs and while something is typed."""
 

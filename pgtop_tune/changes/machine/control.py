@@ -158,7 +158,7 @@ class HostControl:
         return await self._reverted(_only(of_set(set_id), only), why)
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
-        """Reverts changes on trial that nobody kept in time, also those of a process that is gone."""
+        """Reverts pending changes that were not confirmed in time, also those of a process that is gone."""
         return await self._reverted(overdue(time.time_ns() // 1_000_000), "not confirmed in time")
 
     async def adopt(self, alone: Guard | None = None) -> tuple[PendingSet[HostChange], ...]:
@@ -183,7 +183,7 @@ class HostControl:
         return await asyncio.to_thread(lambda: _text(self._machine, self._directory).host_in_force)
 
     async def aclose(self) -> None:
-        """Takes back what is on trial; other changes stay in force."""
+        """Reverts pending changes; other changes stay in force."""
         await self._trials.aclose()
 
     def _check_here(self) -> None:

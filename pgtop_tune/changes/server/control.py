@@ -112,7 +112,7 @@ class PostgresControl:
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
     async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
-        """See `change_set.make`; in the right order, and on trial where the terms say so.
+        """See `change_set.make`; in the right order, and pending confirmation if the terms have a deadline.
 
         What is on trial is taken back when its time is over, when we end without keeping it, and by a process of its
         own when we are killed. So is what can lose data.

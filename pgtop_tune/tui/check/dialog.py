@@ -225,7 +225,7 @@ class CheckDialog(Dialog[None]):
         return [*lines, *(wrapped(self._said[0], cells, self._said[1])[:4] if self._said[0] else ())]
 
     def frames_arrived(self, session: Session) -> None:
-        """The countdown of a trial goes on."""
+        """The countdown of a pending change set continues."""
         self._session = session
         self.repaint()
 

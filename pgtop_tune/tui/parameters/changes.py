@@ -84,7 +84,7 @@ class Changes:
 
     @property
     def on_trial(self) -> Pending | None:
-        """The set that is taken back unless somebody keeps it."""
+        """The set that reverts unless it is confirmed."""
         return self._pending.current
 
     def taken_back(self) -> AutoReverted | None:
@@ -211,7 +211,7 @@ class Changes:
         return await self._hands.ask(self._control.prove(of_server)) if of_server else ()
 
     async def keep(self) -> tuple[Change, ...]:
-        """What is on trial stays, also of an adopted set; empty when nothing is, or not any more.
+        """Confirms the pending changes, adopted sets included; empty if nothing is pending, or no longer.
 
         Raises:
             PgtopError: It could not be written down; it is still on trial.

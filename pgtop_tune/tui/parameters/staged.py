@@ -248,7 +248,7 @@ def _applied(sql: Sequence[str]) -> str:
 
 
 def trial_words(conditions: Conditions) -> str:
-    """How long a set is on trial, and what ends it."""
+    """The deadline of a pending change set, and its trip wires."""
     if conditions.keep_within_s is None:
         return "confirmed at once, without a deadline"
     wires = f", or at once at {conditions.wires}" if conditions.wires else ""

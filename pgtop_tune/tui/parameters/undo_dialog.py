@@ -46,7 +46,7 @@ async def redo_said(changes: Changes) -> tuple[str, bool]:
 
 
 async def keep_said(changes: Changes) -> tuple[str, bool]:
-    """Keeps what is on trial, and says what came of it."""
+    """Confirms the pending change set, and shows the result."""
     if changes.on_trial is None:
         return "no change is pending confirmation", True
     try:

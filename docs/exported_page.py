@@ -18,9 +18,11 @@ def exported_page() -> str:
     """Gauges, counters, and texts worn as labels."""
     parts = [
         "# Exported metrics\n",
-        "The output of [`export`](../guide/export.md) and `record --openmetrics`. *Metric* is the name in tables and for\n"
+        "The output of [`export`](../guide/export.md) and `record --openmetrics`. *Metric* is the name\n"
+        "in tables and for\n"
         "`--metrics`, which takes the name in OpenMetrics, too; *unit* that of tables. OpenMetrics has base units:\n"
-        "the name says which. *Included in* names the outputs that have it without `--metrics`. For the meaning of the\n"
+        "the name says which. *Included in* names the outputs that have it without `--metrics`. For the\n"
+        "meaning of the\n"
         "numbers, see [numbers](metrics.md).\n",
     ]
     for kind, heading in ((MetricKind.GAUGE, "Gauges"), (MetricKind.COUNTER, "Counters"), (MetricKind.INFO, "Texts")):

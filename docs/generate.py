@@ -72,7 +72,8 @@ def metrics() -> str:
     unseen = [row for module in _modules() for row in _rows_of(module) if not screens_of(row)]
     parts += [
         "## On no screen\n",
-        "No pane, page or dialog shows these numbers themselves. They are exported and compared; some control the display.\n",
+        "No pane, page or dialog shows these numbers themselves. They are exported and compared; some\n"
+        "control the display.\n",
         table(("id", "what it says"), [(f"`{row.id}`", plain(row.definition)) for row in unseen]),
         "## Sections of a frame\n",
         table(_SECTION_HEADS, map(_section_row, sections.ALL)),
@@ -182,7 +183,8 @@ def parameters() -> str:
     parts = [
         "# Parameters\n",
         "The parameters in the list of `p`. Value, unit, range and the time when a change takes effect come from\n"
-        "`pg_settings` of the server; parameters that the server lacks are left out. `+` and `-` go through the steps;\n"
+        "`pg_settings` of the server; parameters that the server lacks are left out. `+` and `-` go\n"
+        "through the steps;\n"
         "you can type any other value, and the server accepts or refuses it.\n",
     ]
     groups = dict.fromkeys(knob.group for knob in KNOBS)

@@ -16,7 +16,8 @@ def profiles() -> str:
     known = load_profiles((SHIPPED,)).known
     parts = [
         "# Load profiles\n",
-        "The loads that come with the program, and the keys of your own profile files. `pgtop-tune bench list` shows them\n"
+        "The loads that come with the program, and the keys of your own profile files. `pgtop-tune bench\n"
+        "list` shows them\n"
         "with yours; `pgtop-tune bench show ticket-read` shows scripts with their hashes and the exact pgbench line.\n",
         table(
             ("profile", "data set", "clients per core", "protocol", "what it does"),

@@ -10,7 +10,8 @@ def system() -> str:
     """Every setting: why one turns it, what it costs, special values, and what to look at with it."""
     parts = [
         "# Settings of the operating system\n",
-        "pgtop-tune reads from the machine which settings exist, and their values now and after a reboot. `scheduler`,\n"
+        "pgtop-tune reads from the machine which settings exist, and their values now and after a\n"
+        "reboot. `scheduler`,\n"
         "`read_ahead_kb` and `nr_requests` exist for every disk under the server's directories (`vda/scheduler`);\n"
         f"`{POOL}` means the pools of other sizes than the default.\n",
     ]

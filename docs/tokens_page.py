@@ -15,7 +15,8 @@ def tokens() -> str:
         [
             "# Tokens recognised by their form\n",
             "In statements, log lines, parameters and events the part of these tokens behind their prefix becomes\n"
-            "`********`, even without a keyword beside it. A token contains an upper-case letter or a digit, and has at\n"
+            "`********`, even without a keyword beside it. A token contains an upper-case letter or a\n"
+            "digit, and has at\n"
             "least the given number of characters behind its prefix, or half of them if the text was cut within it.\n",
             table(("of", "begins with", "characters"), rows),
         ]

@@ -1,4 +1,4 @@
-"""How the memory of one machine is divided: buffers, sessions, maintenance, huge pages and CommitLimit together. Pure.
+"""The division of one machine's memory: buffers, sessions, maintenance, huge pages and CommitLimit together. Pure.
 
 Sources: `metrics.memory_rule`; PostgreSQL documentation, "Managing Kernel Resources"; mm/overcommit-accounting.rst.
 """
@@ -312,7 +312,7 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
     ratio, limit_bytes = limit
     drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
     if machine.committed_bytes is None:
-        return replace(drawn, strict_refused="What is committed already could not be seen.")
+        return replace(drawn, strict_refused="The memory already committed is unknown.")
     now = machine.committed_bytes
     in_pages = facts.in_huge_pages is True or any(_runs_in(each, facts) for each in machine.pools)
     others = max(now - (0.0 if in_pages else _running_bytes(facts)), 0.0)

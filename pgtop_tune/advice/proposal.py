@@ -1,4 +1,4 @@
-"""One value for each parameter of a server and each setting of its machine, worked out together. Pure.
+"""One value for each parameter of a server and each setting of its machine, computed jointly. Pure.
 
 A proposal is a fixed point: made so, and asked again, it says the same.
 """

@@ -1,4 +1,4 @@
-"""What is done before a run so that each one begins from the same state; pgbench itself never does it (-n)."""
+"""Housekeeping before a run, so that each run begins from the same state; pgbench itself gets -n."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def parse_housekeeping(text: str) -> tuple[str, ...]:
         return ()
     for word in words:
         if word not in STEPS:
-            raise UsageProblem(f"{word!r} is no housekeeping", f"choose from {', '.join(STEPS)}, or none")
+            raise UsageProblem(f"{word!r} is not a housekeeping step", f"choose from {', '.join(STEPS)}, or none")
     return tuple(step for step in STEPS if step in words)
 
 

@@ -1,4 +1,4 @@
-"""pgbench in the operator's hand (`LoadControl`), and what the sampler sees of it.
+"""Starts and stops pgbench for the operator (`LoadControl`), and gives the sampler its progress.
 
 All calls come from one event loop.
 

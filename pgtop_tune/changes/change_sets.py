@@ -79,7 +79,7 @@ class ChangeSets:
             PgtopError: See `SetControl.apply_set` and `MachineControl.apply_set`; nothing is changed.
         """
         if wanted.of_machine and self._machine is None:
-            raise UsageProblem("the settings of the machine are out of reach from here")
+            raise UsageProblem("the settings of the machine cannot be changed from here")
         planned = await self.plan(wanted)
         within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)

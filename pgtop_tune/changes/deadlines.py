@@ -1,5 +1,4 @@
-"""Sets of changes that are taken back unless they are kept: each has a deadline in our event loop, and a process that
-waits for our end."""
+"""Change sets that revert unless confirmed: each has a deadline in the event loop, and a revert watchdog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports of changing: the doors to the server, to its machine and to a restart, and the sets that were adopted.
+"""Ports of changes: to the server, to its machine and to a restart, and the adopted sets.
 
 Protocols only. Everything here is called from the engine's thread unless it says otherwise.
 """

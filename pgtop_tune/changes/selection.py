@@ -1,4 +1,4 @@
-"""Which changes of a journal are meant, and in which order the changes of a set are made. Pure.
+"""Selects changes of a journal, and orders the changes of a set. Pure.
 
 The same words for changes of the server and of its machine.
 """

@@ -275,9 +275,9 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
     if looked.machine is None:
         tell("the server runs on another machine: only its half of the proposal is made here")
     if not different and not half.settings:
-        tell("nothing to change: the server has what is advised")
+        tell("nothing to change: the server has the advised values")
         if looked.facts.pending:
-            tell(f"{', '.join(looked.facts.pending)} wait for a restart: `pgtop-tune set --restart` takes them over")
+            tell(f"{', '.join(looked.facts.pending)} wait for a restart: `pgtop-tune set --restart` applies them")
         return 0
     live = looked.facts.machine.live if looked.facts.machine is not None else {}
     for each in half.settings:
@@ -305,6 +305,6 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
 
 def _ask(number: int) -> None:
     if not can_ask():
-        raise UsageProblem(f"{number} changes want a yes", "--yes says so where there is no terminal")
-    if answer_to(f"make these {number} changes? [y/N] ").lower() not in ("y", "yes"):
+        raise UsageProblem(f"{number} changes need a confirmation", "pass --yes without a terminal")
+    if answer_to(f"apply these {number} changes? [y/N] ").lower() not in ("y", "yes"):
         raise ServerProblem("nothing was changed")

@@ -1,4 +1,4 @@
-"""What `set` and `reset` do: show the SQL and the commands, change, read back, and with a time take it back again."""
+"""`set` and `reset`: show the SQL and the commands, change, read back, and revert after a time if one is given."""
 
 from __future__ import annotations
 

@@ -216,5 +216,5 @@ async def _settings(machine: HostControl, names: Sequence[str]) -> list[SystemSe
     by_name = {each.name: each for each in found}
     for name in names:
         if name not in by_name:
-            raise UsageProblem(f"{name!r} is no setting of this machine that pgtop-tune changes")
+            raise UsageProblem(f"{name!r} is not a setting of this machine that pgtop-tune changes")
     return [by_name[name] for name in names]

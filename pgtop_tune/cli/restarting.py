@@ -1,4 +1,4 @@
-"""`set --restart`: what is shown before, the yes it takes, and what waits already taken over."""
+"""`set --restart`: shows the plan, asks for confirmation, and applies the parameters already pending."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
     """
     stopping = [check for check in plan.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
     if stopping and not anyway:
-        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway tries it anyway")))
+        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway restarts all the same")))
         raise ServerProblem(stopping[0].words, hint)
     if yes:
         return

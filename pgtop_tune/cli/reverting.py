@@ -79,7 +79,9 @@ def _found(journal: Path, directory: Path | None) -> Path:
         if journal in (path, Path(path.name), Path(path.stem)) or journal.absolute() == path.absolute():
             return path
     where = directory or journal_dir()
-    raise UsageProblem(f"{journal} is no journal in {where}", "`pgtop-tune revert --list` names servers and journals")
+    raise UsageProblem(
+        f"{journal} is not a journal in {where}", "`pgtop-tune revert --list` names servers and journals"
+    )
 
 
 # What is said of changes that were taken back: what was done, and what was not. Pure.

@@ -1,4 +1,4 @@
-"""Asks the server's own programs what a start with other values would come to, without starting it.
+"""Asks the server's own programs whether it would start with other values, without starting it.
 
 `postgres -C` reads the files, loads shared_preload_libraries and computes the shared memory (15+), in a directory that
 holds nothing of the cluster but its version, its pg_control and the postgresql.auto.conf to be tried.

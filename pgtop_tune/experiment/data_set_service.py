@@ -1,4 +1,4 @@
-"""Data sets for whoever sits at a screen: what is there, what making one would mean, and making it."""
+"""The data set service of a screen: existing data sets, preview of a new one, and its creation."""
 
 from __future__ import annotations
 
@@ -244,6 +244,6 @@ def _scale(text: str) -> int:
     try:
         scale = int(text)
     except ValueError:
-        raise LoadProblem(f"{text!r} is no scale", "write a whole number: 100,000 accounts and 16 MB each") from None
+        raise LoadProblem(f"{text!r} is not a scale", "write a whole number: 100,000 accounts and 16 MB each") from None
     check_scale(scale)
     return scale

@@ -1,4 +1,4 @@
-"""What can be known before a run starts: whether its tables are there, and room for its clients."""
+"""Checks before a run: whether its tables exist, and whether there is room for its clients."""
 
 from __future__ import annotations
 

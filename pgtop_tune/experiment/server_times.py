@@ -1,4 +1,4 @@
-"""How long the statements of a load took on the server, beside the means that pgbench has of them on the client.
+"""Execution times of a load's statements on the server, beside pgbench's means on the client.
 
 pgbench -r knows a mean per statement and nothing of how it varies. The server does where pg_stat_statements is loaded:
 two readings of its counters, before and after the run, give mean and standard deviation over the run alone. Its

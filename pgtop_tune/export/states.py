@@ -1,4 +1,4 @@
-"""Gauges that are no row of the metrics' catalogue: who the server is, what is absent, percentiles, waits, standbys."""
+"""Gauges outside the catalogue of metrics: identity of the server, missing sections, percentiles, waits, standbys."""
 
 from __future__ import annotations
 

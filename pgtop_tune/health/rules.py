@@ -1,4 +1,5 @@
-"""What looks of several checks are made of: a parameter that should be another, what applies to some sessions only."""
+"""Rules that several checks share: a parameter with another value than advised, values of single roles and
+databases."""
 
 from __future__ import annotations
 
@@ -157,7 +158,7 @@ def advised(facts: CheckFacts, name: str) -> Fix:
     if advice is None or advice.value is None:
         return words(f"{name}: {'no value is advised' if advice is None else advice.because}")
     if same(row, advice.value):
-        waits = "waits for a restart" if row.pending is not None else "is what is advised"
+        waits = "waits for a restart" if row.pending is not None else "is the advised value"
         return words(f"{name} {advice.value} {waits}. {advice.because}")
     return set_parameter(row, advice.value)
 
@@ -181,7 +182,7 @@ def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: b
     known = advice_facts(facts)
     proposed = {} if known is None else propose(known).machine_half()
     made: list[Fix] = []
-    because = "The machine was not seen."
+    because = "The machine is not visible from here."
     for name in names:
         advice = proposed.get(name)
         live = "" if known is None or known.machine is None else known.machine.live.get(name, "")

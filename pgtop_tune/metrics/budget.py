@@ -1,4 +1,4 @@
-"""The latency budget: where the milliseconds of a transaction go.
+"""The latency budget: the parts of a transaction's latency.
 
 With a load of ours the whole is the client's own mean latency L (pgbench), at X transactions per second:
 

@@ -1,4 +1,4 @@
-"""What backends wait for: mean sessions per wait, and who they are (average active sessions, sampled)."""
+"""Waits of backends: mean sessions per wait, by statement, database, user and backend type (sampled)."""
 
 from __future__ import annotations
 

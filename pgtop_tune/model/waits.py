@@ -1,4 +1,4 @@
-"""What was seen of waiting: how often each wait was found, and who stands in the queue for which lock.
+"""Readings of waits: the number of observations of each wait, and the queues for locks.
 
 What was seen of the queues for heavyweight locks.
 """

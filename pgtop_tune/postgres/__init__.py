@@ -1,1 +1,1 @@
-"""Talking to the server: its connections, and what is read over them."""
+"""The server: its connections, sections, SQL and statements; the only package that imports asyncpg."""

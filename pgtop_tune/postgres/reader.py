@@ -1,4 +1,4 @@
-"""The sampler's eye: one look at one view of the server, as a model dataclass or the reason why not."""
+"""The sampler's reader: one reading of one section of the server, or the reason why it is missing."""
 
 from __future__ import annotations
 

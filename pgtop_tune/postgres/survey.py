@@ -223,5 +223,5 @@ async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
     finally:
         await sql_session.aclose()
     if closed or not isinstance(size, int):
-        return Unavailable(Reason.NO_PERMISSION, f"{closed} databases are closed: {grant('pg_monitor', conninfo.user)}")
+        return Unavailable(Reason.NO_PERMISSION, f"{closed} databases are hidden: {grant('pg_monitor', conninfo.user)}")
     return size

@@ -1,5 +1,5 @@
-"""The last hour of a live session: of each frame what is not the same as before, packed block by block, the oldest in a
-file without a name.
+"""The history buffer: the last hour of a live session as changes between frames, packed in blocks, the oldest in a
+spill file.
 
 Three hundred sessions make 10 MB of it. Beside a server that is too much to hold for what is seldom looked at, so where
 there are spill files, blocks go there once they are packed; blocks they refuse stay in memory. A thread puts them away:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.widgets.glyphs import Glyphs
 
 _COUNT_S: Final = 1.0
-"""The countdown of a pending set goes on where frames come seldom."""
+"""The countdown of a pending change set continues even if frames are rare."""
 _EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 """Actions whose keys also work in dialogs and while something is typed."""
 
@@ -242,7 +242,7 @@ class PgtopApp(DiscreetApp):
         engine = self._controls.engine
         await asyncio.to_thread(engine.stop)
         if engine.failure is None:
-            self.context.tell("the source has ended: no more frames follow", "warning")
+            self.context.tell("the source has ended: no more frames will follow", "warning")
             return
         if isinstance(engine.failure, PgtopError):
             self.exit(1)

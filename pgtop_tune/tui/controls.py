@@ -1,4 +1,5 @@
-"""What the screen is handed: the engine, the controls and services of the session, and how to look."""
+"""The parts that the caller of the screen provides: the engine, the controls and services of the session, display
+options."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them(
     assert phase.no_verdict == unlike
     assert row(found, "tps").verdict == ("differ" if unlike else "better")
     assert phase.to_settle == ()
-    still_wrote = any("still wrote" in note for note in phase.notes)
-    assert still_wrote == unlike.startswith("checkpoints wrote")
+    still_writing = any("still writing" in note for note in phase.notes)
+    assert still_writing == unlike.startswith("checkpoints wrote")
 
 
 def test_what_is_certain_comes_first_and_then_the_size_of_the_effect_counts() -> None:
@@ -296,7 +296,7 @@ def test_windows_of_one_recording_that_overlap_are_refused(tmp_path: Path) -> No
         read_windows([Named(path, "10s", "40s"), Named(path, "30s", "60s")])
     with pytest.raises(UsageProblem, match="ends before it begins"):
         read_windows([Named(path, "40s", "10s"), Named(path, "50s", "60s")])
-    with pytest.raises(UsageProblem, match="is not a moment"):
+    with pytest.raises(UsageProblem, match="is not a point in time"):
         read_windows([Named(path, "soon", "later"), Named(path, "50s", "60s")])
     with pytest.raises(RecordingProblem, match="no two frames"):
         read_windows([Named(path, "10.2s", "10.7s"), Named(path, "50s", "60s")])

@@ -108,4 +108,4 @@ def test_a_value_that_a_threshold_of_the_operators_finds_is_not_changed_for_it()
     (finding,) = found(check, facts, warning=MIB)
     assert finding.fix is not None
     assert finding.fix.parameter is None
-    assert "is what is advised" in finding.fix.do
+    assert "is the advised value" in finding.fix.do

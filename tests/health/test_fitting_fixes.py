@@ -248,7 +248,7 @@ def test_a_slot_in_use_is_not_dropped() -> None:
 
 def test_a_logical_slot_is_made_again_in_its_database() -> None:
     row = slot("s", slot_type="logical", plugin="pgoutput", database='odd"name', active_pid=None)
-    assert 'the undoing in database "odd""name"' in fix("SLOT-02", spoiled(postgres=slots(row))).remark
+    assert 'run the undo in database "odd""name"' in fix("SLOT-02", spoiled(postgres=slots(row))).remark
 
 
 def test_the_limit_for_slots_leaves_room_for_what_they_keep_already() -> None:

@@ -1,4 +1,4 @@
-"""Knobs of what the server counts and logs.
+"""Knobs of statistics and logging.
 
 Source: PostgreSQL documentation, "Error Reporting and Logging" and "Run-time Statistics".
 """
@@ -34,7 +34,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         name="track_activities",
         group="observability",
         why="Shows what each session does; off leaves this program half blind.",
-        trades="Next to nothing.",
+        trades="Almost nothing.",
         panes=("sessions", "budget"),
     ),
     Knob(

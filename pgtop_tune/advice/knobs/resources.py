@@ -61,7 +61,8 @@ MEMORY: Final[tuple[Knob, ...]] = (
         name="maintenance_work_mem",
         group="memory",
         why="Index builds sort in it, VACUUM keeps dead row identifiers in it: too little means more passes.",
-        trades="Memory for each maintenance at once, autovacuum workers included while autovacuum_work_mem is -1.",
+        trades="Memory for each concurrent maintenance operation, autovacuum workers included while "
+        "autovacuum_work_mem is -1.",
         panes=("host",),
         moves_with=("autovacuum_work_mem", "autovacuum_max_workers"),
     ),

@@ -61,7 +61,7 @@ def autovacuum_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
         return Advice(
             "-1", f"maintenance_work_mem, {memory(plan.maintenance_bytes)}, is meant for the workers as well."
         )
-    return Advice(plan.autovacuum_work_mem, f"What is set fits {plan.use.autovacuum_max_workers} times.")
+    return Advice(plan.autovacuum_work_mem, f"The set value fits {plan.use.autovacuum_max_workers} times.")
 
 
 def work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
@@ -78,10 +78,9 @@ def work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     multiplier = memory_rule.hash_multiplier(use.major, use.hash_mem_multiplier)
     return Advice(
         value=as_set(use.work_mem_bytes),
-        because=f"Of {about(ceiling)}: what is left for each of {use.max_connections} connections and "
-        f"{use.parallel_workers} "
-        f"parallel workers if all hash at once (hash_mem_multiplier {multiplier:g}). Raise it where temporary files "
-        "show, per role or session.",
+        because=f"{about(ceiling)} is left for each of {use.max_connections} connections and {use.parallel_workers} "
+        f"parallel workers if all hash at once (hash_mem_multiplier {multiplier:g}). If temporary files appear, raise "
+        "work_mem per role or session.",
         low="4MB",
         high=memory(ceiling),
     )
@@ -96,16 +95,17 @@ def max_connections(facts: AdviceFacts, plan: MemoryPlan | None, number: int) ->
     if not facts.cores and (plan is None or number == facts.max_connections):
         return None
     if number == facts.max_connections and facts.cores and number > most_connections(facts.cores):
-        said = f"{facts.sessions} sessions are there now: put a pooler in front before fewer connections are allowed."
+        said = f"{facts.sessions} sessions are connected now: put a pooler in front before you allow fewer connections."
         return Advice(None, said)
     if number == facts.max_connections:
-        return Advice(str(number), f"What is set is no more than {facts.cores} cores and the memory carry.")
+        return Advice(str(number), f"The set value does not exceed what {facts.cores} cores and the memory can carry.")
     because = (
         f"{facts.cores} cores run as many sessions at once; more only wait, and each costs memory and snapshot time. "
         "Put a pooler in front for more clients."
     )
     if plan is not None and plan.use.work_mem_bytes <= LEAST_WORK_MEM:
-        because = f"{about(plan.use.ram_bytes)} of memory carry no more with 4 MB of work_mem. Put a pooler in front."
+        ram = about(plan.use.ram_bytes)
+        because = f"{ram} of memory carry no more connections with 4 MB of work_mem. Put a pooler in front."
     return Advice(str(number), because)
 
 
@@ -122,14 +122,16 @@ def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     if plan.pages is not None:
         return Advice(
             "on",
-            f"{costs}; it needs vm.nr_hugepages of at least {plan.pages}. 'try' would go without and say nothing.",
+            f"{costs}; it needs vm.nr_hugepages of at least {plan.pages}. 'try' would silently continue without them.",
         )
     is_served = facts.huge_pages == "on" and facts.in_huge_pages is not False
     if is_served and buffers <= (facts.running_buffers_bytes or 0):
-        return Advice("on", "The pages are there: the server runs in them.")
+        return Advice("on", "The server already runs in huge pages.")
     if plan.pages_refused:
         return Advice("try", f"{plan.pages_refused} 'on' would not start.")
-    return Advice("try", f"{costs}. 'on' only together with reserved pages: the server's machine is not ours to see.")
+    return Advice(
+        "try", f"{costs}. 'on' only together with reserved pages: the server's machine is not visible from here."
+    )
 
 
 # Advice on planner, parallel queries, autovacuum, I/O, time limits and what is logged.
@@ -162,7 +164,8 @@ def io_depth(facts: AdviceFacts) -> Advice | None:
     value = _DEPTH[facts.disk]
     return Advice(
         value=value,
-        because=f"How many requests a {facts.disk.value.upper()} serves at once, as a start.",
+        because=f"The number of requests that this kind of disk ({facts.disk.value.upper()}) serves at once, as a "
+        "starting point.",
         low="1",
         high="512",
     )

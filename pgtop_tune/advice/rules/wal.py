@@ -109,7 +109,7 @@ def max_wal_size(facts: AdviceFacts) -> Advice:
     if most and needed > most:
         because += f" The WAL disk allows only 60 % of {about(facts.wal_disk_bytes or 0)}."
     elif value == facts.max_wal_size_bytes:
-        because += " What is set is enough."
+        because += " The set value is enough."
     return Advice(value=typed, because=because, low="1GB", high=high)
 
 
@@ -144,8 +144,7 @@ def checkpoint_timeout(facts: AdviceFacts) -> Advice:
     return Advice(
         value=f"{minutes:.0f}min" if minutes == int(minutes) else f"{minutes * 60:.0f}s",
         because=f"Each checkpoint makes the first change of every page cost a full-page image; {minutes:g} min is a "
-        "common "
-        "middle. Recovery after a crash has to replay what was written since the last one.",
+        "common compromise. Recovery after a crash has to replay the WAL written since the last checkpoint.",
         low="5min",
         high="1h",
     )

@@ -1,4 +1,4 @@
-"""How far the making of a data set is; for steps of which their maker says nothing, as the server knows it.
+"""Progress of creating a data set; for steps without progress output, from the server's progress views.
 
 Source: pg_stat_progress_vacuum heap_blks_scanned and heap_blks_total; pg_stat_progress_create_index blocks_done and
 blocks_total; the growth of pg_database_size() while pgbench's rows are made by one statement.

@@ -1,4 +1,4 @@
-"""What data sets a database holds already, so that none is destroyed unasked and scripts know their numbers.
+"""Recognises the data sets in a database, so that none is replaced without a request and scripts get their numbers.
 
 Source: pg_class (relkind, relpersistence, reltuples, reloptions), pg_attribute, pg_constraint, pg_inherits,
 pg_partitioned_table.partstrat; rows of pgbench_branches; the note that the making of the bus tables leaves.

@@ -1,4 +1,4 @@
-"""Change sets that go back by themselves: adopted when their program is gone, reverted when they are overdue.
+"""Change sets whose program is gone: adopted before their deadline, reverted after it.
 
 Looks for as long as the program runs: a server may be away at first, and another program may die later.
 

@@ -32,7 +32,7 @@ def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str],
     names = [each.name for each in wanted]
     for each in wanted:
         if each.name not in known:
-            raise UsageProblem(f"{each.name!r} is no setting of this machine that pgtop-tune changes")
+            raise UsageProblem(f"{each.name!r} is not a setting of this machine that pgtop-tune changes")
         if names.count(each.name) > 1:
             raise UsageProblem(f"{each.name} is to be set twice at once", "leave one of the values out")
         for other in ALONG.get(each.name, ()):

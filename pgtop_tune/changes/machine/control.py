@@ -1,4 +1,4 @@
-"""The door to the settings of this machine's operating system, and reverting them after a crash."""
+"""Changes settings of this machine's operating system, and reverts them after a crash."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class HostControl:
         return await self._reverted(_only(of_set(set_id), only), why, each)
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
-        """Reverts pending changes that nobody confirmed in time, also those of a process that is gone."""
+        """Reverts pending changes that were not confirmed in time, also those of a process that is gone."""
         return await self._reverted(overdue(time.time_ns() // 1_000_000), "not confirmed in time")
 
     async def adopt(self, alone: Guard | None = None) -> tuple[PendingSet[HostChange], ...]:

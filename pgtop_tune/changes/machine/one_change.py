@@ -57,7 +57,7 @@ def check_known(change: HostChange) -> None:
     )
     if not known:
         raise HostProblem(
-            f"the journal has a change of {change.path} that pgtop-tune cannot have made: nothing was written",
+            f"the journal has a change of {change.path} that pgtop-tune cannot have made, so nothing was written",
             "`pgtop-tune revert --list` shows the journal, and --retire takes it out of use",
         )
 
@@ -115,7 +115,7 @@ def taken(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSe
     wanted = checked(found, value)
     if survive and not is_sysctl(name):
         raise UsageProblem(
-            f"{name} is no sysctl: files of sysctl.d do not set it", commands(name, wanted, survive=True)[-1]
+            f"{name} is not a sysctl: files of sysctl.d do not set it", commands(name, wanted, survive=True)[-1]
         )
     return found, wanted, found.live
 
@@ -208,7 +208,7 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
     later = _rebased(journal, change)
     covered = {path for other in later for path in _before(other)}
     if change.path in covered:
-        note = "a later change of it stays"
+        note = "a later change of this setting stays"
     elif change.boot_id != _boot_id(root) and not change.drop_in:
         note = "the machine has been rebooted since, which removed the value"
     else:
@@ -279,7 +279,7 @@ def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
     pool = pool_of(change.name, root)
     if pool is not None:
         return pages_in_words(change.value_before, after, pool)
-    return "" if after == change.value_before else f"the kernel made {after} of {change.value_before}"
+    return "" if after == change.value_before else f"the kernel turned {change.value_before} into {after}"
 
 
 def _live_back(change: HostChange, root: Path, covered: Collection[str] = ()) -> None:
@@ -316,7 +316,7 @@ def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: li
         if any(other.name == change.name for other in later):
             return f"{change.drop_in} has been edited since and stays as it is"
         sysctl_files.replace(file, sysctl_files.without_value(now or "", change.name, change.drop_in_before))
-        return f"{change.drop_in} has been edited since: only our line was taken out"
+        return f"{change.drop_in} has been edited since: only our line was removed"
     return ""
 
 
@@ -325,7 +325,7 @@ def _objection(change: HostChange, shown: str, root: Path) -> str:
     pool = pool_of(change.name, root)
     if pool is not None:
         return pages_in_words(change.value, shown, pool)
-    return "" if shown == change.value else f"the kernel made {shown} of {change.value}"
+    return "" if shown == change.value else f"the kernel turned {change.value} into {shown}"
 
 
 def _overridden(change: HostChange, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""A change of a parameter: what is asked, for whom, and what came of it.
+"""A change of a parameter: request, scope and result.
 
 Whether a change of a parameter is in force, and for whom: what the server shows after it.
 

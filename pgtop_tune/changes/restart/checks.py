@@ -1,4 +1,4 @@
-"""What is looked at before a restart: a row for each thing that has kept a server from coming up. Pure.
+"""Checks before a restart: a row for each condition that has kept a server from starting. Pure.
 
 Source: documentation of huge_pages, shared_memory_size_in_huge_pages, "Linux Huge Pages", "Hot Standby"
 (Administrator's Overview: the settings that must be no lower than on the primary).
@@ -216,7 +216,7 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
     return RestartCheck(
         subject="memory",
         verdict=RestartVerdict.DOUBTFUL,
-        words=f"{words}: if all sort at once, there is room for {room}",
+        words=f"{words}: if all sort at the same time, there is room for {room}",
         hint="fewer connections, or less work_mem",
     )
 

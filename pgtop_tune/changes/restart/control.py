@@ -1,4 +1,4 @@
-"""One restart for all that waits for it (session.restart_control.RestartControl)."""
+"""Restarts the server once for all pending parameters."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ class RestartService:
                 break
         if came is not Return.BACK:
             if await asyncio.to_thread(runs, place):
-                words = f"the server runs, and does not answer at {self._control.conninfo.describe()}"
+                words = f"the server runs, but does not answer at {self._control.conninfo.describe()}"
                 return RestartOutcome(state=RestartState.DOWN, words=words, changes=changes, log=log, hint=_BY_HAND)
             later = explaining(await asyncio.to_thread(attempt.log.pieces), again.words)
             words = "the server is down: it does not come up with its old values either"

@@ -1,4 +1,4 @@
-"""What a restart is about and what the checks look at, from the server, its machine and its programs. Blocking.
+"""Gathers the facts for the checks before a restart, from the server, its machine and its programs. Blocking.
 
 Finds where a server is and how it is started, while it can be asked; and writes it down for when it cannot.
 """

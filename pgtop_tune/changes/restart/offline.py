@@ -1,4 +1,4 @@
-"""The way back while the server is down: its old values in postgresql.auto.conf, and its start. Blocking.
+"""Recovery while the server is down: restores the old values in postgresql.auto.conf, and starts the server. Blocking.
 
 The journal is not touched: when the server is there again, taking the changes back finds them taken back and says so.
 """

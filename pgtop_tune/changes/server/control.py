@@ -1,4 +1,4 @@
-"""The door to the server's parameters (session.ports.ParameterControl)."""
+"""Changes the server's parameters."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class PostgresControl:
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
     async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
-        """See `change_set.make`; in the right order, and pending confirmation where the terms say so.
+        """See `change_set.make`; in the right order, and pending confirmation if the terms have a deadline.
 
         A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
         own when we are killed. So is what can lose data.

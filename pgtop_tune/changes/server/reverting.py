@@ -1,5 +1,5 @@
-"""Taking changes back without the process that made them: by the change journal, after a crash, by a process that
-waits, by adoption. Blocking.
+"""Reverts changes without the process that made them: from the change journal, by the revert watchdog, by adoption.
+Blocking.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The statements that change a parameter, by scope, and how a value stands in the server's catalogue afterwards.
+"""The statements that change a parameter, by scope, and the stored form of the value in the server's catalogue.
 
 SQL is composed from identifiers and literals, never from strings.
 Source: SQL commands ALTER SYSTEM, ALTER ROLE, ALTER DATABASE; pg_db_role_setting; guc_funcs.c

@@ -24,9 +24,7 @@ def replay(
         ),
     ],
     speed: Annotated[float, typer.Option("--speed", min=0.25, max=60.0, help="Multiple of the recorded pace.")] = 1.0,
-    start: Annotated[
-        float, typer.Option("--start", min=0.0, help="Start at this many seconds of the recording.")
-    ] = 0.0,
+    start: Annotated[float, typer.Option("--start", min=0.0, help="Start this many seconds into the recording.")] = 0.0,
     lines: Annotated[bool, typer.Option("--lines", help="Print a line per frame instead of the screen.")] = False,
     theme: options.Theme = None,
     plain: options.Plain = False,
@@ -36,7 +34,7 @@ def replay(
 ) -> None:
     """Replay a recording: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
 
-    Follows the end of a file that is still being written; z goes there.
+    Follows a file that is still being written; z jumps to its end.
 
     Example: pgtop-tune replay run.jsonl.gz --speed 10
 

@@ -1,4 +1,4 @@
-"""`pgtop-tune revert`: takes back what earlier sessions changed and left."""
+"""`pgtop-tune revert`: reverts changes that earlier sessions left in force."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ if TYPE_CHECKING:
 def revert(
     target: options.Target = "",
     list_only: Annotated[bool, typer.Option("--list", help="List the changes in force; change nothing.")] = False,
-    last: Annotated[bool, typer.Option("--last", help="Only the last change, with its set.")] = False,
-    all_changes: Annotated[bool, typer.Option("--all", help="All changes (the default).")] = False,
-    set_id: Annotated[str, typer.Option("--set", metavar="ID", help="One set or change, as --list names it.")] = "",
+    last: Annotated[bool, typer.Option("--last", help="Revert only the last change set.")] = False,
+    all_changes: Annotated[bool, typer.Option("--all", help="Revert all changes (the default).")] = False,
+    set_id: Annotated[
+        str, typer.Option("--set", metavar="ID", help="Revert one set or change, named as in --list.")
+    ] = "",
     to: Annotated[
-        str, typer.Option("--to", metavar="TIME", help="Changes made since: 14:05, or 2026-05-01T14:05.")
+        str, typer.Option("--to", metavar="TIME", help="Revert the changes made since: 14:05, or 2026-05-01T14:05.")
     ] = "",
     overdue: Annotated[
-        bool, typer.Option("--overdue", help="Only change sets past their deadline that were not confirmed.")
+        bool, typer.Option("--overdue", help="Revert only unconfirmed change sets past their deadline.")
     ] = False,
     machine: Annotated[
-        bool, typer.Option("--machine", help="The settings of this machine's operating system; no server is needed.")
+        bool,
+        typer.Option("--machine", help="Revert the settings of this machine's operating system; no server is needed."),
     ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Restart the server if the old values need it.")] = False,
     last_attempt: Annotated[bool, typer.Option(LAST_ATTEMPT, hidden=True)] = False,
@@ -47,7 +50,7 @@ def revert(
         bool,
         typer.Option(
             "--adopt",
-            help="Also changes made on another server of this cluster that this one has replaced.",
+            help="Also revert changes made on another server of this cluster that this one has replaced.",
         ),
     ] = False,
     retire: Annotated[
@@ -73,12 +76,12 @@ def revert(
 ) -> None:
     """Revert every change in force that pgtop-tune made on this server, also after a crash.
 
-    Settings of the machine in the same change sets are reverted, too; --machine reverts all of those, and only those.
-    If one of our changes brought the server down, the command shows it, asks, restores its old values and starts it.
-    It finds a server that listens elsewhere since a restart. Works from the change journal; the process that made the
-    changes need not exist. A primary and its standbys have separate journals. A change that the server refuses to
-    revert stays in force, does not stop the others, and ends the command with status 6. --list shows the changes of
-    all servers in this user's journals.
+    Settings of the machine in the same change sets are reverted, too; --machine reverts all settings of the machine,
+    and nothing else. If one of our changes brought the server down, the command shows the server, asks, restores the
+    old values and starts it. It finds a server that listens elsewhere since a restart. The command works from the
+    change journal; the process that made the changes need not exist. A primary and its standbys have separate journals.
+    A change that the server refuses to revert stays in force, does not stop the others, and ends the command with
+    status 6. --list shows the changes of all servers in this user's journals.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
@@ -187,7 +190,7 @@ def _moment_ms(text: str) -> int:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise UsageProblem(f"{text!r} is no moment", "for example: 14:05  or  2026-05-01T14:05") from None
+            raise UsageProblem(f"{text!r} is not a point in time", "for example: 14:05  or  2026-05-01T14:05") from None
     return int(moment.timestamp() * 1000)
 
 

@@ -1,5 +1,5 @@
-"""An earlier run under the live charts: its curves from the start of its load on, where they lie now, and how the
-load under way differs from them. Pure.
+"""An earlier run under the live charts: its curves from the start of its load, their present position, and the
+difference of the running load. Pure.
 """
 
 from __future__ import annotations

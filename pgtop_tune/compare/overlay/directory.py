@@ -1,4 +1,4 @@
-"""Earlier recordings and records of runs as baselines: only their curves are kept, whatever their length."""
+"""Earlier recordings and records of runs as baseline overlays: only their curves are kept, whatever their length."""
 
 from __future__ import annotations
 

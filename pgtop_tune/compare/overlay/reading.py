@@ -1,4 +1,5 @@
-"""Reads the curves of a baseline out of a recording or of records of runs, and what a list tells of a file."""
+"""Reads the curves of a baseline overlay from a recording or records of runs, and the figures that a list shows of a
+file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two windows side by side: everything that can be said of both, the largest effect against its noise first."""
+"""Two windows side by side: every number known for both, the largest effect relative to its noise first."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Finding(
             severity=Severity.WARNING,
             says=f"max_wal_size {known.shown('max_wal_size')} is reached before checkpoint_timeout: "
-            f"{about(measured.wal_bytes_per_s)}/s of WAL want {about(needed)}",
+            f"{about(measured.wal_bytes_per_s)}/s of WAL need {about(needed)}",
             evidence=(
                 Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
                 setting(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
@@ -173,7 +173,7 @@ def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _disk(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     advised = advice_facts(facts)
     if advised is None or advised.wal_disk_bytes is None:
-        yield Unknown("the file system of pg_wal was not seen")
+        yield Unknown("the file system of pg_wal is not visible")
         return
     known = needs.parameters(facts)
     sizes = {name: known.number(name) for name in ("max_wal_size", "wal_keep_size")}
@@ -236,7 +236,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_requested,
         thresholds=(
             Threshold("percent", 10, "%", "a larger share of requested ones is a warning"),
-            Threshold("high", 50, "%", "and from here on a high finding"),
+            Threshold("high", 50, "%", "a high finding from this value"),
             _ENOUGH,
             _OLD_ENOUGH,
         ),
@@ -253,7 +253,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_interval,
         thresholds=(
             Threshold("seconds", 180, "s", "a shorter mean distance is a warning"),
-            Threshold("high", 60, "s", "and below this a high finding"),
+            Threshold("high", 60, "s", "a high finding below this value"),
             _ENOUGH,
             _OLD_ENOUGH,
         ),

@@ -1,4 +1,4 @@
-"""The planner: costs that fit the disk, and ways of working that somebody took from it."""
+"""The planner: costs that fit the disk, and disabled plan types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OFF_BY_DEFAULT: Final = frozenset({"enable_partitionwise_join", "enable_partiti
 def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     queues = [queue for queue in facts.have(needs.MACHINE).queues if not queue.stacked]
     if not queues:
-        yield Unknown("the disks under the data directory were not seen")
+        yield Unknown("the disks under the data directory are not visible")
         return
     unsure = [queue.name for queue in queues if not queue.nvme and (queue.virtual or queue.rotational is None)]
     if unsure:

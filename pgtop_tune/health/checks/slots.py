@@ -1,4 +1,4 @@
-"""Replication slots: WAL and old rows they keep for somebody who may never come back."""
+"""Replication slots: the WAL and dead rows that they retain for a consumer that may never return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _drop(facts: CheckFacts, slot: Slot) -> Fix:
         make = "SELECT pg_create_logical_replication_slot({name}, {plugin}{options});"
         kinds = ("twophase", slot.two_phase), ("failover", slot.failover)
         options = "".join(f", {option} => true" for option, is_set in kinds if is_set)
-    undone_in = f"; the undoing in database {quoted(slot.database)}" if slot.database else ""
+    undone_in = f"; run the undo in database {quoted(slot.database)}" if slot.database else ""
     if slot.database and on_standby(facts):
         undone_in += ", where it waits for SELECT pg_log_standby_snapshot(); on the primary"
     return Fix(
@@ -143,8 +143,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SERVER, needs.SLOTS),
         look=_retained,
         thresholds=(
-            Threshold("bytes", 1 * GB, "bytes", "from here on a warning"),
-            Threshold("high", 5 * GB, "bytes", "and from here on a high finding"),
+            Threshold("bytes", 1 * GB, "bytes", "a warning from this value"),
+            Threshold("high", 5 * GB, "bytes", "a high finding from this value"),
         ),
     ),
     Check(

@@ -220,8 +220,8 @@ def _speed(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 _WRAPAROUND: Final = (
-    Threshold("age", 500_000_000, "", "from here on a warning"),
-    Threshold("critical", 1_000_000_000, "", "and from here on critical"),
+    Threshold("age", 500_000_000, "", "a warning from this value"),
+    Threshold("critical", 1_000_000_000, "", "critical from this value"),
 )
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -229,7 +229,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="VAC-01",
         group=_GROUP,
         title="autovacuum",
-        why="Without it tables grow without limit, plans go wrong, and finally the server refuses writes.",
+        why="Without autovacuum tables grow without limit, plans go wrong, and finally the server refuses writes.",
         severity=Severity.CRITICAL,
         page="routine-vacuuming.html#AUTOVACUUM",
         needs=(needs.PARAMETERS,),
@@ -261,7 +261,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="VAC-04",
         group=_GROUP,
         title="tables without autovacuum",
-        why="It was turned off for a load once; the table has not been vacuumed since.",
+        why="Autovacuum was once turned off for a load; the table has not been vacuumed since.",
         severity=Severity.WARNING,
         page="sql-createtable.html#SQL-CREATETABLE-STORAGE-PARAMETERS",
         needs=(TABLES,),
@@ -278,7 +278,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.PARAMETERS, needs.HOST),
         look=_workers,
         thresholds=(
-            Threshold("cores", 16, "", "three workers are few from here on"),
+            Threshold("cores", 16, "", "from this number of processors, three workers are few"),
             Threshold("workers", 10, "", "more workers only share the limit"),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Which rights of a role no foreign code should have.
+"""Rights of a role that no foreign code should get.
 
 Planning a statement runs functions in it, as the role that plans, and that code may become any role that the login role
 may become: SET ROLE ends with RESET ROLE. So a role has the powers of every role it is a member of, inherited or not.

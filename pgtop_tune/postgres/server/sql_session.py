@@ -1,4 +1,4 @@
-"""SQL for those who may not know a driver: data sets, housekeeping between runs (fits bench.ports.SqlSession).
+"""SQL for packages that import no driver: data sets, housekeeping between runs (bench.ports.SqlSession).
 
 One psycopg session in autocommit. When the awaiting task is cancelled, psycopg cancels the statement; when this
 process is killed, the server notices within a second (client_connection_check_interval, PostgreSQL 14).

@@ -55,7 +55,7 @@ _READ_ONLY: Final = "Enter why  Space tag  w script  M measure  r again  Esc bac
 _SHORT: Final = "Enter why  Space tag  a apply A restart o terms w script M measure  Esc"
 _WHAT_IT_DOES: Final = (
     "A measurement writes into an unlinked file on the WAL device and commits as fast as possible, for up to 20 s: it "
-    "slows sessions, and they slow it."
+    "slows other sessions, and they slow the measurement."
 )
 _LOOKING: Final = "asking the server and its machine"
 _LIMIT_S: Final = 20
@@ -232,7 +232,7 @@ class CheckDialog(Dialog[None]):
         return [*lines, *(wrapped(self._said[0], cells, self._said[1])[:4] if self._said[0] else ())]
 
     def frames_arrived(self, session: Session) -> None:
-        """The countdown of a pending set goes on."""
+        """The countdown of a pending change set continues."""
         self._session = session
         self.repaint()
 

@@ -1,4 +1,4 @@
-"""What the check said as rows: the cursor, what is tagged, how it is drawn, and a set of changes out of it. Pure."""
+"""Findings of the check as rows: cursor, tags, drawing, and the change set of the tagged fixes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is marked, and what a baseline overlay says: each in one line."""
+"""The line of the marked windows, and the line of the baseline overlay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which earlier run stands under the charts: the newest files with when, whom, how long and transactions per second."""
+"""The choice of a baseline overlay: the newest recordings with time, target, length and transactions per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way out: a question where something would be lost or left behind, and what was chosen settled first."""
+"""Leaving: a question if something would be lost or left in force, and the chosen answer carried out first."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class LeaveActions:
                 raise UsageProblem("too late: the pending change has been reverted")
         except PgtopError as problem:
             self._context.leaving = False
-            self._context.tell(f"{problem}\nnot left; q asks again", "error")
+            self._context.tell(f"{problem}\nthe program did not end; q asks again", "error")
             return
         self._context.app.exit(0)
 

@@ -202,8 +202,8 @@ def _query(row: Any) -> str:
 
 _QUERY: Final = PageColumn(
     "query", "query", 20, _query,
-    "Text of the statement: as pg_stat_statements keeps it, else of a session seen running it in the last minute. The "
-    "server gives no id for many utility statements, COMMIT of a prepared protocol among them.",
+    "Text of the statement from pg_stat_statements, otherwise from a session that ran it in the last minute. The "
+    "server assigns no id to many utility statements, such as COMMIT in the prepared protocol.",
     "pg_stat_statements.query, pg_stat_activity.query", value=attrgetter("query"), largest_first=False,
     style=lambda row: "dim" if row.group.key is None else PLAIN, elastic=True,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The keys for parameters: the list, undo, redo and keep; and what is told of a pending set that goes back."""
+"""The keys for parameters: the list, undo, redo and confirm; and the message about a reverted set."""
 
 from __future__ import annotations
 

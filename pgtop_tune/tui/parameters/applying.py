@@ -1,4 +1,4 @@
-"""Applying what is staged: questions first, then the change, then what came of it in words."""
+"""Applies the staged changes: questions first, then the change, then a message with the result."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Applying:
             if row.staged is not None and row.staged.value is not None
             for command in self._changes.commands(row.name, row.staged.value)
         ]
-        said = [Paragraph("This process may not change them. Run as root, now and for the next boot:")]
+        said = [Paragraph("This process may not change them. Run these commands as root, now and for the next boot:")]
         said += [Paragraph(command, "strong") for command in commands]
         choices = (Answer(("y",), "copy to the clipboard of your terminal", True),)
         if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):

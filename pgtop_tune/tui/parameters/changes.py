@@ -1,4 +1,4 @@
-"""Changes of parameters made from the screen: asked for, remembered until they are undone.
+"""Changes of parameters made from the screen, remembered until they are undone.
 
 The tape learns of them from the server, as of everybody else's changes; only what a session like ours does not see
 is noted here.
@@ -84,7 +84,7 @@ class Changes:
 
     @property
     def pending(self) -> Pending | None:
-        """The set that is taken back unless somebody keeps it."""
+        """The set that reverts unless it is confirmed."""
         return self._pending.current
 
     def taken_back(self) -> AutoReverted | None:
@@ -212,7 +212,7 @@ class Changes:
         return await self._client.ask(self._control.prove(of_server)) if of_server else ()
 
     async def keep(self) -> tuple[Change, ...]:
-        """Confirms the pending set, also an adopted one; empty when no set is pending, or no longer.
+        """Confirms the pending changes, adopted sets included; empty if nothing is pending, or no longer.
 
         Raises:
             PgtopError: It could not be written down; the set is still pending.

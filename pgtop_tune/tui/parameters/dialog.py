@@ -1,4 +1,4 @@
-"""The list of parameters: step or type values, see the exact SQL of the set, apply it pending confirmation, undo."""
+"""The parameter dialog: step or type values, see the exact SQL of the change set, apply it, confirm or undo it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class ParameterDialog(Dialog[None]):
         return sql is not None and fits(sql, self.cells)
 
     def frames_arrived(self, session: Session) -> None:
-        """Newer figures; what somebody else has changed is asked for at once."""
+        """Newer figures; a value changed by another user is read again at once."""
         self._session = session
         self._frames += 1
         if self._seen() is not self._sample and not self._busy:

@@ -159,7 +159,7 @@ def after_reboot(found: AfterReboot) -> str:
     else:
         wins = found.assignments[-1]
         words = f"{wins.value} ({wins.file}, line {wins.line})"
-    return words + (f"; not looked into: {', '.join(found.not_read)}" if found.not_read else "")
+    return words + (f"; not read: {', '.join(found.not_read)}" if found.not_read else "")
 
 
 def _column(text: str, cells: int) -> str:

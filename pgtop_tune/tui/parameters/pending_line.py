@@ -1,4 +1,4 @@
-"""The pending change set in one line: how long until it reverts, the keys, and its changes."""
+"""The line of a pending change set: time until auto-revert, the keys, and its changes."""
 
 from __future__ import annotations
 

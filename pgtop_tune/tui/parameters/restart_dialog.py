@@ -1,4 +1,4 @@
-"""A restart of the server in the operator's hand: what would be done, the checks, the command; then how it goes."""
+"""The restart dialog: planned changes, checks and command; then the progress of the restart."""
 
 from __future__ import annotations
 

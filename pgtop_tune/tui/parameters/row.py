@@ -1,4 +1,4 @@
-"""The list of parameters: its rows, which are in view, the cursor, what is staged or typed. Pure."""
+"""The list of parameters: its rows, the visible ones, the cursor, staged and typed values. Pure."""
 
 from __future__ import annotations
 

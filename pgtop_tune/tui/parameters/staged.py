@@ -1,6 +1,4 @@
-"""What is staged as one set: for whom each part is, in which order it is made, what must be typed, how it is drawn.
-Pure.
-"""
+"""The staged changes as one set: scope of each part, order, names to type for confirmation, drawing. Pure."""
 
 from __future__ import annotations
 
@@ -250,7 +248,7 @@ def _applied(sql: Sequence[str]) -> str:
 
 
 def pending_words(conditions: Conditions) -> str:
-    """How long a set is pending confirmation, and what ends that."""
+    """The deadline of a pending change set, and its trip wires."""
     if conditions.keep_within_s is None:
         return "confirmed at once, without a deadline"
     wires = f", or at once at {conditions.wires}" if conditions.wires else ""

@@ -1,4 +1,4 @@
-"""Undoing and keeping changes of parameters: what it is about, the exact SQL, one key, and what came of it."""
+"""Undo and confirm: the changes concerned, the exact SQL, one key, and the result."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def redo_said(changes: Changes) -> tuple[str, bool]:
 
 
 async def keep_said(changes: Changes) -> tuple[str, bool]:
-    """Confirms the pending set, and says what came of it."""
+    """Confirms the pending change set, and shows the result."""
     if changes.pending is None:
         return "no change is pending confirmation", True
     try:

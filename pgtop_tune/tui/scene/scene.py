@@ -1,4 +1,4 @@
-"""What the dashboard and the pages have in common: canvases from top to bottom, the footer, and typing a filter."""
+"""The base of the dashboard and the pages: canvases from top to bottom, the footer, and the filter field."""
 
 from __future__ import annotations
 

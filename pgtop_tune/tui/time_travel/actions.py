@@ -1,4 +1,4 @@
-"""Moving through time: the keys of a replay, and of the past of a live session, which goes on meanwhile."""
+"""Moving through time: the keys of a replay and of the past of a live session, which continues meanwhile."""
 
 from __future__ import annotations
 

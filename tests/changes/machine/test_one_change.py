@@ -52,7 +52,7 @@ def test_what_is_no_whole_number_changes_nothing(made: Machine, value: str) -> N
 
 @pytest.mark.parametrize("name", ["vm.drop_caches", "../../etc/passwd", "vm/../../etc", "kernel.core_pattern", "sda/x"])
 def test_what_is_not_in_the_list_is_not_written(made: Machine, name: str) -> None:
-    with pytest.raises(UsageProblem, match="no setting of this machine"):
+    with pytest.raises(UsageProblem, match="not a setting of this machine"):
         made.change(name, "1")
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_somebody_edited_since_keeps_the_edit_and_loses_only_our_lin
     reverted = made.undo()
     assert made.text(sysctl_files.PATH) == "# ours\nvm.swappiness = 10\nvm.max_map_count = 70000\n"
     assert reverted is not None
-    assert "has been edited since: only our line was taken out" in reverted.message
+    assert "has been edited since: only our line was removed" in reverted.message
 
 
 def test_a_file_that_wins_over_ours_at_boot_is_named(made: Machine) -> None:
@@ -165,7 +165,7 @@ def test_a_file_that_wins_over_ours_at_boot_is_named(made: Machine) -> None:
 
 
 def test_what_is_no_sysctl_cannot_be_kept_in_our_file_and_the_hint_is_the_line_to_paste(made: Machine) -> None:
-    with pytest.raises(UsageProblem, match="is no sysctl") as problem:
+    with pytest.raises(UsageProblem, match="is not a sysctl") as problem:
         made.change("transparent_hugepage/enabled", "never", survive=True)
     assert problem.value.hint.endswith("sudo tee -a /etc/tmpfiles.d/pgtop-tune.conf")
     assert made.text(f"{THP}/enabled").startswith("[always]")

@@ -127,7 +127,7 @@ async def _jump(rig: Rig) -> None:
     await rig.press("T")
     await rig.type("nonsense")
     await rig.press("enter")
-    await rig.sees("is not a moment")
+    await rig.sees("is not a point in time")
     await rig.press("ctrl+u")
     await rig.type("00:01:30")
     await rig.press("enter")

@@ -42,7 +42,8 @@ def init(
             metavar="STEPS",
             rich_help_panel=_PGBENCH,
             show_default="dtgvp",
-            help="d drop, t create, g rows from here, G rows made by the server, v vacuum, p primary, f foreign keys.",
+            help="d drop, t create, g rows sent by pgbench, G rows made by the server, v vacuum, p primary keys, f "
+            "foreign keys.",
         ),
     ] = "",
     fillfactor: Annotated[
@@ -99,7 +100,7 @@ def init(
     """Create the tables for a load, and report the seconds of each step.
 
     Recognises an existing data set, and replaces it only on request: type the database's name on a terminal, or pass
-    --force. Checks disk space first. Ctrl-C ends it, on the server too; to resume a bus data set after an
+    --force. Checks disk space first. Ctrl-C stops the creation, on the server too; to resume a bus data set after an
     interruption, run the same command again.
 
     Examples: pgtop-tune bench init -s 100 -d bench  ·  pgtop-tune bench init -s 5 -I dtGvpf -d bench  ·

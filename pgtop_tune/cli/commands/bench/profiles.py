@@ -147,7 +147,7 @@ def list_profiles(
     profiles: ProfilesDirectory = None,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
 ) -> None:
-    """Show the load profiles: ours, yours in ~/.config/pgtop-tune/profiles, and those of a directory.
+    """Show the load profiles: the built-in ones, yours in ~/.config/pgtop-tune/profiles, and those of --profiles.
 
     Examples: pgtop-tune bench list  ·  pgtop-tune bench list --profiles ./loads --format json
     """

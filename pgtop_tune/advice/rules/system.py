@@ -181,7 +181,6 @@ def _overcommit_ratio(name: str, site: Site) -> Advice | None:
     if plan.ratio is None:
         now = f"The present limit grants more than we would advise: {about(plan.commit_limit_bytes)}, and it is in use."
         return Advice(None, now)
-        )
     if plan.strict_refused and site.machine.number("vm.overcommit_memory") != 2:
         return Advice(None, f"It takes effect only with vm.overcommit_memory=2. {plan.strict_refused}")
     return Advice(

@@ -326,7 +326,7 @@ def _in_a_directory_for_all(path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (_a_pipe, "is no file"),
+        (_a_pipe, "is not a regular file"),
         (_a_link, "is a link"),
         (_writable, "can be written by others"),
         (_anothers, "belongs to nobody, and this is root"),

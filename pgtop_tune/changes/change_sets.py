@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.changes.machine.halves import MachineHalves
+from pgtop_tune.changes.machine.halves import MachineHalves, told_as_problem
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
@@ -184,8 +184,8 @@ class ChangeSets:
         await halves.before()
         try:
             parameters = await server_half()
-        except PgtopError as refused:
-            problem = refused
+        except Exception as refused:
+            problem = told_as_problem(refused)
         try:
             await halves.after()
         except PgtopError as refused:

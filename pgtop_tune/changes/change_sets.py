@@ -24,7 +24,7 @@ from pgtop_tune.model.absence import Unavailable
 AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
 MAKING_S: Final = 900.0
-"""More for the first half of a set with a deadline, until both are made: a restart may be somebody else's."""
+"""More for the halves of a set with a deadline, until both are made: a restart may be somebody else's."""
 BACKSTOP_S: Final = 2.0
 """After the deadline each half reverts by itself, then the process that waits for our end."""
 
@@ -80,14 +80,13 @@ class ChangeSets:
         has_two = (
             bool(planned.settings) and self._server is not None and bool(planned.parameters or planned.with_restart)
         )
-        longer_s = None if within_s is None or not has_two else within_s + MAKING_S
+        if within_s is not None and has_two:
+            terms = replace(terms, keep_within_s=within_s + MAKING_S)
         try:
-            made = await self._with_half(
-                made, planned, replace(terms, keep_within_s=longer_s or within_s), on_machine=first
-            )
-            made = await self._with_half(made, planned, terms, on_machine=second)
-            if longer_s is not None:
-                await self._begin_deadline(made, within_s, on_machine=first)
+            for on_machine in (first, second):
+                made = await self._with_half(made, planned, terms, on_machine=on_machine)
+            for on_machine in (first, second) if has_two else ():
+                await self._begin_deadline(made, within_s, on_machine=on_machine)
         except ConnectionProblem as lost:
             if not planned.settings:
                 raise
@@ -105,7 +104,7 @@ class ChangeSets:
         return made
 
     async def _begin_deadline(self, made: Settled, within_s: float | None, *, on_machine: bool) -> None:
-        """The half that was made first has waited for the other one."""
+        """The half that was made first has waited for the other one, and the other has taken its time."""
         door = self._machine if on_machine else self._server
         if door is not None and within_s is not None and made.changes:
             await door.begin_deadline(made.set_id, within_s)

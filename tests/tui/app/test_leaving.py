@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.changes.machine.halves import MachineHalves
+from pgtop_tune.changes.machine.halves import MachineHalves, told_as_problem
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
@@ -25,7 +25,7 @@ from pgtop_tune.model.absence import Unavailable
 AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
 MAKING_S: Final = 900.0
-"""More for the first half of a set with a deadline, until both are made: a restart may be somebody else's."""
+"""More for the halves of a set with a deadline, until both are made: a restart may be somebody else's."""
 BACKSTOP_S: Final = 2.0
 """After the deadline each half reverts by itself, then the process that waits for our end."""
 
@@ -85,18 +85,18 @@ class ChangeSets:
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
         made = Settled(set_id=terms.set_id)
         steps = self._steps(planned)
-        longer_s = None if within_s is None or len(steps) < 2 else within_s + MAKING_S
+        if within_s is not None and len(steps) > 1:
+            terms = replace(terms, keep_within_s=within_s + MAKING_S)
         try:
-            for step in steps[:-1]:
-                made = await step.make(made, replace(terms, keep_within_s=longer_s))
-            for step in steps[-1:]:
+            for step in steps:
                 made = await step.make(made, terms)
-            await self._begin_deadlines(made, steps, within_s)
+            if len(steps) > 1:
+                await self._begin_deadlines(made, steps, within_s)
         except ConnectionProblem as lost:
             if not planned.of_machine:
                 raise
             with suppress(PgtopError):
-                await self._begin_deadlines(made, steps, within_s)
+                await self._begin_deadlines(made, steps[:1], within_s)
             raise LostBetweenHalves(lost, made) from lost
         except Exception as problem:
             await self._withdraw(made, problem)
@@ -129,9 +129,9 @@ class ChangeSets:
         return [*of_machine(planned.settings), *of_server, *of_machine(planned.settings_after)]
 
     async def _begin_deadlines(self, made: Settled, steps: Sequence[_Step], within_s: float | None) -> None:
-        """Halves that were made earlier have waited for the last one."""
+        """The halves that were made first have waited for the last one, and that has taken its time."""
         if within_s is not None and made.changes:
-            for door in {id(step.door): step.door for step in steps[:-1]}.values():
+            for door in {id(step.door): step.door for step in steps}.values():
                 await door.begin_deadline(made.set_id, within_s)
 
     async def _withdraw(self, made: Settled, problem: Exception) -> None:
@@ -200,8 +200,8 @@ class ChangeSets:
         await halves.before()
         try:
             parameters = await server_half()
-        except PgtopError as refused:
-            problem = refused
+        except Exception as refused:
+            problem = told_as_problem(refused)
         try:
             await halves.after()
         except PgtopError as refused:

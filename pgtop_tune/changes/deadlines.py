@@ -36,7 +36,7 @@ class Deadlines:
 
     Args:
         revert: Takes a set back; is told why.
-        again: What goes wrong and may go better a little later.
+        again: What goes wrong and may go better a little later, besides failures that nobody foresaw.
     """
 
     def __init__(self, revert: Callable[[str, str], Awaitable[object]], again: type[PgtopError] = PgtopError) -> None:
@@ -56,7 +56,7 @@ class Deadlines:
         for set_id in self.ids:
             try:
                 await self._revert(set_id, "the program ended before it was confirmed")
-            except PgtopError:
+            except Exception:
                 continue
 
     def guard(self, set_id: str, until_ms: int | None, start: Start) -> None:
@@ -119,5 +119,7 @@ class Deadlines:
             try:
                 await self._revert(set_id, "not confirmed in time")
                 return
-            except self._again:
+            except Exception as problem:
+                if isinstance(problem, PgtopError) and not isinstance(problem, self._again):
+                    raise
                 await asyncio.sleep(_AGAIN_S)

@@ -224,6 +224,27 @@ async def test_an_operator_who_leaves_while_a_set_is_made_leaves_both_halves_or_
         connection.execute("SELECT pg_reload_conf()")
 
 
+@pytest.mark.parametrize("broken", [PostgresControl, Machine])
+async def test_a_failure_that_nobody_foresaw_while_reverting_is_tried_again_and_does_not_keep_the_other_half(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, broken: Any
+) -> None:
+    revert_set, fails = broken.revert_set, [True]
+
+    async def breaking(*words: Any) -> Any:
+        if fails[0]:
+            raise RuntimeError("a bug")
+        return await revert_set(*words)
+
+    monkeypatch.setattr(broken, "revert_set", breaking)
+    async with way(shared) as operator:
+        await operator.apply(*BOTH, 1.0)
+        await until(lambda: in_force() == (["max_wal_size"] if broken is PostgresControl else [PAGES]))
+        fails.clear()
+        fails.append(False)
+        await operator.over()
+    assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == ("0", "1GB", [])
+
+
 async def test_a_pending_set_goes_back_on_the_machine_at_once_while_the_server_is_away(
     way: WayOf, fresh_server: Throwaway, machine: Machine
 ) -> None:

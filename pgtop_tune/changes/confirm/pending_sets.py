@@ -211,7 +211,7 @@ class PendingSets:
             self._forget(change.set_id or change.id)
 
     async def over(self, set_id: str) -> Settled:
-        """Waits until a pending set was reverted at its deadline or by a trip wire."""
+        """Waits until a pending set was reverted; empty where that was not at its deadline or by a trip wire."""
         return await asyncio.shield(self._outcomes[set_id])
 
     async def revert_now(self, set_id: str) -> Settled:
@@ -253,13 +253,13 @@ class PendingSets:
         if settled.problem is not None:
             # Somebody has reverted it by hand meanwhile.
             return
+        self._outcomes[set_id].set_result(settled)
         self._forget(set_id)
         self._ended = AutoReverted(
             number=1 if self._ended is None else self._ended.number + 1, changes=pending.changes, why=why
         )
         detail = "; ".join(f"{each.name} {each.shown_after}→{value_before(each)}" for each in pending.changes)
         self._note(Event(at_ms=self._wall_ms(), kind=EventKind.WARNING, text=f"reverted: {why}", detail=detail))
-        self._outcomes[set_id].set_result(settled)
 
     def _put(self, pending: Pending) -> None:
         self._pending[pending.set_id] = pending
@@ -271,6 +271,9 @@ class PendingSets:
         deadline = self._deadlines.pop(set_id, None)
         if deadline is not None:
             deadline.cancel()
+        outcome = self._outcomes.get(set_id)
+        if outcome is not None and not outcome.done():
+            outcome.set_result(Settled(set_id=set_id))
         self._choose()
 
     def _choose(self) -> None:

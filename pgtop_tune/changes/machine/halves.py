@@ -77,11 +77,18 @@ class MachineHalves:
             assert self._machine is not None
             try:
                 await self._machine.revert_set(set_id, self._why, wanted, self._reverted)
-            except PgtopError as problem:
-                problems.append(problem)
+            except Exception as problem:
+                problems.append(told_as_problem(problem))
         if problems:
             raise problems[0]
 
     def _reverted(self, change: HostChange) -> None:
         self.settled.append(change)
         self._told(change)
+
+
+def told_as_problem(failure: Exception) -> PgtopError:
+    """A failure as it is told while changes are reverted: one that nobody foresaw does not keep the rest either."""
+    if isinstance(failure, PgtopError):
+        return failure
+    return PgtopError(f"{type(failure).__name__}: {failure}", "this should not happen: please report it")

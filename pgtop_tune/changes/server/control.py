@@ -80,7 +80,7 @@ class PostgresControl:
         self._journal_key = ""
         self._paths: tuple[Path, ...] = ()
         self._seen: dict[str, SeenValue] = {}
-        self._undone: list[tuple[WantedParameter, ...]] = []
+        self._undone_sets: list[tuple[WantedParameter, ...]] = []
         self._deadlines = Deadlines(self.revert_set)
 
     @property
@@ -121,7 +121,7 @@ class PostgresControl:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
         """
         made = await self._make(wanted, terms)
-        self._undone.clear()
+        self._undone_sets.clear()
         return made
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
@@ -223,28 +223,22 @@ class PostgresControl:
 
     async def undo_last(self) -> tuple[ParameterChange, ...]:
         """Reverts the last change that is still in force, with its set, last first; empty when there is none."""
-        undone = (await self._take_back(last)).settled
-        self._remember(undone)
-        return undone
+        return await self._undone(last)
 
     async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
         """See `ChangeControl.undo_these`."""
-        undone = (await self._take_back(lambda in_force: [each for each in in_force if each.id in ids])).settled
-        self._remember(undone)
-        return undone
+        return await self._undone(lambda in_force: [each for each in in_force if each.id in ids])
 
     async def undo_all(self) -> tuple[ParameterChange, ...]:
         """Reverts all changes still in force, last first."""
-        undone = (await self._take_back(everything)).settled
-        self._remember(undone)
-        return undone
+        return await self._undone(everything)
 
     async def redo(self) -> tuple[ParameterChange, ...]:
         """Makes again what `undo` or `undo_all` took back last; empty when there is nothing."""
-        if not self._undone:
+        if not self._undone_sets:
             return ()
-        made = await self._make(self._undone[-1], Terms())
-        self._undone.pop()
+        made = await self._make(self._undone_sets[-1], Terms())
+        self._undone_sets.pop()
         return made
 
     async def prove(self, changes: Sequence[ParameterChange], conninfo: ConnInfo | None = None) -> tuple[Proof, ...]:
@@ -270,33 +264,32 @@ class PostgresControl:
 
     async def overdue_after(self, set_id: str, later_s: float) -> None:
         """A pending set counts as overdue so many seconds from now, for whoever finds it in the journal then."""
-        until_ms = now_ms() + int(later_s * 1000)
-
-        def noted(session: OperatorSession) -> None:
-            with Journal(self._journal_with(session, set_id), self.directory) as journal:
-                for change in of_set(set_id)(journal.text().in_force):
-                    journal.write(replace(change, until_ms=until_ms))
-
-        await self._runner.run(noted)
+        await self._count_again(set_id, now_ms() + int(later_s * 1000), lambda journal: None)
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
         """See `SetControl.begin_deadline`."""
         until_ms = now_ms() + int(within_s * 1000)
 
-        def put_off(session: OperatorSession) -> None:
+        def put_off(journal: Journal) -> None:
+            try:
+                self._deadlines.put_off(set_id, until_ms)
+            except OSError as error:
+                raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
+            owner = journal.text().owners.get(set_id)
+            if owner is not None:
+                journal.write(replace(owner, watchdog=self._deadlines.watchdog(set_id)))
+
+        await self._count_again(set_id, until_ms, put_off)
+        self._deadlines.begin(set_id, within_s)
+
+    async def _count_again(self, set_id: str, until_ms: int, first: Callable[[Journal], None]) -> None:
+        def noted(session: OperatorSession) -> None:
             with Journal(self._journal_with(session, set_id), self.directory) as journal:
-                owner = journal.text().owners.get(set_id)
-                try:
-                    self._deadlines.put_off(set_id, until_ms)
-                except OSError as error:
-                    raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
-                if owner is not None:
-                    journal.write(replace(owner, watchdog=self._deadlines.watchdog(set_id)))
+                first(journal)
                 for change in of_set(set_id)(journal.text().in_force):
                     journal.write(replace(change, until_ms=until_ms))
 
-        await self._runner.run(put_off)
-        self._deadlines.begin(set_id, within_s)
+        await self._runner.run(noted)
 
     async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
         """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
@@ -391,10 +384,12 @@ class PostgresControl:
             if change.scope.kind is ScopeKind.SYSTEM and change.name in self._seen:
                 self._seen[change.name] = SeenValue(change.shown_after, at_ms)
 
-    def _remember(self, undone: Sequence[ParameterChange]) -> None:
+    async def _undone(self, selection: ServerSelection) -> tuple[ParameterChange, ...]:
+        undone = (await self._take_back(selection)).settled
         ours = [each for each in reversed(undone) if each.state is not ChangeState.SUPERSEDED]
         if ours:
-            self._undone.append(tuple(WantedParameter(each.name, each.value, each.scope) for each in ours))
+            self._undone_sets.append(tuple(WantedParameter(each.name, each.value, each.scope) for each in ours))
+        return undone
 
     def _read(self, session: OperatorSession) -> JournalText:
         return read(path_for(self.journal_of(session).key, self.directory))

@@ -214,3 +214,14 @@ async def test_once_its_revert_has_begun_a_set_is_not_confirmed_and_one_reverted
     await asyncio.sleep(0.2)
     assert tries <= before + 1
     assert (pending.current, pending.ended, noted) == (None, None, [])
+
+
+async def test_nobody_waits_for_a_set_that_was_reverted_by_hand() -> None:
+    control = ScriptedParameters()
+    pending = sets(control)
+    made = await pending.apply(SET, Terms(600.0))
+    over = asyncio.create_task(pending.over(made.set_id))
+    await asyncio.sleep(0)
+    pending.reverted_by_hand(await control.undo_last())
+    async with asyncio.timeout(10):
+        assert (await over).changes == ()

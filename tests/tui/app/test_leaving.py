@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
@@ -93,7 +95,7 @@ async def test_changes_are_undone_before_leaving_when_asked_for() -> None:
 
 async def test_a_server_that_refuses_the_undo_keeps_the_screen_open() -> None:
     class Stubborn(ScriptedParameters):
-        async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
             raise ServerProblem("cannot execute ALTER SYSTEM")
 
     async with running_screen(_idle(), parameters=Stubborn(), knobs=KNOBS) as rig:

@@ -24,6 +24,7 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import GB
 from tests.cli.runs import run
 from tests.support.frames import frame
+from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
 FACTS = AdviceFacts(
@@ -91,8 +92,8 @@ def test_values_of_a_role_and_of_the_command_line_are_not_asked_for_again_and_ag
         connection.execute("ALTER ROLE CURRENT_USER SET work_mem = '1MB'")
         connection.execute("ALTER SYSTEM SET port = 6000")
         connection.execute("SELECT pg_reload_conf()")
-        waiting = connection.execute("SELECT pending_restart, source FROM pg_settings WHERE name = 'port'")
-        assert waiting.fetchone() == (True, "command line")
+        asked = "SELECT pending_restart AND source = 'command line' FROM pg_settings WHERE name = 'port'"
+        assert eventually(lambda: connection.execute(asked).fetchone() == (True,))
     sample = look(ConnectionWords(target=conninfo(fresh_server))).now(sections.parameters)
     assert sample is not None
     found = {each.name: each for each in sample.parameters}

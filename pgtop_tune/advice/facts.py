@@ -19,6 +19,18 @@ from pgtop_tune.units import MB
 
 DERIVED: Final = frozenset({"default", "override"})
 """Sources of what the server has worked out by itself, such as wal_buffers from -1."""
+STARTED_WITH: Final = "command line"
+"""The source of a parameter that the server was started with."""
+_OF_SOME: Final = "A role, a database or this session has a value of its own, which hides the server's."
+OUT_OF_REACH: Final[Mapping[str, str]] = {
+    STARTED_WITH: "The server was started with it: ALTER SYSTEM does not change that.",
+    "database": _OF_SOME,
+    "user": _OF_SOME,
+    "database user": _OF_SOME,
+    "client": _OF_SOME,
+    "session": _OF_SOME,
+}
+"""Why ALTER SYSTEM would not change what is shown of a parameter, by its source."""
 CLOCK: Final = "timer"
 """The measured limit that says what reading the clock costs."""
 
@@ -111,6 +123,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         wal_bytes_per_s: Measured under the load that counts.
         wal_rate_source: Where that rate is from.
         wal_disk_bytes: Size of the file system of pg_wal.
+        started_with: Parameters that were given when the server was started: no advice changes them.
         machine: None where its settings cannot be changed, as those of another machine.
         pending: Values that wait for a restart, by parameter, as the files have them.
     """
@@ -152,6 +165,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
     wal_bytes_per_s: float | None = None
     wal_rate_source: str = ""
     wal_disk_bytes: int | None = None
+    started_with: frozenset[str] = frozenset()
     machine: Machine | None = None
     pending: Mapping[str, str] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune import units
-from pgtop_tune.advice.facts import CLOCK, DERIVED, AdviceFacts, DiskKind, Machine, Workload
+from pgtop_tune.advice.facts import CLOCK, DERIVED, STARTED_WITH, AdviceFacts, DiskKind, Machine, Workload
 from pgtop_tune.advice.rules.system import kind_of
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import Disk
@@ -185,6 +185,7 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         wal_bytes_per_s=rate,
         wal_rate_source=source,
         wal_disk_bytes=_wal_disk_bytes(interval),
+        started_with=frozenset(each.name for each in sample.parameters if each.source == STARTED_WITH),
         machine=machine,
         pending={each.name: each.pending for each in sample.parameters if each.pending is not None},
     )

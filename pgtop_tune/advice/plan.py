@@ -97,7 +97,8 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
     if not facts.ram_bytes:
         return None
     ram_bytes = _memory_bytes(facts)
-    buffers = typed(ram_bytes / 4)
+    fixed = facts.shared_buffers_bytes if "shared_buffers" in facts.started_with else None
+    buffers = typed(ram_bytes / 4) if fixed is None else float(fixed)
     workers = autovacuum_workers(facts)
     maintenance = typed(memory_rule.maintenance_bytes(facts.major, ram_bytes, workers))
     own = facts.autovacuum_work_mem_bytes
@@ -161,13 +162,14 @@ def connections(facts: AdviceFacts) -> int:
     """
     most = most_connections(facts.cores) if facts.cores else facts.max_connections or _FEW
     now = facts.max_connections
-    if now is not None and (now <= most or not _may_be(most, facts)):
+    is_fixed = "max_connections" in facts.started_with
+    if now is not None and (now <= most or is_fixed or not _may_be(most, facts)):
         return now
     return most
 
 
 def _may_be(number: int, facts: AdviceFacts) -> bool:
-    return not facts.in_recovery and number >= facts.sessions * _ROOM
+    return not facts.in_recovery and "max_connections" not in facts.started_with and number >= facts.sessions * _ROOM
 
 
 def shared_memory_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
@@ -201,6 +203,8 @@ def _with_pool(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
         return drawn
     page = machine.huge_page_bytes
     pool = usual_pool(machine)
+    if facts.huge_pages == "off" and "huge_pages" in facts.started_with:
+        return replace(drawn, pages_refused="The server was started with huge_pages=off.")
     if facts.huge_page_bytes not in (0, page):
         words = f"huge_page_size is {about(facts.huge_page_bytes)}: pages of that size are reserved at boot."
         return replace(drawn, pages_refused=words)

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.calculators import OPINIONS, opinions
-from pgtop_tune.advice.facts import DERIVED, Advice, AdviceFacts
+from pgtop_tune.advice.facts import DERIVED, OUT_OF_REACH, Advice, AdviceFacts
 from pgtop_tune.advice.plan import MemoryPlan, connections, plan
 from pgtop_tune.advice.rules import server, wal
 from pgtop_tune.advice.rules.system import advise_setting
@@ -152,8 +152,11 @@ _NUMBERS: Final = frozenset({"integer", "real"})
 
 
 def advice_for(parameter: Parameter, advised: Mapping[str, Advice]) -> Advice | None:
-    """What is advised, without a value that this server was not built for, as lz4; None where nobody says anything."""
+    """What is advised, without a value that this server was not built for, as lz4, or that ALTER SYSTEM would not give
+    it; None where nobody says anything."""
     advice = advised.get(parameter.name)
+    if advice is not None and advice.value is not None and not same(parameter, advice.value):
+        advice = replace(advice, value=None, because=why) if (why := OUT_OF_REACH.get(parameter.source)) else advice
     if advice is None or advice.value is None or parameter.vartype != "enum" or advice.value in parameter.enumvals:
         return advice
     return replace(advice, value=None, because=f"{advice.because} This server was built without {advice.value}.")

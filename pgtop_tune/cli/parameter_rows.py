@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.advice.facts import Advice
+from pgtop_tune.advice.facts import OUT_OF_REACH, Advice
 from pgtop_tune.advice.knobs.catalogue import GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.listing import advised_value, differs, is_changed, listed_parameters
@@ -54,6 +54,11 @@ class ParameterRow(Struct, frozen=True):
     def differs(self) -> bool:
         """Whether a value is advised, and it is another one than the server has or will have after a restart."""
         return differs(self.parameter, self.advice)
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether another value is advised than ALTER SYSTEM could give this session."""
+        return self.advice is not None and not self.advised and self.parameter.source in OUT_OF_REACH
 
 
 def rows_of(

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import CLOCK, AdviceFacts, Machine, live_values
+from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, AdviceFacts, Machine, live_values
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import advice_for, propose, same
 from pgtop_tune.health import needs
@@ -167,7 +167,8 @@ def advised_or(facts: CheckFacts, name: str, value: str) -> Fix:
     """The same; this value where nothing is advised for these facts."""
     row, known = needs.parameters(facts).row(name), advice_facts(facts)
     advice = None if known is None else advice_for(row, propose(known).server_half())
-    return set_parameter(row, value) if advice is None or advice.value is None else advised(facts, name)
+    nothing = advice is None or (advice.value is None and row.source not in OUT_OF_REACH)
+    return set_parameter(row, value) if nothing else advised(facts, name)
 
 
 def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: bool = False) -> Fix:

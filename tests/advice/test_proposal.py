@@ -342,3 +342,38 @@ def test_strict_accounting_in_force_pauses_where_the_old_server_leaves_no_room_f
     assert proposal.machine_half()["vm.nr_hugepages"].value is None
     restarted = restarted_with(facts, proposal)
     assert changes(restarted, proposal, propose(restarted)) == {}
+
+
+def test_what_the_server_was_started_with_is_given_and_all_else_fits_it() -> None:
+    facts = replace(server_of_p2(9 * GB), shared_buffers_bytes=9 * GB, max_connections=300,
+                    started_with=frozenset({"shared_buffers", "max_connections"}))  # fmt: skip
+    proposal = propose(facts)
+    fits(facts, proposal)
+    assert proposal.plan is not None
+    assert proposal.parameters["shared_buffers"].value is None
+    assert (proposal.plan.buffers_bytes, proposal.plan.use.max_connections) == (9 * GB, 300)
+    assert 9 * GB < int(proposal.settings["vm.nr_hugepages"].value or 0) * PAGE < 9.5 * GB
+
+
+def test_pages_of_another_size_are_not_those_of_vm_nr_hugepages() -> None:
+    """A server in pages of a gigabyte: huge_pages=on, with pages of 2 MB reserved beside, would not start."""
+    facts = server_of_p2(6 * GB)
+    assert facts.machine is not None
+    pools = (HugePages(PAGE, 0, 0, 0, 0), HugePages(GB, 7, 0, 0, 0))
+    facts = replace(facts, huge_page_bytes=GB, huge_pages="on", in_huge_pages=True, shared_buffers_bytes=6 * GB,
+                    machine=replace(facts.machine, pools=pools, committed_bytes=3 * GB))  # fmt: skip
+    proposal = propose(facts)
+    assert proposal.settings["vm.nr_hugepages"].value is None
+    assert proposal.parameters["huge_pages"].value == "on"
+    assert propose(replace(facts, in_huge_pages=False)).parameters["huge_pages"].value == "try"
+
+
+def test_memory_that_others_hold_in_huge_pages_is_not_divided() -> None:
+    facts = server_of_p2(6 * GB)
+    assert facts.machine is not None
+    others = replace(facts, machine=replace(facts.machine, pools=(HugePages(PAGE, 4096, 0, 0, 0),)))
+    alone, beside = propose(facts).plan, propose(others).plan
+    assert alone is not None
+    assert beside is not None
+    assert beside.use.ram_bytes == alone.use.ram_bytes - 8 * GB
+    assert beside.buffers_bytes < alone.buffers_bytes * 0.7

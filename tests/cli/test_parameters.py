@@ -13,14 +13,18 @@ from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Workload
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.cli.advice import configuration, script, text
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.looking import look
 from pgtop_tune.cli.parameter_rows import differing, rows_of, table
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import GB
 from tests.cli.runs import run
 from tests.support.frames import frame
+from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
 FACTS = AdviceFacts(
@@ -68,6 +72,37 @@ def test_a_value_the_server_was_not_built_for_is_not_advised() -> None:
     assert row.advice is not None
     assert row.advice.value is None
     assert row.advice.because.endswith("This server was built without lz4.")
+
+
+@pytest.mark.parametrize("source", ["command line", "user", "database", "database user", "client"])
+def test_what_alter_system_would_not_change_is_not_advised(source: str) -> None:
+    small = replace(BUFFERS, setting="16384", shown="128MB", source=source)
+    (row,) = rows_of((small,), ADVISED)
+    assert row.advice is not None
+    assert (row.advice.value, row.differs, row.out_of_reach) == (None, False, True)
+    (has_it,) = rows_of((replace(BUFFERS, source=source),), ADVISED)
+    assert not has_it.out_of_reach
+
+
+def test_values_of_a_role_and_of_the_command_line_are_not_asked_for_again_and_again(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    """ALTER SYSTEM changes neither what the role has, nor what a restart gives a server again."""
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("ALTER ROLE CURRENT_USER SET work_mem = '1MB'")
+        connection.execute("ALTER SYSTEM SET port = 6000")
+        connection.execute("SELECT pg_reload_conf()")
+        asked = "SELECT pending_restart AND source = 'command line' FROM pg_settings WHERE name = 'port'"
+        assert eventually(lambda: connection.execute(asked).fetchone() == (True,))
+    sample = look(ConnectionWords(target=conninfo(fresh_server))).now(sections.parameters)
+    assert sample is not None
+    found = {each.name: each for each in sample.parameters}
+    assert (found["port"].pending, found["work_mem"].source) == (None, "user")
+    ran = run("advise", "--seconds", "0", "--format", "sql", conninfo(fresh_server), home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert '"work_mem"' not in ran.out
+    ran = run("advise", "--seconds", "0", "--group", "memory", conninfo(fresh_server), home=tmp_path)
+    assert "has a value of its own, which hides the server's" in ran.out
 
 
 def test_an_unknown_group_is_answered_with_the_nearest() -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Workload
+from pgtop_tune.advice.facts import OUT_OF_REACH, STARTED_WITH, Advice, AdviceFacts, DiskKind, Workload
 from pgtop_tune.advice.plan import (
     LEAST_WORK_MEM,
     SMALL_BUFFERS,
@@ -20,6 +20,8 @@ from pgtop_tune.units import MB, about, as_set, memory
 
 def shared_buffers(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     """A quarter of the memory, at most 40 %."""
+    if "shared_buffers" in facts.started_with:
+        return Advice(None, OUT_OF_REACH[STARTED_WITH])
     quarter, fits = plan.buffers_bytes, ""
     if facts.data_bytes is not None:
         words = "fit" if facts.data_bytes <= quarter else "do not fit"

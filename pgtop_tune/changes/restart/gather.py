@@ -124,7 +124,7 @@ _PENDING: Final = """
 SELECT s.name, current_setting(s.name, true) AS running,
        coalesce((SELECT f.setting FROM pg_file_settings f
                   WHERE lower(f.name) = lower(s.name) ORDER BY f.seqno DESC LIMIT 1), s.boot_val, '') AS after
-  FROM pg_settings s WHERE s.pending_restart ORDER BY s.name
+  FROM pg_settings s WHERE s.pending_restart AND s.source <> 'command line' ORDER BY s.name
 """
 _STANDING: Final = """
 SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint AS started_ms,

@@ -203,7 +203,11 @@ def advise(
         lines = MACHINE_WRITERS[format.value](settings)
     else:
         advised = looked.proposal.server_half()
-        rows = [row for row in _rows(looked, group, advised) if row.differs or (everything and row.advice is not None)]
+        rows = [
+            row
+            for row in _rows(looked, group, advised)
+            if row.differs or row.out_of_reach or (everything and row.advice is not None)
+        ]
         lines = WRITERS[format.value](rows)
     if format is not AdviceFormat.TEXT:
         write_for_programs()

@@ -36,7 +36,8 @@ async def read_parameters(context: ReadContext, in_files: bool) -> ParameterSamp
     if in_files:
         in_auto_conf = frozenset(row[0] for row in await context.fetch("auto_conf"))
     found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in AT_START}
-    waiting = [row.name for row in found.values() if row.pending_restart]
+    # A restart gives a server its command line again, whatever the files say.
+    waiting = [row.name for row in found.values() if row.pending_restart and row.source != "command line"]
     if waiting and in_files:
         for line in await context.fetch("pending", waiting):
             row = found[line["name"]]

@@ -249,8 +249,8 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
             f"work_mem is advised for max_connections {plan.use.max_connections}, not {now}",
             "leave --group out, or apply --group connections first",
         )
-    if looked.machine is None:
-        tell("the server runs on another machine: only its half of the proposal is made here")
+    if isinstance(looked.machine, Unavailable):
+        tell(f"{looked.machine}: only the server's half of the proposal is made here")
     if not different and not settings:
         tell("nothing to change: the server has what is advised")
         if looked.facts.pending:

@@ -13,7 +13,7 @@ from pgtop_tune.advice.knobs.system import knob_of
 from pgtop_tune.cli.parameter_rows import NONE, ParameterDifference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.sysctl_files import DEFAULTS
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.setup import MachineSetup
 
@@ -76,10 +76,11 @@ def machine_rows(looked: Looked, *, with_server: bool = False) -> tuple[MachineR
         with_server: The server's half of what is advised is made as well.
 
     Raises:
-        UsageProblem: The server is on another machine.
+        UsageProblem: The server is on another machine, or its settings are in no file.
     """
-    if looked.machine is None:
-        raise UsageProblem("the server runs on another machine", "ask for its settings there")
+    if isinstance(looked.machine, Unavailable):
+        hint = "ask for its settings there" if looked.machine.reason is Reason.NOT_LOCAL else ""
+        raise UsageProblem(str(looked.machine), hint)
     advised = looked.proposal.settings if with_server else looked.proposal.machine_half()
     return tuple(
         MachineRow(each, knob, advised.get(each.name))

@@ -16,6 +16,7 @@ from pgtop_tune.health.measure import busy, keep, measure
 from pgtop_tune.health.project_file import project_wishes
 from pgtop_tune.health.registry import chosen, thresholds
 from pgtop_tune.health.report import Report
+from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 
@@ -26,14 +27,18 @@ class CheckService:
     Args:
         conninfo: The server.
         poolers: Admin consoles to look at.
+        host_source: Where numbers of this machine come from.
 
     Attributes:
         conninfo: Set anew when a password was typed.
     """
 
-    def __init__(self, conninfo: ConnInfo, poolers: Sequence[PoolerAddress] = ()) -> None:
+    def __init__(
+        self, conninfo: ConnInfo, poolers: Sequence[PoolerAddress] = (), host_source: HostSource = HostSource.AUTO
+    ) -> None:
         self.conninfo = conninfo
         self._poolers = tuple(poolers)
+        self._host_source = host_source
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
@@ -46,7 +51,7 @@ class CheckService:
     async def _looking(self) -> Looking:
         # Frames are sampled in this loop, and the imports take some hundred milliseconds.
         kind = await asyncio.to_thread(_kind)
-        return kind(self.conninfo, self._poolers)
+        return kind(self.conninfo, self._poolers, self._host_source)
 
 
 def _kind() -> type[Looking]:
@@ -63,10 +68,12 @@ class Looking(Struct, frozen=True):
     Attributes:
         conninfo: The server.
         poolers: Admin consoles to look at.
+        host_source: Where numbers of this machine come from.
     """
 
     conninfo: ConnInfo
     poolers: Sequence[PoolerAddress]
+    host_source: HostSource
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
@@ -85,7 +92,7 @@ class Looking(Struct, frozen=True):
         return await wishes.judged(replace(facts, measured=measured))
 
     async def _gathered(self, wishes: _Wishes) -> CheckFacts:
-        return await gather(self.conninfo, wishes.checks, poolers=self.poolers)
+        return await gather(self.conninfo, wishes.checks, poolers=self.poolers, host_source=self.host_source)
 
 
 class _Wishes(Struct, frozen=True):

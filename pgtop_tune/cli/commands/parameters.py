@@ -215,9 +215,10 @@ def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -
     """Both halves, or that of the group; without the server's machine its half alone."""
     from pgtop_tune.cli.advice import advised_with, apply, settings_to_make
     from pgtop_tune.cli.machine_rows import GROUP, machine_rows
+    from pgtop_tune.model.absence import Unavailable
 
     of_machine, of_server = group.lower() in ("", GROUP), group.lower() != GROUP
-    with_machine = of_machine and (looked.machine is not None or not of_server)
+    with_machine = of_machine and (not isinstance(looked.machine, Unavailable) or not of_server)
     listed = machine_rows(looked, with_server=of_server) if with_machine else ()
     settings = settings_to_make(listed, lasting=terms.for_s is None)
     rows = _rows(looked, group, advised_with(settings, looked)) if of_server else ()

@@ -1,0 +1,438 @@
+"""This machine's numbers from psutil, where there is no /proc to read: macOS, FreeBSD, containers that hide it.
+
+The only module that imports psutil, and only when one of these is made. Counters and clocks are those of `host.local`;
+`host.psutil_rows` has which figure comes from where, and why others do not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from pgtop_tune.host import psutil_rows as rows
+from pgtop_tune.host.block_devices import DiskCap, Roles, server_directories, with_cap
+from pgtop_tune.host.kernel_sections import choose_disks
+from pgtop_tune.host.locality import another_start, is_server_name, not_here
+from pgtop_tune.host.mounts import NETWORK_KINDS, FileSystems, Mount, mount_of, places_of
+from pgtop_tune.host.process_files import MOST_PGBENCH, PGBENCH, RSS_STEP
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.host import (
+    CpuSample,
+    CpuTimes,
+    DiskCounters,
+    DiskSample,
+    HostFacts,
+    HostSample,
+    InterfaceCounters,
+    MemorySample,
+    NetworkSample,
+    ProcessCounters,
+    ProcessSample,
+    ThreadCounters,
+    UntoldFigure,
+)
+from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
+
+_T = TypeVar("_T")
+
+_SWAP_UNIT_BYTES: Final = 4096
+"""psutil takes every swapped page of Linux for 4 KiB, whatever the size of a page is."""
+_MEGABIT: Final = 1_000_000
+_THREADS_MOST: Final = 128
+
+
+def _imported() -> Any:
+    import psutil
+
+    return psutil
+
+
+class PsutilHost:
+    """Samples the machine we run on. Every section fails on its own and says why.
+
+    Args:
+        clock: Seconds on the session's monotonic clock.
+        caps: What the operator says of disks.
+        psutil: The module; None imports it.
+        platform: As sys.platform.
+    """
+
+    sees_without_processes = True
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        caps: Sequence[DiskCap] = (),
+        psutil: Any = None,
+        platform: str = sys.platform,
+    ) -> None:
+        self._clock = clock
+        self._psutil = _imported() if psutil is None else psutil
+        self._platform = rows.system(platform)
+        self._caps = {cap.device: cap for cap in caps}
+        self._file_systems = FileSystems(clock)
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._boot_s: float | None = None
+        self._facts: HostFacts | None = None
+        self._roles = Roles({})
+        self._places: Mapping[str, Mount | Unavailable] = {}
+        self._speeds: dict[str, int | None] = {}
+        self._speeds_due_s = 0.0
+
+    # The port that `sampling.host_sampler` has.
+
+    def facts(self) -> HostFacts | Unavailable:
+        """What does not change while we look; read once. There whatever else psutil may not see."""
+        if self._facts is None:
+            self._facts = self._read_facts()
+        return self._facts
+
+    def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
+        """See `host.locality.local_postmaster`, which reads the same of /proc."""
+        errors = self._psutil.Error
+        try:
+            backend = self._psutil.Process(backend_pid)
+            parent = self._psutil.Process(backend.ppid())
+            names, started_s = (backend.name(), parent.name()), backend.create_time()
+        except (errors, OSError, ValueError):
+            return not_here(f"no server process {backend_pid} here")
+        if not all(map(is_server_name, names)):
+            return not_here(f"process {backend_pid} here is not a PostgreSQL backend")
+        return another_start(backend_pid, started_s, backend_start_ms) or int(parent.pid)
+
+    def working_directory(self, pid: int) -> str | None:
+        """Where a process works: for a postmaster its data directory. None when we may not look."""
+        try:
+            return str(self._psutil.Process(pid).cwd()) or None
+        except (self._psutil.Error, OSError):
+            return None
+
+    def pgbench_processes(self) -> tuple[int, ...]:
+        """Programs called pgbench, whoever started them: pids, ascending; the first eight."""
+        try:
+            found = [process.pid for process in self._psutil.process_iter(["name"]) if process.info["name"] == PGBENCH]
+        except (self._psutil.Error, OSError):
+            return ()
+        return tuple(sorted(found)[:MOST_PGBENCH])
+
+    def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
+        """See `host.local.LocalHost.set_directories`. Call it off the event loop."""
+        directories = server_directories(data_directory, places) if data_directory else {}
+        mounts = self._mounts(directories)
+        self._file_systems.watch(places_of(directories, mounts))
+        self._places = {role: _place(path, mounts) for role, path in directories.items()}
+        self._roles = Roles({})
+
+    def set_server(self, postmaster_pid: int) -> None:
+        """Says whose control group counts; psutil tells none."""
+
+    def machine_details(
+        self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None
+    ) -> MachineDetails | Unavailable:
+        """Settings of the operating system; psutil tells none."""
+        return rows.NO_DETAILS
+
+    def sample(
+        self,
+        pids: Sequence[int],
+        io_pids: Collection[int] = (),
+        thread_pids: Collection[int] = (),
+        resting: Collection[int] = (),
+        seen: ProcessSample | Unavailable | None = None,
+    ) -> HostSample:
+        """One look at the machine; see `host.local.LocalHost.sample`. Resting processes are looked at as well."""
+        return HostSample(
+            facts=self.facts(),
+            cpu=self._or_why(self._cpu, "CPU times"),
+            memory=self._or_why(self._memory, "memory"),
+            pressure=rows.NO_PRESSURE,
+            disks=self._or_why(self._disks, "disks"),
+            processes=(
+                self._or_why(lambda: self._processes(pids, io_pids, thread_pids), "processes") if seen is None else seen
+            ),
+            network=self._or_why(self._network, "network interfaces"),
+            file_systems=self._file_systems.sample(),
+            numa=rows.NO_NUMA,
+            frequency=rows.NO_FREQUENCY,
+            cgroup=rows.NO_CGROUP,
+            setup=rows.NO_SETUP,
+        )
+
+    def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
+        """Every thread of these processes, at most 128 of each; those of macOS have no number that stays theirs."""
+        if self._platform not in (rows.LINUX, "freebsd"):
+            return ()
+        return tuple(thread for pid in pids for thread in self._threads(pid))
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    # What is read.
+
+    def _or_why(self, read: Callable[[], _T], what: str) -> _T | Unavailable:
+        """What psutil says; its failure as absence. On Linux it reads /proc itself and fails where that is hidden."""
+        try:
+            return read()
+        except (PermissionError, self._psutil.AccessDenied):
+            return Unavailable(Reason.NO_PERMISSION, f"psutil may not read {what} here; run as root")
+        except (OSError, self._psutil.Error, NotImplementedError) as problem:
+            place = problem.filename if isinstance(problem, OSError) else None
+            why = f"no {place}" if place else str(problem)
+            return Unavailable(Reason.NOT_SUPPORTED, f"psutil cannot read {what} here: {why}")
+        except (RuntimeError, ValueError, KeyError, IndexError, TypeError) as problem:
+            return Unavailable(Reason.FAILED, f"psutil cannot read {what} here: {problem}")
+
+    def _told(self, call: Callable[[], _T]) -> _T | None:
+        found = self._or_why(call, "")
+        return None if isinstance(found, Unavailable) else found
+
+    def _read_facts(self) -> HostFacts:
+        name = os.uname()
+        memory = self._told(self._psutil.virtual_memory)
+        cores = self._told(lambda: self._psutil.cpu_times(percpu=True))
+        self._boot_s = self._told(self._psutil.boot_time)
+        page_bytes = os.sysconf("SC_PAGESIZE")
+        return HostFacts(
+            hostname=name.nodename,
+            kernel=f"{name.sysname} {name.release}" if self._platform != rows.LINUX else name.release,
+            source=rows.SOURCE,
+            boot_id="" if self._boot_s is None else f"booted at {self._boot_s:.0f} s",
+            cpu_count=len(cores) if cores else self._psutil.cpu_count() or 1,
+            ticks_per_s=self._ticks,
+            page_size_bytes=page_bytes,
+            memory_bytes=os.sysconf("SC_PHYS_PAGES") * page_bytes if memory is None else memory.total,
+            untold=self._untold(memory),
+        )
+
+    def _untold(self, memory: Any) -> tuple[UntoldFigure, ...]:
+        disks = self._told(lambda: self._psutil.disk_io_counters(perdisk=True, nowrap=False))
+        swap, swap_is_told = self._told(self._swap) or (None, False)
+        ours = self._told(lambda: self._process_io(self._psutil.Process()))
+        asked: tuple[tuple[Sequence[rows.Told], Any, str], ...] = (
+            (rows.CPU_TIMES, self._told(self._psutil.cpu_times), "cpu_times"),
+            (rows.CPU_STATS, self._told(self._psutil.cpu_stats), "cpu_stats"),
+            (rows.MEMORY, memory, "virtual_memory"),
+            (rows.SWAP, swap if swap_is_told else None, "swap_memory"),
+            (rows.DISK, next(iter(disks.values()), None) if disks else None, "disk_io_counters"),
+            (rows.PROCESS_IO, ours, "Process.io_counters"),
+        )
+        found = [each for table, said, call in asked for each in rows.untold(table, said, self._platform, call)]
+        return (*rows.NEVER, *found)
+
+    def _cpu(self) -> CpuSample:
+        at_s = self._clock()
+        total = self._times("cpu", self._psutil.cpu_times())
+        each = self._psutil.cpu_times(percpu=True)
+        stats = rows.fields_of(rows.CPU_STATS, self._psutil.cpu_stats(), self._platform)
+        load_1m, load_5m, load_15m = (round(load, 2) for load in self._psutil.getloadavg())
+        return CpuSample(
+            at_s=at_s,
+            total=total,
+            cores=tuple(self._times(f"cpu{number}", times) for number, times in enumerate(each)),
+            context_switches=stats["context_switches"],
+            procs_running=None,
+            procs_blocked=None,
+            load_1m=load_1m,
+            load_5m=load_5m,
+            load_15m=load_15m,
+            interrupts=stats["interrupts"],
+        )
+
+    def _times(self, cpu: str, said: Any) -> CpuTimes:
+        """psutil divides the kernel's ticks by their number in a second."""
+        seconds = rows.fields_of(rows.CPU_TIMES, said, self._platform)
+        ticks: dict[str, Any] = {
+            field: None if value is None else round(value * self._ticks) for field, value in seconds.items()
+        }
+        return CpuTimes(cpu=cpu, **ticks)
+
+    def _memory(self) -> MemorySample:
+        at_s = self._clock()
+        memory = rows.fields_of(rows.MEMORY, self._psutil.virtual_memory(), self._platform)
+        swap, swap_is_told = self._swap()
+        swapped = rows.fields_of(rows.SWAP, swap, self._platform) if swap_is_told else {}
+        return MemorySample(
+            at_s=at_s,
+            **memory,
+            swap_in_pages=_pages(swapped.get("swap_in_pages")),
+            swap_out_pages=_pages(swapped.get("swap_out_pages")),
+            dirty_bytes=None,
+            writeback_bytes=None,
+            page_tables_bytes=None,
+            anon_huge_bytes=None,
+            shmem_huge_bytes=None,
+            committed_bytes=None,
+            commit_limit_bytes=None,
+            swap_total_bytes=swap.total,
+            swap_free_bytes=swap.free,
+            thp_mode="",
+        )
+
+    def _swap(self) -> tuple[Any, bool]:
+        """What psutil says, and whether its traffic counts: it warns and says 0 where it cannot read them."""
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            return self._psutil.swap_memory(), not warned
+
+    def _disks(self) -> DiskSample:
+        at_s = self._clock()
+        said = self._psutil.disk_io_counters(perdisk=True, nowrap=False)
+        if not said:
+            raise FileNotFoundError(None, "no disk is counted")
+        found = [
+            DiskCounters(
+                name=name, in_flight=None, weighted_ms=None, **rows.fields_of(rows.DISK, counters, self._platform)
+            )
+            for name, counters in said.items()
+        ]
+        devices = rows.whole_disks(said)
+        if not self._roles.devices and not self._roles.unplaced:
+            self._roles = _roles(self._places, said)
+        disks = choose_disks(found, devices.whole, devices.stacked, self._roles.devices)
+        return DiskSample(at_s, tuple(with_cap(disk, self._caps) for disk in disks), self._roles.unplaced)
+
+    def _network(self) -> NetworkSample:
+        at_s = self._clock()
+        said = self._psutil.net_io_counters(pernic=True, nowrap=False)
+        if at_s >= self._speeds_due_s:
+            self._speeds_due_s = at_s + sections.frequency.every_s
+            stats = self._told(self._psutil.net_if_stats) or {}
+            self._speeds = {name: each.speed * _MEGABIT or None for name, each in stats.items()}
+        return NetworkSample(
+            at_s,
+            tuple(
+                InterfaceCounters(
+                    name=name,
+                    speed_bits_per_s=self._speeds.get(name),
+                    **rows.fields_of(rows.INTERFACE, counters, self._platform),
+                )
+                for name, counters in said.items()
+                if counters.packets_recv or counters.packets_sent
+            ),
+        )
+
+    def _processes(self, pids: Sequence[int], io_pids: Collection[int], thread_pids: Collection[int]) -> ProcessSample:
+        at_s = self._clock()
+        wanted = frozenset(io_pids)
+        refused = 0
+        found: list[ProcessCounters] = []
+        for pid in dict.fromkeys(pids):
+            try:
+                process = self._psutil.Process(pid)
+                with process.oneshot():
+                    io, is_refused = self._io(process) if pid in wanted else ({}, False)
+                    found.append(self._counters(process, io))
+                refused += is_refused
+            except (self._psutil.NoSuchProcess, self._psutil.AccessDenied):
+                continue
+        if pids and not found:
+            self._psutil.Process(os.getpid())  # ours is there: psutil says why it does not see it
+        return ProcessSample(
+            at_s=at_s, processes=tuple(found), io_refused=refused, threads=self.threads(thread_pids)
+        )  # fmt: skip
+
+    def _counters(self, process: Any, io: Mapping[str, int | None]) -> ProcessCounters:
+        times = process.cpu_times()
+        waited_s = times._asdict().get("iowait")
+        return ProcessCounters(
+            pid=process.pid,
+            start_ticks=self._start_ticks(process),
+            state=rows.STATES.get(process.status(), "?"),
+            user_ticks=round(times.user * self._ticks),
+            system_ticks=round(times.system * self._ticks),
+            rss_bytes=process.memory_info().rss // RSS_STEP * RSS_STEP,
+            delay_ticks=None if waited_s is None else round(waited_s * self._ticks),
+            read_bytes=io.get("read_bytes"),
+            write_bytes=io.get("write_bytes"),
+        )
+
+    def _start_ticks(self, process: Any) -> int:
+        """Ticks after boot. On Linux psutil adds the boot by today's wall clock to a start that it does not move with;
+        elsewhere the kernel keeps the start itself by the wall clock of then."""
+        boot_s: float = self._psutil.boot_time() if self._platform == rows.LINUX else self._boot_s or 0.0
+        return max(round((float(process.create_time()) - boot_s) * self._ticks), 0)
+
+    def _io(self, process: Any) -> tuple[Mapping[str, int | None], bool]:
+        """Bytes read and written, and whether they were refused."""
+        try:
+            said = self._process_io(process)
+        except self._psutil.AccessDenied:
+            return {}, True
+        return ({} if said is None else rows.fields_of(rows.PROCESS_IO, said, self._platform)), False
+
+    @staticmethod
+    def _process_io(process: Any) -> Any:
+        """macOS has no such method."""
+        return process.io_counters() if hasattr(process, "io_counters") else None
+
+    def _threads(self, pid: int) -> list[ThreadCounters]:
+        try:
+            process = self._psutil.Process(pid)
+            started, said = self._start_ticks(process), process.threads()
+        except (self._psutil.Error, OSError):
+            return []
+        return [
+            ThreadCounters(
+                tid=thread.id,
+                pid=pid,
+                start_ticks=started,
+                user_ticks=round(thread.user_time * self._ticks),
+                system_ticks=round(thread.system_time * self._ticks),
+                run_delay_ms=None,
+            )
+            for thread in sorted(said)[:_THREADS_MOST]
+        ]
+
+    def _mounts(self, directories: Mapping[str, str]) -> tuple[Mount, ...]:
+        """All there are; where psutil cannot list them, those that hold the directories, found by looking upwards."""
+        said = self._told(lambda: self._psutil.disk_partitions(all=True))
+        if said is None:
+            points = dict.fromkeys(_mount_point(path) for path in directories.values())
+            return tuple(Mount(point=point, kind="", source="", options=()) for point in points)
+        return tuple(
+            Mount(point=each.mountpoint, kind=each.fstype, source=each.device, options=tuple(each.opts.split(",")))
+            for each in said
+        )
+
+
+def _pages(swapped_bytes: int | None) -> int | None:
+    return None if swapped_bytes is None else swapped_bytes // _SWAP_UNIT_BYTES
+
+
+def _mount_point(path: str) -> str:
+    point = os.path.realpath(path)
+    while not os.path.ismount(point):
+        point = os.path.dirname(point)
+    return point
+
+
+def _place(path: str, mounts: Sequence[Mount]) -> Mount | Unavailable:
+    """The mount of a directory, symbolic links followed unless they are on another machine's disks; or why not."""
+    mount = mount_of(path, mounts)
+    if mount is None or mount.kind not in NETWORK_KINDS:
+        real = os.path.realpath(path)
+        mount = mount_of(real, mounts)
+        try:
+            os.stat(real)
+        except OSError as problem:
+            return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
+    return mount or Unavailable(Reason.NOT_SUPPORTED, f"psutil tells no mount that holds {path}")
+
+
+def _roles(places: Mapping[str, Mount | Unavailable], names: Collection[str]) -> Roles:
+    devices: dict[str, tuple[str, ...]] = {}
+    unplaced: list[str] = []
+    for role, place in places.items():
+        if isinstance(place, Unavailable):
+            unplaced.append(f"{role}: {place}")
+        # A volume's name is a link to the device that is counted.
+        elif disk := rows.disk_under(os.path.realpath(place.source), names) if place.source else "":
+            devices[disk] = (*devices.get(disk, ()), role)
+        else:
+            on = f" ({place.kind} on {place.source})" if place.source else ""
+            unplaced.append(f"{role}: psutil does not tell its disk{on}")
+    return Roles(devices, tuple(unplaced))

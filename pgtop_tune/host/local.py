@@ -165,16 +165,16 @@ class LocalHost:
         return self._facts
 
     def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
-        """See `local_postmaster`."""
-        return local_postmaster(backend_pid, backend_start_ms, self._root)
+        """See `local_postmaster`. Processes are real ones also where `root` has files of a made machine."""
+        return local_postmaster(backend_pid, backend_start_ms)
 
     def working_directory(self, pid: int) -> str | None:
         """See `working_directory`."""
-        return working_directory(pid, self._root)
+        return working_directory(pid)
 
     def pgbench_processes(self) -> tuple[int, ...]:
         """See `pgbench_processes`."""
-        return pgbench_processes(str(self._root / "proc"))
+        return pgbench_processes()
 
     def machine_details(
         self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None

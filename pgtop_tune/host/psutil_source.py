@@ -15,9 +15,8 @@ from typing import Any, Final, TypeVar
 from pgtop_tune.host import psutil_rows as rows
 from pgtop_tune.host.block_devices import DiskCap, Roles, server_directories, with_cap
 from pgtop_tune.host.kernel_sections import choose_disks
-from pgtop_tune.host.locality import another_start, is_server_name, not_here
 from pgtop_tune.host.mounts import NETWORK_KINDS, FileSystems, Mount, mount_of, places_of
-from pgtop_tune.host.process_files import MOST_PGBENCH, PGBENCH, RSS_STEP
+from pgtop_tune.host.psutil_processes import PsutilProcesses, io_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import (
@@ -30,7 +29,6 @@ from pgtop_tune.model.host import (
     InterfaceCounters,
     MemorySample,
     NetworkSample,
-    ProcessCounters,
     ProcessSample,
     ThreadCounters,
     UntoldFigure,
@@ -42,7 +40,6 @@ _T = TypeVar("_T")
 _SWAP_UNIT_BYTES: Final = 4096
 """psutil takes every swapped page of Linux for 4 KiB, whatever the size of a page is."""
 _MEGABIT: Final = 1_000_000
-_THREADS_MOST: Final = 128
 
 
 def _imported() -> Any:
@@ -76,7 +73,7 @@ class PsutilHost:
         self._caps = {cap.device: cap for cap in caps}
         self._file_systems = FileSystems(clock)
         self._ticks = os.sysconf("SC_CLK_TCK")
-        self._boot_s: float | None = None
+        self._processes = PsutilProcesses(self._psutil, self._platform, self._ticks)
         self._facts: HostFacts | None = None
         self._roles = Roles({})
         self._places: Mapping[str, Mount | Unavailable] = {}
@@ -92,32 +89,16 @@ class PsutilHost:
         return self._facts
 
     def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
-        """See `host.locality.local_postmaster`, which reads the same of /proc."""
-        errors = self._psutil.Error
-        try:
-            backend = self._psutil.Process(backend_pid)
-            parent = self._psutil.Process(backend.ppid())
-            names, started_s = (backend.name(), parent.name()), backend.create_time()
-        except (errors, OSError, ValueError):
-            return not_here(f"no server process {backend_pid} here")
-        if not all(map(is_server_name, names)):
-            return not_here(f"process {backend_pid} here is not a PostgreSQL backend")
-        return another_start(backend_pid, started_s, backend_start_ms) or int(parent.pid)
+        """See `PsutilProcesses.postmaster`."""
+        return self._processes.postmaster(backend_pid, backend_start_ms)
 
     def working_directory(self, pid: int) -> str | None:
-        """Where a process works: for a postmaster its data directory. None when we may not look."""
-        try:
-            return str(self._psutil.Process(pid).cwd()) or None
-        except (self._psutil.Error, OSError):
-            return None
+        """See `PsutilProcesses.working_directory`."""
+        return self._processes.working_directory(pid)
 
     def pgbench_processes(self) -> tuple[int, ...]:
-        """Programs called pgbench, whoever started them: pids, ascending; the first eight."""
-        try:
-            found = [process.pid for process in self._psutil.process_iter(["name"]) if process.info["name"] == PGBENCH]
-        except (self._psutil.Error, OSError):
-            return ()
-        return tuple(sorted(found)[:MOST_PGBENCH])
+        """See `PsutilProcesses.pgbench`."""
+        return self._processes.pgbench()
 
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
         """See `host.local.LocalHost.set_directories`. Call it off the event loop."""
@@ -145,15 +126,17 @@ class PsutilHost:
         seen: ProcessSample | Unavailable | None = None,
     ) -> HostSample:
         """One look at the machine; see `host.local.LocalHost.sample`. Resting processes are looked at as well."""
+
+        def look_at_processes() -> ProcessSample:
+            return self._processes.sample(self._clock(), pids, io_pids, thread_pids)
+
         return HostSample(
             facts=self.facts(),
             cpu=self._or_why(self._cpu, "CPU times"),
             memory=self._or_why(self._memory, "memory"),
             pressure=rows.NO_PRESSURE,
             disks=self._or_why(self._disks, "disks"),
-            processes=(
-                self._or_why(lambda: self._processes(pids, io_pids, thread_pids), "processes") if seen is None else seen
-            ),
+            processes=self._or_why(look_at_processes, "processes") if seen is None else seen,
             network=self._or_why(self._network, "network interfaces"),
             file_systems=self._file_systems.sample(),
             numa=rows.NO_NUMA,
@@ -163,10 +146,8 @@ class PsutilHost:
         )
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
-        """Every thread of these processes, at most 128 of each; those of macOS have no number that stays theirs."""
-        if self._platform not in (rows.LINUX, "freebsd"):
-            return ()
-        return tuple(thread for pid in pids for thread in self._threads(pid))
+        """See `PsutilProcesses.threads`."""
+        return self._processes.threads(pids)
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -194,13 +175,13 @@ class PsutilHost:
         name = os.uname()
         memory = self._told(self._psutil.virtual_memory)
         cores = self._told(lambda: self._psutil.cpu_times(percpu=True))
-        self._boot_s = self._told(self._psutil.boot_time)
+        boot_s = self._told(self._psutil.boot_time)
         page_bytes = os.sysconf("SC_PAGESIZE")
         return HostFacts(
             hostname=name.nodename,
             kernel=f"{name.sysname} {name.release}" if self._platform != rows.LINUX else name.release,
             source=rows.SOURCE,
-            boot_id="" if self._boot_s is None else f"booted at {self._boot_s:.0f} s",
+            boot_id="" if boot_s is None else f"booted at {boot_s:.0f} s",
             cpu_count=len(cores) if cores else self._psutil.cpu_count() or 1,
             ticks_per_s=self._ticks,
             page_size_bytes=page_bytes,
@@ -209,18 +190,24 @@ class PsutilHost:
         )
 
     def _untold(self, memory: Any) -> tuple[UntoldFigure, ...]:
-        disks = self._told(lambda: self._psutil.disk_io_counters(perdisk=True, nowrap=False))
-        swap, swap_is_told = self._told(self._swap) or (None, False)
-        ours = self._told(lambda: self._process_io(self._psutil.Process()))
-        asked: tuple[tuple[Sequence[rows.Told], Any, str], ...] = (
-            (rows.CPU_TIMES, self._told(self._psutil.cpu_times), "cpu_times"),
-            (rows.CPU_STATS, self._told(self._psutil.cpu_stats), "cpu_stats"),
-            (rows.MEMORY, memory, "virtual_memory"),
-            (rows.SWAP, swap if swap_is_told else None, "swap_memory"),
-            (rows.DISK, next(iter(disks.values()), None) if disks else None, "disk_io_counters"),
-            (rows.PROCESS_IO, ours, "Process.io_counters"),
+        """Of the calls that work; where one fails, its section says why."""
+        disks = self._told(lambda: self._psutil.disk_io_counters(perdisk=True, nowrap=False)) or {}
+        swap = self._told(self._swap)
+        ours = self._told(lambda: (io_of(self._psutil.Process()),))
+        asked: tuple[tuple[Sequence[rows.Told], Sequence[Any], str], ...] = (
+            (rows.CPU_TIMES, _if_any(self._told(self._psutil.cpu_times)), "cpu_times"),
+            (rows.CPU_STATS, _if_any(self._told(self._psutil.cpu_stats)), "cpu_stats"),
+            (rows.MEMORY, _if_any(memory), "virtual_memory"),
+            (rows.SWAP, () if swap is None else (swap[0] if swap[1] else None,), "swap_memory"),
+            (rows.DISK, tuple(disks.values())[:1], "disk_io_counters"),
+            (rows.PROCESS_IO, ours or (), "Process.io_counters"),
         )
-        found = [each for table, said, call in asked for each in rows.untold(table, said, self._platform, call)]
+        found = [
+            figure
+            for table, answers, call in asked
+            for said in answers
+            for figure in rows.untold(table, said, self._platform, call)
+        ]
         return (*rows.NEVER, *found)
 
     def _cpu(self) -> CpuSample:
@@ -315,78 +302,6 @@ class PsutilHost:
             ),
         )
 
-    def _processes(self, pids: Sequence[int], io_pids: Collection[int], thread_pids: Collection[int]) -> ProcessSample:
-        at_s = self._clock()
-        wanted = frozenset(io_pids)
-        refused = 0
-        found: list[ProcessCounters] = []
-        for pid in dict.fromkeys(pids):
-            try:
-                process = self._psutil.Process(pid)
-                with process.oneshot():
-                    io, is_refused = self._io(process) if pid in wanted else ({}, False)
-                    found.append(self._counters(process, io))
-                refused += is_refused
-            except (self._psutil.NoSuchProcess, self._psutil.AccessDenied):
-                continue
-        if pids and not found:
-            self._psutil.Process(os.getpid())  # ours is there: psutil says why it does not see it
-        return ProcessSample(
-            at_s=at_s, processes=tuple(found), io_refused=refused, threads=self.threads(thread_pids)
-        )  # fmt: skip
-
-    def _counters(self, process: Any, io: Mapping[str, int | None]) -> ProcessCounters:
-        times = process.cpu_times()
-        waited_s = times._asdict().get("iowait")
-        return ProcessCounters(
-            pid=process.pid,
-            start_ticks=self._start_ticks(process),
-            state=rows.STATES.get(process.status(), "?"),
-            user_ticks=round(times.user * self._ticks),
-            system_ticks=round(times.system * self._ticks),
-            rss_bytes=process.memory_info().rss // RSS_STEP * RSS_STEP,
-            delay_ticks=None if waited_s is None else round(waited_s * self._ticks),
-            read_bytes=io.get("read_bytes"),
-            write_bytes=io.get("write_bytes"),
-        )
-
-    def _start_ticks(self, process: Any) -> int:
-        """Ticks after boot. On Linux psutil adds the boot by today's wall clock to a start that it does not move with;
-        elsewhere the kernel keeps the start itself by the wall clock of then."""
-        boot_s: float = self._psutil.boot_time() if self._platform == rows.LINUX else self._boot_s or 0.0
-        return max(round((float(process.create_time()) - boot_s) * self._ticks), 0)
-
-    def _io(self, process: Any) -> tuple[Mapping[str, int | None], bool]:
-        """Bytes read and written, and whether they were refused."""
-        try:
-            said = self._process_io(process)
-        except self._psutil.AccessDenied:
-            return {}, True
-        return ({} if said is None else rows.fields_of(rows.PROCESS_IO, said, self._platform)), False
-
-    @staticmethod
-    def _process_io(process: Any) -> Any:
-        """macOS has no such method."""
-        return process.io_counters() if hasattr(process, "io_counters") else None
-
-    def _threads(self, pid: int) -> list[ThreadCounters]:
-        try:
-            process = self._psutil.Process(pid)
-            started, said = self._start_ticks(process), process.threads()
-        except (self._psutil.Error, OSError):
-            return []
-        return [
-            ThreadCounters(
-                tid=thread.id,
-                pid=pid,
-                start_ticks=started,
-                user_ticks=round(thread.user_time * self._ticks),
-                system_ticks=round(thread.system_time * self._ticks),
-                run_delay_ms=None,
-            )
-            for thread in sorted(said)[:_THREADS_MOST]
-        ]
-
     def _mounts(self, directories: Mapping[str, str]) -> tuple[Mount, ...]:
         """All there are; where psutil cannot list them, those that hold the directories, found by looking upwards."""
         said = self._told(lambda: self._psutil.disk_partitions(all=True))
@@ -397,6 +312,10 @@ class PsutilHost:
             Mount(point=each.mountpoint, kind=each.fstype, source=each.device, options=tuple(each.opts.split(",")))
             for each in said
         )
+
+
+def _if_any(said: Any) -> tuple[Any, ...]:
+    return () if said is None else (said,)
 
 
 def _pages(swapped_bytes: int | None) -> int | None:

@@ -124,6 +124,11 @@ class HostFacts(Struct, frozen=True):
     memory_bytes: int
     untold: Annotated[tuple[UntoldFigure, ...], Keyed("metric")] = ()
 
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the server handed out its own machine's figures: those of this machine's programs are not in them."""
+        return "SQL" in self.source
+
 
 class CpuTimes(Struct, frozen=True):
     """One `cpu` line of /proc/stat, in ticks since boot. `guest` is contained in `user`, `guest_nice` in `nice`.
@@ -300,7 +305,8 @@ class ProcessSample(Struct, frozen=True):
     at_s: float
     processes: Annotated[tuple[ProcessCounters, ...], Keyed("pid")]
     io_refused: int = 0
-    """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could."""
+    """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could. With psutil also those
+    that are closed to us altogether."""
     threads: Annotated[tuple[ThreadCounters, ...], Keyed("tid")] = ()
     """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
 

@@ -305,8 +305,8 @@ class ProcessSample(Struct, frozen=True):
     at_s: float
     processes: Annotated[tuple[ProcessCounters, ...], Keyed("pid")]
     io_refused: int = 0
-    """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could. With psutil also those
-    that are closed to us altogether."""
+    """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could. With psutil also
+    those that are closed to us altogether."""
     threads: Annotated[tuple[ThreadCounters, ...], Keyed("tid")] = ()
     """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
 

@@ -23,6 +23,8 @@ from pgtop_tune.cli.parameter_rows import ParameterRow, as_json
 from pgtop_tune.cli.signals import run_until_signalled
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.host.system_settings import is_sysctl
+from pgtop_tune.metrics.host_places import GROUP_MEMORY_MAX
+from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import about
 
@@ -141,10 +143,11 @@ def facts_lines(looked: Looked, format: str) -> list[str]:
         return []
     facts = looked.facts
     size = str(looked.data_bytes) if isinstance(looked.data_bytes, Unavailable) else about(looked.data_bytes)
+    limits = untold(looked.interval.newest, GROUP_MEMORY_MAX.id)
     wal = "not seen under load" if facts.wal_bytes_per_s is None else f"{about(facts.wal_bytes_per_s)}/s"
     known = (
         f"PostgreSQL {facts.major}",
-        f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'unknown'}",
+        f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'unknown'}{' (limits unknown)' if limits else ''}",
         f"processors {facts.cores or 'unknown'}",
         f"disk {facts.disk or 'unknown (--disk)'}",
         f"data {size}",

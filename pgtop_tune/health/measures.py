@@ -10,6 +10,7 @@ from msgspec import Struct
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Evidence
 from pgtop_tune.health.facts import CheckFacts, Missing
+from pgtop_tune.metrics.host_places import GROUP_CPUS, GROUP_MEMORY_MAX
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.units import about
@@ -44,7 +45,7 @@ def told(facts: CheckFacts, metric: str) -> None:
     """
     why = untold(facts.frames[-1], metric)
     if why is not None:
-        raise Missing(metric, why)
+        raise Missing("host", why)
 
 
 class Memory(Struct, frozen=True):
@@ -73,9 +74,10 @@ def memory(facts: CheckFacts) -> Memory:
     """What the server may use.
 
     Raises:
-        Missing: The machine was not seen.
+        Missing: The machine was not seen, or its limits on the server.
     """
     host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
+    told(facts, GROUP_MEMORY_MAX.id)
     limit = None if isinstance(group, Unavailable) else group.memory_max_bytes
     if limit is not None and limit < host.memory_bytes:
         of = about(host.memory_bytes)
@@ -93,9 +95,10 @@ def cores(facts: CheckFacts) -> int:
     """Processors the server may use, at least 1; a quota of its control group counts.
 
     Raises:
-        Missing: The machine was not seen.
+        Missing: The machine was not seen, or its limits on the server.
     """
     host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
+    told(facts, GROUP_CPUS.id)
     quota = None if isinstance(group, Unavailable) else group.cpu_quota_cores
     return host.cpu_count if quota is None else max(min(host.cpu_count, round(quota)), 1)
 

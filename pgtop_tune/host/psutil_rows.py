@@ -125,8 +125,13 @@ NO_PRESSURE: Final = _absent("pressure: only the kernel of Linux counts it, in /
 NO_NUMA: Final = _absent("memory per NUMA node")
 NO_FREQUENCY: Final = _absent("governor and highest frequency of the CPUs on every system")
 NO_CGROUP: Final = _absent("limits of control groups")
+NO_CGROUPS_HERE: Final = Unavailable(Reason.NOT_SUPPORTED, "only Linux has control groups")
+LIMITS_OF_LINUX: Final = tuple(
+    UntoldFigure(metric, str(NO_CGROUP)) for metric in ("host.cgroup.memory_max", "host.cgroup.cpus")
+)
+"""Without them the machine's memory and processors may be more than the server has."""
 NO_SETUP: Final = _absent("models, mount options in force and settings of the operating system")
-NO_DETAILS: Final = _absent("settings of the operating system: read them on the machine")
+NO_DETAILS: Final = _absent("settings of the operating system")
 
 STATES: Final[Mapping[str, str]] = {
     "running": "R", "sleeping": "S", "disk-sleep": "D", "stopped": "T", "tracing-stop": "t", "zombie": "Z",

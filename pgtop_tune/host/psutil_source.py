@@ -141,7 +141,7 @@ class PsutilHost:
             file_systems=self._file_systems.sample(),
             numa=rows.NO_NUMA,
             frequency=rows.NO_FREQUENCY,
-            cgroup=rows.NO_CGROUP,
+            cgroup=rows.NO_CGROUP if self._platform == rows.LINUX else rows.NO_CGROUPS_HERE,
             setup=rows.NO_SETUP,
         )
 
@@ -208,7 +208,8 @@ class PsutilHost:
             for said in answers
             for figure in rows.untold(table, said, self._platform, call)
         ]
-        return (*rows.NEVER, *found)
+        limits = rows.LIMITS_OF_LINUX if self._platform == rows.LINUX else ()
+        return (*rows.NEVER, *limits, *found)
 
     def _cpu(self) -> CpuSample:
         at_s = self._clock()

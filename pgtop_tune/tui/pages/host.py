@@ -98,12 +98,15 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     if not isinstance(host.facts, Unavailable) and host.facts.untold:
         # Lines with numbers first: there may be no room for all.
         parts.sort(key=lambda part: isinstance(part[1], Unavailable))
-    rest = [_said(*part, width) for part in parts]
+    lines = [_said(*part, width) for part in parts]
+    numbers = sum(not isinstance(part[1], Unavailable) for part in parts)
+    without = _without(frame, width)
+    rest = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
     kinds = _said("CPU", cpu, lambda _: _numbers(told(_CPU), interval, percent, 3), width)
     room = max(height - 2 - len(rest), 1)
     strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
     above = [_source(host, width), *_notes(host, width), kinds, *strips]
-    return _filled([*above, *rest, *_without(frame, width)], width, height)
+    return _filled([*above, *rest], width, height)
 
 
 def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:
@@ -119,7 +122,7 @@ def _without(frame: Frame, width: int) -> list[Line]:
     missing = {each.metric for each in facts.untold}
     columns = [column.title for table in TABLES for column in table.columns if column.metric in missing]
     titles = dict.fromkeys([row.title for row in _SINGLE if row.id in missing] + columns)
-    said = f"{facts.source} does not tell {', '.join(titles)}: ? says why"
+    said = f"not told by {facts.source} (? says why): {', '.join(titles)}"
     return [_line("n/a", fit(((said, "dim"),), width - _LABEL), width)]
 
 

@@ -11,6 +11,8 @@ from pgtop_tune.host.process_files import MOST_PGBENCH, PGBENCH, RSS_STEP
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import ProcessCounters, ProcessSample, ThreadCounters
 
+FAILURES: Final = (OSError, RuntimeError, ValueError, KeyError, IndexError, TypeError)
+"""What else psutil ends with where the system hides something from it: IndexError without any process."""
 _THREADS_MOST: Final = 128
 
 
@@ -40,7 +42,7 @@ class PsutilProcesses:
             backend = self._psutil.Process(backend_pid)
             parent = self._psutil.Process(backend.ppid())
             names, started_s = (backend.name(), parent.name()), backend.create_time()
-        except (self._psutil.Error, OSError, ValueError):
+        except (self._psutil.Error, *FAILURES):
             return not_here(f"no server process {backend_pid} here")
         if not all(map(is_server_name, names)):
             return not_here(f"process {backend_pid} here is not a PostgreSQL backend")
@@ -50,14 +52,14 @@ class PsutilProcesses:
         """Where a process works: for a postmaster its data directory. None when we may not look."""
         try:
             return str(self._psutil.Process(pid).cwd()) or None
-        except (self._psutil.Error, OSError):
+        except (self._psutil.Error, *FAILURES):
             return None
 
     def pgbench(self) -> tuple[int, ...]:
         """Programs called pgbench, whoever started them: pids, ascending; the first eight."""
         try:
             found = [process.pid for process in self._psutil.process_iter(["name"]) if process.info["name"] == PGBENCH]
-        except (self._psutil.Error, OSError):
+        except (self._psutil.Error, *FAILURES):
             return ()
         return tuple(sorted(found)[:MOST_PGBENCH])
 
@@ -124,7 +126,7 @@ class PsutilProcesses:
         try:
             process = self._psutil.Process(pid)
             started, said = self._start_ticks(process), process.threads()
-        except (self._psutil.Error, OSError):
+        except (self._psutil.Error, *FAILURES):
             return []
         return [
             ThreadCounters(

@@ -16,7 +16,7 @@ from pgtop_tune.host import psutil_rows as rows
 from pgtop_tune.host.block_devices import DiskCap, Roles, server_directories, with_cap
 from pgtop_tune.host.kernel_sections import choose_disks
 from pgtop_tune.host.mounts import NETWORK_KINDS, FileSystems, Mount, mount_of, places_of
-from pgtop_tune.host.psutil_processes import PsutilProcesses, io_of
+from pgtop_tune.host.psutil_processes import FAILURES, PsutilProcesses, io_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import (
@@ -164,7 +164,7 @@ class PsutilHost:
             place = problem.filename if isinstance(problem, OSError) else None
             why = f"no {place}" if place else str(problem)
             return Unavailable(Reason.NOT_SUPPORTED, f"psutil cannot read {what} here: {why}")
-        except (RuntimeError, ValueError, KeyError, IndexError, TypeError) as problem:
+        except FAILURES as problem:
             return Unavailable(Reason.FAILED, f"psutil cannot read {what} here: {problem}")
 
     def _told(self, call: Callable[[], _T]) -> _T | None:

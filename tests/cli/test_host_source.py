@@ -83,7 +83,9 @@ def watcher(server: Throwaway) -> Iterator[str]:
     """A role that may not read the server's files."""
     with psycopg.connect(conninfo(server), autocommit=True) as admin:
         admin.execute("CREATE ROLE host_watcher LOGIN IN ROLE pg_monitor")
-        yield f"{conninfo(server)} user=host_watcher"
+        # A load of others has its processes looked for among all there are.
+        with psycopg.connect(conninfo(server), application_name="pgbench"):
+            yield f"{conninfo(server)} user=host_watcher"
         admin.execute("DROP ROLE host_watcher")
 
 

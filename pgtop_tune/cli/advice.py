@@ -25,6 +25,8 @@ from pgtop_tune.cli.parameter_rows import ParameterRow, as_json
 from pgtop_tune.cli.signals import answer_to, run_until_signalled
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.host.system_settings import is_sysctl
+from pgtop_tune.metrics.host_places import GROUP_MEMORY_MAX
+from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import about
 
@@ -144,10 +146,11 @@ def facts_lines(looked: Looked, format: str) -> list[str]:
         return []
     facts = looked.facts
     size = str(looked.data_bytes) if isinstance(looked.data_bytes, Unavailable) else about(looked.data_bytes)
+    limits = untold(looked.interval.newest, GROUP_MEMORY_MAX.id)
     wal = "not seen under load" if facts.wal_bytes_per_s is None else f"{about(facts.wal_bytes_per_s)}/s"
     known = (
         f"PostgreSQL {facts.major}",
-        f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'unknown'}",
+        f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'unknown'}{' (limits unknown)' if limits else ''}",
         f"processors {facts.cores or 'unknown'}",
         f"disk {facts.disk or 'unknown (--disk)'}",
         f"data {size}",
@@ -272,8 +275,8 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
             f"work_mem is advised for max_connections {plan.use.max_connections}, not {now}",
             "leave --group out, or apply --group connections first",
         )
-    if looked.machine is None:
-        tell("the server runs on another machine: only its half of the proposal is made here")
+    if isinstance(looked.machine, Unavailable):
+        tell(f"{looked.machine}: only the server's half of the proposal is made here")
     if not different and not half.settings:
         tell("nothing to change: the server has the advised values")
         if looked.facts.pending:

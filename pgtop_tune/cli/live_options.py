@@ -13,6 +13,7 @@ from msgspec import Struct
 from pgtop_tune.config import load_config
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
+from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.places import SshAddress
@@ -34,6 +35,7 @@ class LiveOptions(Struct, frozen=True):
         terminal_bytes: Bytes written to the terminal so far.
         journal_directory: Where changes are written down; None for the user's own place.
         disk_caps: What the operator says of disks.
+        host_source: Where numbers of this machine come from.
         poolers: Admin consoles to look at.
         load_from: The machine pgbench runs on; None is this one.
         allow_unsafe: Values that can lose data may be unlocked.
@@ -49,6 +51,7 @@ class LiveOptions(Struct, frozen=True):
     terminal_bytes: Callable[[], int] = _no_bytes
     journal_directory: Path | None = None
     disk_caps: tuple[DiskCap, ...] = ()
+    host_source: HostSource = HostSource.AUTO
     poolers: tuple[PoolerAddress, ...] = ()
     load_from: SshAddress | None = None
     allow_unsafe: bool = False

@@ -48,7 +48,7 @@ class Looked(Struct, frozen=True):
         interval: The frames.
         facts: Read off them.
         proposal: What is advised for them.
-        machine: What was seen of the server's machine; None when it is another one.
+        machine: Settings of the server's machine; why not, when it is another one or a system without /proc.
         workload_because: What the kind of load was told from.
         data_bytes: Size of all databases, or why it is not known.
     """
@@ -56,7 +56,7 @@ class Looked(Struct, frozen=True):
     interval: Interval
     facts: AdviceFacts
     proposal: Proposal
-    machine: MachineLook | None
+    machine: MachineLook | Unavailable
     workload_because: str
     data_bytes: int | Unavailable
 
@@ -137,7 +137,12 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
     known = None if isinstance(size, Unavailable) else size
     facts = facts_of(
         interval,
-        Beside(workload=said, disk=disk, data_bytes=known, machine=None if machine is None else machine_of(machine)),
+        Beside(
+            workload=said,
+            disk=disk,
+            data_bytes=known,
+            machine=None if isinstance(machine, Unavailable) else machine_of(machine),
+        ),
     )
     if facts is None:
         raise ConnectionProblem("the server did not report it")
@@ -151,19 +156,22 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
     )
 
 
-def _machine(interval: Interval) -> MachineLook | None:
-    """What this machine's kernel says; None where the server is on another one."""
+def _machine(interval: Interval) -> MachineLook | Unavailable:
+    """What this machine's kernel says; why nothing, where the server is on another one or there is no /proc."""
     from pgtop_tune.advice.facts import MachineLook
     from pgtop_tune.advice.gather import disks_of_data
     from pgtop_tune.host.block_devices import ROOT, disks
     from pgtop_tune.host.machine_setup import machine_facts
+    from pgtop_tune.host.psutil_rows import NO_DETAILS, SOURCE
     from pgtop_tune.host.system_settings import settings
     from pgtop_tune.metrics import sections
-    from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.model.absence import Reason, Unavailable
 
-    server = sections.server(interval.newest)
+    server, facts = sections.server(interval.newest), sections.machine(interval.newest)
     if isinstance(server, Unavailable) or not server.local:
-        return None
+        return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine")
+    if not isinstance(facts, Unavailable) and facts.source == SOURCE:
+        return NO_DETAILS
     described = disks((each.name for each in disks_of_data(interval)), ROOT)
     return MachineLook(tuple(settings(ROOT, [disk.name for disk in described])), machine_facts(ROOT), described)
 

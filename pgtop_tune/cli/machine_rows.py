@@ -13,6 +13,7 @@ from pgtop_tune.advice.listing import advised_value, listed_settings
 from pgtop_tune.cli.parameter_rows import NONE, ParameterDifference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.sysctl_files import DEFAULTS
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.setup import MachineSetup
 
@@ -76,10 +77,11 @@ def machine_rows(looked: Looked, *, with_server: bool = False, with_restart: boo
         with_restart: And the server restarted.
 
     Raises:
-        UsageProblem: The server is on another machine.
+        UsageProblem: The server is on another machine, or its settings are in no file.
     """
-    if looked.machine is None:
-        raise UsageProblem("the server runs on another machine", "ask for its settings there")
+    if isinstance(looked.machine, Unavailable):
+        hint = "ask for its settings there" if looked.machine.reason is Reason.NOT_LOCAL else ""
+        raise UsageProblem(str(looked.machine), hint)
     proposal = looked.proposal
     advised = (
         proposal.settings if with_restart else proposal.without_restart() if with_server else proposal.machine_half()

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from pgtop_tune.host.source_names import HostSource
+
 _CONNECTION: Final = "Connection (as psql)"
 _SESSION: Final = "Session"
 _SCREEN: Final = "Screen"
@@ -129,6 +131,15 @@ DiskCaps = Annotated[
         rich_help_panel=_SESSION,
         show_default=False,
         help="Limit of a disk, such as vda=6000iops,90MB/s; the line DISK marks a disk at its limit. Repeatable.",
+    ),
+]
+HostSourceChoice = Annotated[
+    HostSource,
+    typer.Option(
+        "--host-source",
+        rich_help_panel=_SESSION,
+        help="Where numbers of this machine come from: proc reads /proc, psutil serves systems without it; auto takes "
+        "/proc where it is readable.",
     ),
 ]
 Poolers = Annotated[

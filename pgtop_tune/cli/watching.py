@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pgtop_tune.host.local import LocalHost, OwnCostMeter
+from pgtop_tune.host.choice import host_of
+from pgtop_tune.host.own_cost import OwnCostMeter
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Footprint
 from pgtop_tune.postgres.reader import PostgresReader
@@ -62,8 +63,15 @@ class Watching:
         reader = self._reader = PostgresReader(conninfo, clock, own)
         meter = OwnCostMeter()
         caps = options.disk_caps
-        here = LocalHost(clock, caps=caps)
-        host = HostSampler(here, conninfo.endpoints[0].is_socket, self._our_backend, reader, clock, caps)
+        host = HostSampler(
+            host=host_of(clock, options.host_source, caps=caps),
+            surely_local=conninfo.endpoints[0].is_socket,
+            backend=self._our_backend,
+            server=reader,
+            clock=clock,
+            caps=caps,
+            wished=options.host_source,
+        )
 
         def footprint() -> Footprint:
             cost = meter.read()

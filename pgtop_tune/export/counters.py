@@ -210,7 +210,8 @@ def _cpu_time(interval: Interval) -> Iterable[ExportedPoint]:
     ticks = host.facts.ticks_per_s
     if ticks <= 0:
         return ()
-    return [ExportedPoint((mode,), getattr(cpu.total, f"{mode}_ticks") / ticks) for mode in _CPU_MODES]
+    counted = ((mode, getattr(cpu.total, f"{mode}_ticks")) for mode in _CPU_MODES)
+    return [ExportedPoint((mode,), value / ticks) for mode, value in counted if value is not None]
 
 
 def _pressure_time(interval: Interval) -> Iterable[ExportedPoint]:

@@ -17,10 +17,9 @@ from pgtop_tune.health.configured import as_configured
 from pgtop_tune.health.facts import Answer, CheckFacts, Question, Refused
 from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_OPTIONS
 from pgtop_tune.host.block_devices import ROOT, server_directories
-from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.locality import working_directory
-from pgtop_tune.host.machine_setup import machine_details
+from pgtop_tune.host.choice import Host, host_of
 from pgtop_tune.host.remote_details import remote_details
+from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
@@ -59,7 +58,11 @@ _TWICE: Final[tuple[Section[Reading], ...]] = (
 
 
 async def gather(
-    conninfo: ConnInfo, checks: Sequence[Check], root: Path = ROOT, poolers: Sequence[PoolerAddress] = ()
+    conninfo: ConnInfo,
+    checks: Sequence[Check],
+    root: Path = ROOT,
+    poolers: Sequence[PoolerAddress] = (),
+    host_source: HostSource = HostSource.AUTO,
 ) -> CheckFacts:
     """Everything these checks need.
 
@@ -68,6 +71,7 @@ async def gather(
         checks: Only what they ask of databases is asked.
         root: Where /proc, /sys and /etc of this machine are found.
         poolers: Admin consoles to look at.
+        host_source: Where numbers of this machine come from.
 
     Raises:
         ConnectionProblem: The server is not there, or does not let us in.
@@ -83,7 +87,7 @@ async def gather(
     questions = _questions(checks)
     try:
         server = await reader.connect()
-        eye = _Eye(reader, conninfo, clock, root)
+        eye = _Eye(reader, conninfo, clock, host_of(clock, host_source, root), host_source)
         asking = asyncio.create_task(_answers(conninfo, own, server.version_num // 10_000, questions))
         looking = asyncio.create_task(_pools(poolers, clock))
         try:
@@ -126,11 +130,19 @@ def _awaited(seen: PoolerSample | Unavailable) -> bool:
 class _Eye:
     """The machine of the server, wherever it can be seen."""
 
-    def __init__(self, reader: PostgresReader, conninfo: ConnInfo, clock: Any, root: Path) -> None:
+    def __init__(
+        self, reader: PostgresReader, conninfo: ConnInfo, clock: Any, local: Host, host_source: HostSource
+    ) -> None:
         self._reader = reader
-        self._root = root
-        self._local = LocalHost(clock, root)
-        self._sampler = HostSampler(self._local, conninfo.endpoints[0].is_socket, self._our_backend, reader, clock)
+        self._local = local
+        self._sampler = HostSampler(
+            host=local,
+            surely_local=conninfo.endpoints[0].is_socket,
+            backend=self._our_backend,
+            server=reader,
+            clock=clock,
+            wished=host_source,
+        )
         self._places: ServerPlaces = NOWHERE_ELSE
 
     def _our_backend(self) -> tuple[int, int | None]:
@@ -150,12 +162,12 @@ class _Eye:
     async def machine(self, server: ServerFacts, frame: Frame) -> MachineDetails | Unavailable:
         """Its settings."""
         pid = server.postmaster_pid
-        data = server.data_directory or (working_directory(pid) if pid is not None else None)
+        data = server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
         seen = sections.disks(frame)
         disks = {} if isinstance(seen, Unavailable) else {disk.name: disk.stacked for disk in seen.disks if disk.roles}
         directories = server_directories(data, self._places) if data else {}
         if server.local:
-            return await asyncio.to_thread(machine_details, self._root, disks, directories, pid)
+            return await asyncio.to_thread(self._local.machine_details, disks, directories, pid)
         if isinstance(frame.host, Unavailable):
             return frame.host
         nodes = sections.numa(frame)

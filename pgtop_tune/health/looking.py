@@ -16,6 +16,7 @@ from pgtop_tune.health.measure import busy, keep, measure
 from pgtop_tune.health.project_file import project_wishes
 from pgtop_tune.health.registry import chosen, thresholds
 from pgtop_tune.health.report import Report
+from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 
@@ -26,10 +27,12 @@ class Looking(Struct, frozen=True):
     Attributes:
         conninfo: The server.
         poolers: Admin consoles to look at.
+        host_source: Where numbers of this machine come from.
     """
 
     conninfo: ConnInfo
     poolers: Sequence[PoolerAddress]
+    host_source: HostSource
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
@@ -48,7 +51,7 @@ class Looking(Struct, frozen=True):
         return await wishes.judged(replace(facts, measured=measured))
 
     async def _gathered(self, wishes: _Wishes) -> CheckFacts:
-        return await gather(self.conninfo, wishes.checks, poolers=self.poolers)
+        return await gather(self.conninfo, wishes.checks, poolers=self.poolers, host_source=self.host_source)
 
 
 class _Wishes(Struct, frozen=True):

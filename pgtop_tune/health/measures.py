@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Evidence
 from pgtop_tune.health.facts import CheckFacts, Missing
+from pgtop_tune.metrics.host_places import GROUP_CPUS, GROUP_MEMORY_MAX
+from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.units import about
 
+T = TypeVar("T")
+
 _NEARLY: Final = 0.9
+
+
+def figure(facts: CheckFacts, metric: str, value: T | None) -> T:
+    """A figure of the machine that not every source of host numbers has.
+
+    Args:
+        facts: What was asked.
+        metric: Its id in the catalogue.
+        value: What the section has for it.
+
+    Raises:
+        Missing: The source does not tell it.
+    """
+    told(facts, metric)
+    if value is None:
+        raise Missing(metric, Unavailable(Reason.NOT_SUPPORTED, f"{metric} was not seen"))
+    return value
+
+
+def told(facts: CheckFacts, metric: str) -> None:
+    """Makes sure that the source of host numbers has a figure.
+
+    Raises:
+        Missing: It does not tell it.
+    """
+    why = untold(facts.frames[-1], metric)
+    if why is not None:
+        raise Missing("host", why)
 
 
 class Memory(Struct, frozen=True):
@@ -42,9 +74,10 @@ def memory(facts: CheckFacts) -> Memory:
     """What the server may use.
 
     Raises:
-        Missing: The machine is not visible from here.
+        Missing: The machine, or its limits on the server, are not visible from here.
     """
     host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
+    told(facts, GROUP_MEMORY_MAX.id)
     limit = None if isinstance(group, Unavailable) else group.memory_max_bytes
     if limit is not None and limit < host.memory_bytes:
         of = about(host.memory_bytes)
@@ -54,16 +87,18 @@ def memory(facts: CheckFacts) -> Memory:
             source="memory.max of the cgroup",
             of_group=True,
         )
-    return Memory(host.memory_bytes, f"{about(host.memory_bytes)} of memory", "MemTotal of /proc/meminfo")
+    source = "psutil.virtual_memory().total" if host.source == "psutil" else "MemTotal of /proc/meminfo"
+    return Memory(host.memory_bytes, f"{about(host.memory_bytes)} of memory", source)
 
 
 def cores(facts: CheckFacts) -> int:
     """Processors the server may use, at least 1; a quota of its control group counts.
 
     Raises:
-        Missing: The machine is not visible from here.
+        Missing: The machine, or its limits on the server, are not visible from here.
     """
     host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
+    told(facts, GROUP_CPUS.id)
     quota = None if isinstance(group, Unavailable) else group.cpu_quota_cores
     return host.cpu_count if quota is None else max(min(host.cpu_count, round(quota)), 1)
 
@@ -96,6 +131,9 @@ def huge_pages_used(facts: CheckFacts) -> HugePageUse:
     seen = needs.MEMORY.of(facts)
     if isinstance(seen, Unavailable):
         return HugePageUse(None, f"huge_pages=try, and the machine was not seen: {seen}")
+    why = untold(facts.frames[-1], "host.huge_pages.total")
+    if why is not None:
+        return HugePageUse(None, f"huge_pages=try, and the pool was not seen: {why}")
     pool = max(seen.huge_pages, key=lambda each: each.total, default=None)
     if pool is None or not pool.total:
         return HugePageUse(False, "HugePages_Total is 0")

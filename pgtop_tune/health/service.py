@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pgtop_tune.host.source_names import HostSource
+
 if TYPE_CHECKING:
     from pgtop_tune.health.looking import Looking
     from pgtop_tune.health.report import Report
@@ -19,14 +21,18 @@ class CheckService:
     Args:
         conninfo: The server.
         poolers: Admin consoles to look at.
+        host_source: Where numbers of this machine come from.
 
     Attributes:
         conninfo: Set anew when a password was typed.
     """
 
-    def __init__(self, conninfo: ConnInfo, poolers: Sequence[PoolerAddress] = ()) -> None:
+    def __init__(
+        self, conninfo: ConnInfo, poolers: Sequence[PoolerAddress] = (), host_source: HostSource = HostSource.AUTO
+    ) -> None:
         self.conninfo = conninfo
         self._poolers = tuple(poolers)
+        self._host_source = host_source
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
@@ -39,7 +45,7 @@ class CheckService:
     async def _looking(self) -> Looking:
         # Frames are sampled in this loop, and the imports take some hundred milliseconds.
         kind = await asyncio.to_thread(_kind)
-        return kind(self.conninfo, self._poolers)
+        return kind(self.conninfo, self._poolers, self._host_source)
 
 
 def _kind() -> type[Looking]:

@@ -198,13 +198,14 @@ class _Method(Struct, frozen=True):
 
 METHODS: Final[Mapping[str, _Method]] = MappingProxyType(
     {
-        "fdatasync": _Method(0, os.fdatasync),
+        # macOS has none.
+        **({"fdatasync": _Method(0, os.fdatasync)} if hasattr(os, "fdatasync") else {}),
         "fsync": _Method(0, os.fsync),
         "open_datasync": _Method(os.O_DSYNC, None),
         "open_sync": _Method(os.O_SYNC, None),
     }
 )
-"""Values of wal_sync_method that Linux has."""
+"""Values of wal_sync_method that this system has, of those that Linux has."""
 LEAST_S: Final = float(len(METHODS))
 """Of pg_test_fsync: a second for each method is the shortest it knows."""
 
@@ -244,6 +245,8 @@ def unnamed_file(directory: Path, flags: int = 0) -> int | Unavailable:
         directory: Where.
         flags: Besides O_RDWR and O_TMPFILE.
     """
+    if not hasattr(os, "O_TMPFILE"):
+        return Unavailable(Reason.NOT_SUPPORTED, "this system has no files without a name (O_TMPFILE)")
     try:
         space = os.statvfs(directory)
         if space.f_bavail * space.f_frsize < _ROOM_BYTES:

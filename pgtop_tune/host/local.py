@@ -1,21 +1,16 @@
 """This machine's numbers, read from /proc and /sys by ourselves.
 
 CPU frequencies. Source: Documentation/admin-guide/pm/cpufreq.rst (policy interface in sysfs).
-
-What this process itself costs.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import resource
-import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.host.block_devices import (
@@ -55,10 +50,11 @@ from pgtop_tune.host.kernel_text import (
     read_once,
     unsigned,
 )
-from pgtop_tune.host.machine_setup import read_setup
+from pgtop_tune.host.locality import local_postmaster, working_directory
+from pgtop_tune.host.machine_setup import machine_details, read_setup
 from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
 from pgtop_tune.host.mounts import Background, FileSystems, Mount, parse_mountinfo, places_of
-from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread
+from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread, pgbench_processes
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import (
@@ -70,46 +66,16 @@ from pgtop_tune.model.host import (
     ProcessSample,
     ThreadCounters,
 )
-from pgtop_tune.model.machine import NOWHERE_ELSE, CgroupSample, CpuFrequency, FrequencySample, NumaSample, ServerPlaces
+from pgtop_tune.model.machine import (
+    NOWHERE_ELSE,
+    CgroupSample,
+    CpuFrequency,
+    FrequencySample,
+    MachineDetails,
+    NumaSample,
+    ServerPlaces,
+)
 from pgtop_tune.model.setup import MachineSetup
-
-
-class OwnCost(Struct, frozen=True):
-    """Since this process started.
-
-    Attributes:
-        cpu_s: CPU seconds of all its threads, user and system.
-        rss_bytes: Resident set now; where there is no /proc, the largest it ever was.
-    """
-
-    cpu_s: float
-    rss_bytes: int
-
-
-class OwnCostMeter:
-    """Reads our own cost; cheap enough for every frame.
-
-    Source: clock_gettime(CLOCK_PROCESS_CPUTIME_ID) and field 2 of /proc/self/statm, in pages.
-    """
-
-    def __init__(self) -> None:
-        self._page_bytes = os.sysconf("SC_PAGESIZE")
-        # The number, not "self": a descriptor of /proc/self would go on naming the parent after a fork.
-        self._statm = KeptFile(f"/proc/{os.getpid()}/statm")
-
-    def read(self) -> OwnCost:
-        """The cost up to now."""
-        return OwnCost(time.process_time(), self._rss_bytes())
-
-    def close(self) -> None:
-        """Closes the file kept open."""
-        self._statm.close()
-
-    def _rss_bytes(self) -> int:
-        try:
-            return unsigned(self._statm.read().split(None, 2)[1]) * self._page_bytes
-        except (OSError, ValueError, IndexError):
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def read_frequencies(root: Path, at_s: float) -> FrequencySample | Unavailable:
@@ -152,11 +118,15 @@ _Seen = tuple[tuple[bytes, tuple[int, int] | None, int | None], ProcessCounters]
 class LocalHost:
     """Samples the machine we run on. Every section fails on its own and says why.
 
+    Where it does not show the server's processes, the server is in a container of its own, with its own /proc.
+
     Args:
         clock: Seconds on the session's monotonic clock.
         root: Where /proc and /sys are found.
         caps: What the operator says of disks.
     """
+
+    sees_without_processes = False
 
     def __init__(self, clock: Callable[[], float], root: Path = ROOT, caps: Sequence[DiskCap] = ()) -> None:
         self._clock = clock
@@ -193,6 +163,24 @@ class LocalHost:
                 return found
             self._facts = found
         return self._facts
+
+    def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
+        """See `local_postmaster`. Processes are real ones also where `root` has files of a made machine."""
+        return local_postmaster(backend_pid, backend_start_ms)
+
+    def working_directory(self, pid: int) -> str | None:
+        """See `working_directory`."""
+        return working_directory(pid)
+
+    def pgbench_processes(self) -> tuple[int, ...]:
+        """See `pgbench_processes`."""
+        return pgbench_processes()
+
+    def machine_details(
+        self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None
+    ) -> MachineDetails | Unavailable:
+        """See `machine_setup.machine_details`."""
+        return machine_details(self._root, disks, directories, postmaster_pid)
 
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
         """Says what the server keeps where, so that disks and file systems can be shown with their roles.

@@ -15,6 +15,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 _CLOCK_SLACK_S: Final = 10.0
 """/proc/stat tells the boot to the second, and the wall clock may have been corrected since."""
 _NAMES: Final = ("postgres", "postmaster")
+"""Distributors call it edb-postgres or .postgres-wrapped, too."""
 
 
 def local_postmaster(backend_pid: int, backend_start_ms: int | None, root: Path = ROOT) -> int | Unavailable:
@@ -39,15 +40,31 @@ def local_postmaster(backend_pid: int, backend_start_ms: int | None, root: Path 
         parent = _lineage(root, backend.parent_pid)
         boot_s = parse_boot_time(read_once(root / "proc/stat"))
     except (OSError, ValueError):
-        return _elsewhere(f"no server process {backend_pid} here")
-    if not (_is_server(backend) and _is_server(parent)):
-        return _elsewhere(f"process {backend_pid} here is not a PostgreSQL backend")
+        return not_here(f"no server process {backend_pid} here")
+    if not (is_server_name(backend.name) and is_server_name(parent.name)):
+        return not_here(f"process {backend_pid} here is not a PostgreSQL backend")
     started_s = boot_s + backend.start_ticks / os.sysconf("SC_CLK_TCK")
+    return another_start(backend_pid, started_s, backend_start_ms) or backend.parent_pid
+
+
+def another_start(backend_pid: int, started_s: float, backend_start_ms: int | None) -> Unavailable | None:
+    """Why a process is not the backend of that start; None where it is.
+
+    Args:
+        backend_pid: See `local_postmaster`.
+        started_s: When the process started, seconds since the epoch.
+        backend_start_ms: See `local_postmaster`.
+    """
     if backend_start_ms is None:
-        return _elsewhere("the server does not say when the session began")
+        return not_here("the server does not say when the session began")
     if abs(started_s - backend_start_ms / 1000) > _CLOCK_SLACK_S:
-        return _elsewhere(f"process {backend_pid} here is another server's")
-    return backend.parent_pid
+        return not_here(f"process {backend_pid} here is another server's")
+    return None
+
+
+def is_server_name(name: str) -> bool:
+    """Whether a process of this name is one of a server."""
+    return any(each in name for each in _NAMES)
 
 
 def working_directory(pid: int, root: Path = ROOT) -> str | None:
@@ -65,12 +82,8 @@ def _lineage(root: Path, pid: int) -> Lineage:
     return parse_lineage(read_once(root / f"proc/{pid}/stat"))
 
 
-def _is_server(process: Lineage) -> bool:
-    """Distributors call it edb-postgres or .postgres-wrapped, too."""
-    return any(name in process.name for name in _NAMES)
-
-
-def _elsewhere(what: str) -> Unavailable:
+def not_here(what: str) -> Unavailable:
+    """The server's process is none that this machine shows, and why."""
     return Unavailable(
         Reason.NOT_LOCAL,
         f"{what}: the server runs on another machine, in a container of its own, or /proc hides it (hidepid)",

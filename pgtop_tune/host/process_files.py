@@ -15,8 +15,8 @@ from msgspec import Struct
 from pgtop_tune.host.kernel_text import unsigned
 from pgtop_tune.model.host import ProcessCounters, ThreadCounters
 
-_NAME: Final = b"pgbench\n"
-_MOST: Final = 8
+PGBENCH: Final = "pgbench"
+MOST_PGBENCH: Final = 8
 
 
 def pgbench_processes(proc: str = "/proc") -> tuple[int, ...]:
@@ -32,14 +32,14 @@ def pgbench_processes(proc: str = "/proc") -> tuple[int, ...]:
     for pid in pids:
         # It may have ended since.
         with contextlib.suppress(OSError), open(f"{proc}/{pid}/comm", "rb") as file:
-            if file.read() == _NAME:
+            if file.read() == f"{PGBENCH}\n".encode():
                 found.append(pid)
-    return tuple(found[:_MOST])
+    return tuple(found[:MOST_PGBENCH])
 
 
 # Positions after the closing parenthesis of field 2: field N of the manual page stands at N - 3.
 _STATE, _PARENT, _USER, _SYSTEM, _START, _RSS, _DELAY = 0, 1, 11, 12, 19, 21, 39
-_RSS_STEP: Final = 128 * 1024
+RSS_STEP: Final = 128 * 1024
 """Nobody reads the memory of a backend finer, and one that reads touches pages all the time: a recording is smaller."""
 _IO: Final = re.compile(rb"^wchar: (\d+)\n(?:.*\n)*?read_bytes: (\d+)$", re.MULTILINE)
 
@@ -66,7 +66,7 @@ def parse_pid_stat(
         state=words[_STATE].decode("ascii", "replace"),
         user_ticks=unsigned(words[_USER]),
         system_ticks=unsigned(words[_SYSTEM]),
-        rss_bytes=unsigned(words[_RSS]) * page_bytes // _RSS_STEP * _RSS_STEP,
+        rss_bytes=unsigned(words[_RSS]) * page_bytes // RSS_STEP * RSS_STEP,
         delay_ticks=unsigned(words[_DELAY]),
         read_bytes=read_bytes,
         write_bytes=write_bytes,

@@ -143,14 +143,20 @@ def _between(older_s: float, older: DiskCounters, newer_s: float, newer: DiskCou
     seconds = newer_s - older_s
     requests = newer.reads + newer.writes - older.reads - older.writes
     transferred = newer.read_bytes + newer.write_bytes - older.read_bytes - older.write_bytes
-    waited_ms = newer.read_ms + newer.write_ms - older.read_ms - older.write_ms
-    weighted_ms = newer.weighted_ms - older.weighted_ms
+    waited_ms = _grown(newer, older, lambda disk: disk.read_ms) + _grown(newer, older, lambda disk: disk.write_ms)
+    weighted_ms = _grown(newer, older, lambda disk: disk.weighted_ms)
     if seconds <= 0 or min(requests, transferred, waited_ms, weighted_ms) < 0:
         return None
     return _Second(
         at_s=newer_s, seconds=seconds, iops=requests / seconds, bytes_per_s=transferred / seconds, queue=weighted_ms / 1000 / seconds,
         await_ms=waited_ms / requests if requests else 0.0,
     )  # fmt: skip
+
+
+def _grown(newer: DiskCounters, older: DiskCounters, pick: Callable[[DiskCounters], int | None]) -> int:
+    """Nothing where the counter is not known: a cap is learned only while a queue is seen."""
+    after, before = pick(newer), pick(older)
+    return 0 if after is None or before is None else after - before
 
 
 def _learned(history: Sequence[_Second], value: Callable[[_Second], float]) -> float | None:

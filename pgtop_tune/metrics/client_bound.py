@@ -66,7 +66,7 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
         client_turn=turn,
         lag_ms=_lag(interval, run, window_s),
         machine_busy=_machine_busy(interval, window_s),
-        beside=bool(threads) and facts is not None and facts.source == "local",
+        beside=bool(threads) and facts is not None and not facts.is_of_server,
         bound=False,
         most_queued=max((queued for _, queued in threads), default=None),
     )

@@ -33,7 +33,7 @@ CPU_IDLE = Metric(
 )  # fmt: skip
 CPU_INTERRUPTS = Metric(
     "host.cpu.irq", "irq", "%", "Time the CPUs served hardware and software interrupts, mostly network traffic; all cores are 100.",
-    "/proc/stat cpu: Δ(irq + softirq) / Δ all", values.cpu_share(lambda cpu: cpu.irq_ticks + cpu.softirq_ticks),
+    "/proc/stat cpu: Δ(irq + softirq) / Δ all", values.cpu_share(values.irq_ticks),
 )  # fmt: skip
 CPU_BUSY = Metric(
     "host.cpu.busy", "cpu", "%", "Time the CPUs were not idle, with stolen time, without waiting for disks; all cores are 100.",
@@ -81,7 +81,7 @@ MEMORY_TOTAL = Metric(
 MEMORY_USED = Metric(
     "host.memory.used", "used", "bytes",
     "Neither free nor page cache: processes, shared memory (shared_buffers once touched), huge pages even when unused, the kernel. "
-    "used + cache + free = total.",
+    "used + cache + free = total. Where the page cache is not known: total − available.",
     "/proc/meminfo MemTotal − MemFree − (Buffers + Cached + SReclaimable − Shmem)",
     values.gauge(sections.memory, values.used_bytes),
 )  # fmt: skip

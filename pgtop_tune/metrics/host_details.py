@@ -15,7 +15,7 @@ CPU_NICE = Metric(
 )  # fmt: skip
 CPU_GUEST = Metric(
     "host.cpu.guest", "guest", "%", "Part of usr: time this machine ran its own virtual machines; all cores are 100.",
-    "/proc/stat cpu: Δ(guest + guest_nice) / Δ all", values.cpu_share(lambda cpu: cpu.guest_ticks + cpu.guest_nice_ticks),
+    "/proc/stat cpu: Δ(guest + guest_nice) / Δ all", values.cpu_share(values.guest_ticks),
 )  # fmt: skip
 CPU_HARD = Metric(
     "host.cpu.hardirq", "hirq", "%", "Part of irq: time in interrupt handlers of devices; all cores are 100.",

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Reading, rate, share
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import (
     CpuTimes,
@@ -72,26 +72,47 @@ def same_boot(
     return None if pair is None or pair[0].boot_id != pair[1].boot_id else pair
 
 
+def untold(frame: Frame, metric: str) -> Unavailable | None:
+    """Why the source of host numbers has no such figure; None where it has it, or the machine was not seen at all."""
+    facts = sections.machine(frame)
+    if isinstance(facts, Unavailable):
+        return None
+    why = next((each.why for each in facts.untold if each.metric == metric), None)
+    return None if why is None else Unavailable(Reason.NOT_SUPPORTED, why)
+
+
 def all_ticks(times: CpuTimes) -> int:
-    """Every kind of time once: guest time is contained in user and nice."""
+    """Every kind of time that the system counts once: guest time is contained in user and nice."""
     return (
         times.user_ticks + times.nice_ticks + times.system_ticks + times.idle_ticks
-        + times.iowait_ticks + times.irq_ticks + times.softirq_ticks + times.steal_ticks
+        + (times.iowait_ticks or 0) + (times.irq_ticks or 0) + (times.softirq_ticks or 0) + (times.steal_ticks or 0)
     )  # fmt: skip
 
 
 def busy_ticks(times: CpuTimes) -> int:
     """All but idle and waiting for I/O; stolen time counts, it was wanted."""
-    return all_ticks(times) - times.idle_ticks - times.iowait_ticks
+    return all_ticks(times) - times.idle_ticks - (times.iowait_ticks or 0)
 
 
-def _ticks_share(older: CpuTimes, newer: CpuTimes, pick: Callable[[CpuTimes], int]) -> float | None:
-    part = pick(newer) - pick(older)
-    return None if part < 0 else share(part, all_ticks(newer) - all_ticks(older))
+def irq_ticks(times: CpuTimes) -> int | None:
+    """Hardware and software interrupts; the first alone where the system counts no others (FreeBSD)."""
+    return None if times.irq_ticks is None else times.irq_ticks + (times.softirq_ticks or 0)
 
 
-def cpu_share(pick: Callable[[CpuTimes], int]) -> Callable[[Interval], float | None]:
-    """Share of the time of all CPUs, 0 to 100."""
+def guest_ticks(times: CpuTimes) -> int | None:
+    """Virtual machines of this machine, of lowered priority or not."""
+    return None if times.guest_ticks is None else times.guest_ticks + (times.guest_nice_ticks or 0)
+
+
+def _ticks_share(older: CpuTimes, newer: CpuTimes, pick: Callable[[CpuTimes], int | None]) -> float | None:
+    after, before = pick(newer), pick(older)
+    if after is None or before is None or after < before:
+        return None
+    return share(after - before, all_ticks(newer) - all_ticks(older))
+
+
+def cpu_share(pick: Callable[[CpuTimes], int | None]) -> Callable[[Interval], float | None]:
+    """Share of the time of all CPUs, 0 to 100; None for a kind of time that the system does not count."""
 
     def value(interval: Interval) -> float | None:
         pair = same_boot(interval, _cpu)
@@ -120,6 +141,8 @@ def context_switches(interval: Interval) -> float | None:
     if pair is None:
         return None
     older, newer = pair[0].section, pair[1].section
+    if older.context_switches is None or newer.context_switches is None:
+        return None
     return rate(older.context_switches, newer.context_switches, older.at_s, newer.at_s)
 
 
@@ -136,14 +159,22 @@ def gauge(
     return value
 
 
-def page_cache_bytes(memory: MemorySample) -> int:
+def page_cache_bytes(memory: MemorySample) -> int | None:
     """File pages the kernel can give back. Shared memory is counted as cache by the kernel, and is none."""
+    if memory.buffers_bytes is None or memory.cached_bytes is None or memory.shmem_bytes is None:
+        return None
     return max(memory.buffers_bytes + memory.cached_bytes - memory.shmem_bytes, 0)
 
 
-def used_bytes(memory: MemorySample) -> int:
-    """What is neither free nor page cache: processes, shared memory, huge pages, the kernel."""
-    return max(memory.total_bytes - memory.free_bytes - page_cache_bytes(memory), 0)
+def used_bytes(memory: MemorySample) -> int | None:
+    """What is neither free nor page cache: processes, shared memory, huge pages, the kernel.
+
+    Where the page cache is not known, what is not available.
+    """
+    cache = page_cache_bytes(memory)
+    if cache is not None:
+        return max(memory.total_bytes - memory.free_bytes - cache, 0)
+    return None if memory.available_bytes is None else max(memory.total_bytes - memory.available_bytes, 0)
 
 
 def swap_rate(pick: Callable[[MemorySample], int | None]) -> Callable[[Interval], float | None]:
@@ -198,17 +229,20 @@ class DiskDelta(Struct, frozen=True):
     newer: DiskCounters
     seconds: float
 
-    def grown(self, pick: Callable[[DiskCounters], int]) -> int | None:
-        """Increase of a counter; None when it went backwards (another device of this name, or a wrap at 2^32 ms)."""
-        change = pick(self.newer) - pick(self.older)
-        return None if change < 0 else change
+    def grown(self, pick: Callable[[DiskCounters], int | None]) -> int | None:
+        """Increase of a counter; None when it went backwards (another device of this name, or a wrap at 2^32 ms), and
+        where it is not known."""
+        after, before = pick(self.newer), pick(self.older)
+        return None if after is None or before is None or after < before else after - before
 
-    def per_second(self, pick: Callable[[DiskCounters], int]) -> float | None:
+    def per_second(self, pick: Callable[[DiskCounters], int | None]) -> float | None:
         """Increase of a counter per second."""
         change = self.grown(pick)
         return None if change is None else change / self.seconds
 
-    def quotient(self, part: Callable[[DiskCounters], int], whole: Callable[[DiskCounters], int]) -> float | None:
+    def quotient(
+        self, part: Callable[[DiskCounters], int | None], whole: Callable[[DiskCounters], int]
+    ) -> float | None:
         """Increase of one counter per increase of another; None when that one stood still."""
         above, below = self.grown(part), self.grown(whole)
         return None if above is None or not below else above / below

@@ -199,6 +199,8 @@ def steal(evidence: RunEvidence) -> Doubt | None:
     if ends is None:
         return None
     older, newer = ends[0].total, ends[1].total
+    if older.steal_ticks is None or newer.steal_ticks is None:
+        return None
     stolen = share(newer.steal_ticks - older.steal_ticks, all_ticks(newer) - all_ticks(older))
     if stolen is None or stolen <= STEAL:
         return None

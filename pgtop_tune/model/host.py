@@ -86,18 +86,32 @@ class NetworkSample(Struct, frozen=True):
     interfaces: Annotated[tuple[InterfaceCounters, ...], Keyed("name")]
 
 
+class UntoldFigure(Struct, frozen=True):
+    """A figure that the source of host numbers does not have; its fields in the sections are None or empty.
+
+    Attributes:
+        metric: Id in the catalogue: "host.disk.queue".
+        why: One sentence for the operator.
+    """
+
+    metric: str
+    why: str
+
+
 class HostFacts(Struct, frozen=True):
     """What does not change while we look.
 
     Attributes:
         hostname: Name of the machine the numbers are from.
         kernel: `uname -r`.
-        source: Where the numbers come from, for the pane titles: "local" or "server's /proc over SQL".
-        boot_id: /proc/sys/kernel/random/boot_id; differs after a reboot, when every counter starts anew.
+        source: Where the numbers come from, for the pane titles: "local", "psutil" or "server's /proc over SQL".
+        boot_id: /proc/sys/kernel/random/boot_id; differs after a reboot, when every counter starts anew. psutil: the
+            moment of the boot.
         cpu_count: Logical CPUs online.
         ticks_per_s: sysconf(_SC_CLK_TCK).
         page_size_bytes: sysconf(_SC_PAGESIZE).
         memory_bytes: MemTotal.
+        untold: Figures that this source does not have; empty where /proc is read.
     """
 
     hostname: str
@@ -108,10 +122,19 @@ class HostFacts(Struct, frozen=True):
     ticks_per_s: int
     page_size_bytes: int
     memory_bytes: int
+    untold: Annotated[tuple[UntoldFigure, ...], Keyed("metric")] = ()
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the server handed out its own machine's figures: those of this machine's programs are not in them."""
+        return "SQL" in self.source
 
 
 class CpuTimes(Struct, frozen=True):
-    """One `cpu` line of /proc/stat, in ticks since boot. `guest` is contained in `user`, `guest_nice` in `nice`."""
+    """One `cpu` line of /proc/stat, in ticks since boot. `guest` is contained in `user`, `guest_nice` in `nice`.
+
+    None is a kind of time that the system does not count: macOS has the first three and idle.
+    """
 
     cpu: str
     """"cpu" for the total, "cpu0" … for one core."""
@@ -119,12 +142,12 @@ class CpuTimes(Struct, frozen=True):
     nice_ticks: int
     system_ticks: int
     idle_ticks: int
-    iowait_ticks: int
-    irq_ticks: int
-    softirq_ticks: int
-    steal_ticks: int
-    guest_ticks: int
-    guest_nice_ticks: int
+    iowait_ticks: int | None
+    irq_ticks: int | None
+    softirq_ticks: int | None
+    steal_ticks: int | None
+    guest_ticks: int | None
+    guest_nice_ticks: int | None
 
 
 class CpuSample(Struct, frozen=True):
@@ -133,16 +156,16 @@ class CpuSample(Struct, frozen=True):
     at_s: float
     total: CpuTimes
     cores: Annotated[tuple[CpuTimes, ...], Keyed("cpu")]
-    context_switches: int
-    procs_running: int
+    context_switches: int | None
+    procs_running: int | None
     """Runnable now, on a CPU or waiting for one (`procs_running`)."""
-    procs_blocked: int
-    """Blocked on I/O now (`procs_blocked`)."""
+    procs_blocked: int | None
+    """Blocked on I/O now (`procs_blocked`). None for this and the two before it: psutil does not tell."""
     load_1m: float
     load_5m: float
     load_15m: float
     interrupts: int | None = None
-    """Hardware interrupts served since boot (first number of `intr`); None in recordings of older versions."""
+    """Hardware interrupts served since boot (first number of `intr`); None where it is not known."""
 
 
 class HugePages(Struct, frozen=True):
@@ -156,25 +179,28 @@ class HugePages(Struct, frozen=True):
 
 
 class MemorySample(Struct, frozen=True):
-    """/proc/meminfo in bytes, swap traffic of /proc/vmstat in pages, transparent huge pages from /sys."""
+    """/proc/meminfo in bytes, swap traffic of /proc/vmstat in pages, transparent huge pages from /sys.
+
+    None is an amount that psutil does not tell on this system (`HostFacts.untold`).
+    """
 
     at_s: float
     total_bytes: int
     free_bytes: int
     available_bytes: int | None
     """None before Linux 3.14."""
-    buffers_bytes: int
-    cached_bytes: int
+    buffers_bytes: int | None
+    cached_bytes: int | None
     """Page cache (`Cached` + `SReclaimable`), shared memory included as the kernel counts it."""
-    shmem_bytes: int
-    dirty_bytes: int
-    writeback_bytes: int
-    page_tables_bytes: int
+    shmem_bytes: int | None
+    dirty_bytes: int | None
+    writeback_bytes: int | None
+    page_tables_bytes: int | None
     anon_huge_bytes: int | None
     shmem_huge_bytes: int | None
     """Both None in a kernel that does not count them."""
-    committed_bytes: int
-    commit_limit_bytes: int
+    committed_bytes: int | None
+    commit_limit_bytes: int | None
     swap_total_bytes: int
     swap_free_bytes: int
     swap_in_pages: int | None
@@ -207,20 +233,20 @@ class PressureSample(Struct, frozen=True):
 
 
 class DiskCounters(Struct, frozen=True):
-    """One block device of /proc/diskstats, since boot."""
+    """One block device of /proc/diskstats, since boot. None is a counter that psutil does not tell on this system."""
 
     name: str
     reads: int
     read_bytes: int
-    read_ms: int
+    read_ms: int | None
     writes: int
     write_bytes: int
-    write_ms: int
-    in_flight: int
+    write_ms: int | None
+    in_flight: int | None
     """Requests under way now (a gauge)."""
-    busy_ms: int
+    busy_ms: int | None
     """`io_ticks`: wall time with at least one request under way."""
-    weighted_ms: int
+    weighted_ms: int | None
     """`time_in_queue`: request-milliseconds; its rate is the mean queue."""
     roles: tuple[str, ...] = ()
     """What PostgreSQL keeps on it: "data", "wal", "temp", "tablespace NAME"; empty for the others."""
@@ -251,8 +277,9 @@ class ProcessCounters(Struct, frozen=True):
     system_ticks: int
     rss_bytes: int
     """Field 24 of stat × the page size, to the 128 KiB below."""
-    delay_ticks: int
-    """Field 42 `delayacct_blkio_ticks`: time waited for block I/O; 0 throughout where delay accounting is off."""
+    delay_ticks: int | None
+    """Field 42 `delayacct_blkio_ticks`: time waited for block I/O; 0 throughout where delay accounting is off, None
+    where it is not known."""
     read_bytes: int | None = None
     """From storage, /proc/PID/io `read_bytes`; None where not permitted or not read this time."""
     write_bytes: int | None = None
@@ -278,7 +305,8 @@ class ProcessSample(Struct, frozen=True):
     at_s: float
     processes: Annotated[tuple[ProcessCounters, ...], Keyed("pid")]
     io_refused: int = 0
-    """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could."""
+    """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could. With psutil also
+    those that are closed to us altogether."""
     threads: Annotated[tuple[ThreadCounters, ...], Keyed("tid")] = ()
     """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
 

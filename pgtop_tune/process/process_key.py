@@ -1,14 +1,23 @@
-"""The identity of a process beyond its pid: the same pid may belong to another program later. Linux: /proc/PID/stat."""
+"""The identity of a process beyond its pid: the same pid may belong to another program later.
+
+Source: /proc/PID/stat. Without /proc ps(1) has the start to the second; where ps has no start either (a container that
+hides /proc) the pid alone counts: a process of that pid is taken for the one that was meant, and is left alone.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import time
+from calendar import timegm
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 _PROC: Final = Path("/proc")
+_PS_TIMEOUT_S: Final = 5.0
 _STATE: Final = 0
 _START: Final = 19
 """Fields 3 and 22 of proc_pid_stat(5), counted after the name in parentheses."""
@@ -19,8 +28,9 @@ class ProcessKey(Struct, frozen=True):
 
     Attributes:
         pid: As the program itself sees it.
-        start_ticks: Clock ticks from boot to its start (proc_pid_stat(5), field 22).
-        boot_id: /proc/sys/kernel/random/boot_id.
+        start_ticks: Clock ticks from boot to its start (proc_pid_stat(5), field 22). Without /proc seconds from the
+            epoch, 0 where they are not known.
+        boot_id: /proc/sys/kernel/random/boot_id; "" without /proc.
         namespace: The pid namespace ("pid:[4026531836]"): a container has pids of its own. "" where the kernel does not
             say.
     """
@@ -46,7 +56,7 @@ def key_of(pid: int) -> ProcessKey | None:
     try:
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return None
+        return None if has_proc() else _key_without_proc(pid)
     if fields[_STATE] in "ZX":
         return None
     return ProcessKey(pid=pid, start_ticks=int(fields[_START]), boot_id=boot_id(), namespace=_namespace())
@@ -54,14 +64,62 @@ def key_of(pid: int) -> ProcessKey | None:
 
 def own_key() -> ProcessKey:
     """This process."""
-    found = key_of(os.getpid())
+    found = key_of(os.getpid()) if has_proc() else _own_key_without_proc(os.getpid())
     assert found is not None
     return found
 
 
 def boot_id() -> str:
-    """Of this boot of the machine: what ran before it is gone."""
-    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    """Of this boot of the machine: what ran before it is gone. "" where nothing says."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def has_proc() -> bool:
+    """Whether processes can be looked at in /proc."""
+    return (_PROC / "self/stat").exists()
+
+
+def _key_without_proc(pid: int) -> ProcessKey | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass  # it is there, and another user's
+    state, _, started = _ps(pid).partition(" ")
+    if state.startswith("Z"):
+        return None
+    return ProcessKey(pid=pid, start_ticks=_epoch_s(started), boot_id=boot_id(), namespace=_namespace())
+
+
+@lru_cache(maxsize=2)
+def _own_key_without_proc(pid: int) -> ProcessKey | None:
+    """Our start does not change: it is asked for every other second."""
+    return _key_without_proc(pid)
+
+
+def _ps(pid: int) -> str:
+    """State and start: "Ss Mon Nov 23 15:35:30 2026"; "" where ps does not know."""
+    environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+    try:
+        answer = subprocess.run(
+            ["ps", "-o", "state=", "-o", "lstart=", "-p", str(pid)],
+            capture_output=True, text=True, errors="replace", timeout=_PS_TIMEOUT_S, env=environment, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return " ".join(answer.stdout.split()) if answer.returncode == 0 else ""
+
+
+def _epoch_s(started: str) -> int:
+    try:
+        return timegm(time.strptime(started, "%a %b %d %H:%M:%S %Y"))
+    except ValueError:
+        return 0
 
 
 def _namespace() -> str:

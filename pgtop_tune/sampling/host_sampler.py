@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.host.block_devices import DiskCap, server_directories
-from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.locality import local_postmaster, working_directory
-from pgtop_tune.host.process_files import pgbench_processes
+from pgtop_tune.host.choice import Host
+from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
@@ -70,18 +69,23 @@ class HostSampler:
         server: For directories, and for the files of a server that is not here.
         clock: Seconds on the session's monotonic clock.
         caps: What the operator says of disks.
+        wished: What the operator says of the source. A server that is surely here is not asked for its /proc when that
+            is psutil, nor where the server does not hand it out.
     """
 
     def __init__(
         self,
-        host: LocalHost,
+        host: Host,
         surely_local: bool,
         backend: Callable[[], tuple[int, int | None]],
         server: ServerEye,
         clock: Callable[[], float],
         caps: Sequence[DiskCap] = (),
+        wished: HostSource = HostSource.AUTO,
     ) -> None:
         self._host = host
+        self._surely_local = surely_local
+        self._wished = wished
         self._backend = backend
         self._server = server
         self._clock = clock
@@ -122,17 +126,22 @@ class HostSampler:
         places = await self._server.places()
         self._places = NOWHERE_ELSE if isinstance(places, Unavailable) else places
         self._places_due_s = self._clock() + _PLACES_EVERY_S
-        postmaster = local_postmaster(pid, start_ms)
+        postmaster = self._host.postmaster(pid, start_ms)
         if isinstance(postmaster, Unavailable):
-            await self._go_over_sql(facts, postmaster)
-            return replace(facts, local=False, postmaster_pid=None)
-        self._remote, self._absent, self._postmaster_pid, self._elsewhere = False, None, postmaster, None
-        self._directory = facts.data_directory or working_directory(postmaster)
+            unseen = self._surely_local and self._host.sees_without_processes
+            if not unseen or self._wished is not HostSource.PSUTIL:
+                await self._go_over_sql(facts, postmaster)
+            if not unseen or self._remote:
+                return replace(facts, local=False, postmaster_pid=None)
+        found = None if isinstance(postmaster, Unavailable) else postmaster
+        self._remote, self._absent, self._postmaster_pid, self._elsewhere = False, None, found, None
+        self._directory = facts.data_directory or (None if found is None else self._host.working_directory(found))
         await asyncio.to_thread(self._host.set_directories, self._directory, self._places)
-        self._host.set_server(postmaster)
+        if found is not None:
+            self._host.set_server(found)
         self._processes, self._processes_due_s = NOT_YET, self._clock() + _AFTER_FIRST_PICTURE_S
         self._pgbench_due_s = self._processes_due_s
-        return replace(facts, local=True, postmaster_pid=postmaster)
+        return replace(facts, local=True, postmaster_pid=found)
 
     async def _go_over_sql(self, facts: ServerFacts, elsewhere: Unavailable) -> None:
         from pgtop_tune.host.over_sql import grants
@@ -183,7 +192,7 @@ class HostSampler:
             return ()
         if self._clock() >= self._pgbench_due_s:
             self._pgbench_due_s = self._clock() + _PGBENCH_EVERY_S
-            self._pgbench = pgbench_processes()
+            self._pgbench = self._host.pgbench_processes()
         return self._pgbench
 
     def _resting(self, backends: tuple[Backend, ...]) -> set[int]:

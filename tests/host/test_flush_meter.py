@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,15 @@ def test_a_strangers_program_is_not_run_as_us(tmp_path: Path, monkeypatch: pytes
 
 def test_memory_is_copied_at_some_speed() -> None:
     assert copied_bytes_per_s() > 0
+
+
+def test_a_system_without_fdatasync_and_unnamed_files_says_so() -> None:
+    code = (
+        "import os; del os.fdatasync, os.O_TMPFILE\n"
+        "from pathlib import Path\n"
+        "from pgtop_tune.host.flush_meter import METHODS, measure_flushes\n"
+        "print(sorted(METHODS), measure_flushes(Path('/tmp'), 'fsync', 1.0))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("['fsync', 'open_datasync', 'open_sync'] ")
+    assert "this system has no files without a name" in said

@@ -15,6 +15,7 @@ import pytest
 
 from pgtop_tune.cli.wiring import LiveOptions, LiveSession
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.host import local
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -35,7 +36,7 @@ DEADLINE_S = 60.0
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real server that counts as one of another machine."""
-    monkeypatch.setattr(host_sampler, "local_postmaster", lambda pid, start_ms: ELSEWHERE)
+    monkeypatch.setattr(local, "local_postmaster", lambda pid, start_ms: ELSEWHERE)
 
 
 @asynccontextmanager

@@ -38,8 +38,8 @@ def check_room_to_fork(root: Path, name: str, value: str) -> None:
         pools = HugePagePools(root).read(memory.huge_pages)
     except (OSError, ValueError):
         return
-    wanted = {**live, name: int(value)} | ({_KILOBYTES: 0} if name == _RATIO else {})
-    if wanted[_ACCOUNTING] != _STRICT:
+    wanted, committed = {**live, name: int(value)} | ({_KILOBYTES: 0} if name == _RATIO else {}), memory.committed_bytes
+    if committed is None or wanted[_ACCOUNTING] != _STRICT:
         return
     usable = memory.total_bytes - sum(each.total * each.page_bytes for each in pools)
     more = 0 if pool is None else (int(value) - pool.total) * pool.page_bytes
@@ -48,10 +48,10 @@ def check_room_to_fork(root: Path, name: str, value: str) -> None:
         for values, size in ((wanted, usable - more), (live, usable))
     )
     helps = live[_ACCOUNTING] == _STRICT and limit >= now
-    if helps or memory.committed_bytes + _LEAST_ROOM <= limit:
+    if helps or committed + _LEAST_ROOM <= limit:
         return
     raise HostProblem(
-        f"{name}={value}: CommitLimit would be {about(limit)}, and {about(memory.committed_bytes)} are committed: no "
+        f"{name}={value}: CommitLimit would be {about(limit)}, and {about(committed)} are committed: no "
         "program could start",
         "free memory first, or restart the server with less",
     )

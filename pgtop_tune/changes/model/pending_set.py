@@ -149,7 +149,9 @@ def _holder_elsewhere(owner: SetOwner) -> Holder:
     """After a reboot nothing of before runs; another machine or container may."""
     match = _BY.fullmatch(owner.by)
     of_this_machine = match is not None and match["host"] == socket.gethostname()
-    rebooted = owner.program is not None and owner.program.boot_id != boot_id()
+    then, now = "" if owner.program is None else owner.program.boot_id, boot_id()
+    # Without /proc one of them is not known, and the other program may well run.
+    rebooted = bool(then and now) and then != now
     return Holder.NOBODY if of_this_machine and rebooted else Holder.ELSEWHERE
 
 

@@ -10,6 +10,7 @@ import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
     from pgtop_tune.health.facts import CheckFacts
@@ -107,6 +108,7 @@ def check(
     format: Annotated[
         ReportFormat, typer.Option("--format", help="Output format; script: the fixes as a shell script.")
     ] = ReportFormat.TEXT,
+    host_source: options.HostSourceChoice = HostSource.AUTO,
     pooler: options.Poolers = None,
     list_: Annotated[
         bool,
@@ -157,7 +159,7 @@ def check(
     if list_:
         _list(wishes)
         return
-    report = _checked(words, wishes, against, pooler, measure, yes)
+    report = _checked(words, wishes, against, pooler, host_source, measure, yes)
     if format is not ReportFormat.TEXT:
         write_for_programs()
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
@@ -193,6 +195,7 @@ def _checked(
     wishes: ProjectWishes,
     against: Path | None,
     pooler: list[str] | None,
+    host_source: HostSource,
     measure: bool,
     yes: bool,
 ) -> Report:
@@ -223,7 +226,7 @@ def _checked(
     former = None if against is None else former_check(against)
 
     async def both(conninfo: ConnInfo) -> CheckFacts:
-        facts = await gather(conninfo, checks, poolers=poolers)
+        facts = await gather(conninfo, checks, poolers=poolers, host_source=host_source)
         control = PostgresControl(conninfo)
         await leave_watchdogs(control, HostControl(), None, tell)
         await control.aclose()

@@ -18,6 +18,7 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import not_stdout, say, tell
 from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
@@ -79,6 +80,7 @@ def demo(
     record: options.Record = None,
     pgbench: options.Pgbench = None,
     disk_cap: options.DiskCaps = None,
+    host_source: options.HostSourceChoice = HostSource.AUTO,
     theme: options.Theme = None,
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
@@ -110,7 +112,12 @@ def demo(
         server, conninfo = _prepared(stack, made_of, pgbench)
         if dataset == "bus":
             _make_bus(conninfo, scale)
-        live = LiveOptions(pgbench=pgbench, journal_directory=_journal(server, keep), disk_caps=caps)
+        live = LiveOptions(
+            pgbench=pgbench,
+            journal_directory=_journal(server, keep),
+            disk_caps=caps,
+            host_source=host_source,
+        )
         if with_screen:
             screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse)
             live = replace(live, allow_unsafe=keep is None, own_restart=server.restart)

@@ -14,7 +14,9 @@ from pgtop_tune.cli.commands.bench.shared import Format
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.model.setup import MachineSetup
 
 _SIDE: Final = "A recording, or a server: database, URI or keywords."
 _ABSENT: Final = "not there"
@@ -45,6 +47,7 @@ def diff(
     from pgtop_tune.cli.parameter_rows import differing, in_columns
 
     sides = _side(a, no_password), _side(b, no_password)
+    unseen = next((str(side.unseen) for side in sides if side.unseen is not None), "")
     settings = settings_differing(sides[0].settings, sides[1].settings)
     found = (*differing(sides[0].parameters, sides[1].parameters), *settings)
     shown = [each for each in found if everything or not (each.of_the_place or each.one_sided)]
@@ -59,7 +62,9 @@ def diff(
         for line in in_columns(("parameter", "A", "B"), cells):
             say(line)
     else:
-        say("no parameter and no setting of the machine differs")
+        say("no parameter differs" if unseen else "no parameter and no setting of the machine differs")
+    if unseen:
+        tell(f"settings of the machine are not compared: {unseen}")
     if len(found) > len(shown):
         tell(f"{len(found) - len(shown)} more with --all: directories, and parameters that only one side has or shows")
 
@@ -70,10 +75,12 @@ class _Side(Struct, frozen=True):
     Attributes:
         parameters: Of the server.
         settings: Values of its machine; empty where they were not seen.
+        unseen: Why they were not.
     """
 
     parameters: Mapping[str, Parameter]
     settings: Mapping[str, str]
+    unseen: Unavailable | None
 
 
 def _side(side: str, no_password: bool) -> _Side:
@@ -87,6 +94,7 @@ def _side(side: str, no_password: bool) -> _Side:
     from pgtop_tune.cli.looking import look
     from pgtop_tune.cli.machine_rows import settings_of
     from pgtop_tune.metrics import sections
+    from pgtop_tune.model.absence import Unavailable
 
     # A pipe or a device is no name of a database either.
     if Path(side).exists() and not Path(side).is_dir():
@@ -94,19 +102,23 @@ def _side(side: str, no_password: bool) -> _Side:
     interval = look(ConnectionWords(side, no_password=no_password))
     sample = interval.now(sections.parameters)
     parameters = {} if sample is None else {each.name: each for each in sample.parameters}
-    return _Side(parameters, settings_of(interval.now(sections.setup)))
+    setup = sections.setup(interval.newest)
+    if isinstance(setup, Unavailable):
+        return _Side(parameters, {}, setup)
+    return _Side(parameters, settings_of(setup), None)
 
 
 def _recorded(path: Path) -> _Side:
     from pgtop_tune.cli.machine_rows import settings_of
     from pgtop_tune.errors import RecordingProblem
     from pgtop_tune.metrics import sections
-    from pgtop_tune.model.absence import Unavailable
+    from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
     from pgtop_tune.recording.reader import RecordingReader
 
     reader = RecordingReader(path)
     try:
         last = machine = None
+        setup: MachineSetup | Unavailable = NOT_RECORDED
         for _, frame in reader.frames():
             sample, setup = sections.parameters(frame), sections.setup(frame)
             last = last if isinstance(sample, Unavailable) else sample
@@ -115,4 +127,5 @@ def _recorded(path: Path) -> _Side:
         reader.close()
     if last is None:
         raise RecordingProblem(f"{path} has no parameters", "the server did not answer during the recording")
-    return _Side({each.name: each for each in last.parameters}, settings_of(machine))
+    unseen = setup if machine is None and isinstance(setup, Unavailable) else None
+    return _Side({each.name: each for each in last.parameters}, settings_of(machine), unseen)

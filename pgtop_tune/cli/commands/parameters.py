@@ -219,9 +219,10 @@ def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -
     """Both halves, or that of the group; without the server's machine its half alone."""
     from pgtop_tune.cli.advice import advised_with, apply, settings_to_make
     from pgtop_tune.cli.machine_rows import GROUP, machine_rows
+    from pgtop_tune.model.absence import Unavailable
 
     of_machine, of_server = group.lower() in ("", GROUP), group.lower() != GROUP
-    with_machine = of_machine and (looked.machine is not None or not of_server)
+    with_machine = of_machine and (not isinstance(looked.machine, Unavailable) or not of_server)
     # Only what takes a restart of the server gives memory back.
     differing = _rows(looked, group, looked.proposal.parameters) if of_server else ()
     restarts = terms.restart and any(row.differs for row in differing)

@@ -14,6 +14,7 @@ import typer
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.safe_text import one_line
@@ -68,6 +69,7 @@ def record(
     ask_password: options.AskPassword = False,
     interval: options.Interval = 1.0,
     disk_cap: options.DiskCaps = None,
+    host_source: options.HostSourceChoice = HostSource.AUTO,
     pooler: options.Poolers = None,
     no_query_text: options.NoQueryText = False,
 ) -> None:
@@ -118,6 +120,7 @@ def record(
     session = LiveOptions(
         interval_s=interval,
         disk_caps=disk_caps(disk_cap),
+        host_source=host_source,
         poolers=pooler_addresses(pooler),
         query_text=not no_query_text,
         rotation=parse_rotation(rotate or (), keep or ()),

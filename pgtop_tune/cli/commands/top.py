@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,7 @@ def top(
     pgbench: options.Pgbench = None,
     load_from: options.LoadFrom = None,
     disk_cap: options.DiskCaps = None,
+    host_source: options.HostSourceChoice = HostSource.AUTO,
     pooler: options.Poolers = None,
     ceilings: options.Ceilings = None,
     allow_unsafe: options.AllowUnsafe = False,
@@ -73,6 +75,7 @@ def top(
         pgbench=pgbench,
         waits_for_password=not no_password,
         disk_caps=disk_caps(disk_cap),
+        host_source=host_source,
         poolers=pooler_addresses(pooler),
         load_from=parse_address(load_from) if load_from else None,
         allow_unsafe=allow_unsafe,

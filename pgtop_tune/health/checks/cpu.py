@@ -13,6 +13,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
+from pgtop_tune.health.measures import figure
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import CpuTimes
 from pgtop_tune.units import share
@@ -28,7 +29,7 @@ _TICKS: Final = (
 
 
 def _all(times: CpuTimes) -> int:
-    return sum(int(getattr(times, name)) for name in _TICKS)
+    return sum(int(getattr(times, name) or 0) for name in _TICKS)
 
 
 def _steal(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -37,11 +38,12 @@ def _steal(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Unknown("steal needs two samples, and there is one")
         return
     ticks = _all(newest.total) - _all(oldest.total)
-    stolen = newest.total.steal_ticks - oldest.total.steal_ticks
+    now, before = (figure(facts, "host.cpu.steal", look.total.steal_ticks) for look in (newest, oldest))
+    stolen = now - before
     percent = 100 * stolen / ticks if ticks > 0 else 0.0
     if percent <= limits["warning"]:
         return
-    since_boot = 100 * newest.total.steal_ticks / max(_all(newest.total), 1)
+    since_boot = 100 * now / max(_all(newest.total), 1)
     yield Finding(
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         says=f"the hypervisor takes {share(percent)} of the CPU time away",

@@ -12,7 +12,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import kernel_file, words
-from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used
+from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, told
 from pgtop_tune.health.rules import advised, advised_setting
 from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.model.absence import Unavailable
@@ -27,9 +27,14 @@ _BOOT: Final = "transparent_hugepage=madvise on the kernel's command line"
 _USUAL_BYTES: Final = 2 * 1024 * 1024
 
 
+def _pools(facts: CheckFacts) -> tuple[HugePages, ...]:
+    told(facts, "host.huge_pages.total")
+    return facts.have(needs.MEMORY).huge_pages
+
+
 def _pool(facts: CheckFacts) -> HugePages | None:
     """The pool of the default size, which vm.nr_hugepages is about; the smallest where that size is not known."""
-    pools, machine = facts.have(needs.MEMORY).huge_pages, needs.MACHINE.of(facts)
+    pools, machine = _pools(facts), needs.MACHINE.of(facts)
     usual_bytes = None if isinstance(machine, Unavailable) else machine.huge_page_bytes
     smallest = min(pools, key=lambda each: each.page_bytes, default=None)
     return next((pool for pool in pools if pool.page_bytes == usual_bytes), smallest)
@@ -110,7 +115,7 @@ def _at_boot(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _idle(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    for pool in facts.have(needs.MEMORY).huge_pages:
+    for pool in _pools(facts):
         idle = _idle_pages(pool)
         size = idle * pool.page_bytes
         if pool.total == 0 or size <= limits["bytes"] or 100 * idle <= limits["percent"] * pool.total:
@@ -138,6 +143,7 @@ def _smaller(pool: HugePages, pages: int) -> Fix:
 
 
 def _transparent(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    told(facts, "host.memory.anon_huge")
     seen = facts.have(needs.MEMORY)
     if not seen.thp_mode:
         yield Unknown(f"{_THP}/enabled cannot be read: a kernel without them, or a container that hides them")

@@ -16,7 +16,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
-from pgtop_tune.health.measures import number, setting
+from pgtop_tune.health.measures import figure, number, setting, told
 from pgtop_tune.health.rules import advised_setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import GB, about, share
@@ -55,7 +55,8 @@ def _commit_limit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     seen = facts.have(needs.MEMORY)
     huge = sum(pool.total * pool.page_bytes for pool in seen.huge_pages)
     usable = seen.total_bytes - huge
-    limit, committed = seen.commit_limit_bytes, seen.committed_bytes
+    limit = figure(facts, "host.memory.commit_limit", seen.commit_limit_bytes)
+    committed = figure(facts, "host.memory.committed", seen.committed_bytes)
     evidence = (
         Evidence(f"CommitLimit {about(limit)}, Committed_AS {about(committed)}", "/proc/meminfo"),
         Evidence(
@@ -116,7 +117,8 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     given = number(facts, "vm.dirty_background_bytes")
     ratio = number(facts, "vm.dirty_background_ratio")
     # The kernel takes the ratio of what can be dirty: free memory and file cache, not all of it.
-    room = seen.free_bytes + max(seen.cached_bytes - seen.shmem_bytes, 0)
+    cached = figure(facts, "host.memory.cache", seen.cached_bytes)
+    room = seen.free_bytes + max(cached - figure(facts, "host.memory.shared", seen.shmem_bytes), 0)
     size = given or room * ratio / 100
     if size <= limits["warning"]:
         return
@@ -138,6 +140,7 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     newest, oldest = facts.have(needs.MEMORY), needs.MEMORY.section(facts.frames[0])
+    told(facts, "host.swap.in")
     if isinstance(oldest, Unavailable) or newest.swap_in_pages is None or newest.swap_out_pages is None:
         yield Unknown("swap traffic is not counted: /proc/vmstat cannot be read")
         return

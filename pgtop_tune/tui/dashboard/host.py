@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
+from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import CpuSample, DiskCounters, DiskSample, MemorySample
@@ -45,9 +46,9 @@ def host_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> lis
     else:
         lines = [
             _section_line("CPU", sections.cpu(frame), lambda cpu: _cpu(cpu, frame, interval, width, glyphs), width),
-            _section_line("MEM", sections.memory(frame), lambda memory: _memory(memory, interval), width),
+            _section_line("MEM", sections.memory(frame), lambda memory: _memory(memory, frame, interval), width),
             *_disks(frame, interval, width, height - 2, glyphs),
-            _section_line("", sections.memory(frame), lambda memory: _details(interval), width),
+            _section_line("", sections.memory(frame), lambda memory: _details(frame, interval), width),
         ]
     lines += [_line("", (), width)] * (height - len(lines))
     return lines[:height]
@@ -72,6 +73,11 @@ def _together(lines: Sequence[Line]) -> Line:
     return tuple(span for index, line in enumerate(lines) for span in ((((" ", PLAIN),) if index else ()) + line))
 
 
+def _told(frame: Frame, phrases: Sequence[tuple[Metric | Keyed[Any], Phrase]]) -> list[Phrase]:
+    """Those whose figure the source of host numbers has; `?` says why the others are not there."""
+    return [phrase for figure, phrase in phrases if untold(frame, figure.id) is None]
+
+
 def _cpu(cpu: CpuSample, frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list[Phrase]:
     shares = metrics.CORE_BUSY(interval)
     busy = [shares[core.cpu] / 100.0 if core.cpu in shares else None for core in cpu.cores]
@@ -79,10 +85,11 @@ def _cpu(cpu: CpuSample, frame: Frame, interval: Interval, width: int, glyphs: G
     queue = metrics.RUN_QUEUE(interval)
     waiting = "warning" if queue is not None and queue > 2 * len(cpu.cores) else PLAIN
     queued = (count(queue).rjust(3), waiting)
+    kinds = [_number(part, interval, percent, 3) for part in _CPU_PARTS if untold(frame, part.id) is None]
     return [
-        Phrase(_together([_number(part, interval, percent, 3) for part in _CPU_PARTS])),
+        Phrase(_together(kinds)),
         Phrase((*heat, (f" {len(cpu.cores)} cores", "label")), 3, heat),
-        Phrase((("run queue ", "label"), queued), 2, (("rq ", "label"), queued)),
+        *_told(frame, [(metrics.RUN_QUEUE, Phrase((("run queue ", "label"), queued), 2, (("rq ", "label"), queued)))]),
         _pressure(frame, interval),
     ]
 
@@ -110,35 +117,55 @@ def _some_full(name: str, rows: Sequence[Metric], interval: Interval) -> Line:
     return tuple(spans)
 
 
-def _memory(memory: MemorySample, interval: Interval) -> list[Phrase]:
+def _memory(memory: MemorySample, frame: Frame, interval: Interval) -> list[Phrase]:
     used, whole = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
     pool = max(whole, key=lambda page_bytes: (whole[page_bytes], -page_bytes), default=None)
     huge = UNKNOWN if pool is None else f"{used[pool]:.0f}/{whole[pool]:.0f}"
     swapped = [_number(metric, interval, size, 4) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
     return [
         Phrase(((size(memory.total_bytes).rjust(5), PLAIN),), 4),
-        Phrase(_number(metrics.MEMORY_USED, interval, size, 5)),
-        Phrase(_number(metrics.MEMORY_CACHE, interval, size, 5), 2),
-        Phrase(_number(metrics.MEMORY_DIRTY, interval, size, 5), 1),
-        Phrase(_number(metrics.MEMORY_WRITEBACK, interval, size, 5), 3),
-        Phrase(_number(metrics.SWAP_USED, interval, size, 4), 7),
-        Phrase(_together(swapped), 7),
-        Phrase(labelled("huge", huge, PLAIN, " used"), 5, labelled("huge", huge)),
-        Phrase(labelled("thp", one_line(memory.thp_mode, 12) or UNKNOWN), 6),
+        *_told(
+            frame,
+            [
+                (metrics.MEMORY_USED, Phrase(_number(metrics.MEMORY_USED, interval, size, 5))),
+                (metrics.MEMORY_CACHE, Phrase(_number(metrics.MEMORY_CACHE, interval, size, 5), 2)),
+                (metrics.MEMORY_DIRTY, Phrase(_number(metrics.MEMORY_DIRTY, interval, size, 5), 1)),
+                (metrics.MEMORY_WRITEBACK, Phrase(_number(metrics.MEMORY_WRITEBACK, interval, size, 5), 3)),
+                (metrics.SWAP_USED, Phrase(_number(metrics.SWAP_USED, interval, size, 4), 7)),
+                (metrics.SWAP_IN, Phrase(_together(swapped), 7)),
+                (metrics.HUGE_TOTAL, Phrase(labelled("huge", huge, PLAIN, " used"), 5, labelled("huge", huge))),
+                (metrics.HUGE_TOTAL, Phrase(labelled("thp", one_line(memory.thp_mode, 12) or UNKNOWN), 6)),
+            ],
+        ),
+        _source(frame),
     ]
 
 
-def _details(interval: Interval) -> list[Phrase]:
+def _source(frame: Frame) -> Phrase:
+    """That figures are left out, where the source does not have them all."""
+    facts = sections.machine(frame)
+    if isinstance(facts, Unavailable) or not facts.untold:
+        return Phrase(())
+    source = one_line(facts.source, 20)
+    return Phrase(((f"by {source}: ? says what is not known", "dim"),), 8, ((f"by {source}", "dim"),))
+
+
+def _details(frame: Frame, interval: Interval) -> list[Phrase]:
     load = "/".join(count(metric(interval)) for metric in (metrics.LOAD_1M, metrics.LOAD_5M, metrics.LOAD_15M))
     return [
         Phrase(labelled("load", load)),
-        Phrase(_number(metrics.CONTEXT_SWITCHES, interval, count, 5, "/s"), 1),
-        Phrase(_number(metrics.BLOCKED_TASKS, interval, count, 3), 1),
-        Phrase(_number(metrics.CPU_INTERRUPTS, interval, percent, 3), 2),
-        Phrase(_number(metrics.MEMORY_AVAILABLE, interval, size, 5), 1),
-        Phrase(_number(metrics.MEMORY_SHARED, interval, size, 5), 2),
-        Phrase(_number(metrics.PAGE_TABLES, interval, size, 5), 1),
-        Phrase(_number(metrics.COMMITTED, interval, size, 5), 3),
+        *_told(
+            frame,
+            [
+                (metrics.CONTEXT_SWITCHES, Phrase(_number(metrics.CONTEXT_SWITCHES, interval, count, 5, "/s"), 1)),
+                (metrics.BLOCKED_TASKS, Phrase(_number(metrics.BLOCKED_TASKS, interval, count, 3), 1)),
+                (metrics.CPU_INTERRUPTS, Phrase(_number(metrics.CPU_INTERRUPTS, interval, percent, 3), 2)),
+                (metrics.MEMORY_AVAILABLE, Phrase(_number(metrics.MEMORY_AVAILABLE, interval, size, 5), 1)),
+                (metrics.MEMORY_SHARED, Phrase(_number(metrics.MEMORY_SHARED, interval, size, 5), 2)),
+                (metrics.PAGE_TABLES, Phrase(_number(metrics.PAGE_TABLES, interval, size, 5), 1)),
+                (metrics.COMMITTED, Phrase(_number(metrics.COMMITTED, interval, size, 5), 3)),
+            ],
+        ),
     ]
 
 
@@ -162,7 +189,7 @@ def _disks(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyp
     caps = disks_at_cap(interval)
     lines = []
     for index, disk in enumerate(shown):
-        phrases = _disk(disk, name_cells, {key: found.get(disk.name) for key, found in values.items()})
+        phrases = _disk(disk, frame, name_cells, {key: found.get(disk.name) for key, found in values.items()})
         if disk.name in caps:
             said = f"{glyphs.pointer_left} at its cap"
             phrases.append(Phrase(((f"{said}: {cap_text(caps[disk.name])}", "critical"),), 1, ((said, "critical"),)))
@@ -184,7 +211,7 @@ def _ranked(sample: DiskSample, busy: dict[str, float]) -> list[DiskCounters]:
     )
 
 
-def _disk(disk: DiskCounters, name_cells: int, found: Mapping[str, float | None]) -> list[Phrase]:
+def _disk(disk: DiskCounters, frame: Frame, name_cells: int, found: Mapping[str, float | None]) -> list[Phrase]:
     def value(keyed: Keyed[str]) -> float | None:
         return found[keyed.id]
 
@@ -192,10 +219,12 @@ def _disk(disk: DiskCounters, name_cells: int, found: Mapping[str, float | None]
     reads, writes = count(value(metrics.DISK_READS)), count(value(metrics.DISK_WRITES))
     read, written = size(value(metrics.DISK_READ_BYTES)), size(value(metrics.DISK_WRITE_BYTES))
     read_ms, write_ms = ms(value(metrics.DISK_READ_AWAIT)), ms(value(metrics.DISK_WRITE_AWAIT))
+    busy_words = labelled("busy", percent(busy).rjust(3), alarm(busy, metrics.DISK_BUSY.critical), "%")
+    queue = Phrase(labelled("queue", count(value(metrics.DISK_QUEUE)).rjust(5)), 5)
     unit = "   " if write_ms.endswith("s") else " ms"
     return [
         Phrase(((one_line(disk.name, _NAME).ljust(name_cells), PLAIN),)),
-        Phrase(labelled("busy", percent(busy).rjust(3), alarm(busy, metrics.DISK_BUSY.critical), "%"), 1),
+        *_told(frame, [(metrics.DISK_BUSY, Phrase(busy_words, 1))]),
         Phrase(
             _together([labelled("r", reads.rjust(5), PLAIN, "/s"), labelled("w", writes.rjust(5), PLAIN, "/s")]),
             3,
@@ -207,6 +236,6 @@ def _disk(disk: DiskCounters, name_cells: int, found: Mapping[str, float | None]
             2,
             labelled("await", f"{read_ms:>5}/{write_ms:<5}", PLAIN, unit),
         ),
-        Phrase(labelled("queue", count(value(metrics.DISK_QUEUE)).rjust(5)), 5),
+        *_told(frame, [(metrics.DISK_QUEUE, queue)]),
         Phrase(((" ".join(one_line(role, 40) for role in disk.roles), "dim"),) if disk.roles else (), 6),
     ]

@@ -127,8 +127,9 @@ class Dashboard(SceneScreen):
     def explained(self, cells: int) -> list[Line]:
         """See `SceneScreen.explained`."""
         lines: list[Line] = []
+        now = self._scene.session.now
         for pane in PANE_METRICS:
-            lines += [(), head(((pane, "title"),), cells, self._glyphs), *explain_lines(pane, cells)]
+            lines += [(), head(((pane, "title"),), cells, self._glyphs), *explain_lines(pane, cells, now)]
         return lines
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:

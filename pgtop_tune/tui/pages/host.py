@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from pgtop_tune.metrics import host as metrics
@@ -10,6 +10,7 @@ from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import host_places as limits
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
@@ -37,10 +38,11 @@ _CPU: Final = (
     metrics.CPU_USER, metrics.CPU_SYSTEM, metrics.CPU_IOWAIT, metrics.CPU_STEAL, metrics.CPU_IDLE, details.CPU_NICE,
     details.CPU_GUEST, details.CPU_HARD, details.CPU_SOFT,
 )  # fmt: skip
-_WORK: Final = (
-    (metrics.RUN_QUEUE, 4, ""), (metrics.BLOCKED_TASKS, 3, ""), (metrics.LOAD_1M, 5, ""), (metrics.LOAD_5M, 5, ""),
-    (metrics.LOAD_15M, 5, ""), (metrics.CONTEXT_SWITCHES, 5, "/s"), (details.INTERRUPTS, 5, "/s"),
-)  # fmt: skip
+_WORK: Final = {
+    metrics.RUN_QUEUE: (4, ""), metrics.BLOCKED_TASKS: (3, ""), metrics.LOAD_1M: (5, ""), metrics.LOAD_5M: (5, ""),
+    metrics.LOAD_15M: (5, ""), metrics.CONTEXT_SWITCHES: (5, "/s"), details.INTERRUPTS: (5, "/s"),
+}  # fmt: skip
+"""Cells and unit of each."""
 _MEMORY: Final = (
     metrics.MEMORY_TOTAL, metrics.MEMORY_USED, metrics.MEMORY_CACHE, metrics.MEMORY_DIRTY, metrics.MEMORY_WRITEBACK,
     metrics.MEMORY_AVAILABLE, metrics.MEMORY_FREE,
@@ -67,7 +69,7 @@ def summary_needs(session: Session, width: int) -> int:
         return 1
     cpu = sections.cpu(session.now)
     cores = 0 if isinstance(cpu, Unavailable) else len(cpu.cores)
-    return _FIXED + len(_notes(host, width)) + -(-cores // max(width - _LABEL, 1))
+    return _FIXED + len(_notes(host, width)) + len(_without(session.now, width)) + -(-cores // max(width - _LABEL, 1))
 
 
 def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -82,20 +84,46 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
         reason = host if isinstance(host, Unavailable) else NOT_YET
         return _filled([_line("host", absence(reason), width)], width, height)
     cpu, memory = sections.cpu(frame), sections.memory(frame)
-    rest = [
-        _said("MEM", memory, lambda _: _numbers(_MEMORY, interval, size, 5), width),
-        _said("huge", memory, lambda found: _huge(found, interval), width),
-        _said("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3), width),
-        _said("swap", memory, lambda _: _titled(_SWAP, interval, size, 5), width),
-        _said("work", cpu, lambda _: [_number(row, interval, count, cells, unit) for row, cells, unit in _WORK], width),
-        _said("limit", host.cgroup, lambda _: _limits(interval), width),
-        _said("alloc", memory, lambda _: _numbers(_PROMISED, interval, size, 5), width),
-        _said("freq", host.frequency, lambda _: [_frequency(frame, interval)], width),
+    told = _told(frame)
+    parts: list[tuple[str, object, Callable[[Any], list[Phrase]]]] = [
+        ("MEM", memory, lambda _: _numbers(told(_MEMORY), interval, size, 5)),
+        ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda found: _huge(found, interval)),
+        ("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
+        ("swap", memory, lambda _: _titled(_SWAP, interval, size, 5)),
+        ("work", cpu, lambda _: [_number(row, interval, count, *_WORK[row]) for row in told(_WORK)]),
+        ("limit", host.cgroup, lambda _: _limits(interval)),
+        ("alloc", memory, lambda _: _numbers(told(_PROMISED), interval, size, 5)),
+        ("freq", host.frequency, lambda _: [_frequency(frame, interval)]),
     ]
-    kinds = _said("CPU", cpu, lambda _: _numbers(_CPU, interval, percent, 3), width)
+    if not isinstance(host.facts, Unavailable) and host.facts.untold:
+        # Lines with numbers first: there may be no room for all.
+        parts.sort(key=lambda part: isinstance(part[1], Unavailable))
+    lines = [_said(*part, width) for part in parts]
+    numbers = sum(not isinstance(part[1], Unavailable) for part in parts)
+    without = _without(frame, width)
+    rest = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
+    kinds = _said("CPU", cpu, lambda _: _numbers(told(_CPU), interval, percent, 3), width)
     room = max(height - 2 - len(rest), 1)
     strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
-    return _filled([_source(host, width), *_notes(host, width), kinds, *strips, *rest], width, height)
+    above = [_source(host, width), *_notes(host, width), kinds, *strips]
+    return _filled([*above, *rest], width, height)
+
+
+def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:
+    """Leaves out the figures that the source does not have: they are named together, and `?` says why."""
+    return lambda rows: [row for row in rows if untold(frame, row.id) is None]
+
+
+def _without(frame: Frame, width: int) -> list[Line]:
+    """The figures of these lines and of the tables that the source does not have; none where it has all."""
+    facts = sections.machine(frame)
+    if isinstance(facts, Unavailable) or not facts.untold:
+        return []
+    missing = {each.metric for each in facts.untold}
+    columns = [column.title for table in TABLES for column in table.columns if column.metric in missing]
+    titles = dict.fromkeys([row.title for row in _SINGLE if row.id in missing] + columns)
+    said = f"not told by {facts.source} (? says why): {', '.join(titles)}"
+    return [_line("n/a", fit(((said, "dim"),), width - _LABEL), width)]
 
 
 def _filled(lines: list[Line], width: int, height: int) -> list[Line]:
@@ -136,10 +164,16 @@ def _source(host: HostSample, width: int) -> Line:
     phrases = [
         Phrase(((one_line(facts.hostname, 40), "strong"),)),
         Phrase(labelled("numbers from:", facts.source), 1),
-        Phrase((("Linux " + one_line(facts.kernel, 40), PLAIN),), 2),
+        Phrase(((_system(facts.kernel), PLAIN),), 2),
         Phrase(((f"{facts.cpu_count} cores", PLAIN),), 3),
     ]
     return _line("host", fitting(phrases, width - _LABEL, _GAP), width)
+
+
+def _system(kernel: str) -> str:
+    """A release alone is one of Linux; others say their name."""
+    said = one_line(kernel, 40)
+    return f"Linux {said}" if said[:1].isdigit() else said
 
 
 def _notes(host: HostSample, width: int) -> list[Line]:
@@ -222,9 +256,10 @@ def _limits(interval: Interval) -> list[Phrase]:
     ]
 
 
+_SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP))
 NUMBERS: Final[tuple[Described, ...]] = (
     *_CPU, metrics.CORE_BUSY, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
-    *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *(metric for metric, _, _ in _WORK),
+    *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *_WORK,
     details.FREQUENCY, details.FREQUENCY_SHARE, limits.GROUP_MEMORY, limits.GROUP_MEMORY_MAX, limits.GROUP_CPUS,
     limits.GROUP_THROTTLED, limits.GROUP_OOM_KILLS,
 )  # fmt: skip

@@ -55,7 +55,7 @@ def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", shown: bo
     """A column of a metric: what it means stands in the catalogue."""
     return number(
         keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.values.get(keyed.id), form,
-        keyed.definition, keyed.source, shown=shown, critical=keyed.critical,
+        keyed.definition, keyed.source, shown=shown, critical=keyed.critical, metric=keyed.id,
     )  # fmt: skip
 
 
@@ -293,7 +293,7 @@ def _others(frame: Frame) -> Callable[[int], str]:
         # Threads are looked at of pgbench alone, also where somebody else started it.
         known |= dict.fromkeys((thread.pid for thread in processes.threads), "pgbench")
     # Over SQL there are none but the server's own.
-    rest = "pgtop-tune" if facts is None or facts.source == "local" else "postmaster"
+    rest = "postmaster" if facts is not None and facts.is_of_server else "pgtop-tune"
     return lambda pid: known.get(pid, rest)
 
 

@@ -50,6 +50,7 @@ class PageColumn(Struct, frozen=True):
         elastic: Takes what the others leave.
         most: Cells it grows to where all columns of the table have room and some is left; 0 for never.
         shown: Whether it is shown until the operator chooses otherwise.
+        metric: Id in the catalogue of the number it shows; "" where it is none.
     """
 
     id: str
@@ -65,6 +66,7 @@ class PageColumn(Struct, frozen=True):
     elastic: bool = False
     shown: bool = True
     most: int = 0
+    metric: str = ""
 
 
 def grown(columns: Sequence[PageColumn], room: int) -> tuple[PageColumn, ...]:
@@ -214,11 +216,12 @@ def number(
     *,
     shown: bool = True,
     critical: float | None = None,
+    metric: str = "",
 ) -> PageColumn:
     """A column that stands right and sorts largest first; nothing and unknown are dim.
 
     Args:
-        id, title, width, definition, source, shown: As of `PageColumn`.
+        id, title, width, definition, source, shown, metric: As of `PageColumn`.
         value: The number of a row.
         unit: How it is written, from `units`.
         critical: Red from there on.
@@ -234,6 +237,7 @@ def number(
         style=partial(_style, value, critical),
         align="right",
         shown=shown,
+        metric=metric,
     )
 
 

@@ -19,7 +19,7 @@ from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, lis
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable
 from pgtop_tune.tui.pages.registry import PAGES
 from pgtop_tune.tui.pages.row_details import DetailsDialog, row_lines, row_text
-from pgtop_tune.tui.scene.explain import Entry, explained
+from pgtop_tune.tui.scene.explain import Entry, explained, why_untold
 from pgtop_tune.tui.scene.header import footer_lines, header_lines
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.terminal.clipboard import copy
@@ -202,7 +202,8 @@ class PageScreen(SceneScreen):
         lines = self._columns_explained(self.table, cells)
         if self.page.numbers:
             lines += [(), head(((f"{self.page.title}: above the table", "title"),), cells, self._glyphs)]
-            lines += [line for metric in self.page.numbers for line in explained(metric, cells)]
+            now = self._scene.session.now
+            lines += [line for row in self.page.numbers for line in explained(row, cells, why_untold(row, now))]
         return [*lines, *(line for table in others for line in self._columns_explained(table, cells))]
 
     def _columns_explained(self, table: PageTable, cells: int) -> list[Line]:
@@ -211,6 +212,7 @@ class PageScreen(SceneScreen):
             lines += explained(
                 Entry(title=column.title or column.id, unit="", definition=column.definition, source=column.source),
                 cells,
+                why_untold(column.metric, self._scene.session.now),
             )
         return lines
 

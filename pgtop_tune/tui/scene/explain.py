@@ -10,6 +10,9 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall
+from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.host_values import untold
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import padded
@@ -116,20 +119,37 @@ PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
 """What each pane shows."""
 
 
-def explain_lines(pane: str, width: int) -> list[Line]:
+def explain_lines(pane: str, width: int, frame: Frame | None = None) -> list[Line]:
     """Every number of a pane: title and unit, definition, source, critical line; wrapped to the width.
+
+    Args:
+        pane: Its name.
+        width: Cells.
+        frame: The newest: where it has no such figure, the reason stands below.
 
     Raises:
         KeyError: There is no such pane, or it shows no numbers.
     """
     lines: list[Line] = []
     for metric in PANE_METRICS[pane]:
-        lines += explained(metric, width)
+        lines += explained(metric, width, why_untold(metric, frame))
     return lines
 
 
-def explained(metric: Described, width: int) -> list[Line]:
-    """One number: title and unit, definition, source, critical line; wrapped to the width."""
+def why_untold(metric: Described | str, frame: Frame | None) -> str:
+    """Why the source of host numbers does not have a figure; "" where it has.
+
+    Args:
+        metric: A row of the catalogue, or its id.
+        frame: The newest.
+    """
+    id_ = metric if isinstance(metric, str) else metric.id if isinstance(metric, (Metric, Keyed)) else ""
+    why = None if frame is None else untold(frame, id_)
+    return "" if why is None else str(why)
+
+
+def explained(metric: Described, width: int, absent: str = "") -> list[Line]:
+    """One number: title and unit, definition, source, critical line, why it is not there; wrapped to the width."""
     unit = f" ({metric.unit})" if metric.unit else ""
     critical = getattr(metric, "critical", None)
     line = f"; red from {count(critical)}" if critical is not None else ""
@@ -137,6 +157,7 @@ def explained(metric: Described, width: int) -> list[Line]:
         padded(((metric.title, "title"), (unit + line, "label")), width),
         *_wrapped(metric.definition, width, PLAIN),
         *_wrapped(metric.source, width, "dim"),
+        *(_wrapped(f"unknown here: {absent}", width, "warning") if absent else ()),
         ((" " * width, PLAIN),),
     ]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.host.psutil_source import PsutilHost
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import host_places as limits
 from pgtop_tune.metrics import host_places as places
@@ -20,6 +22,7 @@ from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWOR
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import PageTable
 from pgtop_tune.tui.pages.screen import PageScreen
+from pgtop_tune.tui.scene.explain import explained, why_untold
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of, width
 from tests.support.frames import frame
@@ -228,3 +231,51 @@ def test_a_pgbench_started_by_hand_is_called_pgbench() -> None:
     processes = replace(host.processes, processes=(replace(row, pid=4_711),), threads=(thread,))
     (line,) = [each for each in table_text(session_with(2, processes=processes), PROCESSES) if " 4711 " in each]
     assert "pgbench" in line
+
+
+@pytest.fixture
+def by_psutil() -> Session:
+    """This machine as psutil sees it, a few looks."""
+    seconds = iter(range(1000))
+    host = PsutilHost(lambda: float(next(seconds)))
+    session = Session()
+    for second in range(3):
+        session.apply(Step((frame(second, host=host.sample([os.getpid()], [os.getpid()])),)))
+    return session
+
+
+@pytest.mark.parametrize(("cells", "rows"), [(80, 9), (120, 14), (200, 14)])
+def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_them(
+    by_psutil: Session, cells: int, rows: int
+) -> None:
+    lines = summary(by_psutil, cells, rows)
+    assert "numbers from: psutil" in lines[0]
+    names = next(line for line in lines if line.startswith(" n/a"))
+    assert "not told by psutil (? says why): run queue, blocked, dirty" in names
+    above = "\n".join(lines[: lines.index(names)])
+    assert "dirty" not in above
+    assert "run queue" not in above
+    assert "load" in above
+    if rows == 14:
+        assert " huge  psutil does not tell huge pages" in "\n".join(lines)
+    [row] = PROCESSES.rows(by_psutil)
+    assert row.note == "pgtop-tune"
+    assert row.values[details.PROCESS_RUN_DELAY.id] is None
+
+
+def test_the_dashboard_leaves_out_what_psutil_does_not_tell_and_says_so(by_psutil: Session) -> None:
+    text = "\n".join(text_of(line) for line in host_lines(by_psutil, 200, 5, UNICODE))
+    assert "by psutil: ? says what is not known" in text
+    assert not [word for word in ("dirty", "huge ", "run queue", "queue  ", "blocked", "committed") if word in text]
+    assert all(word in text for word in ("usr", "used", "cache", "load", "available", "psi psutil does not tell"))
+    assert "by psutil" in text_of(host_lines(by_psutil, 80, 5, UNICODE)[1])
+
+
+def test_the_help_gives_the_reason_below_the_definition(by_psutil: Session) -> None:
+    metrics = {row.id: row for row in PAGE.numbers}
+    why = why_untold(metrics["host.run_queue"], by_psutil.now)
+    said = [text_of(line).strip() for line in explained(metrics["host.run_queue"], 100, why)]
+    assert "unknown here: psutil does not tell how many tasks are ready to run" in said
+    assert why_untold(metrics["host.load_1m"], by_psutil.now) == ""
+    delay = next(column for column in PROCESSES.columns if column.title == "delay%")
+    assert "schedstat" in why_untold(delay.metric, by_psutil.now)

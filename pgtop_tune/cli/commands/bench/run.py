@@ -17,6 +17,7 @@ from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
     from pgtop_tune.model.bench import ScriptChoice
@@ -184,6 +185,7 @@ def run(
     pgbench: options.Pgbench = None,
     load_from: options.LoadFrom = None,
     disk_cap: options.DiskCaps = None,
+    host_source: options.HostSourceChoice = HostSource.AUTO,
     pooler: options.Poolers = None,
     interval: options.Interval = 1.0,
     host: options.Host = "",
@@ -256,6 +258,7 @@ def run(
                 interval_s=interval,
                 pgbench=pgbench,
                 disk_caps=disk_caps(disk_cap),
+                host_source=host_source,
                 poolers=pooler_addresses(pooler),
                 load_from=parse_address(load_from) if load_from else None,
             ),

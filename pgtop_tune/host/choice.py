@@ -1,0 +1,66 @@
+"""Which source of this machine's numbers there is, and what all of them offer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from pgtop_tune.host.block_devices import ROOT, DiskCap
+from pgtop_tune.host.local import LocalHost
+from pgtop_tune.host.source_names import HostSource
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.host import HostSample, ProcessSample, ThreadCounters
+from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
+
+
+class Host(Protocol):
+    """This machine; what the methods do stands in `LocalHost`."""
+
+    sees_without_processes: bool
+    """Whether there is more to see where the server's processes are hidden than the server itself hands out."""
+
+    def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable: ...
+    def working_directory(self, pid: int) -> str | None: ...
+    def pgbench_processes(self) -> tuple[int, ...]: ...
+    def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None: ...
+    def set_server(self, postmaster_pid: int) -> None: ...
+    def machine_details(
+        self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None
+    ) -> MachineDetails | Unavailable: ...
+    def sample(
+        self,
+        pids: Sequence[int],
+        io_pids: Collection[int] = (),
+        thread_pids: Collection[int] = (),
+        resting: Collection[int] = (),
+        seen: ProcessSample | Unavailable | None = None,
+    ) -> HostSample: ...
+    def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]: ...
+    def close(self) -> None: ...
+
+
+_READ_FIRST: Final = ("proc/stat", "proc/meminfo")
+
+
+def host_of(
+    clock: Callable[[], float],
+    wished: HostSource = HostSource.AUTO,
+    root: Path = ROOT,
+    caps: Sequence[DiskCap] = (),
+) -> Host:
+    """The source that the operator wants; psutil is imported only where it is used.
+
+    Args:
+        clock: Seconds on the session's monotonic clock.
+        wished: What the operator says.
+        root: Where /proc and /sys are found.
+        caps: What the operator says of disks.
+    """
+    has_proc = all(os.access(root / path, os.R_OK) for path in _READ_FIRST)
+    if wished is HostSource.PROC or (wished is HostSource.AUTO and has_proc):
+        return LocalHost(clock, root, caps)
+    from pgtop_tune.host.psutil_source import PsutilHost
+
+    return PsutilHost(clock, caps)

@@ -1,0 +1,218 @@
+"""Which field of psutil becomes which field of a frame, and which figures psutil does not have. Tables, no psutil.
+
+Sources: psutil's documentation, and its code for each system where the documentation does not say what is counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from pgtop_tune.host.block_devices import BlockDevices
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.host import UntoldFigure
+
+SOURCE: Final = "psutil"
+LINUX: Final = "linux"
+_MACOS: Final = "darwin"
+_FREEBSD: Final = "freebsd"
+
+
+class Told(Struct, frozen=True):
+    """A field of a frame.
+
+    Attributes:
+        field: Of the struct.
+        key: Of psutil's tuple.
+        metrics: Ids of the figures that are unknown without it.
+    """
+
+    field: str
+    key: str
+    metrics: tuple[str, ...] = ()
+
+
+CPU_TIMES: Final = (
+    Told("user_ticks", "user"),
+    Told("nice_ticks", "nice"),
+    Told("system_ticks", "system"),
+    Told("idle_ticks", "idle"),
+    Told("iowait_ticks", "iowait", ("host.cpu.iowait",)),
+    Told("irq_ticks", "irq", ("host.cpu.irq", "host.cpu.hardirq")),
+    Told("softirq_ticks", "softirq", ("host.cpu.softirq",)),
+    Told("steal_ticks", "steal", ("host.cpu.steal",)),
+    Told("guest_ticks", "guest", ("host.cpu.guest",)),
+    Told("guest_nice_ticks", "guest_nice"),
+)
+CPU_STATS: Final = (
+    Told("context_switches", "ctx_switches", ("host.context_switches",)),
+    Told("interrupts", "interrupts", ("host.interrupts",)),
+)
+MEMORY: Final = (
+    Told("total_bytes", "total"),
+    Told("free_bytes", "free"),
+    Told("available_bytes", "available", ("host.memory.available",)),
+    Told("buffers_bytes", "buffers", ("host.memory.cache",)),
+    Told("cached_bytes", "cached", ("host.memory.cache",)),
+    Told("shmem_bytes", "shared", ("host.memory.shared", "host.memory.cache")),
+)
+SWAP: Final = (
+    Told("swap_in_pages", "sin", ("host.swap.in",)),
+    Told("swap_out_pages", "sout", ("host.swap.out",)),
+)
+DISK: Final = (
+    Told("reads", "read_count"),
+    Told("read_bytes", "read_bytes"),
+    Told("read_ms", "read_time", ("host.disk.read_await",)),
+    Told("writes", "write_count"),
+    Told("write_bytes", "write_bytes"),
+    Told("write_ms", "write_time", ("host.disk.write_await",)),
+    Told("busy_ms", "busy_time", ("host.disk.busy",)),
+)
+INTERFACE: Final = (
+    Told("received_bytes", "bytes_recv"),
+    Told("received_packets", "packets_recv"),
+    Told("received_errors", "errin"),
+    Told("received_drops", "dropin"),
+    Told("sent_bytes", "bytes_sent"),
+    Told("sent_packets", "packets_sent"),
+    Told("sent_errors", "errout"),
+    Told("sent_drops", "dropout"),
+)
+PROCESS_IO: Final = (
+    Told("read_bytes", "read_bytes", ("host.process.read_bytes",)),
+    Told("write_bytes", "write_chars", ("host.process.write_bytes",)),
+)
+
+MISLEADING: Final[Mapping[tuple[str, str], str]] = {
+    (_MACOS, "sin"): "macOS counts pages read from any file there, not only from swap",
+    (_MACOS, "sout"): "macOS counts pages written to any file there, not only to swap",
+    (_FREEBSD, "sin"): "psutil adds up pages swapped in and out there",
+    (_FREEBSD, "sout"): "psutil counts pages of files there",
+    (_FREEBSD, "cached"): "FreeBSD has no count of cached pages since 12",
+}
+"""Fields that psutil has on a system, with numbers that mean something else: they are not taken."""
+
+_NO_COUNT: Final = "psutil has no such figure: it is in the files of Linux' /proc"
+NEVER: Final = tuple(
+    UntoldFigure(metric, why)
+    for why, metrics in {
+        "psutil does not tell how many tasks are ready to run": ("host.run_queue",),
+        "psutil does not tell how many tasks wait for a disk": ("host.blocked",),
+        "psutil does not tell requests under way": ("host.disk.queue",),
+        "psutil does not tell the wait in the run queue (schedstat)": ("host.process.run_delay",),
+        "psutil does not tell huge pages": (
+            "host.huge_pages.total", "host.huge_pages.free", "host.huge_pages.used", "host.huge_pages.reserved",
+            "host.huge.surplus", "host.memory.anon_huge", "host.memory.shmem_huge", "host.memory.file_huge",
+        ),
+        _NO_COUNT: (
+            "host.memory.dirty", "host.memory.writeback", "host.memory.page_tables", "host.memory.committed",
+            "host.memory.commit_limit",
+        ),
+    }.items()
+    for metric in metrics
+)  # fmt: skip
+
+
+def _absent(what: str) -> Unavailable:
+    return Unavailable(Reason.NOT_SUPPORTED, f"psutil does not tell {what}")
+
+
+NO_PRESSURE: Final = _absent("pressure: only the kernel of Linux counts it, in /proc/pressure")
+NO_NUMA: Final = _absent("memory per NUMA node")
+NO_FREQUENCY: Final = _absent("governor and highest frequency of the CPUs on every system")
+NO_CGROUP: Final = _absent("limits of control groups")
+NO_CGROUPS_HERE: Final = Unavailable(Reason.NOT_SUPPORTED, "only Linux has control groups")
+LIMITS_OF_LINUX: Final = tuple(
+    UntoldFigure(metric, str(NO_CGROUP)) for metric in ("host.cgroup.memory_max", "host.cgroup.cpus")
+)
+"""Without them the machine's memory and processors may be more than the server has."""
+NO_SETUP: Final = _absent("models, mount options in force and settings of the operating system")
+NO_DETAILS: Final = _absent("settings of the operating system")
+
+STATES: Final[Mapping[str, str]] = {
+    "running": "R", "sleeping": "S", "disk-sleep": "D", "stopped": "T", "tracing-stop": "t", "zombie": "Z",
+    "dead": "X", "idle": "I", "waiting": "S", "locked": "S", "parked": "P", "wake-kill": "S", "waking": "R",
+}  # fmt: skip
+"""Process.status() → the letter of proc_pid_stat(5); FreeBSD's "waiting" and "locked" are sleeps."""
+
+
+def system(platform: str) -> str:
+    """sys.platform without a version: "freebsd14" is "freebsd"."""
+    return platform.rstrip("0123456789.")
+
+
+def fields_of(rows: Sequence[Told], said: Any, platform: str) -> dict[str, Any]:
+    """Our fields from psutil's tuple; None for what it does not have on this system, or what means something else.
+
+    Args:
+        rows: One of the tables above.
+        said: What psutil returned.
+        platform: See `system`.
+    """
+    told: dict[str, Any] = said._asdict()
+    return {
+        row.field: None if (platform, row.key) in MISLEADING else _counted(told.get(row.key)) for row in rows
+    }  # fmt: skip
+
+
+def _counted(value: Any) -> Any:
+    """FreeBSD's io_counters() has -1 for what is not counted."""
+    return None if value is None or value < 0 else value
+
+
+def untold(rows: Sequence[Told], said: Any, platform: str, what: str) -> list[UntoldFigure]:
+    """The figures that are unknown because psutil does not have their fields here.
+
+    Args:
+        rows: One of the tables above.
+        said: What psutil returned; None where it has no such call.
+        platform: See `system`.
+        what: The call, for the reason: "cpu_times".
+    """
+    told = {} if said is None else said._asdict()
+    found: dict[str, UntoldFigure] = {}
+    for row in rows:
+        why = MISLEADING.get((platform, row.key), "")
+        if not why and _counted(told.get(row.key)) is None:
+            why = f"psutil has no {row.key} in {what}() on this system"
+        found |= {metric: UntoldFigure(metric, why) for metric in row.metrics if why and metric not in found}
+    return list(found.values())
+
+
+_STACKED: Final = re.compile(r"(dm-|md|bcache)\d")
+
+
+def whole_disks(names: Collection[str]) -> BlockDevices:
+    """Disks and partitions told apart by their names: a partition is named after its disk, with "p" after a digit."""
+    partitions = {name for name in names if _disk_of(name) in names}
+    return BlockDevices(
+        whole=frozenset(names) - partitions, stacked=frozenset(name for name in names if _STACKED.match(name))
+    )
+
+
+_PARTITION: Final = re.compile(r"(.*\D)\d+|(.*\d)p\d+")
+
+
+def _disk_of(name: str) -> str:
+    """sda1 → sda, nvme0n1p2 → nvme0n1; "" for what is not named as a partition."""
+    match = _PARTITION.fullmatch(name)
+    if match is None:
+        return ""
+    disk = match[2] or match[1]
+    # nvme0n1p2 fits both: the "p" is not part of the name of a disk that ends in a digit.
+    return disk.removesuffix("p") if re.search(r"\dp$", disk) else disk
+
+
+_SLICE: Final = re.compile(r"(disk\d+|[a-z]+\d+)(?:s\d+|p\d+)[a-z0-9]*")
+"""Of a disk of macOS (disk0s2) or FreeBSD (ada0p2, da0s1a), which psutil has counters for as a whole."""
+
+
+def disk_under(node: str, names: Collection[str]) -> str:
+    """The disk that psutil counts for a device of a mount: "/dev/vda1" → "vda"; "" where there is none."""
+    name = node.removeprefix("/dev/")
+    candidates = (_disk_of(name), name, match[1] if (match := _SLICE.fullmatch(name)) else "")
+    return next((each for each in candidates if each and each in names), "")

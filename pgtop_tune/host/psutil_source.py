@@ -1,0 +1,358 @@
+"""This machine's numbers from psutil, where there is no /proc to read: macOS, FreeBSD, containers that hide it.
+
+The only module that imports psutil, and only when one of these is made. Counters and clocks are those of `host.local`;
+`host.psutil_rows` has which figure comes from where, and why others do not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from pgtop_tune.host import psutil_rows as rows
+from pgtop_tune.host.block_devices import DiskCap, Roles, server_directories, with_cap
+from pgtop_tune.host.kernel_sections import choose_disks
+from pgtop_tune.host.mounts import NETWORK_KINDS, FileSystems, Mount, mount_of, places_of
+from pgtop_tune.host.psutil_processes import FAILURES, PsutilProcesses, io_of
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.host import (
+    CpuSample,
+    CpuTimes,
+    DiskCounters,
+    DiskSample,
+    HostFacts,
+    HostSample,
+    InterfaceCounters,
+    MemorySample,
+    NetworkSample,
+    ProcessSample,
+    ThreadCounters,
+    UntoldFigure,
+)
+from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
+
+_T = TypeVar("_T")
+
+_SWAP_UNIT_BYTES: Final = 4096
+"""psutil takes every swapped page of Linux for 4 KiB, whatever the size of a page is."""
+_MEGABIT: Final = 1_000_000
+
+
+def _imported() -> Any:
+    import psutil
+
+    return psutil
+
+
+class PsutilHost:
+    """Samples the machine we run on. Every section fails on its own and says why.
+
+    Args:
+        clock: Seconds on the session's monotonic clock.
+        caps: What the operator says of disks.
+        psutil: The module; None imports it.
+        platform: As sys.platform.
+    """
+
+    sees_without_processes = True
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        caps: Sequence[DiskCap] = (),
+        psutil: Any = None,
+        platform: str = sys.platform,
+    ) -> None:
+        self._clock = clock
+        self._psutil = _imported() if psutil is None else psutil
+        self._platform = rows.system(platform)
+        self._caps = {cap.device: cap for cap in caps}
+        self._file_systems = FileSystems(clock)
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._processes = PsutilProcesses(self._psutil, self._platform, self._ticks)
+        self._facts: HostFacts | None = None
+        self._roles = Roles({})
+        self._places: Mapping[str, Mount | Unavailable] = {}
+        self._speeds: dict[str, int | None] = {}
+        self._speeds_due_s = 0.0
+
+    # The port that `sampling.host_sampler` has.
+
+    def facts(self) -> HostFacts | Unavailable:
+        """What does not change while we look; read once. There whatever else psutil may not see."""
+        if self._facts is None:
+            self._facts = self._read_facts()
+        return self._facts
+
+    def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
+        """See `PsutilProcesses.postmaster`."""
+        return self._processes.postmaster(backend_pid, backend_start_ms)
+
+    def working_directory(self, pid: int) -> str | None:
+        """See `PsutilProcesses.working_directory`."""
+        return self._processes.working_directory(pid)
+
+    def pgbench_processes(self) -> tuple[int, ...]:
+        """See `PsutilProcesses.pgbench`."""
+        return self._processes.pgbench()
+
+    def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
+        """See `host.local.LocalHost.set_directories`. Call it off the event loop."""
+        directories = server_directories(data_directory, places) if data_directory else {}
+        mounts = self._mounts(directories)
+        self._file_systems.watch(places_of(directories, mounts))
+        self._places = {role: _place(path, mounts) for role, path in directories.items()}
+        self._roles = Roles({})
+
+    def set_server(self, postmaster_pid: int) -> None:
+        """Says whose control group counts; psutil tells none."""
+
+    def machine_details(
+        self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None
+    ) -> MachineDetails | Unavailable:
+        """Settings of the operating system; psutil tells none."""
+        return rows.NO_DETAILS
+
+    def sample(
+        self,
+        pids: Sequence[int],
+        io_pids: Collection[int] = (),
+        thread_pids: Collection[int] = (),
+        resting: Collection[int] = (),
+        seen: ProcessSample | Unavailable | None = None,
+    ) -> HostSample:
+        """One look at the machine; see `host.local.LocalHost.sample`. Resting processes are looked at as well."""
+
+        def look_at_processes() -> ProcessSample:
+            return self._processes.sample(self._clock(), pids, io_pids, thread_pids)
+
+        return HostSample(
+            facts=self.facts(),
+            cpu=self._or_why(self._cpu, "CPU times"),
+            memory=self._or_why(self._memory, "memory"),
+            pressure=rows.NO_PRESSURE,
+            disks=self._or_why(self._disks, "disks"),
+            processes=self._or_why(look_at_processes, "processes") if seen is None else seen,
+            network=self._or_why(self._network, "network interfaces"),
+            file_systems=self._file_systems.sample(),
+            numa=rows.NO_NUMA,
+            frequency=rows.NO_FREQUENCY,
+            cgroup=rows.NO_CGROUP if self._platform == rows.LINUX else rows.NO_CGROUPS_HERE,
+            setup=rows.NO_SETUP,
+        )
+
+    def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
+        """See `PsutilProcesses.threads`."""
+        return self._processes.threads(pids)
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    # What is read.
+
+    def _or_why(self, read: Callable[[], _T], what: str) -> _T | Unavailable:
+        """What psutil says; its failure as absence. On Linux it reads /proc itself and fails where that is hidden."""
+        try:
+            return read()
+        except (PermissionError, self._psutil.AccessDenied):
+            return Unavailable(Reason.NO_PERMISSION, f"psutil may not read {what} here; run as root")
+        except (OSError, self._psutil.Error, NotImplementedError) as problem:
+            place = problem.filename if isinstance(problem, OSError) else None
+            why = f"no {place}" if place else str(problem)
+            return Unavailable(Reason.NOT_SUPPORTED, f"psutil cannot read {what} here: {why}")
+        except FAILURES as problem:
+            return Unavailable(Reason.FAILED, f"psutil cannot read {what} here: {problem}")
+
+    def _told(self, call: Callable[[], _T]) -> _T | None:
+        found = self._or_why(call, "")
+        return None if isinstance(found, Unavailable) else found
+
+    def _read_facts(self) -> HostFacts:
+        name = os.uname()
+        memory = self._told(self._psutil.virtual_memory)
+        cores = self._told(lambda: self._psutil.cpu_times(percpu=True))
+        boot_s = self._told(self._psutil.boot_time)
+        page_bytes = os.sysconf("SC_PAGESIZE")
+        return HostFacts(
+            hostname=name.nodename,
+            kernel=f"{name.sysname} {name.release}" if self._platform != rows.LINUX else name.release,
+            source=rows.SOURCE,
+            boot_id="" if boot_s is None else f"booted at {boot_s:.0f} s",
+            cpu_count=len(cores) if cores else self._psutil.cpu_count() or 1,
+            ticks_per_s=self._ticks,
+            page_size_bytes=page_bytes,
+            memory_bytes=os.sysconf("SC_PHYS_PAGES") * page_bytes if memory is None else memory.total,
+            untold=self._untold(memory),
+        )
+
+    def _untold(self, memory: Any) -> tuple[UntoldFigure, ...]:
+        """Of the calls that work; where one fails, its section says why."""
+        disks = self._told(lambda: self._psutil.disk_io_counters(perdisk=True, nowrap=False)) or {}
+        swap = self._told(self._swap)
+        ours = self._told(lambda: (io_of(self._psutil.Process()),))
+        asked: tuple[tuple[Sequence[rows.Told], Sequence[Any], str], ...] = (
+            (rows.CPU_TIMES, _if_any(self._told(self._psutil.cpu_times)), "cpu_times"),
+            (rows.CPU_STATS, _if_any(self._told(self._psutil.cpu_stats)), "cpu_stats"),
+            (rows.MEMORY, _if_any(memory), "virtual_memory"),
+            (rows.SWAP, () if swap is None else (swap[0] if swap[1] else None,), "swap_memory"),
+            (rows.DISK, tuple(disks.values())[:1], "disk_io_counters"),
+            (rows.PROCESS_IO, ours or (), "Process.io_counters"),
+        )
+        found = [
+            figure
+            for table, answers, call in asked
+            for said in answers
+            for figure in rows.untold(table, said, self._platform, call)
+        ]
+        limits = rows.LIMITS_OF_LINUX if self._platform == rows.LINUX else ()
+        return (*rows.NEVER, *limits, *found)
+
+    def _cpu(self) -> CpuSample:
+        at_s = self._clock()
+        total = self._times("cpu", self._psutil.cpu_times())
+        each = self._psutil.cpu_times(percpu=True)
+        stats = rows.fields_of(rows.CPU_STATS, self._psutil.cpu_stats(), self._platform)
+        load_1m, load_5m, load_15m = (round(load, 2) for load in self._psutil.getloadavg())
+        return CpuSample(
+            at_s=at_s,
+            total=total,
+            cores=tuple(self._times(f"cpu{number}", times) for number, times in enumerate(each)),
+            context_switches=stats["context_switches"],
+            procs_running=None,
+            procs_blocked=None,
+            load_1m=load_1m,
+            load_5m=load_5m,
+            load_15m=load_15m,
+            interrupts=stats["interrupts"],
+        )
+
+    def _times(self, cpu: str, said: Any) -> CpuTimes:
+        """psutil divides the kernel's ticks by their number in a second."""
+        seconds = rows.fields_of(rows.CPU_TIMES, said, self._platform)
+        ticks: dict[str, Any] = {
+            field: None if value is None else round(value * self._ticks) for field, value in seconds.items()
+        }
+        return CpuTimes(cpu=cpu, **ticks)
+
+    def _memory(self) -> MemorySample:
+        at_s = self._clock()
+        memory = rows.fields_of(rows.MEMORY, self._psutil.virtual_memory(), self._platform)
+        swap, swap_is_told = self._swap()
+        swapped = rows.fields_of(rows.SWAP, swap, self._platform) if swap_is_told else {}
+        return MemorySample(
+            at_s=at_s,
+            **memory,
+            swap_in_pages=_pages(swapped.get("swap_in_pages")),
+            swap_out_pages=_pages(swapped.get("swap_out_pages")),
+            dirty_bytes=None,
+            writeback_bytes=None,
+            page_tables_bytes=None,
+            anon_huge_bytes=None,
+            shmem_huge_bytes=None,
+            committed_bytes=None,
+            commit_limit_bytes=None,
+            swap_total_bytes=swap.total,
+            swap_free_bytes=swap.free,
+            thp_mode="",
+        )
+
+    def _swap(self) -> tuple[Any, bool]:
+        """What psutil says, and whether its traffic counts: it warns and says 0 where it cannot read them."""
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            return self._psutil.swap_memory(), not warned
+
+    def _disks(self) -> DiskSample:
+        at_s = self._clock()
+        said = self._psutil.disk_io_counters(perdisk=True, nowrap=False)
+        if not said:
+            raise FileNotFoundError(None, "no disk is counted")
+        found = [
+            DiskCounters(
+                name=name, in_flight=None, weighted_ms=None, **rows.fields_of(rows.DISK, counters, self._platform)
+            )
+            for name, counters in said.items()
+        ]
+        devices = rows.whole_disks(said)
+        if not self._roles.devices and not self._roles.unplaced:
+            self._roles = _roles(self._places, said)
+        disks = choose_disks(found, devices.whole, devices.stacked, self._roles.devices)
+        return DiskSample(at_s, tuple(with_cap(disk, self._caps) for disk in disks), self._roles.unplaced)
+
+    def _network(self) -> NetworkSample:
+        at_s = self._clock()
+        said = self._psutil.net_io_counters(pernic=True, nowrap=False)
+        if at_s >= self._speeds_due_s:
+            self._speeds_due_s = at_s + sections.frequency.every_s
+            stats = self._told(self._psutil.net_if_stats) or {}
+            self._speeds = {name: each.speed * _MEGABIT or None for name, each in stats.items()}
+        return NetworkSample(
+            at_s,
+            tuple(
+                InterfaceCounters(
+                    name=name,
+                    speed_bits_per_s=self._speeds.get(name),
+                    **rows.fields_of(rows.INTERFACE, counters, self._platform),
+                )
+                for name, counters in said.items()
+                if counters.packets_recv or counters.packets_sent
+            ),
+        )
+
+    def _mounts(self, directories: Mapping[str, str]) -> tuple[Mount, ...]:
+        """All there are; where psutil cannot list them, those that hold the directories, found by looking upwards."""
+        said = self._told(lambda: self._psutil.disk_partitions(all=True))
+        if said is None:
+            points = dict.fromkeys(_mount_point(path) for path in directories.values())
+            return tuple(Mount(point=point, kind="", source="", options=()) for point in points)
+        return tuple(
+            Mount(point=each.mountpoint, kind=each.fstype, source=each.device, options=tuple(each.opts.split(",")))
+            for each in said
+        )
+
+
+def _if_any(said: Any) -> tuple[Any, ...]:
+    return () if said is None else (said,)
+
+
+def _pages(swapped_bytes: int | None) -> int | None:
+    return None if swapped_bytes is None else swapped_bytes // _SWAP_UNIT_BYTES
+
+
+def _mount_point(path: str) -> str:
+    point = os.path.realpath(path)
+    while not os.path.ismount(point):
+        point = os.path.dirname(point)
+    return point
+
+
+def _place(path: str, mounts: Sequence[Mount]) -> Mount | Unavailable:
+    """The mount of a directory, symbolic links followed unless they are on another machine's disks; or why not."""
+    mount = mount_of(path, mounts)
+    if mount is None or mount.kind not in NETWORK_KINDS:
+        real = os.path.realpath(path)
+        mount = mount_of(real, mounts)
+        try:
+            os.stat(real)
+        except OSError as problem:
+            return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
+    return mount or Unavailable(Reason.NOT_SUPPORTED, f"psutil tells no mount that holds {path}")
+
+
+def _roles(places: Mapping[str, Mount | Unavailable], names: Collection[str]) -> Roles:
+    devices: dict[str, tuple[str, ...]] = {}
+    unplaced: list[str] = []
+    for role, place in places.items():
+        if isinstance(place, Unavailable):
+            unplaced.append(f"{role}: {place}")
+        # A volume's name is a link to the device that is counted.
+        elif disk := rows.disk_under(os.path.realpath(place.source), names) if place.source else "":
+            devices[disk] = (*devices.get(disk, ()), role)
+        else:
+            on = f" ({place.kind} on {place.source})" if place.source else ""
+            unplaced.append(f"{role}: psutil does not tell its disk{on}")
+    return Roles(devices, tuple(unplaced))

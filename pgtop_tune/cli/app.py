@@ -14,7 +14,7 @@ import typer
 
 from pgtop_tune import __version__
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
-from pgtop_tune.cli.options import help_of
+from pgtop_tune.cli.options import register
 from pgtop_tune.cli.output import PROGRAM, complain, flush_or_say_why, say, suit_the_locale
 from pgtop_tune.cli.signals import Terminated
 from pgtop_tune.errors import PgtopError, UsageProblem
@@ -86,7 +86,7 @@ def program(named: str = "") -> typer.Typer:
     for name, module, function in COMMANDS:
         if name == named or not alone:
             command = _part(module, function)
-            made.command(name, help=help_of(command))(command)
+            register(made, name, command)
     for name, module, group in GROUPS:
         if name == named or not alone:
             made.add_typer(_part(module, group), name=name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import getpass
 import sys
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 from msgspec import Struct
 
+from pgtop_tune.cli import options
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.secret import Secret
 
@@ -17,15 +18,21 @@ if TYPE_CHECKING:
 
 
 class ConnectionWords(Struct, frozen=True):
-    """The connection options as typed."""
+    """The connection options as typed: a group of options, see `options.grouped`."""
 
-    target: str = ""
-    host: str = ""
-    port: str = ""
-    user: str = ""
-    database: str = ""
-    no_password: bool = False
-    ask_password: bool = False
+    target: options.Target = ""
+    host: options.Host = ""
+    port: options.Port = ""
+    user: options.User = ""
+    database: options.Database = ""
+    no_password: options.NoPassword = False
+    ask_password: options.AskPassword = False
+
+
+class ConnectionOptions(ConnectionWords, frozen=True):
+    """The same where the words without an option mean something else."""
+
+    LEFT_OUT: ClassVar = frozenset({"target"})
 
 
 class _Meant(TypedDict):

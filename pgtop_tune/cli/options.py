@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
+from msgspec import Struct
 
 from pgtop_tune.host.source_names import HostSource
 
@@ -188,6 +190,47 @@ Mouse = Annotated[
 AllowUnsafe = Annotated[
     bool, typer.Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
 ]
+
+
+def register(program: typer.Typer, name: str, command: Callable[..., None]) -> None:
+    """Makes a function a command of a program; see `grouped` and `help_of`."""
+    program.command(name, help=help_of(command))(grouped(command))
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameters that are structs have become an option for each of their fields.
+
+    Fields are declared as options are, with defaults; those in a struct's LEFT_OUT are none. The parameter has no
+    default and is passed by keyword.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[Parameter] = []
+    groups: dict[str, tuple[type[Struct], list[str]]] = {}
+    for name, parameter in signature(command).parameters.items():
+        kind = hints[name]
+        if not (isinstance(kind, type) and issubclass(kind, Struct)):
+            parameters.append(parameter.replace(annotation=kind))
+            continue
+        declared = get_type_hints(kind, include_extras=True)
+        left_out: frozenset[str] = getattr(kind, "LEFT_OUT", frozenset())
+        defaults = zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True)
+        own = [
+            Parameter(field, Parameter.KEYWORD_ONLY, default=default, annotation=declared[field])
+            for field, default in defaults
+            if field not in left_out
+        ]
+        parameters += own
+        groups[name] = kind, [each.name for each in own]
+
+    def called(**given: Any) -> None:
+        for name, (kind, fields) in groups.items():
+            given[name] = kind(**{field: given.pop(field) for field in fields})
+        command(**given)
+
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    vars(called)["__signature__"] = Signature(parameters)
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return called
 
 
 # Docstrings of commands as `--help` shows them: lines joined to paragraphs, each example on a line of its own.

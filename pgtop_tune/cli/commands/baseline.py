@@ -12,8 +12,8 @@ import typer
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import Format, ProfilesDirectory, TableFormat
 from pgtop_tune.cli.commands.compare import FailIf, UnderTest, print_comparisons, tell_outcome
-from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.cli.options import help_of
+from pgtop_tune.cli.connecting import ConnectionOptions, ConnectionWords
+from pgtop_tune.cli.options import register
 from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def list_baselines(
 
 
 def check(
+    *,
     name: Name,
     file: Annotated[
         Path | None,
@@ -99,12 +100,7 @@ def check(
     ] = TableFormat.TEXT,
     profiles: ProfilesDirectory = None,
     pgbench: options.Pgbench = None,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionOptions,
 ) -> None:
     """Repeat the measurement of a baseline, and report the changes.
 
@@ -137,15 +133,6 @@ def check(
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-") as directory:
         if file is None:
             specs = tuple(run.spec for run in before.runs if run.spec is not None)
-            words = ConnectionWords(
-                target="",
-                host=host,
-                port=port,
-                user=user,
-                database=database,
-                no_password=no_password,
-                ask_password=ask_password,
-            )
             file = Path(directory) / "again.jsonl.gz"
             _measure_again(specs, words, file, profiles, pgbench)
         now = open_material(file, "now")
@@ -229,4 +216,4 @@ baseline: Final = typer.Typer(
 )
 COMMANDS: Final = (("save", save), ("list", list_baselines), ("check", check))
 for _name, _command in COMMANDS:
-    baseline.command(_name, help=help_of(_command))(_command)
+    register(baseline, _name, _command)

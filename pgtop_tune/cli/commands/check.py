@@ -43,7 +43,7 @@ class ReportFormat(StrEnum):
 
 
 def check(
-    target: options.Target = "",
+    *,
     select: Annotated[
         list[str] | None,
         typer.Option(
@@ -117,12 +117,7 @@ def check(
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Reason, evidence, fix, undo; unknown and passed checks.")
     ] = False,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionWords,
 ) -> None:
     """Check a server and its machine before production: risks, their fixes, and how to undo each fix.
 
@@ -140,15 +135,6 @@ def check(
     from pgtop_tune.health.formats.writers import WRITERS, Wish
     from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 
-    words = ConnectionWords(
-        target=target,
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     project = project_wishes(config)
     wishes = ProjectWishes(
         select=tuple(select or project.select),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import Format
 from pgtop_tune.cli.commands.set import ForHowLong, Restart, for_seconds
 from pgtop_tune.cli.connecting import ConnectionWords
@@ -71,18 +70,13 @@ Disk = Annotated[
 
 
 def parameters(
-    target: options.Target = "",
+    *,
     group: Group = "",
     changed: Annotated[bool, typer.Option("--changed", help="Only values other than the server's default.")] = False,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
     workload: Workload = None,
     disk: Disk = None,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionWords,
 ) -> None:
     """Show the parameters worth tuning on this server: value, unit, context, source, and advice.
 
@@ -98,15 +92,6 @@ def parameters(
     from pgtop_tune.cli import machine_rows, parameter_rows
     from pgtop_tune.cli.output import say, write_for_programs
 
-    words = ConnectionWords(
-        target=target,
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     looked = _looked(words, workload, disk, 0.0)
     lines: list[str]
     objects: list[dict[str, Any]]
@@ -124,7 +109,7 @@ def parameters(
 
 
 def advise(
-    target: options.Target = "",
+    *,
     group: Group = "",
     workload: Workload = None,
     disk: Disk = None,
@@ -147,12 +132,7 @@ def advise(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --apply: show the difference and the commands; change nothing.")
     ] = False,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionWords,
 ) -> None:
     """Suggest starting values for the parameters, with reasons and the results of known calculators.
 
@@ -173,15 +153,6 @@ def advise(
     from pgtop_tune.cli.output import say, write_for_programs
     from pgtop_tune.errors import UsageProblem
 
-    words = ConnectionWords(
-        target=target,
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     of_machine = group.lower() == GROUP or (format is AdviceFormat.SYSCTL and not group)
     if format.value not in (MACHINE_WRITERS if of_machine else WRITERS):
         raise UsageProblem(

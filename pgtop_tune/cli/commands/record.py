@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def record(
-    target: options.Target = "",
+    *,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -61,12 +61,7 @@ def record(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print no line per second.")] = False,
     openmetrics: options.OpenMetrics = "",
     statements: options.ScrapedStatements = 0,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionWords,
     interval: options.Interval = 1.0,
     disk_cap: options.DiskCaps = None,
     host_source: options.HostSourceChoice = HostSource.AUTO,
@@ -107,15 +102,6 @@ def record(
     from pgtop_tune.cli.scraping import scraping
     from pgtop_tune.recording.files import parse_rotation
 
-    words = ConnectionWords(
-        target=target,
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     resolving = begin_resolving(words)
     session = LiveOptions(
         interval_s=interval,
@@ -131,7 +117,7 @@ def record(
             asyncio.run(
                 _record(
                     resolving,
-                    may_ask=not no_password,
+                    may_ask=not words.no_password,
                     output=output,
                     seconds=seconds,
                     session_options=session,

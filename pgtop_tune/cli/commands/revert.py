@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgtop_tune.changes.deadlines import LAST_ATTEMPT
-from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import say
 from pgtop_tune.errors import PgtopError
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def revert(
-    target: options.Target = "",
+    *,
     list_only: Annotated[bool, typer.Option("--list", help="List the changes in force; change nothing.")] = False,
     last: Annotated[bool, typer.Option("--last", help="Revert only the last change set.")] = False,
     all_changes: Annotated[bool, typer.Option("--all", help="Revert all changes (the default).")] = False,
@@ -67,12 +66,7 @@ def revert(
     journal: Annotated[
         Path | None, typer.Option("--journal", metavar="DIRECTORY", help="Directory of the change journals.")
     ] = None,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionWords,
 ) -> None:
     """Revert every change in force that pgtop-tune made on this server, also after a crash.
 
@@ -87,15 +81,6 @@ def revert(
     """
     from pgtop_tune.changes.confirm.orphans import note_given_up
 
-    words = ConnectionWords(
-        target=target,
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     if list_only:
         sys.exit(_list(journal))
     if retire is not None:

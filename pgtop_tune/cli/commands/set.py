@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgtop_tune.cli import options
-from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.connecting import ConnectionOptions, ConnectionWords
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.changing import ChangeRequest
@@ -41,6 +40,7 @@ Anyway = Annotated[
 
 
 def set_parameters(
+    *,
     assignments: Annotated[
         list[str] | None,
         typer.Argument(metavar="NAME=VALUE...", show_default=False, help="Names and values to set."),
@@ -65,12 +65,7 @@ def set_parameters(
             help="With --allow-unsafe and no terminal: the name to type.",
         ),
     ] = None,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    connection: ConnectionOptions,
 ) -> None:
     """Set parameters of a running server: show the SQL, write the journal, change, read back.
 
@@ -100,15 +95,6 @@ def set_parameters(
     whom = scope_of(scope)
     if scope != "system" and restart:
         raise UsageProblem("--restart is for parameters of the whole server", "leave --scope out")
-    connection = ConnectionWords(
-        target="",
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     if not assignments:
         sys.exit(_take_over(connection, restart=restart, yes=yes, anyway=anyway, dry_run=dry_run))
     words, settings = split_words(assignments)
@@ -131,6 +117,7 @@ def set_parameters(
 
 
 def reset_parameters(
+    *,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", show_default=False, help="Names to reset.")],
     for_how_long: ForHowLong = "",
     scope: ForWhom = "system",
@@ -139,12 +126,7 @@ def reset_parameters(
     restart: Restart = False,
     yes: Yes = False,
     anyway: Anyway = False,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionOptions,
 ) -> None:
     """Reset parameters: remove their entries from postgresql.auto.conf, or from a role or a database.
 
@@ -177,15 +159,6 @@ def reset_parameters(
         restart=restart,
         yes=yes,
         anyway=anyway,
-    )
-    words = ConnectionWords(
-        target="",
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
     )
     if settings:
         _reset_settings(words, settings, asked)

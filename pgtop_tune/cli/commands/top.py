@@ -17,13 +17,8 @@ if TYPE_CHECKING:
 
 
 def top(
-    target: options.Target = "",
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    *,
+    connection: ConnectionWords,
     interval: options.MaybeInterval = None,
     record: options.Record = None,
     no_query_text: options.NoQueryText = False,
@@ -48,15 +43,6 @@ def top(
 
     A pooler beside it: pgtop-tune --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer bench
     """
-    connection = ConnectionWords(
-        target=target,
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageProblem(
             "the screen needs a terminal",
@@ -73,7 +59,7 @@ def top(
     screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=baseline)
     session = LiveOptions(
         pgbench=pgbench,
-        waits_for_password=not no_password,
+        waits_for_password=not connection.no_password,
         disk_caps=disk_caps(disk_cap),
         host_source=host_source,
         poolers=pooler_addresses(pooler),

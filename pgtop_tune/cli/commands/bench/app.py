@@ -9,7 +9,7 @@ import typer
 from pgtop_tune.cli.commands.bench.init import init
 from pgtop_tune.cli.commands.bench.profiles import list_profiles, show
 from pgtop_tune.cli.commands.bench.run import run
-from pgtop_tune.cli.options import help_of
+from pgtop_tune.cli.options import register
 
 bench: Final = typer.Typer(
     help="Prepare and run pgbench loads.",
@@ -29,4 +29,4 @@ COMMANDS: Final = (
     ("show", show),
 )
 for _name, _command in COMMANDS:
-    bench.command(_name, help=help_of(_command))(_command)
+    register(bench, _name, _command)

@@ -15,7 +15,7 @@ _BUS: Final = "The bus company's tables"
 
 
 def init(
-    target: options.Target = "",
+    *,
     dataset: Annotated[Dataset, typer.Option("--dataset", help="Data set to create.")] = Dataset.PGBENCH,
     foreign_keys: Annotated[bool, typer.Option("--foreign-keys", help="Create foreign keys, too.")] = False,
     unlogged: Annotated[
@@ -90,12 +90,7 @@ def init(
             help="Parallel sessions that create tickets.",
         ),
     ] = None,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionWords,
 ) -> None:
     """Create the tables for a load, and report the seconds of each step.
 
@@ -125,15 +120,6 @@ def init(
         jobs=jobs,
     )
     given.check()
-    words = ConnectionWords(
-        target=target,
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     from pgtop_tune.cli.commands.bench.making import bus_making, pgbench_making, written
     from pgtop_tune.cli.output import say, write_for_programs
 

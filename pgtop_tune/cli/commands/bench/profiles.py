@@ -11,7 +11,7 @@ import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import Format, ProfilesDirectory
-from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.connecting import ConnectionOptions, ConnectionWords
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.locate import Pgbench
@@ -22,16 +22,12 @@ _SHOW_TIMEOUT_S = 10.0
 
 
 def show(
+    *,
     name: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of the profile, from `bench list`.")],
     profiles: ProfilesDirectory = None,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON object.")] = Format.TEXT,
     pgbench: options.Pgbench = None,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    words: ConnectionOptions,
 ) -> None:
     """Show a profile: scripts with weight, text and hash, and the exact pgbench line.
 
@@ -48,15 +44,6 @@ def show(
         tell(problem)
     profile = loaded.get(name)
     found = find_pgbench(pgbench)
-    words = ConnectionWords(
-        target="",
-        host=host,
-        port=port,
-        user=user,
-        database=database,
-        no_password=no_password,
-        ask_password=ask_password,
-    )
     told = _told(profile, found, words)
     if format is Format.JSON:
         write_for_programs()

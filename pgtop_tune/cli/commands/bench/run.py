@@ -46,7 +46,7 @@ class Protocol(StrEnum):
 
 
 def run(
-    target: options.Target = "",
+    *,
     profile: Annotated[
         list[str] | None,
         typer.Option(
@@ -188,12 +188,7 @@ def run(
     host_source: options.HostSourceChoice = HostSource.AUTO,
     pooler: options.Poolers = None,
     interval: options.Interval = 1.0,
-    host: options.Host = "",
-    port: options.Port = "",
-    user: options.User = "",
-    database: options.Database = "",
-    no_password: options.NoPassword = False,
-    ask_password: options.AskPassword = False,
+    connection: ConnectionWords,
 ) -> None:
     """Run loads and report the results, with every reason to doubt them.
 
@@ -230,15 +225,7 @@ def run(
             variables=tuple(_variable(each) for each in variables or ()),
         )
         wanted = BenchRequest(
-            connection=ConnectionWords(
-                target=target,
-                host=host,
-                port=port,
-                user=user,
-                database=database,
-                no_password=no_password,
-                ask_password=ask_password,
-            ),
+            connection=connection,
             profiles=tuple(profile or ("tpcb-like",)),
             profiles_directory=profiles,
             spec=spec,

@@ -240,7 +240,7 @@ CLASSES: Final = (
     _class(CLIENT, (CLIENT,), "Active sessions that read from or write to their client in the middle of a statement."),
     _class("IPC", ("IPC",), "Active sessions that wait for another process of the server."),
     _class("Timeout", ("Timeout",), "Active sessions that sleep: pg_sleep, commit_delay; pacing is not among them."),
-    _class("other", _NAMED, "Active sessions in any other wait class: BufferPin, Extension, InjectionPoint.", others=True),
+    _class("other", _NAMED, "Active sessions in any other wait class: Extension, InjectionPoint, BufferPin; from 19 on Buffer in its place, with the locks of pages that were LWLock:BufferContent.", others=True),
 )  # fmt: skip
 """The parts of the active sessions."""
 

@@ -25,6 +25,8 @@ CAME_WITH = {
     "autovacuum_worker_slots": 18,
 }
 """First major that has it; the release notes' word, so that a misspelt name does not pass as a new one."""
+GONE_WITH = {"io_workers": 19}
+"""First major without it; from the release notes as well."""
 
 
 def settings(server: Throwaway) -> dict[str, dict[str, Any]]:
@@ -37,7 +39,8 @@ def test_every_server_has_every_knob_of_its_time(all_servers: Throwaway) -> None
     known = settings(all_servers)
     major = int(known["server_version_num"]["setting"]) // 10_000
     missing = {knob.name for knob in KNOBS if knob.name not in known}
-    assert missing == {name for name, first in CAME_WITH.items() if first > major}
+    later = {name for name, first in CAME_WITH.items() if first > major}
+    assert missing == later | {name for name, first in GONE_WITH.items() if first <= major}
 
 
 def takes(row: dict[str, Any], text: str) -> bool:

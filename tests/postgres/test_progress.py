@@ -20,7 +20,7 @@ from tests.postgres.conftest import place
 from tests.support.servers import conninfo
 
 DEADLINE_S = 60.0
-VARIANTS = (14, 17, 18)
+VARIANTS = (14, 17, 18, 19)
 """Majors whose progress views differ."""
 Start = Callable[..., int]
 

@@ -224,9 +224,17 @@ def _steps(row: CommandProgress) -> str:
     return f"{count(progress.steps_done)}{whole} {progress.steps_unit}"
 
 
+_BY_HAND: Final = "manual"
+_NORMAL: Final = "normal"
+
+
 def _more(row: CommandProgress) -> str:
     progress = row.row
+    by, mode = progress.started_by, progress.mode
     facts = (
+        (row.workers, f"{row.workers} parallel worker{'s' if row.workers > 1 else ''}"),
+        (by not in ("", _BY_HAND), by.replace("_", ", ")),
+        (mode not in ("", _NORMAL), mode),
         (progress.tuples, f"{count(progress.tuples)} {'dead' if progress.command == 'VACUUM' else 'rows'}"),
         (progress.memory_bytes, f"memory {size(progress.memory_bytes)}/{size(progress.memory_limit_bytes)}"),
         (progress.passes, f"{progress.passes} index passes"),
@@ -257,8 +265,10 @@ _PROGRESS_COLUMNS: Final = (
          "heap_blks_scanned, partitions_done, child_tables_done, tablespaces_streamed"),
     word("database", "db", 10, foreign(lambda row: row.row.datname), "Database.", "pg_stat_progress_*.datname",
          shown=False),
-    word("more", "more", 24, foreign(_more), "Rows, memory for dead ones, index passes, sleep for the cost limit.",
-         "tuples_done, dead_tuple_bytes, index_vacuum_count, delay_time", most=44),
+    word("more", "more", 24, foreign(_more), "Parallel workers; from 19 on autovacuum and its reason, aggressive or "
+         "failsafe vacuum, kind of backup; rows, memory for dead ones, index passes, sleep for the cost limit.",
+         "pg_stat_activity.leader_pid; started_by, mode, backup_type, tuples_done, dead_tuple_bytes, "
+         "index_vacuum_count, delay_time of pg_stat_progress_*", most=44),
 )  # fmt: skip
 
 _AGE_COLUMNS: Final = (
@@ -354,7 +364,7 @@ PROGRESS: Final = PageTable(
     rows=rows_of(sections.progress, progress_rows),
     key_of=lambda row: row.row.pid,
     backend_of=lambda row: row.backend,
-    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, COPY or base backup is in progress",
+    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup is in progress",
 )
 WRAPAROUND: Final = PageTable(
     id="wraparound",

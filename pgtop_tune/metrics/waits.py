@@ -257,7 +257,7 @@ PACING: Final = Metric(
 )  # fmt: skip
 IO_WORKERS: Final = Metric(
     "waits.io_workers", "io workers busy", "sessions",
-    "Mean number of busy io workers (18, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
+    "Mean number of busy io workers (18 and newer, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
     "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(SessionStanding.IO_WORKER),
 )  # fmt: skip
 METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENTS_TURN, PACING, IO_WORKERS)

@@ -35,6 +35,8 @@ class TableCounters(Struct, frozen=True):
         frozen_xid: relfrozenxid.
         min_multixact: relminmxid.
         options: reloptions ("autovacuum_enabled=off"), of a TOAST table without any those of its table.
+        autovacuum_score: pg_stat_autovacuum_scores.score: autovacuum takes tables from 1 on, the highest first; None
+            before 19.
     """
 
     oid: int
@@ -71,6 +73,7 @@ class TableCounters(Struct, frozen=True):
     frozen_xid: int
     min_multixact: int
     options: tuple[str, ...] = ()
+    autovacuum_score: float | None = None
 
 
 class IndexCounters(Struct, frozen=True):

@@ -92,6 +92,9 @@ class Slot(Struct, frozen=True):
         invalid: invalidation_reason (17+), "conflicting" (16); "" otherwise.
         failover: 17+; None before.
         two_phase: Whether it decodes prepared transactions; None where a recording does not have it.
+        mem_exceeded: Times logical_decoding_work_mem was exceeded (19+).
+        sync_skips: Times the synchronization of the slot to this standby was skipped (19+).
+        sync_skip_reason: slotsync_skip_reason of the last attempt (19+); "" without.
         spill_*, stream_*, total_*: Transactions and bytes of logical decoding; None for a physical slot.
     """
 
@@ -118,6 +121,9 @@ class Slot(Struct, frozen=True):
     total_bytes: int | None
     stats_reset_ms: int | None
     two_phase: bool | None = None
+    mem_exceeded: int | None = None
+    sync_skips: int | None = None
+    sync_skip_reason: str = ""
 
 
 class SlotSample(Struct, frozen=True):

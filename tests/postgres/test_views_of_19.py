@@ -15,8 +15,8 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.progress import CommandProgress, progress_rows
 from pgtop_tune.metrics.replication import ReceiverLag, receiver_lag
 from pgtop_tune.model.postgres import Activity, WalCounters
-from pgtop_tune.model.relations import ProgressSample
-from pgtop_tune.model.replication import ReplicationSample
+from pgtop_tune.model.relations import ProgressSample, RelationSample
+from pgtop_tune.model.replication import ReplicationSample, SlotSample
 from pgtop_tune.model.waits import LockCounters, LockCounterSample
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
@@ -230,3 +230,39 @@ async def test_full_page_images_are_counted_in_bytes(newest: Throwaway) -> None:
         images, image_bytes = now.wal_fpi - before.wal_fpi, (now.wal_fpi_bytes or 0) - (before.wal_fpi_bytes or 0)
         assert 0 < image_bytes <= images * 8192
         assert image_bytes < now.wal_bytes - before.wal_bytes
+
+
+async def test_a_table_past_its_threshold_has_a_score_from_one_on(newest: Throwaway) -> None:
+    with psycopg.connect(conninfo(newest), autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS urgent")
+        connection.execute("CREATE TABLE urgent (id int) WITH (autovacuum_enabled = off)")
+        connection.execute("INSERT INTO urgent SELECT generate_series(1, 1000)")
+        connection.execute("VACUUM ANALYZE urgent")
+        connection.execute("DELETE FROM urgent")
+        # Reported when the session ends.
+    async with reading(place(newest)) as reader:
+
+        async def scored() -> bool:
+            sample = await reader.read(sections.relations)
+            assert isinstance(sample, RelationSample)
+            scores = {table.name: table.autovacuum_score for table in sample.tables}
+            return (scores["public.urgent"] or 0.0) >= 1.0
+
+        await eventually(scored)
+
+
+async def test_decoding_that_runs_out_of_memory_is_counted_at_its_slot(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(MAJOR, wal_level="logical", logical_decoding_work_mem="64kB")
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("SELECT pg_create_logical_replication_slot('decoded', 'test_decoding')")
+        connection.execute("CREATE TABLE large AS SELECT repeat('x', 100) FROM generate_series(1, 20000)")
+        connection.execute("SELECT count(*) FROM pg_logical_slot_get_changes('decoded', NULL, NULL)")
+    async with reading(place(server)) as reader:
+
+        async def counted() -> bool:
+            sample = await reader.read(sections.slots)
+            assert isinstance(sample, SlotSample)
+            (slot,) = sample.slots
+            return bool(slot.mem_exceeded) and slot.sync_skip_reason == ""
+
+        await eventually(counted)

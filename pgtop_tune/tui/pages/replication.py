@@ -119,6 +119,15 @@ _SLOT_COLUMNS: Final = (
            "Δ pg_stat_replication_slots.spill_bytes / Δt"),
     number("streamed", "strm/s", 7, attrgetter("streamed_per_s"), size,
            "Changes of transactions in progress sent per second.", "Δ pg_stat_replication_slots.stream_bytes / Δt"),
+    number("mem-exceeded", "mem full", 8, attrgetter("slot.mem_exceeded"), count,
+           "Times decoding exceeded logical_decoding_work_mem since the reset (19+).",
+           "pg_stat_replication_slots.mem_exceeded_count"),
+    number("sync-skips", "skips", 6, attrgetter("slot.sync_skips"), count,
+           "Times its synchronization to this standby was skipped since the reset (19+).",
+           "pg_stat_replication_slots.slotsync_skip_count"),
+    word("sync-skip", "not synchronised", 22, foreign(attrgetter("slot.sync_skip_reason")),
+         "Reason why its last synchronization to this standby was skipped (19+).",
+         "pg_replication_slots.slotsync_skip_reason"),
 )  # fmt: skip
 
 _HOLDER_COLUMNS: Final = (

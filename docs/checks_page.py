@@ -20,9 +20,9 @@ def checks() -> str:
     """Every check: what it looks at, why, by which numbers it judges, what it needs."""
     parts = [
         "# Checks\n",
-        "What `pgtop-tune check` looks at. Ids are stable. A check that misses what it needs is *unknown* with the\n"
-        "reason, and counted; it never passes. Limits are changed with `--threshold`: `MEM-01=95` means the first\n"
-        "one of a check, `MEM-01.high=120` another. A check that counts judges by cumulative statistics: where they\n"
+        "The checks of `pgtop-tune check`. Ids are stable. A check without its input is *unknown* with a reason, and\n"
+        "counted as such; it never passes. `--threshold` changes limits: `MEM-01=95` the first one of a check,\n"
+        "`MEM-01.high=120` another. A check that counts judges by cumulative statistics: where they\n"
         f"are younger than a day its confidence is lower ({', '.join(Confidence)}).\n",
         table(("severity", "means"), _SEVERITIES.items()),
     ]

@@ -11,17 +11,19 @@ _WHERE = {
     WantedRows.NOT_IN_TABLES: "OpenMetrics",
     WantedRows.WHEN_NAMED: "when named",
 }
-_HEADS = ("metric", "unit", "name in OpenMetrics", "labels", "stands in")
+_HEADS = ("metric", "unit", "name in OpenMetrics", "labels", "included in")
 
 
 def exported_page() -> str:
     """Gauges, counters, and texts worn as labels."""
     parts = [
-        "# What can be exported\n",
-        "What [`export`](../guide/export.md) and `record --openmetrics` write. *Metric* is the name in tables and for\n"
+        "# Exported metrics\n",
+        "The output of [`export`](../guide/export.md) and `record --openmetrics`. *Metric* is the name\n"
+        "in tables and for\n"
         "`--metrics`, which takes the name in OpenMetrics, too; *unit* that of tables. OpenMetrics has base units:\n"
-        "the name says which. *Stands in* is where it is without `--metrics`. What the numbers say:\n"
-        "[numbers](metrics.md).\n",
+        "the name says which. *Included in* names the outputs that have it without `--metrics`. For the\n"
+        "meaning of the\n"
+        "numbers, see [numbers](metrics.md).\n",
     ]
     for kind, heading in ((MetricKind.GAUGE, "Gauges"), (MetricKind.COUNTER, "Counters"), (MetricKind.INFO, "Texts")):
         parts += [f"## {heading}\n", table(_HEADS, [_cells(row) for row in exported() if row.kind is kind])]

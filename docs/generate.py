@@ -2,8 +2,8 @@
 
     python docs/generate.py            (make docs)
 
-What the program can do stands in rows: metrics, actions, knobs, options, the fields of a frame. These pages are made
-from them, and tests/docs/test_generated.py fails when a page in the repository says something else.
+The features of the program are declared as rows: metrics, actions, knobs, options, the fields of a frame. These
+pages are made from the rows, and tests/docs/test_generated.py fails when a page in the repository says something else.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def metrics() -> str:
     """Every number, module by module of the catalogue, then what panes derive from several of them."""
     parts = [
         "# Numbers\n",
-        "Every number, what it says and where it comes from. On the screen `?` shows the same. A dash\n"
-        "means that the number cannot be said: the first frame, a restart, a statistics reset, or a section that is\n"
-        "not there. It never means 0. Δ is the difference between two readings, Δt the time between them.\n",
+        "Every number with its meaning and its source. On the screen `?` shows the same. A dash means that\n"
+        "the number is unknown: the first frame, a restart, a statistics reset, or a missing section. It never\n"
+        "means 0. Δ is the difference between two readings, Δt the time between them.\n",
         "*Computed by* names the function below `pgtop_tune/`, *read from* the sections of a frame with their files\n"
         "(`pgtop_tune/postgres/sql/`, or the kernel's) and how often they are read, *shown on* the panes of the\n"
         "dashboard (1), the pages by their keys, and dialogs.\n",
@@ -66,13 +66,14 @@ def metrics() -> str:
         if rows:
             parts += [f"## {_first_sentence(module)}\n", table(_HEADS, rows)]
     entries = [entry for shown in PANE_METRICS.values() for entry in shown if isinstance(entry, Entry)]
-    parts += ["## Read off several of them, and the columns of the sessions\n"]
+    parts += ["## Derived from several of them, and the columns of the sessions\n"]
     rows = [(plain(each.title), each.unit, plain(each.definition), plain(each.source)) for each in entries]
     parts += [table(_HEADS[:4], [tuple(map(str, row)) for row in rows])]
     unseen = [row for module in _modules() for row in _rows_of(module) if not screens_of(row)]
     parts += [
         "## On no screen\n",
-        "No pane, page or dialog draws these as they are. They are exported and compared; some decide what is drawn.\n",
+        "No pane, page or dialog shows these numbers themselves. They are exported and compared; some\n"
+        "control the display.\n",
         table(("id", "what it says"), [(f"`{row.id}`", plain(row.definition)) for row in unseen]),
         "## Sections of a frame\n",
         table(_SECTION_HEADS, map(_section_row, sections.ALL)),
@@ -127,7 +128,7 @@ def keys() -> str:
     parts = [
         "# Keys\n",
         "The keys of the dashboard. Dialogs show theirs on their lower edge. An action exists only where the session\n"
-        "has what it needs: no load on a replay, no recording of one.\n",
+        "has what the action needs: a replay has no load and no recording.\n",
     ]
     groups: dict[str, list[Action]] = {}
     for action in ACTIONS:
@@ -181,9 +182,10 @@ def parameters() -> str:
     """The parameters worth turning, group by group."""
     parts = [
         "# Parameters\n",
-        "What `p` offers. Value, unit, range and the moment a change takes effect come from `pg_settings` of the\n"
-        "server; a parameter it does not have is left out. `+` and `-` go through the steps; any other value can be\n"
-        "typed, and the server decides whether it takes it.\n",
+        "The parameters in the list of `p`. Value, unit, range and the time when a change takes effect come from\n"
+        "`pg_settings` of the server; parameters that the server lacks are left out. `+` and `-` go\n"
+        "through the steps;\n"
+        "you can type any other value, and the server accepts or refuses it.\n",
     ]
     groups = dict.fromkeys(knob.group for knob in KNOBS)
     for group in groups:

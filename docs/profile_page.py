@@ -16,7 +16,8 @@ def profiles() -> str:
     known = load_profiles((SHIPPED,)).known
     parts = [
         "# Load profiles\n",
-        "The loads that come with the program, and what a file of yours may say. `pgtop-tune bench list` shows them\n"
+        "The loads that come with the program, and the keys of your own profile files. `pgtop-tune bench\n"
+        "list` shows them\n"
         "with yours; `pgtop-tune bench show ticket-read` shows scripts with their hashes and the exact pgbench line.\n",
         table(
             ("profile", "data set", "clients per core", "protocol", "what it does"),
@@ -33,10 +34,10 @@ def profiles() -> str:
             ("key", "holds", "must be there"),
             [(f"`{name}`", plain(key.wanted), "yes" if key.required else "") for name, key in KEYS.items()],
         ),
-        "`builtin` or at least one `[[script]]` table must be given, and not both. A `[[script]]` table has `file`,\n"
-        "relative to the profile, and `weight`. `[variables]` become `-D`; `from_dataset` names those whose value the\n"
-        "data set found gives. What is given with the load wins over both.\n",
-        "## Numbers the data sets give\n",
+        "A profile has either `builtin` or at least one `[[script]]` table. A `[[script]]` table has `file`,\n"
+        "relative to the profile, and `weight`. `[variables]` become `-D`; `from_dataset` names the variables\n"
+        "whose values come from the data set. Variables given with the load override both.\n",
+        "## Numbers of the data sets\n",
         "pgbench's tables: `scale`, `accounts`. The bus company's, here for six million tickets:\n",
         table(
             ("variable", "value"),

@@ -13,10 +13,11 @@ def tokens() -> str:
     ]
     return "\n".join(
         [
-            "# Tokens that their form gives away\n",
-            "In statements, log lines, parameters and events these become `********` behind their beginning, with no\n"
-            "word beside them. A token has an upper-case letter or a digit, and so many characters behind its\n"
-            "beginning at least; half of them where the text was cut off within it.\n",
+            "# Tokens recognised by their form\n",
+            "In statements, log lines, parameters and events the part of these tokens behind their prefix becomes\n"
+            "`********`, even without a keyword beside it. A token contains an upper-case letter or a\n"
+            "digit, and has at\n"
+            "least the given number of characters behind its prefix, or half of them if the text was cut within it.\n",
             table(("of", "begins with", "characters"), rows),
         ]
     )

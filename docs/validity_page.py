@@ -12,9 +12,11 @@ def validity() -> str:
     return "\n".join(
         [
             "# Doubts about a result\n",
-            "What `bench run` may say of a run. *Invalid*: the figures do not count. *Suspect*: they may say\n"
-            "something else than what was asked. *Note*: to be known when results are compared. A rule that misses\n"
-            "what it needs (a server elsewhere, a recording of an older version) says nothing.\n",
+            "The doubts that `bench run` reports about a run. *Invalid*: the figures do not count.\n"
+            "*Suspect*: they may\n"
+            "not answer the question. *Note*: consider it when you compare results. A rule without its\n"
+            "input (a server\n"
+            "on another machine, a recording of an older version) reports nothing.\n",
             table(("doubt", "what it means", "read from"), rows),
         ]
     )

@@ -118,7 +118,8 @@ def opened(path: Path, *, links: bool = True) -> IO[bytes]:
 
 
 def _no_file(path: Path, named: bool) -> OSError:
-    return OSError(errno.EINVAL, "it is no file; `replay -` reads a pipe" if named else "it is no file", str(path))
+    hint = "; `replay -` reads a pipe" if named else ""
+    return OSError(errno.EINVAL, f"it is not a regular file{hint}", str(path))
 
 
 @contextmanager
@@ -183,7 +184,7 @@ def check_own(path: Path, descriptor: int) -> None:
     """
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise NotOurs(f"{path} is no file", "move it away")
+        raise NotOurs(f"{path} is not a regular file", "move it away")
     _check(path, found)
 
 

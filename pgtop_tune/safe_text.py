@@ -1,4 +1,4 @@
-"""The door through which foreign text reaches a terminal: query texts, names, server messages, file contents.
+"""Makes foreign text safe for a terminal: query texts, names, server messages, file contents.
 
 Whatever a stranger can choose is shown, never obeyed. Control characters become visible symbols of the same
 width, so that an escape sequence in a query is read by the operator and not by the terminal.

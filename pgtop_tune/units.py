@@ -172,3 +172,12 @@ def about(size_bytes: float) -> str:
     """A size for a sentence: "15.6 GB"."""
     size, unit = next((each for each in _SIZES if size_bytes >= each[0]), _SIZES[-1])
     return f"{number(size_bytes / size, 3)} {unit}"
+
+
+def as_set(size_bytes: float) -> str:
+    """A size as one types it, to the kilobyte: what is set already, not what is advised."""
+    kilobytes = int(size_bytes // 1024)
+    unit, size = next(
+        (unit, size) for unit, size in (("GB", GB), ("MB", MB), ("kB", 1024)) if kilobytes * 1024 % size == 0
+    )
+    return f"{kilobytes * 1024 // size}{unit}"

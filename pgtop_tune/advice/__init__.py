@@ -1,1 +1,1 @@
-"""The one answer per setting: knobs, rules, proposals, and the formulas of known calculators."""
+"""Advice: one value per setting, from knobs, rules and a joint proposal; and the formulas of known calculators."""

@@ -1,4 +1,4 @@
-"""What known calculators say, by parameter: their published formulas, worked out for the facts of this server.
+"""Results of known calculators by parameter: their published formulas, computed for the facts of this server.
 
 Sources: the code or the answers of pgtune (le0pard, 2026), pgconfig.org's API, timescaledb-tune, pg_gather's report,
 the defaults of autobase, and Greg Smith's first pgtune. None of them measures anything.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -15,6 +16,11 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.units import MB
+
+DERIVED: Final = frozenset({"default", "override"})
+"""Sources of what the server has worked out by itself, such as wal_buffers from -1."""
+CLOCK: Final = "timer"
+"""The measured limit that says what reading the clock costs."""
 
 
 class DiskKind(StrEnum):
@@ -86,6 +92,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         running_buffers_bytes: shared_buffers of the running server; None is as set.
         shared_memory_bytes: Of the running server, all of it (15+).
         huge_pages: The parameter, as set.
+        huge_page_bytes: huge_page_size, as set; 0 for the kernel's default size.
         in_huge_pages: Whether the running server's shared memory is.
         work_mem_bytes, temp_buffers_bytes: As set.
         autovacuum_work_mem_bytes: As set; negative where maintenance_work_mem counts.
@@ -94,6 +101,12 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         checkpoint_completion_target: As set.
         max_wal_size_bytes: As set.
         wal_keep_bytes: wal_keep_size, as set.
+        slot_keep_bytes: max_slot_wal_keep_size, as set; negative for no limit.
+        slot_bytes: WAL that the slot furthest behind keeps.
+        wal_buffers_bytes: As set; 0 where the server chooses.
+        running_wal_buffers_bytes: Of the running server.
+        wal_buffers_full_per_s: How often they were full since the counters began.
+        clock_ns: What reading the clock costs, measured.
         wal_segment_bytes: Of this cluster.
         wal_bytes_per_s: Measured under the load that counts.
         wal_rate_source: Where that rate is from.
@@ -119,6 +132,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
     running_buffers_bytes: int | None = None
     shared_memory_bytes: int | None = None
     huge_pages: str = ""
+    huge_page_bytes: int = 0
     in_huge_pages: bool | None = None
     work_mem_bytes: int | None = None
     temp_buffers_bytes: int = 8 * MB
@@ -128,6 +142,12 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
     checkpoint_completion_target: float | None = None
     max_wal_size_bytes: int | None = None
     wal_keep_bytes: int = 0
+    slot_keep_bytes: int = -1
+    slot_bytes: int = 0
+    wal_buffers_bytes: int = 0
+    running_wal_buffers_bytes: int = 16 * MB
+    wal_buffers_full_per_s: float | None = None
+    clock_ns: float | None = None
     wal_segment_bytes: int = 16 * MB
     wal_bytes_per_s: float | None = None
     wal_rate_source: str = ""

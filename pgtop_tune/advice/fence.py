@@ -1,4 +1,4 @@
-"""The durability fence: which values can lose data, and what is lost. Pure; the door to the server asks here."""
+"""The durability fence: the values that can lose data, and the loss. Pure; `changes` receives it from its caller."""
 
 from __future__ import annotations
 

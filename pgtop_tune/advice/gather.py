@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune import units
-from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Machine, Workload
+from pgtop_tune.advice.facts import CLOCK, DERIVED, AdviceFacts, DiskKind, Machine, Workload
 from pgtop_tune.advice.rules.system import kind_of
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import Disk
@@ -117,6 +117,11 @@ class _AsSet:
         number = self.number(name, unit, running=running)
         return None if number is None else int(number)
 
+    def is_chosen(self, name: str) -> bool:
+        """Whether somebody has set it, and not the server worked it out."""
+        parameter = self._of.get(name)
+        return parameter is not None and (parameter.pending is not None or parameter.source not in DERIVED)
+
     def text(self, name: str, *, running: bool = False) -> str:
         """As pg_settings has it; "" where the server does not show it."""
         parameter = self._of.get(name)
@@ -160,6 +165,7 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         running_buffers_bytes=known.whole("shared_buffers", "B", running=True),
         shared_memory_bytes=_positive(known.whole("shared_memory_size", "B")),
         huge_pages=known.text("huge_pages"),
+        huge_page_bytes=known.whole("huge_page_size", "B") or 0,
         in_huge_pages=_in_huge_pages(known),
         work_mem_bytes=known.whole("work_mem", "B"),
         temp_buffers_bytes=8 * MB if temp_buffers is None else temp_buffers,
@@ -169,6 +175,12 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         checkpoint_completion_target=known.number("checkpoint_completion_target"),
         max_wal_size_bytes=known.whole("max_wal_size", "B"),
         wal_keep_bytes=max(known.whole("wal_keep_size", "B") or 0, 0),
+        slot_keep_bytes=known.whole("max_slot_wal_keep_size", "B") or -1,
+        slot_bytes=_slot_bytes(interval),
+        wal_buffers_bytes=max(known.whole("wal_buffers", "B") or 0, 0) if known.is_chosen("wal_buffers") else 0,
+        running_wal_buffers_bytes=known.whole("wal_buffers", "B", running=True) or 16 * MB,
+        wal_buffers_full_per_s=_wal_buffers_full_per_s(interval, server),
+        clock_ns=_clock_ns(interval),
         wal_segment_bytes=server.wal_segment_bytes,
         wal_bytes_per_s=rate,
         wal_rate_source=source,
@@ -269,6 +281,29 @@ def _counted_since_ms(interval: Interval, server: ServerFacts) -> int:
         return wal.stats_reset_ms
     resets_ms = (each.stats_reset_ms for each in (checkpoints, io) if each is not None)
     return min([server.started_ms, *(reset_ms for reset_ms in resets_ms if reset_ms is not None)])
+
+
+def _slot_bytes(interval: Interval) -> int:
+    """WAL that the slot furthest behind keeps; temporary ones go with their session."""
+    sample = interval.now(sections.slots)
+    if sample is None or sample.lsn_bytes is None:
+        return 0
+    begins = [each.restart_lsn_bytes for each in sample.slots if not each.temporary]
+    return max((sample.lsn_bytes - begin for begin in begins if begin is not None), default=0)
+
+
+def _wal_buffers_full_per_s(interval: Interval, server: ServerFacts) -> float | None:
+    """Since the counters began; None where they are too young."""
+    activity, wal = interval.now(sections.activity), interval.now(sections.wal)
+    if activity is None or wal is None:
+        return None
+    seconds = (activity.now_ms - _counted_since_ms(interval, server)) / 1000
+    return wal.wal_buffers_full / seconds if seconds >= _LEAST_COUNTED_S else None
+
+
+def _clock_ns(interval: Interval) -> float | None:
+    measured = sections.ceilings(interval.newest)
+    return None if isinstance(measured, Unavailable) else measured.value(CLOCK)
 
 
 def _wal_disk_bytes(interval: Interval) -> int | None:

@@ -1,4 +1,4 @@
-"""How the memory of one machine is divided: buffers, sessions, maintenance, huge pages and CommitLimit together. Pure.
+"""The division of one machine's memory: buffers, sessions, maintenance, huge pages and CommitLimit together. Pure.
 
 Sources: `metrics.memory_rule`; PostgreSQL documentation, "Managing Kernel Resources"; mm/overcommit-accounting.rst.
 """
@@ -12,11 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import AdviceFacts, Machine
+from pgtop_tune.advice.rules.wal import more_wal_buffers_bytes
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.metrics.memory_rule import MemoryUse
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.units import GB, MB, about, memory
+from pgtop_tune.units import GB, MB, about, as_set, memory
 
 SMALL_BUFFERS: Final = GB
 LEAST_WORK_MEM: Final = 4 * MB
@@ -24,6 +25,8 @@ MOST_WORK_MEM: Final = 64 * MB
 _SHARE: Final = 0.9
 """Of the memory: the rule says no more than this may be asked for."""
 _MOST_POOL: Final = 0.6
+_LEAST_SHARE: Final = 0.1
+"""Of the memory: the server gets that, whatever others hold in huge pages."""
 _USED_PERCENT: Final = 95
 _HEADROOM: Final = 0.8
 """Of CommitLimit: so much may be committed already when strict accounting begins."""
@@ -56,6 +59,12 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
         ratio: vm.overcommit_ratio; None where it is not known what it should be.
         commit_limit_bytes: CommitLimit with that ratio and that pool.
         strict_refused: The arithmetic, where CommitLimit would not hold what is and may be asked for.
+        strict_left: Whether strict accounting is in force, and the server would not even start under it.
+        strict_waits: The arithmetic, where CommitLimit holds that only after a restart with these values.
+        strict_pauses: The arithmetic, where strict accounting is in force, and the pool or the ratio leaves too little
+            until a restart with these values.
+        small_refused: The arithmetic, where the server with these buffers would not start under the strict accounting
+            in force, unless the machine's half is made as well.
         refused: The arithmetic, where the memory rule cannot hold with the sessions there are.
     """
 
@@ -71,6 +80,10 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
     ratio: int | None = None
     commit_limit_bytes: float = 0.0
     strict_refused: str = ""
+    strict_left: bool = False
+    strict_waits: str = ""
+    strict_pauses: str = ""
+    small_refused: str = ""
     refused: str = ""
 
     @property
@@ -83,15 +96,16 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
     """The plan for a server and its machine; None where its memory is not known."""
     if not facts.ram_bytes:
         return None
-    buffers = typed(facts.ram_bytes / 4)
+    ram_bytes = _memory_bytes(facts)
+    buffers = typed(ram_bytes / 4)
     workers = autovacuum_workers(facts)
-    maintenance = typed(memory_rule.maintenance_bytes(facts.major, facts.ram_bytes, workers))
+    maintenance = typed(memory_rule.maintenance_bytes(facts.major, ram_bytes, workers))
     own = facts.autovacuum_work_mem_bytes
-    keeps_own = own is not None and 0 <= own * workers <= _MOST_AUTOVACUUM * facts.ram_bytes
+    keeps_own = own is not None and 0 <= own * workers <= _MOST_AUTOVACUUM * ram_bytes
     drawn = MemoryPlan(
         use=MemoryUse(
             major=facts.major,
-            ram_bytes=facts.ram_bytes,
+            ram_bytes=ram_bytes,
             max_connections=connections(facts),
             shared_buffers_bytes=buffers,
             shared_memory_bytes=_most_shared_bytes(facts, buffers),
@@ -103,13 +117,13 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
         ),
         maintenance_bytes=maintenance,
         autovacuum_work_mem=as_set(own) if keeps_own and own is not None else "-1",
-        shared_bytes=shared_memory_bytes(facts, buffers),
+        shared_bytes=shared_memory_bytes(facts, buffers) + more_wal_buffers_bytes(facts, buffers),
     )
     drawn = _with_pool(drawn, facts)
-    # A pool that is not ours to see holds what runs in it now, and no more.
-    held = facts.machine is None and facts.in_huge_pages is True and buffers <= (facts.running_buffers_bytes or 0)
-    in_pages = drawn.pages is not None or held
-    drawn = replace(drawn, use=replace(drawn.use, small_pages=not in_pages))
+    # A pool that is not ours to see, or to size, holds what runs in it now, and no more.
+    not_ours = facts.machine is None or bool(drawn.pages_refused)
+    held = not_ours and facts.in_huge_pages is True and buffers <= (facts.running_buffers_bytes or 0)
+    drawn = replace(drawn, use=replace(drawn.use, small_pages=drawn.pages is None and not held))
     drawn = _with_sessions(drawn, facts)
     return drawn if facts.machine is None else _with_commit_limit(drawn, facts, facts.machine)
 
@@ -119,13 +133,13 @@ def typed(size_bytes: float) -> float:
     return parse(memory(size_bytes), "kB", integer=True) * 1024
 
 
-def as_set(size_bytes: float) -> str:
-    """A size as one types it, to the kilobyte: what is set already, not what is advised."""
-    kilobytes = int(size_bytes // 1024)
-    unit, size = next(
-        (unit, size) for unit, size in (("GB", GB), ("MB", MB), ("kB", 1024)) if kilobytes * 1024 % size == 0
-    )
-    return f"{kilobytes * 1024 // size}{unit}"
+def _memory_bytes(facts: AdviceFacts) -> float:
+    """What the server may use: not what others hold in huge pages, which nobody else can have."""
+    machine, ram_bytes = facts.machine, float(facts.ram_bytes or 0)
+    if machine is None or not machine.ram_bytes:
+        return ram_bytes
+    held = sum(_pages_of_others(pool, facts) * pool.page_bytes for pool in machine.pools)
+    return min(ram_bytes, max(machine.ram_bytes - held, machine.ram_bytes * _LEAST_SHARE))
 
 
 def autovacuum_workers(facts: AdviceFacts) -> int:
@@ -187,25 +201,29 @@ def _with_pool(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
         return drawn
     page = machine.huge_page_bytes
     pool = usual_pool(machine)
+    if facts.huge_page_bytes not in (0, page):
+        words = f"huge_page_size is {about(facts.huge_page_bytes)}: pages of that size are reserved at boot."
+        return replace(drawn, pages_refused=words)
     needed, others = math.ceil(drawn.shared_bytes / page), _pages_of_others(pool, facts)
     pages, live = needed + others, machine.number("vm.nr_hugepages") or pool.total
-    if is_enough(live, pages, page):
+    # Bounds are the same once the server runs with these buffers.
+    bound, most = (
+        math.ceil((drawn.use.shared_memory_bytes or 0.0) / page) + others,
+        _MOST_POOL * machine.ram_bytes / page,
+    )
+    if pages <= live <= min(_with_spare(bound, page), most):
         pages = live
     held = 0
     if facts.huge_pages == "on" or facts.in_huge_pages:
-        held = math.ceil(shared_memory_bytes(facts, facts.shared_buffers_bytes or 0) / page) + others
-        held = live if held > live or is_enough(live, held, page) else held
+        as_set = facts.shared_buffers_bytes or 0
+        held = math.ceil(shared_memory_bytes(facts, as_set) / page) + others
+        bound_held = math.ceil(_most_shared_bytes(facts, as_set) / page) + others
+        held = live if held > live or live <= _with_spare(bound_held, page) else held
     drawn = replace(drawn, page_bytes=page, pages=pages, pages_held=held, reserved=live >= pages)
     beside = f", {others} of them for others" if others else ""
     size = f"{pages} pages of {about(page)}{beside}, are {about(pages * page)}"
-    if pages * page > _MOST_POOL * machine.ram_bytes:
+    if bound > most:
         words = f"{size}: more than 60 % of {about(machine.ram_bytes)}."
-        return replace(drawn, pages=None, reserved=False, pages_refused=words)
-    limit = _commit_limit(pages * page, machine)
-    if machine.number("vm.overcommit_memory") == 2 and limit and limit[1] < (machine.committed_bytes or 0):
-        words = (
-            f"{size}: CommitLimit would be {about(limit[1])}, and {about(machine.committed_bytes or 0)} are committed."
-        )
         return replace(drawn, pages=None, reserved=False, pages_refused=words)
     return drawn
 
@@ -226,15 +244,29 @@ def pages_taken(pool: HugePages) -> int:
 
 def is_enough(live: int, pages: int, page_bytes: int) -> bool:
     """Whether a pool holds so many pages, and not so many more that it is worth a change: a tenth, or a gigabyte."""
-    return pages <= live <= max(pages * _SPARE, pages + GB // page_bytes)
+    return pages <= live <= _with_spare(pages, page_bytes)
+
+
+def _with_spare(pages: int, page_bytes: int) -> float:
+    return max(pages * _SPARE, pages + GB // page_bytes)
 
 
 def _pages_of_others(pool: HugePages, facts: AdviceFacts) -> int:
-    taken = pages_taken(pool)
-    running = facts.running_buffers_bytes or facts.shared_buffers_bytes or 0
-    own = math.ceil(shared_memory_bytes(facts, running) / pool.page_bytes)
-    has_own = facts.in_huge_pages is not False and taken >= own * _IN_USE
-    return max(taken - own, 0) if has_own else taken
+    own = math.ceil(_running_bytes(facts) / pool.page_bytes)
+    return max(pages_taken(pool) - own, 0) if _runs_in(pool, facts) else pages_taken(pool)
+
+
+def _runs_in(pool: HugePages, facts: AdviceFacts) -> bool:
+    """Whether the running server's shared memory is in the pool; told from its pages where the server does not say."""
+    usual = 0 if facts.machine is None else facts.machine.huge_page_bytes
+    if facts.in_huge_pages is False or pool.page_bytes != (facts.huge_page_bytes or usual):
+        return False
+    return pages_taken(pool) >= math.ceil(_running_bytes(facts) / pool.page_bytes) * _IN_USE > 0
+
+
+def _running_bytes(facts: AdviceFacts) -> float:
+    """Shared memory of the running server."""
+    return shared_memory_bytes(facts, facts.running_buffers_bytes or facts.shared_buffers_bytes or 0)
 
 
 def _with_sessions(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
@@ -266,47 +298,90 @@ def _connections_that_fit(use: MemoryUse) -> int:
 
 
 def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) -> MemoryPlan:
-    """Strict accounting where CommitLimit holds what is committed and what sessions may ask for beside it."""
+    """Strict accounting where CommitLimit holds what is committed after a restart with the plan, and what sessions may
+    ask for beside it.
+
+    Shared memory is committed as a whole when the server starts, unless it is in huge pages (shmem_acct_size in
+    mm/shmem.c): what the running server has of it is given back, what the plan has is added.
+    """
     pool = usual_pool(machine)
-    limit = _commit_limit((pool.total if drawn.pages is None else drawn.pages) * pool.page_bytes, machine)
+    pages = pool.total if drawn.pages is None else drawn.pages
+    limit = _commit_limit(pages * pool.page_bytes, machine)
     if limit is None:
         return replace(drawn, strict_refused="The memory of this machine is not known.")
     ratio, limit_bytes = limit
     drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
     if machine.committed_bytes is None:
-        return replace(drawn, strict_refused="What is committed already could not be seen.")
-    private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
-    growth = sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.what in private)
-    committed = machine.committed_bytes + _more_in_small_pages(drawn, facts)
+        return replace(drawn, strict_refused="The memory already committed is unknown.")
+    now = machine.committed_bytes
+    in_pages = facts.in_huge_pages is True or any(_runs_in(each, facts) for each in machine.pools)
+    others = max(now - (0.0 if in_pages else _running_bytes(facts)), 0.0)
+    committed = others + (drawn.use.shared_memory_bytes or 0.0 if drawn.use.small_pages else 0.0)
+    growth = _growth_bytes(drawn)
     is_strict = machine.number("vm.overcommit_memory") == 2
-    if committed <= _HEADROOM * limit_bytes and (is_strict or committed + growth <= limit_bytes):
-        return drawn
-    words = (
-        f"CommitLimit would be {about(limit_bytes)}: {about(committed)} are committed, and sessions may ask for "
-        f"{about(growth)} more. Ask again after a restart that makes the server smaller."
+    holds = committed + growth <= limit_bytes
+    pool_bytes, most_bytes = pages * pool.page_bytes, max(pages, drawn.pages_held, pool.total) * pool.page_bytes
+    least = _granted(most_bytes, ratio, machine)
+    if is_strict and not holds and _granted_now(pool_bytes, machine) >= limit_bytes:
+        # What is in force grants more: a smaller limit helps nobody.
+        limit_bytes, least = (_granted_now(each_bytes, machine) for each_bytes in (pool_bytes, most_bytes))
+        drawn = replace(drawn, ratio=None, commit_limit_bytes=limit_bytes)
+    # Until the restart the server has what it has; with its values as set it may have more after one.
+    as_set = 0.0 if drawn.pages_held else shared_memory_bytes(facts, facts.shared_buffers_bytes or 0)
+    before = now if is_strict else max(now, others + as_set)
+    waits = (
+        ""
+        if before + growth <= least
+        else (
+            f"CommitLimit would be {about(least)} now: {about(before)} are committed until the server is restarted as "
+            f"advised, and sessions may ask for {about(growth)} more."
+        )
     )
-    return replace(drawn, strict_refused=words)
+    small, limit_now = others + (drawn.use.shared_memory_bytes or 0.0), machine.commit_limit_bytes or math.inf
+    if is_strict and not drawn.reserved and small > limit_now and drawn.shared_bytes > _running_bytes(facts):
+        words = f"in 4 kB pages it makes {about(small)} committed, of a CommitLimit of {about(limit_now)}"
+        drawn = replace(drawn, small_refused=words)
+    if is_strict and least < limit_now:
+        drawn = replace(drawn, strict_pauses=waits)
+    if committed <= _HEADROOM * limit_bytes and (is_strict or holds):
+        return drawn if is_strict else replace(drawn, strict_waits=waits)
+    words = (
+        f"CommitLimit would be {about(limit_bytes)}: {about(committed)} are committed with the server as advised, and "
+        f"sessions may ask for {about(growth)} more."
+    )
+    return replace(drawn, strict_refused=words, strict_left=is_strict and committed > limit_bytes)
 
 
-def _more_in_small_pages(drawn: MemoryPlan, facts: AdviceFacts) -> float:
-    """What the server will have committed more than now: shared memory counts unless it is in huge pages."""
-    if not drawn.use.small_pages:
-        return 0.0
-    running = facts.running_buffers_bytes or facts.shared_buffers_bytes or 0
-    now = 0.0 if facts.in_huge_pages else shared_memory_bytes(facts, running)
-    return max(drawn.shared_bytes - now, 0.0)
+def _growth_bytes(drawn: MemoryPlan) -> float:
+    """What sessions and workers may ask for."""
+    private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
+    return sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.what in private)
 
 
 def _commit_limit(pool_bytes: float, machine: Machine) -> tuple[int, float] | None:
-    """The ratio that grants all memory but a twentieth, and CommitLimit with it and a pool of the default size.
-
-    CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap
-    """
+    """The ratio that grants all memory but a twentieth, and CommitLimit with it and a pool of the default size."""
     if not machine.ram_bytes or machine.swap_bytes is None:
         return None
-    others = sum(each.total * each.page_bytes for each in machine.pools if each.page_bytes != machine.huge_page_bytes)
-    usable = machine.ram_bytes - pool_bytes - others
+    usable = _usable_bytes(pool_bytes, machine)
     if usable <= 0:
         return None
     ratio = max(int((_USED_PERCENT * machine.ram_bytes - 100 * (machine.ram_bytes - usable)) // usable), 1)
-    return ratio, usable * ratio / 100 + machine.swap_bytes
+    return ratio, _granted(pool_bytes, ratio, machine)
+
+
+def _granted_now(pool_bytes: float, machine: Machine) -> float:
+    """CommitLimit with what is in force, and a pool of the default size."""
+    kilobytes = machine.number("vm.overcommit_kbytes")
+    if kilobytes:
+        return kilobytes * 1024.0 + (machine.swap_bytes or 0)
+    return _granted(pool_bytes, machine.number("vm.overcommit_ratio"), machine)
+
+
+def _granted(pool_bytes: float, ratio: int, machine: Machine) -> float:
+    """CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap (mm/util.c)."""
+    return max(_usable_bytes(pool_bytes, machine), 0.0) * ratio / 100 + (machine.swap_bytes or 0)
+
+
+def _usable_bytes(pool_bytes: float, machine: Machine) -> float:
+    others = sum(each.total * each.page_bytes for each in machine.pools if each.page_bytes != machine.huge_page_bytes)
+    return (machine.ram_bytes or 0) - pool_bytes - others

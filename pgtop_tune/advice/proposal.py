@@ -1,4 +1,4 @@
-"""One value for each parameter of a server and each setting of its machine, worked out together. Pure.
+"""One value for each parameter of a server and each setting of its machine, computed jointly. Pure.
 
 A proposal is a fixed point: made so, and asked again, it says the same.
 """
@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.calculators import OPINIONS, opinions
-from pgtop_tune.advice.facts import Advice, AdviceFacts
+from pgtop_tune.advice.facts import DERIVED, Advice, AdviceFacts
 from pgtop_tune.advice.plan import MemoryPlan, connections, plan
 from pgtop_tune.advice.rules import server, wal
 from pgtop_tune.advice.rules.system import advise_setting
@@ -20,6 +20,8 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, parse_bool
 from pgtop_tune.model.postgres import Parameter
 
+POOL: Final = "vm.nr_hugepages"
+ACCOUNTING: Final = "vm.overcommit_memory"
 _NO_RULE = "There is no rule for these facts."
 
 
@@ -43,26 +45,50 @@ class Proposal(Struct, frozen=True, kw_only=True):
             return ()
         found = (
             ("max_connections", self.plan.refused),
-            ("vm.nr_hugepages", self.plan.pages_refused),
-            ("vm.overcommit_memory", self.plan.strict_refused),
+            (POOL, self.plan.pages_refused),
+            (ACCOUNTING, self.plan.strict_refused),
         )
         return tuple((name, why) for name, why in found if why)
 
     def server_half(self) -> Mapping[str, Advice]:
-        """The parameters as they may be set one by one: huge_pages is on only where the pages are there already."""
-        wish = self.parameters.get("huge_pages")
-        if wish is None or wish.value != "on" or self.plan is None or self.plan.pages is None or self.plan.reserved:
-            return self.parameters
-        because = f"'on' only once {self.plan.pages} huge pages are reserved: `pgtop-tune advise --apply` does both."
-        return {**self.parameters, "huge_pages": replace(wish, value="try", because=because)}
+        """The parameters as they may be set one by one: huge_pages is on only where the pages are there already, and
+        shared_buffers no more than strict accounting lets a server start with."""
+        half = dict(self.parameters)
+        wish, buffers = half.get("huge_pages"), half.get("shared_buffers")
+        if self.plan is None or wish is None or buffers is None:
+            return half
+        if wish.value == "on" and self.plan.pages is not None and not self.plan.reserved:
+            because = (
+                f"'on' only once {self.plan.pages} huge pages are reserved: `pgtop-tune advise --apply` does both."
+            )
+            half["huge_pages"] = replace(wish, value="try", because=because)
+        if self.plan.small_refused:
+            because = f"{buffers.value} would not start: {self.plan.small_refused}. `advise --apply --restart` does."
+            half["shared_buffers"] = replace(buffers, value=None, because=because)
+        return half
 
     def machine_half(self) -> Mapping[str, Advice]:
         """The settings as they may be made one by one: the server as it is set keeps the huge pages it starts with."""
-        wish, held = self.settings.get("vm.nr_hugepages"), 0 if self.plan is None else self.plan.pages_held
-        if wish is None or wish.value is None or int(wish.value) >= held:
+        half = dict(self.without_restart())
+        wish, held = half.get(POOL), 0 if self.plan is None else self.plan.pages_held
+        if wish is not None and wish.value is not None and int(wish.value) < held:
+            because = (
+                f"The server holds {held} huge pages; {wish.value} do once it has less: `advise --apply` does both."
+            )
+            half[POOL] = replace(wish, value=str(held), low=str(held), because=because)
+        return half
+
+    def without_restart(self) -> Mapping[str, Advice]:
+        """The settings that leave room to fork while the server still has its old memory; the others wait for it."""
+        if self.plan is None:
             return self.settings
-        because = f"The server holds {held} huge pages; {wish.value} do once it has less: `advise --apply` does both."
-        return {**self.settings, "vm.nr_hugepages": replace(wish, value=str(held), low=str(held), because=because)}
+        entering = {ACCOUNTING: self.plan.strict_waits}
+        waiting = entering | dict.fromkeys((POOL, "vm.overcommit_ratio"), self.plan.strict_pauses)
+        told = "`pgtop-tune advise --apply --restart` does it in order."
+        return {
+            name: replace(each, value=None, because=f"{waiting[name]} {told}") if waiting.get(name) else each
+            for name, each in self.settings.items()
+        }
 
 
 def propose(facts: AdviceFacts) -> Proposal:
@@ -85,6 +111,7 @@ _RULES = {
     "min_wal_size": wal.min_wal_size,
     "checkpoint_timeout": wal.checkpoint_timeout,
     "checkpoint_completion_target": wal.checkpoint_completion_target,
+    "wal_keep_size": wal.wal_keep_size,
     "max_slot_wal_keep_size": wal.max_slot_wal_keep_size,
     "wal_compression": wal.wal_compression,
     **server.RULES,
@@ -105,7 +132,7 @@ def _of_memory(facts: AdviceFacts, drawn: MemoryPlan | None) -> dict[str, Advice
     number = connections(facts) if drawn is None else drawn.use.max_connections
     found: dict[str, Advice | None] = {
         "max_connections": server.max_connections(facts, drawn, number),
-        "wal_buffers": wal.wal_buffers(facts.shared_buffers_bytes if drawn is None else drawn.buffers_bytes),
+        "wal_buffers": wal.wal_buffers(facts, facts.shared_buffers_bytes if drawn is None else drawn.buffers_bytes),
     }
     if drawn is not None:
         found |= {name: rule(facts, drawn) for name, rule in _MEMORY_RULES.items()}
@@ -122,8 +149,6 @@ def _with_opinions(ours: Advice | None, name: str, facts: AdviceFacts) -> Advice
 # Advice beside what a server has: whether it could take the value, and whether it has it already. Pure.
 
 _NUMBERS: Final = frozenset({"integer", "real"})
-_DERIVED: Final = frozenset({"default", "override"})
-"""Sources of what the server has worked out by itself, such as wal_buffers from -1."""
 
 
 def advice_for(parameter: Parameter, advised: Mapping[str, Advice]) -> Advice | None:
@@ -141,7 +166,7 @@ def same(parameter: Parameter, value: str) -> bool:
         if parameter.vartype in _NUMBERS:
             integer = parameter.vartype == "integer"
             number = parse(value, parameter.unit, integer=integer)
-            if number < 0 and parameter.source in _DERIVED and parameter.pending is None:
+            if number < 0 and parameter.source in DERIVED and parameter.pending is None:
                 return value == parameter.boot_val
             return number == parse(setting, parameter.unit, integer=integer)
         if parameter.vartype == "bool":

@@ -1,1 +1,1 @@
-"""pgbench: finding it, its command line, its words, its life."""
+"""pgbench: location, command line, profiles, data sets, runs, log and report."""

@@ -65,7 +65,7 @@ _BOUNDS: Final = (
 _REFUSALS: Final = (
     _Refusal(
         lambda spec: spec.duration_s is not None and spec.transactions is not None,
-        "either a duration or a number of transactions can be given, and not both",
+        "a duration and a number of transactions exclude each other",
     ),
     _Refusal(
         lambda spec: spec.max_tries == 0 and spec.transactions is not None and spec.latency_limit_ms is None,

@@ -1,4 +1,4 @@
-"""What is done before a run so that each one begins from the same state; pgbench itself never does it (-n)."""
+"""Housekeeping before a run, so that each run begins from the same state; pgbench itself gets -n."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def parse_housekeeping(text: str) -> tuple[str, ...]:
         return ()
     for word in words:
         if word not in STEPS:
-            raise UsageProblem(f"{word!r} is no housekeeping", f"choose from {', '.join(STEPS)}, or none")
+            raise UsageProblem(f"{word!r} is not a housekeeping step", f"choose from {', '.join(STEPS)}, or none")
     return tuple(step for step in STEPS if step in words)
 
 
-async def find_tables(hand: SqlSession, dataset: str) -> tuple[DatasetTable, ...]:
+async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTable, ...]:
     """Tables of a data set that are there; none for a load that has no data set of ours.
 
     Source: pg_class, pg_attribute.
@@ -94,9 +94,9 @@ async def find_tables(hand: SqlSession, dataset: str) -> tuple[DatasetTable, ...
     schema, names = FOUND_IN.get(dataset), DATASET_TABLES.get(dataset)
     if schema is None and names is None:
         return ()
-    path = [schema] if schema is not None else list(await hand.search_path())
+    path = [schema] if schema is not None else list(await sql_session.search_path())
     wanted = list(names) if schema is None and names is not None else None
-    found: list[tuple[object, ...]] = await hand.rows(_TABLES, (path, wanted, wanted))
+    found: list[tuple[object, ...]] = await sql_session.rows(_TABLES, (path, wanted, wanted))
     return tuple(
         DatasetTable(
             sql=str(sql),
@@ -111,7 +111,7 @@ async def find_tables(hand: SqlSession, dataset: str) -> tuple[DatasetTable, ...
 
 
 async def tidy(
-    hand: SqlSession, steps: Sequence[str], tables: Sequence[DatasetTable], told: Callable[[str], None]
+    sql_session: SqlSession, steps: Sequence[str], tables: Sequence[DatasetTable], told: Callable[[str], None]
 ) -> tuple[HousekeepingStep, ...]:
     """Does the steps but the last, in order; one that is refused is in the result with the server's words.
 
@@ -131,7 +131,7 @@ async def tidy(
         problem = _OBSTACLES[name](tables) if name in _OBSTACLES else ""
         for statement in statements:
             try:
-                await hand.execute(statement)
+                await sql_session.execute(statement)
             except ServerProblem as refused:
                 problem = refused.message
         done.append(HousekeepingStep(name, time.monotonic() - started_s, problem))

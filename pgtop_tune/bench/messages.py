@@ -1,4 +1,4 @@
-"""What pgbench says when it fails: its own words, and a hint of ours for what is common.
+"""Messages of a failed pgbench, with a hint for common causes.
 
 pgbench's stderr, taken apart where its threads wrote into each other's lines.
 Source: pgbench writes "pgbench:", " ", "error: " and the message with its line end one after the other

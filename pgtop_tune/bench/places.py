@@ -65,14 +65,14 @@ def parse_address(text: str) -> SshAddress:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as problem:
-        raise UsageProblem(f"{text!r} is no address of a machine: {problem}", _HINT) from problem
+        raise UsageProblem(f"{text!r} is not the address of a machine: {problem}", _HINT) from problem
     if parts.scheme != "ssh" or parts.path.strip("/") or parts.query or parts.fragment:
-        raise UsageProblem(f"{text!r} is no address of a machine", _HINT)
+        raise UsageProblem(f"{text!r} is not the address of a machine", _HINT)
     if parts.password is not None:
         raise UsageProblem("the address of a machine may not contain a password", "log in with a key")
     host, user = parts.hostname or "", parts.username
     if not _HOST.fullmatch(host) or (user is not None and not _USER.fullmatch(user)) or port == 0:
-        raise UsageProblem(f"{text!r} is no address of a machine", _HINT)
+        raise UsageProblem(f"{text!r} is not the address of a machine", _HINT)
     return SshAddress(host, user, port)
 
 

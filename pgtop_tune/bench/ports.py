@@ -53,7 +53,7 @@ def far_environment(endpoint: LoadEndpoint, passfile: Path | None) -> dict[str, 
     return variables | ({"PGPASSFILE": str(passfile)} if passfile is not None else {})
 
 
-async def safe_path(hand: SqlSession) -> tuple[tuple[str, str], ...]:
+async def safe_path(sql_session: SqlSession) -> tuple[tuple[str, str], ...]:
     """Settings for sessions in which names mean what PostgreSQL ships; none where they do anyway.
 
     The owner of a database may put a schema before pg_catalog (ALTER DATABASE … SET search_path), or tables with
@@ -63,7 +63,7 @@ async def safe_path(hand: SqlSession) -> tuple[tuple[str, str], ...]:
     Raises:
         ServerProblem: No schema is safe for a superuser.
     """
-    path = await hand.safe_path()
+    path = await sql_session.safe_path()
     return (("search_path", path),) if path else ()
 
 

@@ -143,7 +143,7 @@ def profile_directories(further: Path | None = None) -> tuple[Path, ...]:
         LoadProblem: The directory named is none.
     """
     if further is not None and not further.is_dir():
-        raise LoadProblem(f"{further} is no directory of profiles", "name a directory with *.toml files")
+        raise LoadProblem(f"{further} is not a directory of profiles", "name a directory with *.toml files")
     return (SHIPPED, user_profiles_dir(), *([] if further is None else [further]))
 
 
@@ -383,7 +383,7 @@ def check_script(script: ScriptText, *, allow_shell: bool) -> None:
     if script.shell_line is not None and not allow_shell:
         raise LoadProblem(
             f"{script.file}, line {script.shell_line}: \\shell and \\setshell run programs on this machine",
-            "to permit that: --allow-shell, or allow_shell = true in your own profile",
+            "to allow this: --allow-shell, or allow_shell = true in your own profile",
         )
 
 
@@ -397,7 +397,7 @@ def parse_choice(text: str) -> ScriptChoice:
     if not at:
         file, weight = text, "1"
     if not file:
-        raise LoadProblem(f"{text!r} names no script file", "write -f FILE or -f FILE@WEIGHT")
+        raise LoadProblem(f"{text!r} does not name a script file", "write -f FILE or -f FILE@WEIGHT")
     if not _WEIGHT.fullmatch(weight):
-        raise LoadProblem(f"{weight!r} is no weight of a script", "a weight is a whole number: -f my.sql@3")
+        raise LoadProblem(f"{weight!r} is not a weight of a script", "a weight is a whole number: -f my.sql@3")
     return ScriptChoice(file, int(weight))

@@ -1,4 +1,4 @@
-"""pgbench in the operator's hand (`LoadControl`), and what the sampler sees of it.
+"""Starts and stops pgbench for the operator (`LoadControl`), and gives the sampler its progress.
 
 All calls come from one event loop.
 
@@ -41,7 +41,7 @@ class LoadPreparation:
     """
 
     def __init__(self, open_sql_session: Callable[[], Awaitable[SqlSession]]) -> None:
-        self._open_hand = open_sql_session
+        self._open_sql_session = open_sql_session
         self._found: dict[str, tuple[float, dict[str, str]]] = {}
 
     async def complete(self, spec: LoadSpec, profile: Profile) -> LoadSpec:
@@ -62,11 +62,11 @@ class LoadPreparation:
     async def _variables(self, dataset: str) -> dict[str, str]:
         at_s, found = self._found.get(dataset, (0.0, None))
         if found is None or time.monotonic() - at_s > _FRESH_S:
-            hand = await self._open_hand()
+            sql_session = await self._open_sql_session()
             try:
-                found = await found_variables(hand, dataset)
+                found = await found_variables(sql_session, dataset)
             finally:
-                await hand.aclose()
+                await sql_session.aclose()
             self._found[dataset] = (time.monotonic(), found)
         return found
 

@@ -7,22 +7,34 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter
+from pgtop_tune.changes.machine.halves import MachineHalves
+from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
-from pgtop_tune.changes.selection import gives_memory_up, goes_before_server, settings_in_order
+from pgtop_tune.changes.selection import around_server
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Unavailable
 
 AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
+MAKING_S: Final = 900.0
+"""More for the first half of a set with a deadline, until both are made: a restart may be somebody else's."""
 BACKSTOP_S: Final = 2.0
 """After the deadline each half reverts by itself, then the process that waits for our end."""
+
+
+class _Step(Struct, frozen=True):
+    """A part of a set: what was made before goes in, and comes out with this part."""
+
+    door: SetControl | MachineControl
+    make: Callable[[Settled, Terms], Awaitable[Settled]]
 
 
 class ChangeSets:
@@ -49,10 +61,10 @@ class ChangeSets:
         if not wanted.settings:
             return wanted
         found = () if self._machine is None else await self._machine.settings()
-        standing = () if isinstance(found, Unavailable) else found
-        live = {each.name: each.live for each in standing if not isinstance(each.live, Unavailable)}
-        settings = settings_in_order(wanted.settings)
-        return replace(wanted, settings=settings, machine_last=gives_memory_up(settings, live))
+        current = () if isinstance(found, Unavailable) else found
+        live = {each.name: each.live for each in current if not isinstance(each.live, Unavailable)}
+        before, after = around_server(wanted.settings, live)
+        return replace(wanted, settings=before, settings_after=(*after, *wanted.settings_after))
 
     async def apply(self, wanted: ChangeSet, terms: Terms) -> Settled:
         """Makes both halves, or none.
@@ -66,33 +78,63 @@ class ChangeSets:
             LostBetweenHalves: The connection was lost and the other half is in force.
             PgtopError: See `SetControl.apply_set` and `MachineControl.apply_set`; nothing is changed.
         """
-        if wanted.settings and self._machine is None:
-            raise UsageProblem("the settings of the machine are out of reach from here")
+        if wanted.of_machine and self._machine is None:
+            raise UsageProblem("the settings of the machine cannot be changed from here")
         planned = await self.plan(wanted)
         within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
         made = Settled(set_id=terms.set_id)
-        for on_machine in (False, True) if planned.machine_last else (True, False):
-            try:
-                made = await self._with_half(made, planned, terms, on_machine=on_machine)
-            except ConnectionProblem as lost:
-                if not planned.settings:
-                    raise
-                raise LostBetweenHalves(lost, made) from lost
-            except PgtopError as problem:
-                await self._withdraw(made, problem)
+        steps = self._steps(planned)
+        longer_s = None if within_s is None or len(steps) < 2 else within_s + MAKING_S
+        try:
+            for step in steps[:-1]:
+                made = await step.make(made, replace(terms, keep_within_s=longer_s))
+            for step in steps[-1:]:
+                made = await step.make(made, terms)
+            await self._begin_deadlines(made, steps, within_s)
+        except ConnectionProblem as lost:
+            if not planned.of_machine:
                 raise
+            with suppress(PgtopError):
+                await self._begin_deadlines(made, steps, within_s)
+            raise LostBetweenHalves(lost, made) from lost
+        except Exception as problem:
+            await self._withdraw(made, problem)
+            raise
+        except asyncio.CancelledError:
+            if len(steps) > 1 and not planned.with_restart:
+                # Only the journals know how far the half under way has come.
+                await self.revert(made.set_id, "the program ended while the set was made")
+            raise
         return made
 
-    async def _with_half(self, made: Settled, planned: ChangeSet, terms: Terms, *, on_machine: bool) -> Settled:
-        if on_machine and self._machine is not None and planned.settings:
-            settings = await self._machine.apply_set(planned.settings, terms, survive=planned.persist)
-            return replace(made, settings=settings)
-        if not on_machine and self._server is not None and (planned.parameters or planned.with_restart):
-            return replace(made, parameters=await self._server.apply_set(planned.parameters, terms))
-        return made
+    def _steps(self, planned: ChangeSet) -> list[_Step]:
+        """The halves in the order they are made; the machine's may be made before and after the server's."""
+        server, machine = self._server, self._machine
 
-    async def _withdraw(self, made: Settled, problem: PgtopError) -> None:
+        def of_machine(settings: tuple[WantedSetting, ...]) -> list[_Step]:
+            async def make(made: Settled, terms: Terms) -> Settled:
+                assert machine is not None
+                done = await machine.apply_set(settings, terms, survive=planned.persist)
+                return replace(made, settings=(*made.settings, *done))
+
+            return [_Step(machine, make)] if machine is not None and settings else []
+
+        async def make(made: Settled, terms: Terms) -> Settled:
+            assert server is not None
+            return replace(made, parameters=await server.apply_set(planned.parameters, terms))
+
+        has_server = server is not None and bool(planned.parameters or planned.with_restart)
+        of_server = [_Step(server, make)] if server is not None and has_server else []
+        return [*of_machine(planned.settings), *of_server, *of_machine(planned.settings_after)]
+
+    async def _begin_deadlines(self, made: Settled, steps: Sequence[_Step], within_s: float | None) -> None:
+        """Halves that were made earlier have waited for the last one."""
+        if within_s is not None and made.changes:
+            for door in {id(step.door): step.door for step in steps[:-1]}.values():
+                await door.begin_deadline(made.set_id, within_s)
+
+    async def _withdraw(self, made: Settled, problem: Exception) -> None:
         """Reverts the half that was made; the problem says so where even that fails."""
         if not made.changes:
             return
@@ -101,7 +143,7 @@ class ChangeSets:
             failed = (await self.revert(made.set_id, why)).problem
         else:
             failed = (await self.revert_around((made.set_id,), _nothing, why)).problem
-        if failed is not None:
+        if failed is not None and isinstance(problem, PgtopError):
             problem.hint = f"{failed.message}: `pgtop-tune revert --set {made.set_id}` reverts the first half"
 
     async def confirm(self, set_id: str, *, of_server: bool = True) -> Settled:
@@ -152,31 +194,20 @@ class ChangeSets:
             server_half: Reverts the server's.
             why: For the journal.
         """
-        settled = Settled(set_id=set_ids[-1] if set_ids else "")
-
-        async def machine_halves(only: Callable[[HostChange], bool]) -> Settled:
-            if self._machine is None:
-                return settled
-            reverted = settled.settings
-            for set_id in reversed(set_ids):
-                reverted = (*reverted, *await self._machine.revert_set(set_id, why, only))
-            return replace(settled, settings=reverted)
-
-        async def parameters() -> Settled:
-            return replace(settled, parameters=await server_half())
-
-        async def pools() -> Settled:
-            return await machine_halves(goes_before_server)
-
-        async def rest() -> Settled:
-            return await machine_halves(lambda change: True)
-
-        for half in (pools, parameters, rest):
-            try:
-                settled = await half()
-            except PgtopError as problem:
-                settled = replace(settled, problem=settled.problem or problem)
-        return settled
+        halves = MachineHalves(self._machine, set_ids, why)
+        parameters: tuple[ParameterChange, ...] = ()
+        problem: PgtopError | None = None
+        await halves.before()
+        try:
+            parameters = await server_half()
+        except PgtopError as refused:
+            problem = refused
+        try:
+            await halves.after()
+        except PgtopError as refused:
+            problem = problem or refused
+        set_id = set_ids[-1] if set_ids else ""
+        return Settled(set_id=set_id, parameters=parameters, settings=tuple(halves.settled), problem=problem)
 
     async def revert_until_done(
         self,
@@ -228,45 +259,30 @@ class Undo:
     async def in_force(self, ours: Sequence[Change]) -> tuple[Change, ...]:
         """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
 
-        Of the machine only changes of `ours`: its journal is not about one server.
+        Of the machine only changes of `ours`, and the other halves of sets of this server: its journal is not about one
+        server.
         """
         of_server = await self._server.in_force()
-        own = {each.id for each in ours if isinstance(each, HostChange)}
-        if self._machine is None or not own:
+        meant = {each.id for each in ours if isinstance(each, HostChange)}
+        sets = {each.set_id for each in of_server} - {""}
+        if self._machine is None or not (meant or sets):
             return of_server
-        of_machine = (each for each in await self._machine.in_force() if each.id in own)
+        of_machine = (each for each in await self._machine.in_force() if each.id in meant or each.set_id in sets)
         return tuple(sorted((*of_machine, *of_server), key=lambda each: each.at_ms))
 
-    async def last(self, shown: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts the last set in force; empty when there is none.
+    async def these(self, shown: Sequence[Change]) -> Settled:
+        """Reverts changes of `in_force`, with their sets, the last first, and nothing that was made since.
 
-        Args:
-            shown: The set as `in_force` had it.
-
-        Raises:
-            PgtopError: Refused, or not possible.
+        Returns:
+            What was reverted; its problem says why something still is in force.
         """
-        of_server = any(isinstance(each, ParameterChange) for each in shown)
-        return await self._around(shown, self._server.undo_last if of_server else _nothing)
+        set_ids = tuple(dict.fromkeys(each.set_id or each.id for each in sorted(shown, key=lambda each: each.at_ms)))
 
-    async def everything(self, ours: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts everything in force on the server, last first, and `ours` on the machine. Raises as `last`."""
-        return await self._around(ours, self._server.undo_all)
+        async def server_half() -> tuple[ParameterChange, ...]:
+            of_server = [each.id for each in shown if isinstance(each, ParameterChange)]
+            return await self._server.undo_these(of_server) if of_server else ()
 
-    async def sets(self, ours: Sequence[Change]) -> tuple[Change, ...]:
-        """Reverts the sets of some changes, the last first, and nothing of anybody else's. Raises as `last`."""
-        undone: list[Change] = []
-        for set_id in reversed(dict.fromkeys(each.set_id or each.id for each in ours)):
-            of_server = any(isinstance(each, ParameterChange) for each in ours if set_id in (each.set_id, each.id))
-            undone += (await self._sets.revert(set_id, of_server=of_server)).checked().changes
-        return tuple(undone)
-
-    async def _around(
-        self, changes: Sequence[Change], server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]]
-    ) -> tuple[Change, ...]:
-        set_ids = tuple(dict.fromkeys(each.set_id or each.id for each in changes if isinstance(each, HostChange)))
-        undone = (await self._sets.revert_around(set_ids, server_half)).checked()
-        return (*undone.parameters, *undone.settings)
+        return await self._sets.revert_around(set_ids, server_half)
 
 
 async def _nothing() -> tuple[ParameterChange, ...]:
@@ -314,6 +330,10 @@ class WithRestart:
             for words in (*proof.overrides, *proof.advice):
                 self._progress(f"{proof.name}: {words}")
         return outcome.changes
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`."""
+        await self._restart.begin_deadline(set_id, within_s)
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
         """See `SetControl.keep`."""

@@ -1,5 +1,4 @@
-"""Sets of changes that are taken back unless they are kept: each has a deadline in our event loop, and a process that
-waits for our end."""
+"""Change sets that revert unless confirmed: each has a deadline in the event loop, and a revert watchdog."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ def guard_moment_s(until_ms: int | None) -> float:
     """When the waiting process acts also while we live, seconds since the epoch.
 
     Args:
-        until_ms: End of the trial, milliseconds since the epoch; None for a set that has no time limit.
+        until_ms: The deadline, milliseconds since the epoch; None for a set that has no time limit.
     """
     return math.inf if until_ms is None else until_ms / 1000 + LATER_S
 
 
-class Trials:
+class Deadlines:
     """Those of one door of this process.
 
     Args:
@@ -74,8 +73,22 @@ class Trials:
         return None if watchdog is None else key_of(watchdog.process.pid)
 
     def begin(self, set_id: str, within_s: float) -> None:
-        """From now on the set is taken back after so many seconds. In the event loop."""
+        """The set is taken back so many seconds from now, whatever its deadline was. In the event loop."""
+        earlier = self._deadlines.pop(set_id, None)
+        if earlier is not None:
+            earlier.cancel()
         self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, within_s))
+
+    def put_off(self, set_id: str, until_ms: int) -> None:
+        """The process that waits for our end acts at another moment.
+
+        Raises:
+            OSError: The process cannot be started; everything is as it was.
+        """
+        start = self._starts.get(set_id)
+        if start is not None:
+            earlier, self._watchdogs[set_id] = self._watchdogs[set_id], start(until_ms)
+            earlier.dismiss()
 
     def lift(self, set_id: str) -> None:
         """The set has no deadline any more; it is still taken back when we are gone.

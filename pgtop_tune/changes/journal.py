@@ -1,4 +1,4 @@
-"""What we changed on a server and what it was before: written down, and on the disk, before it is changed.
+"""The change journal: each change and its previous value, written and synced to disk before the change is made.
 
 One file of JSON lines per server, append-only. Each line carries a checksum, and the last word on a change wins.
 A journal is obeyed, so it has to be ours (`own_files`). Nothing here talks to a server; `changes/server/instances`

@@ -1,4 +1,4 @@
-"""Ports of changing: the doors to the server, to its machine and to a restart, and the sets that were adopted.
+"""Ports of changes: to the server, to its machine and to a restart, and the adopted sets.
 
 Protocols only. Everything here is called from the engine's thread unless it says otherwise.
 """
@@ -60,7 +60,7 @@ class RestartControl(Protocol):
         """Writes the changes as one set, restarts once, and makes sure that the server is back.
 
         A server that does not come up gets its old values back and is started again. Where somebody else has to
-        restart it, this waits for that; cancelled meanwhile, the changes wait for a restart. On trial it is taken
+        restart it, this waits for that; cancelled meanwhile, the changes wait for a restart. A pending set is taken
         back, with a second restart, when its time is over, when the program ends, and when it is killed.
 
         Args:
@@ -75,8 +75,12 @@ class RestartControl(Protocol):
         """
         ...
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`."""
+        ...
+
     async def keep(self, set_id: str) -> None:
-        """A set on trial stays."""
+        """Confirms a pending set."""
         ...
 
     async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
@@ -88,8 +92,8 @@ class RestartControl(Protocol):
 
 
 class MachineControl(Protocol):
-    """What there is to set in the kernel, several of them as one, on trial if wanted; every call is journaled before
-    it acts. The journal is that of the machine, whatever servers run on it."""
+    """What there is to set in the kernel, several of them as one, pending confirmation if wanted; every call is
+    journaled before it acts. The journal is that of the machine, whatever servers run on it."""
 
     async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
         """Every setting with its live value, its value after a reboot, and whether this process may change it.
@@ -120,7 +124,7 @@ class MachineControl(Protocol):
     ) -> tuple[HostChange, ...]:
         """Makes several changes as one, in the order given; all or nothing.
 
-        On trial the change reverts at its deadline, when the program ends, and when it is killed.
+        A pending change reverts at its deadline, when the program ends, and when it is killed.
 
         Args:
             wanted: What is to be set.
@@ -134,14 +138,25 @@ class MachineControl(Protocol):
         """
         ...
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
+        ...
+
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
-        """A set on trial stays; empty when it is not in force (any more)."""
+        """Confirms a pending set; empty when it is not in force (any more)."""
         ...
 
     async def revert_set(
-        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+        self,
+        set_id: str,
+        why: str = "",
+        only: Callable[[HostChange], bool] = lambda change: True,
+        each: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
-        """Reverts a set, or those of its changes that are meant, last change first; empty when it is not in force."""
+        """Reverts a set, or those of its changes that are meant, last change first; empty when it is not in force.
+
+        `each` is told of each change that is reverted, also where another one cannot be.
+        """
         ...
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
@@ -223,12 +238,12 @@ class ParameterControl(Protocol):
 
 
 class SetControl(Protocol):
-    """Several changes as one, on trial if wanted; every call is journaled before it acts."""
+    """Several changes as one, pending confirmation if wanted; every call is journaled before it acts."""
 
     async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """Makes several changes as one, in the right order, with one reload; all or nothing.
 
-        On trial the change reverts at its deadline, when the program ends, and when it is killed.
+        A pending change reverts at its deadline, when the program ends, and when it is killed.
 
         Raises:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
@@ -239,8 +254,12 @@ class SetControl(Protocol):
         """
         ...
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
+        ...
+
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """A set on trial stays; empty when it is not in force (any more)."""
+        """Confirms a pending set; empty when it is not in force (any more)."""
         ...
 
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
@@ -255,12 +274,12 @@ class ChangeControl(ParameterControl, SetControl, Protocol):
         """Takes back what nobody kept in time, also of processes that are gone."""
         ...
 
-    async def undo_last(self) -> tuple[ParameterChange, ...]:
-        """Takes back the last change that is still in force, with its set, last first; empty when there is none."""
+    async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
+        """Takes back those of some changes that are still in force, last first; `redo` makes them again."""
         ...
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what `undo` or `undo_all` took back last; empty when there is nothing."""
+        """Makes again what `undo` took back last; empty when there is nothing."""
         ...
 
     async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:

@@ -1,4 +1,4 @@
-"""Which changes of a journal are meant, and in which order the changes of a set are made. Pure.
+"""Selects changes of a journal, and orders the changes of a set. Pure.
 
 The same words for changes of the server and of its machine.
 """
@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, WantedParameter, WantedSetting
+from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter
 
-C = TypeVar("C", ParameterChange, HostChange)
+C = TypeVar("C", ParameterChange, HostChange, Change)
 
 
 class Selection(Protocol):
@@ -83,6 +84,7 @@ def whole_sets(in_force: Sequence[C], some: Sequence[C]) -> Sequence[C]:
 
 # In which order the changes of a set are made, so that no moment in between is worse than before and after. Pure.
 
+_ACCOUNTING: Final = "vm.overcommit_memory"
 _STRICT: Final = "2"
 _LIMITS: Final = frozenset({"vm.overcommit_ratio", "vm.overcommit_kbytes"})
 
@@ -93,33 +95,42 @@ def settings_in_order(wanted: Sequence[WantedSetting]) -> tuple[WantedSetting, .
     return tuple(sorted(wanted, key=_place))
 
 
-def gives_memory_up(wanted: Sequence[WantedSetting], live: Mapping[str, str]) -> bool:
-    """Whether a pool of huge pages gets smaller: then the server's half of the set comes first.
+def around_server(
+    wanted: Sequence[WantedSetting], live: Mapping[str, str]
+) -> tuple[tuple[WantedSetting, ...], tuple[WantedSetting, ...]]:
+    """The changes made before the server's half of a set, and those made after it: a pool of huge pages gets smaller
+    once the server has left it, and strict accounting begins once the server has given its old memory back.
 
     Args:
-        wanted: The machine's half.
+        wanted: Of the machine.
         live: Values now, by name.
     """
-    return any(
-        _is_huge_page_pool(each.name)
-        and each.value.isdecimal()
-        and live.get(each.name, "").isdecimal()
-        and int(each.value) < int(live[each.name])
-        for each in wanted
-    )
+    ordered = settings_in_order(wanted)
+    after = [each for each in ordered if _enters_strict(each) or _is_less(each.name, each.value, live.get(each.name))]
+    return tuple(each for each in ordered if each not in after), tuple(after)
 
 
 def goes_before_server(change: HostChange) -> bool:
-    """Whether a change of the machine is reverted before the server's half: a pool of huge pages gets larger again."""
-    larger = (
-        change.value_before.isdecimal() and change.value.isdecimal() and int(change.value_before) > int(change.value)
-    )
-    return _is_huge_page_pool(change.name) and larger
+    """Whether a change of the machine is reverted before the server's half: a pool of huge pages gets larger again, or
+    strict accounting ends, which may be why the old server would not start."""
+    ends_strict = change.name == _ACCOUNTING and change.value == _STRICT != change.value_before
+    return ends_strict or _is_less(change.name, change.value, change.value_before)
+
+
+def _enters_strict(wanted: WantedSetting) -> bool:
+    return wanted.name == _ACCOUNTING and wanted.value.strip() == _STRICT
+
+
+def _is_less(name: str, value: str, before: str | None) -> bool:
+    """Whether a pool of huge pages gets smaller."""
+    is_pool = name == "vm.nr_hugepages" or name.startswith("hugepages-")
+    is_known = before is not None and before.isdecimal() and value.isdecimal()
+    return is_pool and is_known and int(value) < int(before or 0)
 
 
 def _place(each: WantedSetting) -> int:
-    if each.name == "vm.overcommit_memory":
-        return 3 if each.value.strip() == _STRICT else 0
+    if each.name == _ACCOUNTING:
+        return 3 if _enters_strict(each) else 0
     return 1 if each.name in _LIMITS else 2
 
 
@@ -171,8 +182,3 @@ def _raised(wanted: WantedParameter, current: Parameter | None) -> bool:
         return number >= parse(current.setting, current.unit, integer=current.vartype == "integer")
     except UsageProblem:
         return True
-
-
-def _is_huge_page_pool(name: str) -> bool:
-    """Whether a setting is how many huge pages are reserved, of the default size or of another."""
-    return name == "vm.nr_hugepages" or name.startswith("hugepages-")

@@ -10,6 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.advice.facts import Advice
+from pgtop_tune.advice.plan import MemoryPlan
+from pgtop_tune.advice.proposal import ACCOUNTING, POOL
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import SYSTEM, WantedParameter, WantedSetting
 from pgtop_tune.changes.selection import settings_in_order
@@ -20,13 +22,14 @@ from pgtop_tune.cli.machine_rows import MachineRow
 from pgtop_tune.cli.machine_rows import as_json as machine_json
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.parameter_rows import ParameterRow, as_json
-from pgtop_tune.cli.signals import run_until_signalled
+from pgtop_tune.cli.signals import answer_to, run_until_signalled
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.host.system_settings import is_sysctl
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import about
 
 _RESTART: Final = "postmaster"
+_LIMITS: Final = frozenset({POOL, "vm.overcommit_ratio"})
 _EMPTY: Final = "''"
 _NOTHING: Final = "nothing: the server already has the advised starting values"
 _HEAD: Final = (
@@ -191,11 +194,24 @@ class Terms(Struct, frozen=True, kw_only=True):
     yes: bool = False
 
 
-def settings_to_make(rows: Sequence[MachineRow], *, lasting: bool) -> tuple[WantedSetting, ...]:
+class MachineHalf(Struct, frozen=True):
+    """The machine's half of a proposal; see `ChangeSet`."""
+
+    settings: tuple[WantedSetting, ...] = ()
+    settings_after: tuple[WantedSetting, ...] = ()
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether huge pages are reserved."""
+        return any(each.name == POOL for each in self.settings)
+
+
+def settings_to_make(rows: Sequence[MachineRow], plan: MemoryPlan | None, *, lasting: bool) -> MachineHalf:
     """The machine's half; none at all where a part of it cannot be made, which the commands to paste are shown for.
 
     Args:
         rows: With what is advised.
+        plan: Of the proposal; where it says so, strict accounting pauses while the half is made.
         lasting: They are to survive a reboot, which our file of sysctl.d sees to: for sysctls alone.
     """
     made, left = list[MachineRow](), list[MachineRow]()
@@ -208,25 +224,28 @@ def settings_to_make(rows: Sequence[MachineRow], *, lasting: bool) -> tuple[Want
     for row in left:
         for command in commands(row.setting.name, row.advised, survive=True):
             tell(f"  {command}")
-    return tuple(WantedSetting(row.setting.name, row.advised) for row in made)
+    settings = tuple(WantedSetting(row.setting.name, row.advised) for row in made)
+    names = {each.name for each in settings}
+    if plan is not None and plan.strict_pauses and ACCOUNTING not in names and names & _LIMITS:
+        return MachineHalf((WantedSetting(ACCOUNTING, "0"), *settings), (WantedSetting(ACCOUNTING, "2"),))
+    return MachineHalf(settings)
 
 
-def advised_with(settings: Sequence[WantedSetting], looked: Looked) -> Mapping[str, Advice]:
+def advised_with(half: MachineHalf, looked: Looked) -> Mapping[str, Advice]:
     """Advice for the server beside the machine's half that is made: huge_pages is on only with the pages."""
-    if any(each.name == "vm.nr_hugepages" for each in settings):
+    if half.has_pool:
         return looked.proposal.parameters
     return looked.proposal.server_half()
 
 
-def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], settings: tuple[WantedSetting, ...],
-          terms: Terms) -> int:  # fmt: skip
+def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], half: MachineHalf, terms: Terms) -> int:
     """Shows the difference, asks, and makes the change set, the machine's half first.
 
     Args:
         words: Which server.
         looked: What was seen of it.
         rows: Parameters with what is advised.
-        settings: The machine's half.
+        half: The machine's.
         terms: How.
 
     Returns:
@@ -236,12 +255,16 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
         ServerProblem: The machine cannot carry the sessions there are, or nobody says yes; nothing is changed.
         UsageProblem: There is nobody to ask, or a part is asked for that is not safe without another.
     """
-    plan = looked.proposal.plan
+    proposal = looked.proposal
+    plan = proposal.plan
     if plan is not None and plan.refused:
         raise ServerProblem(f"the memory rule cannot hold: {plan.refused}", "put a pooler in front first")
     for name, why in looked.proposal.refusals:
         tell(f"left alone, {name}: {why}")
     different = [row for row in rows if row.differs]
+    for name, advice in proposal.without_restart().items():
+        if advice.value is None and proposal.settings[name].value is not None and not (terms.restart and different):
+            tell(f"{name} waits for a restart: {advice.because}")
     names, now = {row.parameter.name for row in different}, looked.facts.max_connections
     alone = "work_mem" in names and "max_connections" not in names
     if alone and plan is not None and plan.use.max_connections != now:
@@ -251,26 +274,29 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
         )
     if looked.machine is None:
         tell("the server runs on another machine: only its half of the proposal is made here")
-    if not different and not settings:
-        tell("nothing to change: the server has what is advised")
+    if not different and not half.settings:
+        tell("nothing to change: the server has the advised values")
         if looked.facts.pending:
-            tell(f"{', '.join(looked.facts.pending)} wait for a restart: `pgtop-tune set --restart` takes them over")
+            tell(f"{', '.join(looked.facts.pending)} wait for a restart: `pgtop-tune set --restart` applies them")
         return 0
     live = looked.facts.machine.live if looked.facts.machine is not None else {}
-    for each in settings:
+    for each in half.settings:
         say(f"{each.name}: {live.get(each.name, '?')} → {each.value}")
     for row in different:
         waits = f" (waits for a restart: {row.parameter.pending})" if row.parameter.pending is not None else ""
         say(f"{row.parameter.name}: {row.parameter.shown}{waits} → {row.advised}")
+    for each in half.settings_after:
+        say(f"{each.name}: again {each.value}, after the restart")
     if not terms.dry_run and not terms.yes:
-        _ask(len(different) + len(settings))
+        _ask(len(different) + len(half.settings))
     asked = ChangeRequest(
         wanted=tuple(WantedParameter(row.parameter.name, row.advised, SYSTEM) for row in different),
         for_s=terms.for_s,
         reason=_REASON,
         dry_run=terms.dry_run,
-        settings=settings,
-        persist=bool(settings) and terms.for_s is None,
+        settings=half.settings,
+        settings_after=half.settings_after,
+        persist=bool(half.settings) and terms.for_s is None,
         restart=terms.restart and bool(different),
         yes=terms.yes,
     )
@@ -279,6 +305,6 @@ def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], 
 
 def _ask(number: int) -> None:
     if not can_ask():
-        raise UsageProblem(f"{number} changes want a yes", "--yes says so where there is no terminal")
-    if input(f"make these {number} changes? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UsageProblem(f"{number} changes need a confirmation", "pass --yes without a terminal")
+    if answer_to(f"apply these {number} changes? [y/N] ").lower() not in ("y", "yes"):
         raise ServerProblem("nothing was changed")

@@ -1,4 +1,4 @@
-"""The command line: names, defaults, and what becomes of a failure. Commands are imported when they are asked for."""
+"""The command line: names, defaults, and the handling of failures. A command is imported when it runs."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def wanted(words: Sequence[str], scope: Scope) -> tuple[WantedParameter, ...]:
         scope: For whom.
 
     Raises:
-        UsageProblem: A word without =, or something that is no name of a parameter.
+        UsageProblem: A word without =, or something that is not the name of a parameter.
     """
     found = []
     for word in words:
@@ -50,7 +50,7 @@ def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         near = nearest_settings([name])
         hint = f"did you mean {' or '.join(near)}?" if near else "as in max_wal_size, or pg_stat_statements.max"
-        raise UsageProblem(f"{name!r} is no name of a parameter", hint)
+        raise UsageProblem(f"{name!r} is not the name of a parameter", hint)
     return name
 
 
@@ -74,7 +74,7 @@ def scope_of(text: str) -> Scope | None:
     }
     kind = kinds.get(frozenset(names))
     if kind is None or len(names) != len(parts):
-        raise UsageProblem(f"{text!r} is no scope", f"say {_SCOPES}")
+        raise UsageProblem(f"{text!r} is not a scope", f"say {_SCOPES}")
     return Scope(kind, names.get("role", ""), names.get("database", ""))
 
 

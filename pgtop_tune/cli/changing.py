@@ -1,4 +1,4 @@
-"""What `set` and `reset` do: show the SQL and the commands, change, read back, and with a time take it back again."""
+"""`set` and `reset`: show the SQL and the commands, change, read back, and revert after a time if one is given."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from pgtop_tune.cli.machine_half import (
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.reverting import of_settled
-from pgtop_tune.cli.signals import to_the_end
+from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -79,6 +79,7 @@ class ChangeRequest(Struct, frozen=True):
         allow_unsafe: Values that can lose data may be unlocked.
         confirmed: Names that were typed to unlock them.
         settings: Of the machine's operating system, in the same set.
+        settings_after: Those that have to be made after the server's half; one of `settings` may be set again.
         persist: The machine's half is written into a file of sysctl.d as well.
         restart: The server is restarted once, so that all of it is in force.
         yes: Nobody needs to be asked before.
@@ -93,6 +94,7 @@ class ChangeRequest(Struct, frozen=True):
     allow_unsafe: bool = False
     confirmed: frozenset[str] = frozenset()
     settings: tuple[WantedSetting, ...] = ()
+    settings_after: tuple[WantedSetting, ...] = ()
     persist: bool = False
     restart: bool = False
     yes: bool = False
@@ -112,10 +114,10 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
     control = PostgresControl(conninfo, rules=Rules(loss_of, asked.allow_unsafe, note_place))
-    desk = RestartService(control)
+    service = RestartService(control)
     machine = await machine_of(
         conninfo,
-        [each.name for each in asked.settings],
+        [each.name for each in (*asked.settings, *asked.settings_after)],
         beside_server=bool(asked.wanted),
         with_restart=asked.restart,
     )
@@ -138,19 +140,19 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         _show(control, machine, halves)
         _say_reach(asked, current)
         await _say_standby(control, asked)
-        plan = await _plan(desk, asked)
+        plan = await _plan(service, asked)
         if asked.dry_run:
             return 0
-        await check_permitted(machine, halves.settings)
+        await check_permitted(machine, halves.of_machine)
         if plan is not None:
             # Huge pages of the same set are there only after its machine's half was made; it is counted again then.
             confirm(plan, yes=asked.yes, anyway=asked.anyway or bool(asked.settings))
-        door = control if plan is None else WithRestart(control, desk, tell, anyway=asked.anyway)
-        sets = ChangeSets(door if asked.wanted else None, machine if asked.settings else None)
+        door = control if plan is None else WithRestart(control, service, tell, anyway=asked.anyway)
+        sets = ChangeSets(door if asked.wanted else None, machine if halves.of_machine else None)
         pending = PendingSets(sets, lambda event: None, told=complain, at_deadline="")
-        await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), desk.give_up)
+        await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), service.give_up)
     finally:
-        await desk.aclose()
+        await service.aclose()
         await control.aclose()
         await machine.aclose()
     return 0
@@ -177,11 +179,11 @@ async def _say_standby(control: PostgresControl, asked: ChangeRequest) -> None:
             tell(f"{each.name} must be at least the primary's value, otherwise this standby does not start")
 
 
-async def _plan(desk: RestartService, asked: ChangeRequest) -> RestartPlan | None:
+async def _plan(service: RestartService, asked: ChangeRequest) -> RestartPlan | None:
     """What the restart would do, shown; None without one."""
     if not asked.restart:
         return None
-    plan = await desk.plan(asked.wanted)
+    plan = await service.plan(asked.wanted)
     show_plan(plan, asked.for_s)
     if asked.settings and not plan.possible:
         tell("the machine's settings are changed first; then this is checked again")
@@ -190,34 +192,37 @@ async def _plan(desk: RestartService, asked: ChangeRequest) -> RestartPlan | Non
 
 async def _planned(machine: HostControl, asked: ChangeRequest, current: dict[str, Parameter]) -> ChangeSet:
     """What is to be made, in order; the machine's half is checked."""
-    wanted = ChangeSet(parameters=in_order(asked.wanted, current), settings=asked.settings, persist=asked.persist)
-    if asked.settings:
-        await live_values(machine, asked.settings)
-        await machine.check(asked.settings, survive=asked.persist)
+    wanted = ChangeSet(
+        parameters=in_order(asked.wanted, current),
+        settings=asked.settings,
+        settings_after=asked.settings_after,
+        persist=asked.persist,
+    )
+    for settings in filter(None, (asked.settings, asked.settings_after)):
+        await live_values(machine, settings)
+        await machine.check(settings, survive=asked.persist)
     return await ChangeSets(None, machine).plan(wanted)
 
 
 def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> None:
     """The commands and the SQL, in the order in which they are made."""
     texts = [control.statement(each.name, each.value, each.scope) for each in halves.parameters]
-    for on_machine in (False, True) if halves.machine_last else (True, False):
-        if on_machine:
-            show_commands(machine, halves.settings, survive=halves.persist)
-            continue
-        for text in texts:
-            say(text.removesuffix(_RELOAD))
-        if texts and texts[0].endswith(_RELOAD):
-            say(_RELOAD.strip())
+    show_commands(machine, halves.settings, survive=halves.persist)
+    for text in texts:
+        say(text.removesuffix(_RELOAD))
+    if texts and texts[0].endswith(_RELOAD):
+        say(_RELOAD.strip())
+    show_commands(machine, halves.settings_after, survive=halves.persist)
 
 
 async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Parameter]) -> None:
     names = [each.name for each in asked.wanted]
     if any(name.lower() not in current for name in names):
-        hand = await open_sql_session(conninfo)
+        sql_session = await open_sql_session(conninfo)
         try:
-            known = [str(row[0]) for row in await hand.rows(_NAMES)]
+            known = [str(row[0]) for row in await sql_session.rows(_NAMES)]
         finally:
-            await hand.aclose()
+            await sql_session.aclose()
         check_known(names, current.values(), [*known, *nearest_settings(names)])
     for each in asked.wanted:
         if each.value is not None:
@@ -258,7 +263,7 @@ def _unlocked(asked: ChangeRequest, current: dict[str, Parameter]) -> frozenset[
             )
         tell(f"{each.name} = {each.value} can lose {loss}")
         if each.name not in confirmed and not asked.dry_run and can_ask():
-            confirmed.add(input(f"type {each.name} to unlock it: ").strip())
+            confirmed.add(answer_to(f"type {each.name} to unlock it: "))
     return frozenset(confirmed)
 
 

@@ -1,4 +1,4 @@
-"""From the connection options to a resolved connection, as psql would."""
+"""Resolves the connection options as psql does."""
 
 from __future__ import annotations
 

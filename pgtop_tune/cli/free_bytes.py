@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from pgtop_tune.bench.ports import SqlSession
 
 
-async def free_bytes_for(hand: SqlSession) -> Callable[[str], int | str]:
+async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
     """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
     from pgtop_tune.host.locality import local_postmaster
     from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 
-    [(pid, started_ms, _)] = await hand.rows(sql("own_backend", OLDEST_MAJOR))
+    [(pid, started_ms, _)] = await sql_session.rows(sql("own_backend", OLDEST_MAJOR))
     postmaster = local_postmaster(int(str(pid)), int(str(started_ms)))
 
     def free_bytes(directory: str) -> int | str:

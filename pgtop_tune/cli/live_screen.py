@@ -17,7 +17,7 @@ from pgtop_tune.cli.screen import (
     frames_of,
     last_words,
     open_screen,
-    overlay_shelf,
+    overlay_directory,
     pace_paints,
     screen_options,
 )
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pgtop_tune.recording.history_buffer import HistoryBuffer, SpillFiles
     from pgtop_tune.recording.recorder import Recorder
     from pgtop_tune.runtime.engine import Engine
-    from pgtop_tune.tui.controls import Controls, TerminalTally
-    from pgtop_tune.tui.time_travel.actions import PastSource
+    from pgtop_tune.tui.controls import Controls, PastSource, TerminalTally
 
 _SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
@@ -152,7 +151,7 @@ def _controls(
     from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.tui.controls import Controls
 
-    history = HistoryBuffer(drawer=_spill_files(words.session))
+    history = HistoryBuffer(spill_files=_spill_files(words.session))
     engine.attach(recorder)
     engine.attach(history)
     return Controls(
@@ -166,7 +165,7 @@ def _controls(
         tally=tally,
         past=lambda shown: _past_source(history, shown),
         frames=lambda since_s: _kept_frames(history, recorder.state().path, since_s),
-        overlays=overlay_shelf(overlay, lambda: recorder.last_path),
+        overlays=overlay_directory(overlay, lambda: recorder.last_path),
     )
 
 
@@ -194,7 +193,7 @@ def _past_source(history: HistoryBuffer, shown: Sequence[Frame]) -> PastSource |
         return None
     from pgtop_tune.recording.replay import ReplaySource
     from pgtop_tune.runtime.engine import Engine
-    from pgtop_tune.tui.time_travel.actions import PastSource
+    from pgtop_tune.tui.controls import PastSource
 
     source = ReplaySource(history, shown=shown)
     return PastSource(Engine(source), source)

@@ -133,7 +133,7 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
     machine = _machine(interval)
     counters = interval.now(sections.database)
     seen = workload_seen(counters) if counters is not None and said is None else None
-    because = "as you say" if said else seen.because if seen else "assumed: the server has done next to nothing yet"
+    because = "as given" if said else seen.because if seen else "assumed: the server has done almost no work yet"
     known = None if isinstance(size, Unavailable) else size
     facts = facts_of(
         interval,

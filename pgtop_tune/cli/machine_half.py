@@ -132,7 +132,7 @@ def split_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[WantedSett
     return rest, tuple(settings[word] for word in words if word in settings)
 
 
-def check_machine_options(settings: Sequence[WantedSetting], *, persist: bool, on_trial: bool, of_load: bool) -> None:
+def check_machine_options(settings: Sequence[WantedSetting], *, persist: bool, pending: bool, of_load: bool) -> None:
     """Options of `set` that have a meaning for settings of the machine, or have none.
 
     Raises:
@@ -140,7 +140,7 @@ def check_machine_options(settings: Sequence[WantedSetting], *, persist: bool, o
     """
     if persist and not settings:
         raise UsageProblem("--persist is for settings of the machine", "ALTER SYSTEM survives a restart by itself")
-    if persist and on_trial:
+    if persist and pending:
         raise UsageProblem("--persist and --for contradict each other", "pass one of them")
     if settings and of_load:
         raise UsageProblem(f"{settings[0].name} is one value for the whole machine", "leave --scope load out")
@@ -216,5 +216,5 @@ async def _settings(machine: HostControl, names: Sequence[str]) -> list[SystemSe
     by_name = {each.name: each for each in found}
     for name in names:
         if name not in by_name:
-            raise UsageProblem(f"{name!r} is no setting of this machine that pgtop-tune changes")
+            raise UsageProblem(f"{name!r} is not a setting of this machine that pgtop-tune changes")
     return [by_name[name] for name in names]

@@ -9,11 +9,10 @@ from msgspec import Struct
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.advice.knobs.system import knob_of
+from pgtop_tune.advice.listing import advised_value, listed_settings
 from pgtop_tune.cli.parameter_rows import NONE, ParameterDifference, advice_json, in_columns
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.sysctl_files import DEFAULTS
-from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.setup import MachineSetup
 
@@ -60,7 +59,7 @@ class MachineRow(Struct, frozen=True):
     @property
     def advised(self) -> str:
         """The advised value; "" where there is none."""
-        return (self.advice.value if self.advice is not None else None) or ""
+        return advised_value(self.advice)
 
     @property
     def differs(self) -> bool:
@@ -68,23 +67,26 @@ class MachineRow(Struct, frozen=True):
         return self.advised not in ("", self.live)
 
 
-def machine_rows(looked: Looked, *, with_server: bool = False) -> tuple[MachineRow, ...]:
+def machine_rows(looked: Looked, *, with_server: bool = False, with_restart: bool = False) -> tuple[MachineRow, ...]:
     """The settings of the machine that the server runs on, in the order of the kernel's documentation.
 
     Args:
         looked: What was seen.
         with_server: The server's half of what is advised is made as well.
+        with_restart: And the server restarted.
 
     Raises:
         UsageProblem: The server is on another machine.
     """
     if looked.machine is None:
         raise UsageProblem("the server runs on another machine", "ask for its settings there")
-    advised = looked.proposal.settings if with_server else looked.proposal.machine_half()
+    proposal = looked.proposal
+    advised = (
+        proposal.settings if with_restart else proposal.without_restart() if with_server else proposal.machine_half()
+    )
     return tuple(
-        MachineRow(each, knob, advised.get(each.name))
-        for each in looked.machine.settings
-        if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
+        MachineRow(setting, knob, advised.get(setting.name))
+        for knob, setting in listed_settings(looked.machine.settings)
     )
 
 

@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 
 
 async def targets(
-    endpoints: Sequence[str], hand: PsycopgSession, conninfo: ConnInfo, *, from_here: bool
+    endpoints: Sequence[str], sql_session: PsycopgSession, conninfo: ConnInfo, *, from_here: bool
 ) -> tuple[LoadTarget, ...]:
     """The endpoints; without any, the server that is watched.
 
     Args:
         endpoints: As typed: NAME=HOST:PORT/DATABASE, or NAME=postgresql://…
-        hand: A session on the server that is watched.
+        sql_session: A session on the server that is watched.
         conninfo: What it was opened with; what an endpoint leaves out is taken from it.
         from_here: pgbench runs on this machine. Elsewhere, this machine's own addresses mean another server.
 
@@ -72,7 +72,7 @@ async def targets(
         words = parse_endpoint(typed)
         meant = _resolved(words, conninfo)
         asked = from_here or not _of_this_machine(meant)
-        direct = asked and await leads_straight(meant, hand, conninfo)
+        direct = asked and await leads_straight(meant, sql_session, conninfo)
         found.append(LoadTarget(words.name, endpoint_of(meant), direct))
     return tuple(found)
 
@@ -205,8 +205,8 @@ async def measure(wanted: BenchRequest) -> int:
     before = BeforeEachRun(parse_housekeeping(wanted.housekeeping), wanted.warm_up_s)
     directories = profile_directories(wanted.profiles_directory)
     loaded = load_profiles(directories)
-    async with opened(wanted.connection) as (hand, conninfo):
-        places = await targets(wanted.endpoints, hand, conninfo, from_here=wanted.live.load_from is None)
+    async with opened(wanted.connection) as (sql_session, conninfo):
+        places = await targets(wanted.endpoints, sql_session, conninfo, from_here=wanted.live.load_from is None)
     plan = _plan(wanted, loaded, places, steps)
     if wanted.output is not None:
         check_directory(wanted.output)

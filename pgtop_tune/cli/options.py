@@ -103,8 +103,8 @@ OverlayCurves = Annotated[
         metavar="FILE",
         rich_help_panel=_SCREEN,
         show_default=False,
-        help="Baseline overlay: a recording, or a record of bench run, dim under the charts from the start of the "
-        "load on.",
+        help="Baseline overlay: a recording, or a record of bench run, drawn dim under the charts and aligned at the "
+        "start of the load.",
     ),
 ]
 Pgbench = Annotated[
@@ -128,7 +128,7 @@ DiskCaps = Annotated[
         metavar="DISK=LIMIT",
         rich_help_panel=_SESSION,
         show_default=False,
-        help="Limit of a disk, as vda=6000iops,90MB/s: DISK marks a disk at its limit. Repeatable.",
+        help="Limit of a disk, such as vda=6000iops,90MB/s; the line DISK marks a disk at its limit. Repeatable.",
     ),
 ]
 Poolers = Annotated[

@@ -11,13 +11,12 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.catalogue import GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.advice.proposal import advice_for, same
+from pgtop_tune.advice.listing import advised_value, differs, is_changed, listed_parameters
+from pgtop_tune.advice.proposal import advice_for
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
 
 NONE: Final = "-"
-_DERIVED: Final = "override"
-"""Source of what the server has worked out by itself, such as wal_buffers from -1."""
 _PLACES: Final = {knob.name: place for place, knob in enumerate(KNOBS)}
 _OF_THE_PLACE: Final = frozenset(
     {
@@ -44,19 +43,17 @@ class ParameterRow(Struct, frozen=True):
     @property
     def changed(self) -> bool:
         """Whether it is other than the server's default, or will be after a restart."""
-        parameter = self.parameter
-        differs = parameter.setting != parameter.boot_val and parameter.source != _DERIVED
-        return differs or parameter.pending_restart
+        return is_changed(self.parameter)
 
     @property
     def advised(self) -> str:
         """The advised value; "" where there is none."""
-        return (self.advice.value if self.advice is not None else None) or ""
+        return advised_value(self.advice)
 
     @property
     def differs(self) -> bool:
         """Whether a value is advised, and it is another one than the server has or will have after a restart."""
-        return bool(self.advised) and not same(self.parameter, self.advised)
+        return differs(self.parameter, self.advice)
 
 
 def rows_of(
@@ -77,11 +74,10 @@ def rows_of(
         near = difflib.get_close_matches(group.lower(), groups, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}, os")
-    has = {parameter.name: parameter for parameter in parameters}
     return tuple(
-        ParameterRow(knob, has[knob.name], advice_for(has[knob.name], advised))
-        for knob in KNOBS
-        if knob.name in has and (not group or knob.group.lower() == group.lower())
+        ParameterRow(knob, parameter, advice_for(parameter, advised))
+        for knob, parameter in listed_parameters(KNOBS, parameters)
+        if not group or knob.group.lower() == group.lower()
     )
 
 

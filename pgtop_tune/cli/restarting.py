@@ -1,4 +1,4 @@
-"""`set --restart`: what is shown before, the yes it takes, and what waits already taken over."""
+"""`set --restart`: shows the plan, asks for confirmation, and applies the parameters already pending."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.signals import to_the_end
+from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.units import duration
@@ -50,13 +50,13 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
     """
     stopping = [check for check in plan.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
     if stopping and not anyway:
-        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway tries it anyway")))
+        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway restarts all the same")))
         raise ServerProblem(stopping[0].words, hint)
     if yes:
         return
     if not can_ask():
         raise UsageProblem("a restart ends every session and needs a confirmation", "pass --yes without a terminal")
-    if input("restart the server? [y/N] ").strip().lower() not in ("y", "yes"):
+    if answer_to("restart the server? [y/N] ").lower() not in ("y", "yes"):
         raise ServerProblem("not restarted: nothing was changed")
 
 
@@ -81,7 +81,7 @@ def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
             raise UsageProblem(
                 f"{what}, is down, and starting it needs a confirmation", "pass --yes without a terminal"
             )
-        return input("start it with its old values? [y/N] ").strip().lower() in ("y", "yes")
+        return answer_to("start it with its old values? [y/N] ").lower() in ("y", "yes")
 
     return agree
 
@@ -89,7 +89,7 @@ def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
 def sure(words: str) -> bool:
     """Whether somebody wants a file to be replaced by its copy from before; nobody does where there is none to ask."""
     tell(words)
-    return can_ask() and input("restore the copy? [y/N] ").strip().lower() in ("y", "yes")
+    return can_ask() and answer_to("restore the copy? [y/N] ").lower() in ("y", "yes")
 
 
 async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: bool) -> int:
@@ -99,11 +99,11 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
         The exit status.
     """
     control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
-    desk = RestartService(control)
+    service = RestartService(control)
     try:
         if not dry_run:
             await leave_watchdogs(control, HostControl(), None, tell)
-        plan = await desk.plan()
+        plan = await service.plan()
         if not plan.pending:
             tell("no change is pending a restart")
             return 0
@@ -111,7 +111,7 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
         if dry_run:
             return 0
         confirm(plan, yes=yes, anyway=anyway)
-        outcome, interrupted = await to_the_end(desk.apply((), Terms(), tell, anyway=anyway), desk.give_up)
+        outcome, interrupted = await to_the_end(service.apply((), Terms(), tell, anyway=anyway), service.give_up)
         if interrupted and outcome.state in (RestartState.WAITING, RestartState.LEFT):
             tell(outcome.words)
             raise asyncio.CancelledError
@@ -132,8 +132,8 @@ async def restart_after_reverting(
     """
     control = PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
     try:
-        desk = RestartService(control)
-        outcome, interrupted = await to_the_end(desk.restart_for(reverted, tell), desk.give_up)
+        service = RestartService(control)
+        outcome, interrupted = await to_the_end(service.restart_for(reverted, tell), service.give_up)
         if outcome.state in (RestartState.WAITING, RestartState.LEFT):
             tell(": ".join(filter(None, (outcome.words, outcome.hint))))
             if interrupted:

@@ -13,6 +13,7 @@ from pgtop_tune.changes.model.change import ChangeState
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import complain, say, tell
+from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.errors import JournalProblem, UsageProblem
 from pgtop_tune.paths import journal_dir
 
@@ -66,7 +67,7 @@ def retire(journal: Path, directory: Path | None, listed: Callable[[JournalText]
     if not yes:
         if not can_ask():
             raise UsageProblem("nothing would revert these changes any more", "pass --yes without a terminal")
-        if input("take the journal out of use? [y/N] ").strip().lower() not in ("y", "yes"):
+        if answer_to("take the journal out of use? [y/N] ").lower() not in ("y", "yes"):
             say("no change was made")
             return 0
     say(f"retired: {renamed(path)}")
@@ -78,7 +79,9 @@ def _found(journal: Path, directory: Path | None) -> Path:
         if journal in (path, Path(path.name), Path(path.stem)) or journal.absolute() == path.absolute():
             return path
     where = directory or journal_dir()
-    raise UsageProblem(f"{journal} is no journal in {where}", "`pgtop-tune revert --list` names servers and journals")
+    raise UsageProblem(
+        f"{journal} is not a journal in {where}", "`pgtop-tune revert --list` names servers and journals"
+    )
 
 
 # What is said of changes that were taken back: what was done, and what was not. Pure.

@@ -1,4 +1,4 @@
-"""Runs in words: what goes on while they run, and what came out."""
+"""Runs in words: their progress and their results."""
 
 from __future__ import annotations
 

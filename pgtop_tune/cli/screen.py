@@ -17,7 +17,7 @@ from pgtop_tune.cli.output import PROGRAM, say
 from pgtop_tune.config import Config, load_config
 
 if TYPE_CHECKING:
-    from pgtop_tune.compare.overlay.curves import OverlayShelf
+    from pgtop_tune.compare.overlay.curves import OverlaySource
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.recording.reader import RecordingReader
     from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
@@ -54,7 +54,7 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
         engine=Engine(source),
         transport=source,
         frames=lambda since_s: frames_of(reader.path, since_s),
-        overlays=overlay_shelf(screen.overlay, lambda: reader.path),
+        overlays=overlay_directory(screen.overlay, lambda: reader.path),
     )
     outcome = open_screen(controls, replace(screen_options(screen, load_config()), target=reader.header.target))
     for problem in reader.problems:
@@ -62,19 +62,19 @@ def show_replay(reader: RecordingReader, speed: float, start_s: float, screen: S
     return outcome.exit_status
 
 
-def overlay_shelf(wanted: Path | None, shown: Callable[[], Path | None]) -> OverlayShelf:
+def overlay_directory(wanted: Path | None, shown: Callable[[], Path | None]) -> OverlaySource:
     """Earlier runs; one that was asked for is looked at before the screen opens.
 
     Raises:
         RecordingProblem: It cannot be read.
     """
     from pgtop_tune import paths
-    from pgtop_tune.compare.overlay.shelf import Shelf
+    from pgtop_tune.compare.overlay.directory import OverlayDirectory
 
-    shelf = Shelf(paths.recordings_dir(), shown)
+    overlay_source = OverlayDirectory(paths.recordings_dir(), shown)
     if wanted is not None:
-        shelf.check(wanted)
-    return shelf
+        overlay_source.check(wanted)
+    return overlay_source
 
 
 def frames_of(path: Path, since_s: float) -> Iterator[Frame]:

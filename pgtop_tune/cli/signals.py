@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import select
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
@@ -73,6 +76,34 @@ async def _until_signalled(work: Coroutine[Any, Any, T]) -> T:
     finally:
         for number in ENDING:
             loop.remove_signal_handler(number)
+
+
+def answer_to(question: str) -> str:
+    """What is typed at a question, without spaces around it; also within an event loop, which would keep signals back.
+
+    Raises:
+        Terminated: By the signal, SIGINT among them; nothing was answered.
+        EOFError: The terminal has ended, or its user has with Ctrl-D.
+    """
+    reading, waking = os.pipe()
+    os.set_blocking(waking, False)
+    # Not the loop's: it would cancel on top of that what the exception makes clean up.
+    awake = signal.set_wakeup_fd(waking)
+    before = {number: signal.signal(number, _raise) for number in ENDING}
+    try:
+        print(question, end="", file=sys.stderr, flush=True)
+        # A signal that arrives before the terminal is read would be kept back until there is a line.
+        select.select([sys.stdin, reading], [], [])
+        line = sys.stdin.readline()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(awake)
+        os.close(reading)
+        os.close(waking)
+    if not line:
+        raise EOFError
+    return line.strip()
 
 
 async def to_the_end(work: Awaitable[T], on_stop: Callable[[], None] = lambda: None) -> tuple[T, bool]:

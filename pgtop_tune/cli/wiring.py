@@ -18,7 +18,7 @@ from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import guard_set
-from pgtop_tune.changes.server.session_runner import sql_hand
+from pgtop_tune.changes.server.session_runner import own_sql_session
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
@@ -100,7 +100,7 @@ class LiveParts:
         Raises:
             ConnectionProblem: Not there, or it does not let us in.
         """
-        return await sql_hand(self._conninfo, self._own)
+        return await own_sql_session(self._conninfo, self._own)
 
     def _moved(self, conninfo: ConnInfo) -> None:
         """A restart has led the server to another port or address: all go on there. In the engine's loop."""

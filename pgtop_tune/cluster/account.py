@@ -1,4 +1,4 @@
-"""Who the throwaway server runs as, and what that account can reach: PostgreSQL refuses to run as root."""
+"""The account of the throwaway server, and the directories it can access: PostgreSQL refuses to run as root."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
     match = _VERSION.search(answer.stdout)
     if answer.returncode != 0 or match is None:
         words = one_line(answer.stderr or answer.stdout, 200)
-        raise ClusterProblem(f"{program} does not say its version: {words or 'no answer'}", _HOW_TO_GET_ONE)
+        raise ClusterProblem(f"{program} does not print its version: {words or 'no answer'}", _HOW_TO_GET_ONE)
     version, major, minor = match.groups()
     return Binaries(
         bin_dir=bin_dir,
@@ -144,12 +144,12 @@ def _given(pg_bin: Path) -> Binaries:
     if missing(bin_dir) and not missing(bin_dir / "bin"):
         bin_dir /= "bin"
     if not bin_dir.is_dir():
-        raise ClusterProblem(f"{pg_bin} is not a directory", "give the one that holds postgres and initdb")
+        raise ClusterProblem(f"{pg_bin} is not a directory", "pass the directory that holds postgres and initdb")
     lacking = missing(bin_dir)
     if lacking:
         raise ClusterProblem(
             f"{pg_bin} has no {', no '.join(lacking)}",
-            "give the bin directory of a server installation; a client package is not enough",
+            "pass the bin directory of a server installation; a client package is not enough",
         )
     binaries = inspect(bin_dir, f"in {bin_dir}")
     if binaries.version_num < OLDEST_VERSION_NUM:

@@ -1,4 +1,4 @@
-"""Asks the server's own programs what a start with other values would come to, without starting it.
+"""Asks the server's own programs whether it would start with other values, without starting it.
 
 `postgres -C` reads the files, loads shared_preload_libraries and computes the shared memory (15+), in a directory that
 holds nothing of the cluster but its version, its pg_control and the postgresql.auto.conf to be tried.
@@ -59,7 +59,7 @@ def dry_start(
         auto_conf: The text to be tried.
         major: Its major version.
         missing: Libraries that are not there, of shared_preload_libraries and dynamic_library_path: asked before 15,
-            where a trial loads none; None where that cannot be said.
+            where a dry start loads none; None where that cannot be said.
 
     Raises:
         ClusterProblem: It cannot be tried: the files of the cluster cannot be read, or no directory be made.

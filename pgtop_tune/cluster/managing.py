@@ -1,4 +1,4 @@
-"""How a running server is managed, and so what restarts it: rules in order, the first that fits.
+"""Finds out how a running server is managed and restarted: rules in order, the first match counts.
 
 Source: systemd.unit(5), systemctl(1); pg_ctlcluster(1); pg_ctl of the PostgreSQL documentation.
 """
@@ -88,7 +88,7 @@ def managed(server: Postmaster, data_directory: str, config_file: str, me: Here)
     name = Path(server.parent[0]).name if server.parent else "process"
     return Managed(
         f"{name} (pid {server.parent_pid}) runs it",
-        why_not=f"it runs under {name} (pid {server.parent_pid}), which would treat a restart as its end",
+        why_not=f"it runs under {name} (pid {server.parent_pid}), which would treat a restart as the end of the server",
     )
 
 
@@ -128,7 +128,7 @@ def _of_systemd(server: Postmaster, data_directory: str, config_file: str, me: H
     return Managed(
         f"systemd unit {unit}",
         shlex.join(restart if of_user else ("sudo", *restart)),
-        why_not="its user has to restart it" if of_user else "only root restarts units of systemd",
+        why_not="the user of that systemd has to restart it" if of_user else "only root restarts units of systemd",
         unit=unit,
     )
 

@@ -1,4 +1,4 @@
-"""What the kernel tells of a running postmaster: who it is, what started it, where its first words go.
+"""Facts about a running postmaster from the kernel: identity, parent process, and destination of its log.
 
 Source: proc_pid_cmdline(5), proc_pid_cgroup(5), proc_pid_environ(5), proc_pid_fd(5), proc_pid_stat(5).
 """

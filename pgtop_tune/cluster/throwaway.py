@@ -127,7 +127,7 @@ class Throwaway:
             ClusterProblem: It does not come back; the message holds its last words.
         """
         if not self._end("fast"):
-            raise ClusterProblem("the throwaway server had to be killed to end it, and was removed")
+            raise ClusterProblem("the throwaway server did not stop, so it was killed and removed")
         self._start()
 
     def stop(self, mode: StopMode = "fast") -> None:
@@ -172,7 +172,7 @@ class Throwaway:
         if major != str(self.binaries.major):
             raise ClusterProblem(
                 f"{self._keep} holds a cluster of PostgreSQL {major}, and the programs are {self.binaries.version}",
-                f"give the directory of programs of version {major} with --pg-bin, or another directory to keep",
+                f"pass the directory of the programs of version {major} with --pg-bin, or another directory to keep",
             )
 
     def _initdb(self) -> None:
@@ -312,7 +312,7 @@ def _kept(keep: Path, account: Account) -> Path:
     if directory.exists() and not directory.is_dir():
         raise ClusterProblem(f"{keep} is not a directory")
     if directory.is_dir() and any(directory.iterdir()) and not ours.exists():
-        raise ClusterProblem(f"{keep} is not empty and was not made by pgtop-tune", "give a new or an empty directory")
+        raise ClusterProblem(f"{keep} is not empty and was not made by pgtop-tune", "pass a new or an empty directory")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not ours.exists():
         ours.touch()
@@ -320,8 +320,8 @@ def _kept(keep: Path, account: Account) -> Path:
         account.own(directory)
     if not account.can_enter(directory):
         raise ClusterProblem(
-            f"the server runs as {account.name}, who cannot reach {keep}",
-            "give a directory whose parents all users may enter",
+            f"the server runs as {account.name}, which cannot access {keep}",
+            "pass a directory whose parents all users may enter",
         )
     return directory
 
@@ -339,5 +339,5 @@ def _tail(path: Path, offset: int = 0) -> str:
             file.seek(max(offset, os.fstat(file.fileno()).st_size - 16_384))
             text = file.read().decode("utf-8", "replace")
     except OSError:
-        return "(it left no words)"
-    return "\n".join(printable_lines(text)[-_LOG_LINES:]) or "(it left no words)"
+        return "(it printed nothing)"
+    return "\n".join(printable_lines(text)[-_LOG_LINES:]) or "(it printed nothing)"

@@ -1,1 +1,1 @@
-"""Two or more windows of measurements beside each other: effects, their uncertainty, and what may be said of them."""
+"""Comparison of runs, recordings and windows: effects, their uncertainty, verdicts, reports, baselines."""

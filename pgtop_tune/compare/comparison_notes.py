@@ -1,4 +1,4 @@
-"""What a reader of a comparison must know of a phase's figures, and the commands that would settle what is open."""
+"""Notes on the figures of a phase, and the commands that lead to a verdict."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _checkpoint_words(
             f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles are compared, in blocks of {period_s} s or more"
         )
     if counts == [0, 0] and any(part for run in (*a, *b) for part, _ in run.gathered.sums(CHECKPOINT_WRITES.id)):
-        return "checkpoints: none began on either side, but one that had begun before still wrote"
+        return "checkpoints: none began on either side, but an earlier one was still writing"
     if counts == [0, 0]:
         return "checkpoints: none on either side, so neither figure includes their cost"
     if checkpoints_alike(a, b):
@@ -106,7 +106,8 @@ def _blocked(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     if min(len(a), len(b)) < 2 or in_turn(a, b):
         return []
     return [
-        "the sides were not measured in alternation (A B B A): a drift cannot be told from the effect of the change"
+        "the sides were not measured in alternation (A B B A): a drift cannot be distinguished from the effect of the "
+        "change"
     ]
 
 

@@ -72,7 +72,7 @@ def parse_condition(text: str) -> Condition:
     """
     found = _FORM.fullmatch(text)
     if found is None:
-        raise UsageProblem(f"{text!r} is no condition", _HINT)
+        raise UsageProblem(f"{text!r} is not a condition", _HINT)
     if found["figure"] not in BY_ID:
         near = difflib.get_close_matches(found["figure"], BY_ID, n=1)
         hint = f"did you mean {near[0]}? " if near else ""

@@ -1,4 +1,4 @@
-"""What the newest change of parameters did to throughput, told while the load goes on. Pure.
+"""The effect of the newest change of parameters on throughput, computed while the load runs. Pure.
 
 It is looked at few times, each time twice as long after the change as before (`LOOKS`), and nothing is told anew in
 between: who looks every second finds a difference in one of four loads that did not change. A claim takes more at the

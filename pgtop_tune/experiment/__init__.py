@@ -1,1 +1,1 @@
-"""Measurements: one run with its record, a series of runs, and what they say."""
+"""Measurements: one run with its record, a series of runs, and the services that start them."""

@@ -1,4 +1,4 @@
-"""Data sets for whoever sits at a screen: what is there, what making one would mean, and making it."""
+"""The data set service of a screen: existing data sets, preview of a new one, and its creation."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class SeenDataSet(Struct, frozen=True):
 
 
 class _Dataset(Protocol):
-    async def found(self, hand: SqlSession) -> DatasetFound: ...
+    async def found(self, sql_session: SqlSession) -> DatasetFound: ...
 
-    async def look(self, hand: SqlSession, size: str) -> SeenDataSet: ...
+    async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet: ...
 
     async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised: ...
 
@@ -67,19 +67,19 @@ class _Pgbench:
 
     _SHAPE: Final = PgbenchShape()
 
-    def __init__(self, desk: DataSetService) -> None:
-        self._desk = desk
+    def __init__(self, service: DataSetService) -> None:
+        self._service = service
 
-    async def found(self, hand: SqlSession) -> DatasetFound:
-        facts = await recognise_pgbench(hand)
+    async def found(self, sql_session: SqlSession) -> DatasetFound:
+        facts = await recognise_pgbench(sql_session)
         return (
             DatasetFound("pgbench")
             if facts is None
             else DatasetFound("pgbench", f"scale {facts.scale}", facts.incomplete)
         )
 
-    async def look(self, hand: SqlSession, size: str) -> SeenDataSet:
-        scale, facts = _scale(size), await recognise_pgbench(hand)
+    async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet:
+        scale, facts = _scale(size), await recognise_pgbench(sql_session)
         freed = 0 if facts is None else facts.size_bytes
         dropped = "" if facts is None or facts.empty else facts.describe()
         return SeenDataSet(
@@ -90,31 +90,31 @@ class _Pgbench:
         )
 
     async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised:
-        desk = self._desk
-        pgbench = await asyncio.to_thread(find_pgbench, desk.pgbench)
-        hand = await desk.open_sql_session()
+        service = self._service
+        pgbench = await asyncio.to_thread(find_pgbench, service.pgbench)
+        sql_session = await service.open_sql_session()
         try:
-            return await initialise(desk.endpoint(), _scale(size), pgbench, tell, self._SHAPE, hand)
+            return await initialise(service.endpoint(), _scale(size), pgbench, tell, self._SHAPE, sql_session)
         finally:
-            await asyncio.shield(hand.aclose())
+            await asyncio.shield(sql_session.aclose())
 
 
 class _Bus:
     """The bus company's tables; what an earlier making left is gone on with."""
 
-    def __init__(self, desk: DataSetService) -> None:
-        self._desk = desk
+    def __init__(self, service: DataSetService) -> None:
+        self._service = service
 
-    async def found(self, hand: SqlSession) -> DatasetFound:
-        facts = await recognise_bus(hand)
+    async def found(self, sql_session: SqlSession) -> DatasetFound:
+        facts = await recognise_bus(sql_session)
         return (
             DatasetFound("bus")
             if facts is None
             else DatasetFound("bus", f"{count(facts.tickets)} tickets", facts.incomplete)
         )
 
-    async def look(self, hand: SqlSession, size: str) -> SeenDataSet:
-        plan, facts = BusPlan(tickets=parse_size(size)), await recognise_bus(hand)
+    async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet:
+        plan, facts = BusPlan(tickets=parse_size(size)), await recognise_bus(sql_session)
         title = f"{count(plan.tickets)} tickets"
         if facts is None:
             return SeenDataSet(title, plan.estimated_bytes)
@@ -133,7 +133,7 @@ class _Bus:
     async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised:
         jobs = min(_MOST_JOBS, os.cpu_count() or 1)
         plan = BusPlan(tickets=parse_size(size))
-        return await make_bus(self._desk.open_sql_session, plan, anew=bool(seen.dropped), jobs=jobs, tell=tell)
+        return await make_bus(self._service.open_sql_session, plan, anew=bool(seen.dropped), jobs=jobs, tell=tell)
 
 
 class DataSetService:
@@ -166,15 +166,15 @@ class DataSetService:
             ConnectionProblem: The server is not there.
         """
         found = []
-        hand = await self.open_sql_session()
+        sql_session = await self.open_sql_session()
         try:
             for name, dataset in self._known.items():
                 try:
-                    found.append(await dataset.found(hand))
+                    found.append(await dataset.found(sql_session))
                 except (LoadProblem, ServerProblem) as problem:
                     found.append(DatasetFound(name, problem=problem.message))
         finally:
-            await asyncio.shield(hand.aclose())
+            await asyncio.shield(sql_session.aclose())
         return tuple(found)
 
     async def look(self, plan: MakingPlan) -> MakingPreview:
@@ -216,15 +216,15 @@ class DataSetService:
 
     async def _look(self, plan: MakingPlan) -> tuple[MakingPreview, SeenDataSet]:
         """Raises a LoadProblem when the disk is too small."""
-        hand = await self.open_sql_session()
+        sql_session = await self.open_sql_session()
         try:
-            seen = await self._known[plan.dataset].look(hand, plan.size)
-            free = await self._free_bytes(hand)
-            room = await look_for_room(hand, seen.estimated_bytes, seen.freed_bytes, free)
+            seen = await self._known[plan.dataset].look(sql_session, plan.size)
+            free = await self._free_bytes(sql_session)
+            room = await look_for_room(sql_session, seen.estimated_bytes, seen.freed_bytes, free)
         except ServerProblem as refusal:
             raise LoadProblem(refusal.message, refusal.hint) from None
         finally:
-            await asyncio.shield(hand.aclose())
+            await asyncio.shield(sql_session.aclose())
         needed, there = room.needed_bytes, room.available_bytes
         if there is not None and there < needed:
             raise LoadProblem(f"about {size(needed)} of disk will be needed, and {size(there)} are free", _UNLIKELY)
@@ -244,6 +244,6 @@ def _scale(text: str) -> int:
     try:
         scale = int(text)
     except ValueError:
-        raise LoadProblem(f"{text!r} is no scale", "write a whole number: 100,000 accounts and 16 MB each") from None
+        raise LoadProblem(f"{text!r} is not a scale", "write a whole number: 100,000 accounts and 16 MB each") from None
     check_scale(scale)
     return scale

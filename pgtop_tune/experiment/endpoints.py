@@ -1,4 +1,4 @@
-"""Where a load is sent: the server itself, or what stands in front of it."""
+"""Endpoints of a load: the server itself, or a pooler or proxy in front of it."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def parse_endpoint(text: str) -> EndpointWords:
     name, equals, rest = text.partition("=")
     name, rest = name.strip(), rest.strip()
     if not equals or not name or not rest:
-        raise UsageProblem(f"{text!r} is no endpoint", _HINT)
+        raise UsageProblem(f"{text!r} is not an endpoint", _HINT)
     if "://" in rest:
         return EndpointWords(name, uri=rest)
     found = _WORDS.fullmatch(rest)
     if found is None or (found["port"] and not 1 <= int(found["port"]) <= 65_535):
-        raise UsageProblem(f"{rest!r} is no host, port and database", _HINT)
+        raise UsageProblem(f"{rest!r} is not of the form host, port and database", _HINT)
     return EndpointWords(
         name=name, host=(found["host"] or "").strip("[]"), port=found["port"] or "", database=found["database"] or ""
     )

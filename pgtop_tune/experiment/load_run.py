@@ -111,7 +111,7 @@ class LoadRun:
     ) -> None:
         self._runner = runner
         self._keeper = keeper
-        self._open_hand = open_sql_session
+        self._open_sql_session = open_sql_session
         self._clock = ServerClock(open_sql_session)
         self._told = told
         self._runs = 0
@@ -226,7 +226,7 @@ class LoadRun:
         self._runner.endpoint = cell.target.endpoint
         tables: tuple[DatasetTable, ...] = ()
         try:
-            hand = await self._open_hand()
+            sql_session = await self._open_sql_session()
         except ConnectionProblem as problem:
             if cell.target.direct and not isinstance(problem, NotLetIn):
                 raise
@@ -237,23 +237,23 @@ class LoadRun:
             try:
                 no_room = self._warn(*await self._will_not_fit(cell))
                 warnings = [*no_room, *await self._check_the_way(cell)]
-                tables = await find_tables(hand, cell.dataset)
+                tables = await find_tables(sql_session, cell.dataset)
                 _must_be_there(cell, tables)
                 if cell.dataset == "pgbench" and cell.target.direct:
-                    warnings += self._warn(await pgbench_ready(hand))
+                    warnings += self._warn(await pgbench_ready(sql_session))
                 # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
-                pinned = await safe_path(hand) if cell.target.direct and not cell.spec.scripts else ()
+                pinned = await safe_path(sql_session) if cell.target.direct and not cell.spec.scripts else ()
                 found: dict[str, str] = {}
                 if cell.profile.from_dataset and not cell.spec.scripts:
-                    found = await found_variables(hand, cell.dataset)
+                    found = await found_variables(sql_session, cell.dataset)
                 asked = await self._complete(cell, self._with_numbers(cell, found, pinned))
                 # Nothing was changed up to here. A run that will hardly begin is not worth a history.
                 wanted = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
-                steps = await tidy(hand, wanted, tables, lambda step: self._told(f"housekeeping: {step}"))
+                steps = await tidy(sql_session, wanted, tables, lambda step: self._told(f"housekeeping: {step}"))
                 if no_room and TRUNCATE in before.housekeeping:
                     steps = (HousekeepingStep(TRUNCATE, 0.0, "the clients will not fit"), *steps)
             finally:
-                await hand.aclose()
+                await sql_session.aclose()
             if QUIET in before.housekeeping:
                 steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
         names = tuple(table.name for table in tables)

@@ -1,4 +1,4 @@
-"""Load for whoever sits at a screen: runs with their records, steps, data sets; one at a time (`LoadControl`)."""
+"""The load service of a screen: runs with their records, steps, data sets; one at a time (`LoadControl`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a load to its server: who stands in it, and who of them will refuse its clients, and with what."""
+"""The path of a load to its server: the poolers and processes on it, and the limits that will refuse clients."""
 
 from __future__ import annotations
 

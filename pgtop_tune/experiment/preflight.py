@@ -1,4 +1,4 @@
-"""What can be known before a run starts: whether its tables are there, and room for its clients."""
+"""Checks before a run: whether its tables exist, and whether there is room for its clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def file_room(limit: int, clients: int) -> str:
 # Whether a load can run on the tables that are there, before anything is done to them.
 
 
-async def pgbench_ready(hand: SqlSession) -> str:
+async def pgbench_ready(sql_session: SqlSession) -> str:
     """What is missing of pgbench's tables that a load can do without, at a price; "" when nothing is.
 
     Raises:
@@ -67,7 +67,7 @@ async def pgbench_ready(hand: SqlSession) -> str:
         ConnectionProblem: The connection is gone.
     """
     try:
-        facts = await recognise_pgbench(hand)
+        facts = await recognise_pgbench(sql_session)
     except ServerProblem:
         # Who may not read them is told so by pgbench.
         return ""

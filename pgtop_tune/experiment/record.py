@@ -1,4 +1,4 @@
-"""From what was seen of a run to its record."""
+"""Makes the record of a run from its observations."""
 
 from __future__ import annotations
 

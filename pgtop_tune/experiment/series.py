@@ -1,4 +1,4 @@
-"""Runs one after the other: which are asked for, and how they go. A failed one is a result."""
+"""A series of runs, one after the other. A failed run is a result."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def parse_steps(text: str) -> Steps:
     axis, equals, rest = text.partition("=")
     axis = axis.strip()
     if not equals or axis not in _AXES:
-        raise UsageProblem(f"{text!r} is no list of steps", "write --steps clients=1,2,4,8 or --steps rate=100,200")
+        raise UsageProblem(f"{text!r} is not a list of steps", "write --steps clients=1,2,4,8 or --steps rate=100,200")
     try:
         values = tuple(float(word) for word in rest.split(","))
     except ValueError:
-        raise UsageProblem(f"{rest!r} is no list of numbers", "separate them by commas: 1,2,4,8") from None
+        raise UsageProblem(f"{rest!r} is not a list of numbers", "separate them by commas: 1,2,4,8") from None
     whole = axis != "clients" or all(value == int(value) for value in values if value < 1e9)
     if not 1 <= len(values) <= _MOST or not whole or not all(0 < value < 1e9 for value in values):
         raise UsageProblem(f"{rest!r} are no steps", f"up to {_MOST} numbers above 0, clients whole ones")

@@ -1,4 +1,4 @@
-"""How long the statements of a load took on the server, beside the means that pgbench has of them on the client.
+"""Execution times of a load's statements on the server, beside pgbench's means on the client.
 
 pgbench -r knows a mean per statement and nothing of how it varies. The server does where pg_stat_statements is loaded:
 two readings of its counters, before and after the run, give mean and standard deviation over the run alone. Its
@@ -77,16 +77,16 @@ class ServerClock:
     """
 
     def __init__(self, open_sql_session: OpenSqlSession) -> None:
-        self._open_hand = open_sql_session
+        self._open_sql_session = open_sql_session
 
     async def before(self, user: str, database: str) -> CounterReading:
         """The counters now; why not, where they cannot be had."""
         try:
-            hand = await self._open_hand()
+            sql_session = await self._open_sql_session()
             try:
-                return await _look(hand, user, database)
+                return await _look(sql_session, user, database)
             finally:
-                await hand.aclose()
+                await sql_session.aclose()
         except PgtopError as problem:
             return CounterReading({}, problem.message)
 
@@ -95,17 +95,17 @@ class ServerClock:
         if before.problem:
             return ServerTimes(problem=before.problem)
         try:
-            hand = await self._open_hand()
+            sql_session = await self._open_sql_session()
             try:
-                now = await _look(hand, user, database)
+                now = await _look(sql_session, user, database)
                 grown = {
                     queryid: each
                     for queryid, counted in now.counted.items()
                     if (each := _grown(before.counted.get(queryid), counted)) is not None
                 }
-                texts = await hand.rows(await _with_schema(hand, _TEXTS), (list(grown),))
+                texts = await sql_session.rows(await _with_schema(sql_session, _TEXTS), (list(grown),))
             finally:
-                await hand.aclose()
+                await sql_session.aclose()
         except PgtopError as problem:
             return ServerTimes(problem=problem.message)
         return ServerTimes(rows=matched(report, {int(str(queryid)): str(text) for queryid, text in texts}, grown))
@@ -185,8 +185,10 @@ def _grown(before: QueryCounters | None, now: QueryCounters) -> QueryCounters | 
     return QueryCounters(now.calls - before.calls, now.total_ms - before.total_ms, now.squares - before.squares)
 
 
-async def _look(hand: SqlSession, user: str, database: str) -> CounterReading:
-    rows: Iterable[tuple[object, ...]] = await hand.rows(await _with_schema(hand, _COUNTERS), (user, database))
+async def _look(sql_session: SqlSession, user: str, database: str) -> CounterReading:
+    rows: Iterable[tuple[object, ...]] = await sql_session.rows(
+        await _with_schema(sql_session, _COUNTERS), (user, database)
+    )
     return CounterReading(
         {int(str(queryid)): _counted(calls, total, deviation) for queryid, calls, total, deviation in rows}
     )
@@ -198,13 +200,13 @@ def _counted(calls: object, total: object, deviation: object) -> QueryCounters:
     return QueryCounters(number, total_ms, number * (deviation_ms**2 + mean_ms**2))
 
 
-async def _with_schema(hand: SqlSession, statement: str) -> str:
+async def _with_schema(sql_session: SqlSession, statement: str) -> str:
     """The statement with the extension's schema, quoted by the server.
 
     Raises:
         LoadProblem: The extension is not there, or where another role's functions would run as a superuser.
     """
-    rows = await hand.rows(_SCHEMA)
+    rows = await sql_session.rows(_SCHEMA)
     if not rows:
         raise LoadProblem("pg_stat_statements is not in the watched database", "CREATE EXTENSION pg_stat_statements")
     schema, ours, owner = rows[0]

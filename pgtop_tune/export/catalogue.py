@@ -1,4 +1,4 @@
-"""All that can be exported, the choice among it, and of which moments.
+"""The catalogue of exports: all that can be exported, the selection, and the period.
 
 The catalogue of metrics as rows to export: a metric made next month is exported without a word here.
 """

@@ -116,7 +116,7 @@ _WAL: Final = (
     _Column("insert_lsn", "bytes", "pg_current_wal_insert_lsn() from 0/0; on a standby as replayed.", "lsn_bytes"),
 )
 _CHECKPOINTER: Final = (
-    _Column("num_timed", "", "Checkpoints begun because checkpoint_timeout was over.", "timed"),
+    _Column("num_timed", "", "Checkpoints begun because checkpoint_timeout had elapsed.", "timed"),
     _Column("num_requested", "", "Checkpoints begun because of WAL or a command.", "requested"),
     _Column("num_done", "", "Checkpoints finished; from 18 on.", "done"),
     _Column("write_time", "ms", "Time spent writing.", "write_ms"),

@@ -72,7 +72,7 @@ def address(words: str) -> Address:
     """
     found = _ADDRESS.match(words.strip())
     if found is None or int(found["port"]) > 65_535:
-        raise UsageProblem(f"{words} is no address to listen on", f"use {LOOPBACK}:{PORT}, or a port alone")
+        raise UsageProblem(f"{words} is not an address to listen on", f"use {LOOPBACK}:{PORT}, or a port alone")
     return Address((found["host"] or LOOPBACK).strip("[]"), int(found["port"]))
 
 

@@ -1,4 +1,4 @@
-"""What leaves the program: one row per number or counter, with its name, unit and labels in every format.
+"""Exported metrics: one row per number or counter, with its name, unit and labels in every format.
 
 Names and units as Prometheus wants them: base units, the unit at the end of the name.
 Source: the OpenMetrics specification, 1.0, "Units and Base Units"; prometheus.io, "Metric and label naming".

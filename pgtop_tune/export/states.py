@@ -1,4 +1,4 @@
-"""Gauges that are no row of the metrics' catalogue: who the server is, what is absent, percentiles, waits, standbys."""
+"""Gauges outside the catalogue of metrics: identity of the server, missing sections, percentiles, waits, standbys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from pgtop_tune import __version__
 from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.active_sessions import sessions, standing
+from pgtop_tune.metrics.active_sessions import activity_of, sessions
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
@@ -86,7 +86,7 @@ def _wait_events(interval: Interval) -> Iterable[ExportedPoint]:
     found: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     # As their sum, see `ACTIVE_SESSIONS`: after a gap neither is said.
     for one in () if interval.after_gap else sessions(interval, NEWEST) or ():
-        found[one.kind.wait_event_type, one.kind.wait_event, str(standing(one.kind))] += one.mean
+        found[one.kind.wait_event_type, one.kind.wait_event, str(activity_of(one.kind))] += one.mean
     return [ExportedPoint(labels, mean) for labels, mean in sorted(found.items())]
 
 

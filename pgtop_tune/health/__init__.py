@@ -1,1 +1,1 @@
-"""The health check: what will hurt in production, with evidence, a fix and its undoing."""
+"""The check before production: risks with evidence, a fix and its undo."""

@@ -1,4 +1,4 @@
-"""What a file has: findings of a former check, or a recording whose first and last frames are looked at.
+"""Reads the file of --against: findings of an earlier check, or the first and last frames of a recording.
 
 A recording has no answers of databases and no settings of the machine; checks that need them are unknown.
 """
@@ -104,7 +104,7 @@ def measured_in(path: Path) -> Measured:
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise UsageProblem(f"{path} is no report: {_why(problem)}", how) from None
+        raise UsageProblem(f"{path} is not a report: {_why(problem)}", how) from None
     if not rows or not numbers:
         raise UsageProblem(f"nothing was measured in {path}", how)
     return Measured(tuple(rows), at_ms=parsed["at_ms"])
@@ -113,8 +113,8 @@ def measured_in(path: Path) -> Measured:
 def _why(problem: Exception) -> str:
     """Why parsed bytes are no report, without the words of Python."""
     if isinstance(problem, UnicodeDecodeError):
-        return "it is no text"
-    return str(problem) if isinstance(problem, ValueError) else "it lacks what a report has"
+        return "it is not text"
+    return str(problem) if isinstance(problem, ValueError) else "it lacks the fields of a report"
 
 
 def _said(finding: Mapping[str, Any]) -> tuple[Severity, str]:

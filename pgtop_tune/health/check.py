@@ -1,4 +1,4 @@
-"""A check as a row, and what it says: findings with evidence, or that it cannot know and why."""
+"""A check as a row, and its result: findings with evidence, or unknown with a reason."""
 
 from __future__ import annotations
 

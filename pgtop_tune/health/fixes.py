@@ -134,7 +134,7 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
         do=f"echo {value} > {path}",
         undo=f"echo {before} > {path}",
         language=Language.SHELL,
-        remark=f"as root on the server's machine; to last: {boot}",
+        remark=f"as root on the server's machine; to keep it after a reboot: {boot}",
         parameter=(name, value) if name else None,
         of_machine=bool(name),
     )
@@ -153,7 +153,7 @@ def mount_again(point: str, option: str, before: str) -> Fix:
         do=f"mount -o remount,{option} {place}",
         undo=f"mount -o remount,{before} {place}",
         language=Language.SHELL,
-        remark="as root on the server's machine; to last: /etc/fstab",
+        remark="as root on the server's machine; to keep it after a reboot: /etc/fstab",
     )
 
 

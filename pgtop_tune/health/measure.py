@@ -1,4 +1,4 @@
-"""Measures what a load cannot go beyond: flushes of the WAL device, commits, round trips, clock, memory.
+"""Measures the limits that hold for any load: flushes of the WAL device, commits, round trips, clock, memory.
 
 Within 20 seconds, into an unnamed file of 16 MB and WAL of a few bytes for each commit.
 """

@@ -1,4 +1,4 @@
-"""What several checks work out of the facts in the same way."""
+"""Calculations from the facts that several checks share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def memory(facts: CheckFacts) -> Memory:
     """What the server may use.
 
     Raises:
-        Missing: The machine was not seen.
+        Missing: The machine is not visible from here.
     """
     host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
     limit = None if isinstance(group, Unavailable) else group.memory_max_bytes
@@ -61,7 +61,7 @@ def cores(facts: CheckFacts) -> int:
     """Processors the server may use, at least 1; a quota of its control group counts.
 
     Raises:
-        Missing: The machine was not seen.
+        Missing: The machine is not visible from here.
     """
     host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
     quota = None if isinstance(group, Unavailable) else group.cpu_quota_cores

@@ -1,4 +1,4 @@
-"""A project's own wishes for the check: `pgtop-tune.toml` in the directory that it is run in.
+"""A project's configuration of the check: `pgtop-tune.toml` in the working directory.
 
 [check]
 select = ["MEM", "disks"]

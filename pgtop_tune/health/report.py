@@ -1,4 +1,4 @@
-"""What all checks together said, and what a screen asks of whoever runs them."""
+"""The report of all checks, and the port through which a screen runs them."""
 
 from __future__ import annotations
 

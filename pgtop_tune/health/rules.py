@@ -1,4 +1,5 @@
-"""What looks of several checks are made of: a parameter that should be another, what applies to some sessions only."""
+"""Rules that several checks share: a parameter with another value than advised, values of single roles and
+databases."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import AdviceFacts, Machine, live_values
+from pgtop_tune.advice.facts import CLOCK, AdviceFacts, Machine, live_values
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import advice_for, propose, same
 from pgtop_tune.health import needs
@@ -62,7 +63,7 @@ def value_is(
     def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         row = needs.parameters(facts).row(name)
         if row.setting in bad:
-            fix = fixed or set_parameter(row, better)
+            fix = fixed or advised_or(facts, name, better)
             yield Finding(
                 severity=severity,
                 says=says.format(value=row.shown),
@@ -126,10 +127,16 @@ def on_standby(facts: CheckFacts) -> bool:
 
 def advice_facts(facts: CheckFacts) -> AdviceFacts | None:
     """What advice is derived from; None when the server was not seen."""
+    known = facts_of(facts.interval, Beside(machine=_machine(facts)))
+    measured = None if isinstance(facts.measured, Unavailable) else facts.measured.value(CLOCK)
+    return known if known is None or measured is None else replace(known, clock_ns=measured)
+
+
+def _machine(facts: CheckFacts) -> Machine | None:
     seen = needs.MACHINE.of(facts)
     if isinstance(seen, Unavailable):
-        return facts_of(facts.interval, Beside())
-    machine = Machine(
+        return None
+    return Machine(
         huge_page_bytes=seen.huge_page_bytes,
         numa_nodes=seen.numa_nodes,
         live=live_values(seen.settings),
@@ -138,7 +145,6 @@ def advice_facts(facts: CheckFacts) -> AdviceFacts | None:
             for each in seen.queues
         ),
     )
-    return facts_of(facts.interval, Beside(machine=machine))
 
 
 def advised(facts: CheckFacts, name: str) -> Fix:
@@ -152,9 +158,16 @@ def advised(facts: CheckFacts, name: str) -> Fix:
     if advice is None or advice.value is None:
         return words(f"{name}: {'no value is advised' if advice is None else advice.because}")
     if same(row, advice.value):
-        waits = "waits for a restart" if row.pending is not None else "is what is advised"
+        waits = "waits for a restart" if row.pending is not None else "is the advised value"
         return words(f"{name} {advice.value} {waits}. {advice.because}")
     return set_parameter(row, advice.value)
+
+
+def advised_or(facts: CheckFacts, name: str, value: str) -> Fix:
+    """The same; this value where nothing is advised for these facts."""
+    row, known = needs.parameters(facts).row(name), advice_facts(facts)
+    advice = None if known is None else advice_for(row, propose(known).server_half())
+    return set_parameter(row, value) if advice is None or advice.value is None else advised(facts, name)
 
 
 def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: bool = False) -> Fix:
@@ -169,14 +182,15 @@ def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: b
     known = advice_facts(facts)
     proposed = {} if known is None else propose(known).machine_half()
     made: list[Fix] = []
-    because = "The machine was not seen."
+    because = "The machine is not visible from here."
     for name in names:
         advice = proposed.get(name)
         live = "" if known is None or known.machine is None else known.machine.live.get(name, "")
         because = because if advice is None else advice.because
         if advice is not None and advice.value is not None and (lasting or advice.value != live):
             made.append(sysctl(name, advice.value, live, remark))
-    if not made:
+    last = proposed.get(names[-1])
+    if not made or last is None or last.value is None:
         return words(f"{names[-1]}: {because}")
     if len(made) == 1:
         return made[0]

@@ -1,1 +1,1 @@
-"""Talking to the machine: the only package that reads /proc and /sys."""
+"""The machine: the only package that reads /proc and /sys."""

@@ -29,7 +29,7 @@ _OVERLAYS_DEEP: Final = 3
 _NO_DISK: Final = {
     "tmpfs": "in memory, without a disk to watch",
     "ramfs": "in memory, without a disk to watch",
-    "zfs": "ZFS does not say which disks; watch the pool with zpool iostat",
+    "zfs": "ZFS does not report its disks; watch the pool with zpool iostat",
     "overlay": "a container's own layer; put the directory on a volume to see its disk",
     "fuse.fuse-overlayfs": "a container's own layer; put the directory on a volume to see its disk",
 }
@@ -107,7 +107,7 @@ def _carriers(
     try:
         device = os.stat(real).st_dev
     except PermissionError:
-        return Unavailable(Reason.NO_PERMISSION, f"{directory} is closed to us; run as the server's user or root")
+        return Unavailable(Reason.NO_PERMISSION, f"{directory} is not readable; run as the server's user or root")
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{directory}: {problem.strerror or problem}")
     number = sys_root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}"
@@ -128,7 +128,7 @@ def _carriers(
 def _on_network(mount: Mount | None) -> Unavailable | None:
     if mount is None or mount.kind not in NETWORK_KINDS:
         return None
-    return Unavailable(Reason.NOT_SUPPORTED, f"on {mount.kind} ({mount.source}): its disks are another machine's")
+    return Unavailable(Reason.NOT_SUPPORTED, f"on {mount.kind} ({mount.source}): its disks belong to another machine")
 
 
 def _names_below(device: Path) -> tuple[str, ...]:
@@ -226,10 +226,10 @@ def parse_disk_cap(text: str) -> DiskCap:
     for limit in limits.split(","):
         match = _LIMIT.fullmatch(limit.strip())
         if match is None or not (value := float(match[1]) * _SCALE[match[2].lower()]):
-            raise UsageProblem(f"{limit.strip()!r} is no limit of a disk", _HINT)
+            raise UsageProblem(f"{limit.strip()!r} is not a limit of a disk", _HINT)
         is_iops = match[2].lower().endswith("iops")
         if is_iops in found:
-            raise UsageProblem(f"{text!r} says the same limit twice", _HINT)
+            raise UsageProblem(f"{text!r} gives the same limit twice", _HINT)
         found[is_iops] = value
     return DiskCap(name, found.get(True), found.get(False))
 

@@ -74,7 +74,7 @@ async def program_flushes(program: Path, directory: Path, limit_s: float) -> Map
         pass
     finally:
         await running.stop()
-    return found or Unavailable(Reason.FAILED, f"{program} says nothing we know within {limit_s:.0f} s")
+    return found or Unavailable(Reason.FAILED, f"{program} printed nothing known within {limit_s:.0f} s")
 
 
 def one_method(line: str) -> Mapping[str, float]:
@@ -143,7 +143,7 @@ def parse_overhead(said: str) -> float | Unavailable:
     """Nanoseconds of a line "Per loop time including overhead: 22.36 ns", "Average loop time …" from 18 on."""
     found = _OVERHEAD.search(said)
     if found is None:
-        return Unavailable(Reason.FAILED, "pg_test_timing says something we do not know")
+        return Unavailable(Reason.FAILED, "the output of pg_test_timing is not known")
     return float(found[1])
 
 
@@ -250,7 +250,7 @@ def unnamed_file(directory: Path, flags: int = 0) -> int | Unavailable:
             return Unavailable(Reason.FAILED, f"{directory}: too little room for a file of 16 MB")
         return os.open(directory, os.O_TMPFILE | os.O_RDWR | flags, 0o600)
     except PermissionError:
-        return Unavailable(Reason.NO_PERMISSION, f"{directory} is closed to us; run as root or as the server's user")
+        return Unavailable(Reason.NO_PERMISSION, f"{directory} is not readable; run as root or as the server's user")
     except OSError as problem:
         return Unavailable(Reason.NOT_SUPPORTED, f"{directory}: {problem.strerror}")
 

@@ -198,7 +198,7 @@ def or_why(read: Callable[[], T | Unavailable], absent: str) -> T | Unavailable:
     except (FileNotFoundError, NotADirectoryError):
         return Unavailable(Reason.NOT_SUPPORTED, absent)
     except PermissionError as problem:
-        return Unavailable(Reason.NO_PERMISSION, f"{problem.filename or '/proc'} is closed to us; run as root")
+        return Unavailable(Reason.NO_PERMISSION, f"{problem.filename or '/proc'} is not readable; run as root")
     except OSError as problem:
         # A kernel with PSI compiled in but switched off lets the files be opened and refuses to read them.
         if problem.errno == errno.EOPNOTSUPP:

@@ -1,4 +1,4 @@
-"""What is mounted where, and the space on the file systems PostgreSQL uses. Source: proc_pid_mountinfo(5),
+"""Mounts, and the space on the file systems that PostgreSQL uses. Source: proc_pid_mountinfo(5),
 statvfs(3).
 """
 

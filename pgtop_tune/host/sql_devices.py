@@ -107,5 +107,5 @@ def _why(directory: str, mount: Mount | None) -> str:
     if mount is None:
         return f"{directory} is on no mount that the server's /proc shows"
     if mount.kind in NETWORK_KINDS:
-        return f"on {mount.kind} ({mount.source}): its disks are another machine's"
+        return f"on {mount.kind} ({mount.source}): its disks belong to another machine"
     return f"{directory} is on {mount.kind} ({mount.source}): its device is not in /proc/diskstats"

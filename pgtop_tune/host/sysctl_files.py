@@ -1,4 +1,4 @@
-"""What the files that are read at boot set, and ours among them: /etc/sysctl.d and /etc/sysctl.conf.
+"""Settings in the files that are read at boot, ours included: /etc/sysctl.d and /etc/sysctl.conf.
 
 Sources: sysctl.d(5), sysctl(8) "--system" of procps 4, sysctl.conf(5). Files are sorted by name, whatever their
 directory; of two with the same name the directory named first wins, and a link to /dev/null hides what comes later.

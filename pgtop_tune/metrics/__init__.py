@@ -1,1 +1,1 @@
-"""What it means: pure functions over frames, declared as rows of a catalogue."""
+"""Metrics: pure functions over frames, declared as rows of a catalogue."""

@@ -63,7 +63,7 @@ _FROM_THE_PRIMARY: Final = frozenset({"libpqwalreceiverconnect", "libpqwalreceiv
 """Waits for an answer of another server: at rest, unless a client waits for it (CREATE SUBSCRIPTION)."""
 
 
-class SessionStanding(StrEnum):
+class SessionActivity(StrEnum):
     """Whether a session counts as active, and if not, what it is beside them. The words stand in exports."""
 
     ACTIVE = "active"
@@ -72,24 +72,24 @@ class SessionStanding(StrEnum):
     IO_WORKER = "io worker"
 
 
-def standing(count: WaitCount) -> SessionStanding:
+def activity_of(count: WaitCount) -> SessionActivity:
     """What the module says, for one kind of wait."""
     if count.is_idle:
-        return SessionStanding.TURN
+        return SessionActivity.TURN
     if count.backend_type == IO_WORKER:
-        return SessionStanding.IO_WORKER
+        return SessionActivity.IO_WORKER
     event = count.wait_event.lower()
     if (count.backend_type, event) == _DECODING_AT_REST:
-        return SessionStanding.PACING
+        return SessionActivity.PACING
     remote = count.backend_type != CLIENT_BACKEND and count.wait_event_type == CLIENT and event in _FROM_THE_PRIMARY
     if remote or count.backend_type == _ARCHIVER or (count.wait_event_type, event) in _SLEEPS:
-        return SessionStanding.PACING
-    return SessionStanding.ACTIVE
+        return SessionActivity.PACING
+    return SessionActivity.ACTIVE
 
 
 def is_active(count: WaitCount) -> bool:
     """Whether these sessions are active sessions."""
-    return standing(count) is SessionStanding.ACTIVE
+    return activity_of(count) is SessionActivity.ACTIVE
 
 
 class Sessions(Struct, frozen=True):
@@ -113,7 +113,7 @@ def sessions(interval: Interval, window_s: float) -> list[Sessions] | None:
 
     Returns:
         None when nobody looked. While a load of ours without a rate runs, its sessions between two transactions are
-        Client:turn: pgbench measures a latency that these pauses are part of.
+        Client:think: pgbench measures a latency that these pauses are part of.
     """
     return interval.once(_Over(window_s))
 

@@ -1,4 +1,4 @@
-"""Who holds up whom: trees of heavyweight locks, from pg_blocking_pids()."""
+"""Blocking sessions: trees of heavyweight locks, from pg_blocking_pids()."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The latency budget: where the milliseconds of a transaction go.
+"""The latency budget: the parts of a transaction's latency.
 
 With a load of ours the whole is the client's own mean latency L (pgbench), at X transactions per second:
 
     wait W       mean sessions of the load in W, ÷ X (Little's law)
     CPU          mean sessions of the load on a CPU, ÷ X
     CPU queue    mean sessions of the load that were ready to run and had no CPU, ÷ X
-    Client:turn  mean sessions whose client has the word, ÷ X, at most what the parts above leave of L
+    Client:think mean sessions whose client has the word, ÷ X, at most what the parts above leave of L
     other        what is left of L
 
 The sessions are those of `active_sessions`, as on every page. Should waits, CPU and queue together exceed L (they
@@ -22,17 +22,17 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, SessionStanding, standing
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, SessionActivity, activity_of
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running, work_window_s
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.stall import stalled_within
-from pgtop_tune.metrics.waits import WaitShare, wait_profile
+from pgtop_tune.metrics.waits import WaitShare, label_of, wait_profile
 from pgtop_tune.model.waits import BETWEEN, CLIENT, TURN, WaitCount
 
 BUDGET_WINDOW_S: Final = WAITS_WINDOW_S
 OTHER: Final = "other"
-CLIENTS_TURN: Final = f"{CLIENT}:{TURN}"
+CLIENT_THINKS: Final = label_of(CLIENT, TURN)
 
 
 class BudgetPart(Struct, frozen=True):
@@ -102,14 +102,14 @@ def _of_client(interval: Interval, window_s: float) -> LatencyBudget | None:
 def _measured(
     profile: list[WaitShare], latency_ms: float, tps: float, window_s: float, counts: Callable[[WaitCount], bool]
 ) -> LatencyBudget:
-    turn_ms = sum(_part(wait, tps).ms for wait in profile if wait.label == CLIENTS_TURN)
-    parts = [_part(wait, tps) for wait in profile if wait.label != CLIENTS_TURN]
+    turn_ms = sum(_part(wait, tps).ms for wait in profile if wait.label == CLIENT_THINKS)
+    parts = [_part(wait, tps) for wait in profile if wait.label != CLIENT_THINKS]
     explained_ms = sum(part.ms for part in parts)
     scale = min(1.0, latency_ms / explained_ms) if explained_ms else 1.0
     parts = [BudgetPart(part.label, part.wait_event_type, part.ms * scale) for part in parts]
     room_ms = max(latency_ms - explained_ms, 0.0)
     turn_scale = min(1.0, room_ms / turn_ms) if turn_ms else 1.0
-    parts.append(BudgetPart(CLIENTS_TURN, CLIENT, turn_ms * turn_scale))
+    parts.append(BudgetPart(CLIENT_THINKS, CLIENT, turn_ms * turn_scale))
     parts = sorted((part for part in parts if part.ms > 0.0), key=lambda part: (-part.ms, part.label))
     parts.append(BudgetPart(OTHER, OTHER, max(room_ms - turn_ms, 0.0)))
     return LatencyBudget(
@@ -129,4 +129,4 @@ def _of_load(count: WaitCount) -> bool:
 def _in_transaction(count: WaitCount) -> bool:
     if count.backend_type != CLIENT_BACKEND or count.wait_event == BETWEEN:
         return False
-    return standing(count) in (SessionStanding.ACTIVE, SessionStanding.TURN)
+    return activity_of(count) in (SessionActivity.ACTIVE, SessionActivity.TURN)

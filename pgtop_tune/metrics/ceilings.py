@@ -1,4 +1,4 @@
-"""Numbers beside what is possible at most: the server as measured by `check --measure`, disks at their cap."""
+"""Numbers beside their measured limits: the server as measured by `check --measure`, disks at their cap."""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ def _since_checkpoint(interval: Interval) -> float | None:
 
 CHECKPOINT_TRIGGER = Metric(
     "server.checkpoint_trigger", "trigger", "bytes",
-    "WAL since the redo point from which on a checkpoint is forced, so that the one before and this one together stay below max_wal_size.",
+    "Amount of WAL since the redo point at which a checkpoint is forced, so that the previous and this interval "
+    "together stay below max_wal_size.",
     "max_wal_size / (1 + checkpoint_completion_target) in whole segments, from the start of the redo point's segment (xlog.c XLogCheckpointNeeded)", _trigger_bytes,
 )  # fmt: skip
 SINCE_CHECKPOINT = Metric(
@@ -89,11 +90,11 @@ def _full_pages_since(interval: Interval) -> float | None:
 FULL_PAGES_OF_CYCLE = Metric(
     "server.full_pages_of_cycle", "then full pages", "",
     "Expected full-page images between the next checkpoint and the one after it at the same load: as many as from the start of the last checkpoint but one to the start of the last.",
-    "Δ pg_stat_wal.wal_fpi between the begins of two checkpoints we saw", _full_pages_of_cycle,
+    "Δ pg_stat_wal.wal_fpi between the starts of two observed checkpoints", _full_pages_of_cycle,
 )  # fmt: skip
 FULL_PAGES_SINCE = Metric(
     "server.full_pages_since_checkpoint", "full pages since", "",
-    "Full-page images since the last checkpoint began: each page costs one at its first change after it.",
+    "Full-page images since the last checkpoint began: each page costs one at its first change after a checkpoint.",
     "pg_stat_wal.wal_fpi − its value at the last sample before the checkpoint began", _full_pages_since,
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Whether pgbench itself is the limit: what its threads want of the CPUs, and whose turn it is.
+"""Whether pgbench itself is the limit: CPU time and waits of its threads, and waits of the server for its clients.
 
 A thread that serves clients sleeps while all of them wait for the server. One that never sleeps is the limit: its time
 goes into running and into waiting for a CPU, so

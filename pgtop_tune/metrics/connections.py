@@ -1,4 +1,4 @@
-"""Who is connected, grouped, how near each limit is, and which parameters somebody set."""
+"""Connections in groups, the share of each limit in use, and changed parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of parameters that can lose data: which they are, what is lost, and which of them are in force.
+"""Values of parameters that can lose data: the values, the loss, and those in force.
 
 Source: PostgreSQL documentation, "Reliability and the Write-Ahead Log", "Asynchronous Commit" and "Developer Options".
 """

@@ -1,4 +1,4 @@
-"""Who keeps dead rows from being removed: everything that pins the oldest transaction, oldest first."""
+"""Holders of dead rows: everything that holds back vacuum, oldest first."""
 
 from __future__ import annotations
 

@@ -268,7 +268,8 @@ GROUP_MEMORY = Metric(
     "memory.current, memory.usage_in_bytes (version 1)", _of_group(lambda group: group.memory_bytes),
 )  # fmt: skip
 GROUP_MEMORY_MAX = Metric(
-    "host.cgroup.memory_max", "limit", "bytes", "The tightest memory limit above the server; at it the kernel reclaims, then kills.",
+    "host.cgroup.memory_max", "limit", "bytes", "The tightest memory limit above the server; when it is reached, the "
+    "kernel reclaims memory, then kills processes.",
     "memory.max, memory.limit_in_bytes (version 1)", _of_group(lambda group: group.memory_max_bytes),
 )  # fmt: skip
 GROUP_MEMORY_SHARE = Metric(

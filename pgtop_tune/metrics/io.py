@@ -207,7 +207,8 @@ BACKEND_FSYNCS = Metric(
 )  # fmt: skip
 ARCHIVE_BACKLOG = Metric(
     "server.archive_backlog", "archive backlog", "segments",
-    "Complete WAL segments after the last archived one, or without any, from the failed one on. They stay on the WAL disk until archived.",
+    "Complete WAL segments after the last archived one, or, if none was archived, starting with the failed one. They "
+    "stay on the WAL disk until archived.",
     "segment of pg_current_wal_insert_lsn() − segment of pg_stat_archiver.last_archived_wal − 1, or of last_failed_wal",
     _archive_backlog,
     critical=64.0,

@@ -70,7 +70,7 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
         return Knee(
             None,
             f"no knee seen: {first.load:.0f} clients reach {first.tps:.1f} tps, and no step beyond is better by more than"
-            f" 5 % or the noise (highest {best.tps:.1f} at {best.load:.0f}); it takes fewer clients to see it",
+            f" 5 % or the noise (highest {best.tps:.1f} at {best.load:.0f}); start with fewer clients to see it",
         )
     return Knee(
         first.load,

@@ -1,4 +1,4 @@
-"""Numbers of the load: what pgbench itself says of throughput and latency, and quantiles off its log."""
+"""Numbers of the load: throughput and latency from pgbench itself, and quantiles from its log."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _row(per_cent: float) -> Quantile:
         id=f"client.latency.p{per_cent:g}",
         title=f"p{per_cent:g}",
         unit="ms",
-        definition=f"Latency that {per_cent:g} % of the transactions did not exceed. It takes {needed(per_cent)} of them to say it.",
+        definition=f"Latency that {per_cent:g} % of the transactions did not exceed. It needs at least {needed(per_cent)} transactions.",
         source="pgbench's transaction log (--log, --sampling-rate)",
         value=value,
         per_cent=per_cent,

@@ -1,4 +1,4 @@
-"""What watching costs: our own CPU, what we write to the terminal, and how long our statements keep the server."""
+"""The cost of watching: CPU of this program, bytes to the terminal, and time of its statements on the server."""
 
 from __future__ import annotations
 

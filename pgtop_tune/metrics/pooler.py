@@ -1,4 +1,4 @@
-"""Poolers: who waits for a server connection, how long, what goes through, and what may be taken of the server."""
+"""Poolers: clients waiting for a server connection, their waits, throughput, and the connections a pooler may open."""
 
 from __future__ import annotations
 

@@ -120,9 +120,9 @@ class SlotState(Struct, frozen=True):
     Attributes:
         slot: The row.
         retained_bytes: WAL kept for it.
-        retained_per_s: By how much that grows; negative when it catches up.
+        retained_per_s: Growth of the retained WAL; negative when the consumer catches up.
         unconfirmed_bytes: WAL its consumer has not confirmed; None for a physical slot.
-        xmin_age, catalog_xmin_age: Transactions it holds back vacuum by.
+        xmin_age, catalog_xmin_age: Number of transactions by which it holds back vacuum.
         inactive_s: Time since its last use (17+).
         lost_in_s: Until safe_wal_size is used up at the pace of the last half minute.
         spilled_per_s, streamed_per_s: Bytes a second of logical decoding to disk, and to the subscriber in progress.

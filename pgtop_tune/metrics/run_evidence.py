@@ -1,4 +1,4 @@
-"""What a run is judged by: its frames, from the one before it began to the one that shows it ended, and its facts."""
+"""The evidence about a run: its frames, from the one before its start to the one after its end, and its facts."""
 
 from __future__ import annotations
 

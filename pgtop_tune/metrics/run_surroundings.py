@@ -51,7 +51,7 @@ def server_away(evidence: RunEvidence) -> Doubt | None:
         id="SERVER-AWAY",
         verdict=RunVerdict.SUSPECT,
         reason=words,
-        advice="look at its log",
+        advice="look at the server's log",
         numbers=(("silent_looks", silent),),
     )
 
@@ -168,7 +168,8 @@ def autovacuum(evidence: RunEvidence) -> Doubt | None:
     words = ", ".join(f"{table} in {seen} of {len(looks)} samples" for table, seen in tables.most_common(3))
     return Doubt(
         id="AUTOVACUUM", verdict=RunVerdict.SUSPECT, reason=f"autovacuum worked on the dataset: {words}",
-        advice="VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to have it throughout",
+        advice="VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to include autovacuum "
+        "throughout",
         numbers=(("looks", float(tables.total())),),
     )  # fmt: skip
 

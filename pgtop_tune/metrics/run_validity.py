@@ -1,4 +1,4 @@
-"""Why a result may say something else than what was asked: a table of rules over the frames of a run and its facts.
+"""Doubts about a result: a table of rules over the frames of a run and its facts.
 
 A rule is a row; its judge gives a `Doubt` with its numbers and what to do, or None. A rule that misses what it needs
 stays silent. Source of the thresholds: pgbench's manual ("Good Practices"), and common sense where it has none.
@@ -313,7 +313,8 @@ def _closed_loop(evidence: RunEvidence) -> Doubt | None:
         return None
     return Doubt(
         id="CLOSED-LOOP", verdict=NOTE,
-        reason="each client waited for its answer before the next transaction, so a stall is one slow transaction per client instead of all that would have arrived (coordinated omission)",
+        reason="each client waited for its answer before the next transaction, so a stall counts as one slow "
+        "transaction per client instead of all that would have arrived (coordinated omission)",
         advice="compare latencies at a fixed rate: --rate",
     )  # fmt: skip
 

@@ -198,7 +198,7 @@ waits: Final = _section(
 )  # fmt: skip
 """Looked at more often than frames are made; a reading adds up the looks of its frame."""
 checkpoint_cycle: Final = _section(
-    PostgresSample.checkpoint_cycle, CheckpointCycle, "pg_stat_wal.wal_fpi at the begin of checkpoints",
+    PostgresSample.checkpoint_cycle, CheckpointCycle, "pg_stat_wal.wal_fpi at the start of checkpoints",
     ("checkpoints", "wal"), kept_whole=True,
 )  # fmt: skip
 

@@ -226,7 +226,8 @@ def _blocked(interval: Interval) -> float | None:
 
 TPS = Metric(
     "server.tps", "server", "1/s",
-    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool; over at least a second, because backends report once a second. So single values jump more than the client's.",
+    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool; over at "
+    "least a second, because backends report once a second. Single values therefore vary more than the client's.",
     "Δ(xact_commit + xact_rollback) of pg_stat_database − our own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(

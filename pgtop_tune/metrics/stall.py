@@ -1,4 +1,4 @@
-"""Whether a load stands still: no transaction of it has ended for longer than its pace explains.
+"""Whether a load has stalled: no transaction has ended for longer than the pace of the load explains.
 
     allowed = max(3 s, 5 × mean latency of the run so far, 10 ÷ rate)
 
@@ -90,7 +90,9 @@ def _oldest_s(interval: Interval) -> float | None:
 
 SILENT: Final = Metric(
     "client.silent", "no transaction has ended for", "s",
-    "Time since the last transaction of the load ended or failed; 0 in normal operation. Beyond 3 s, five mean latencies of the run and ten transactions of its rate the load is stalled: percentiles are then old, and red.",
+    "Time since the last transaction of the load ended or failed; 0 in normal operation. The load is stalled once this "
+    "exceeds 3 s, five mean latencies of the run and the time for ten transactions at its rate: percentiles are then "
+    "old, and red.",
     "tps and failed of pgbench's progress lines", _silent_s,
 )  # fmt: skip
 OLDEST: Final = Metric(

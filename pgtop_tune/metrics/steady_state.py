@@ -73,7 +73,9 @@ def steady_state(seconds: Sequence[float]) -> SteadyState:
     drift, allowed = _drift(rest), _allowed_drift(rest)
     steady = drift is not None and abs(drift) <= allowed <= HIDDEN
     words = (
-        "nothing was done" if drift is None else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
+        "no transaction ended"
+        if drift is None
+        else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
     )
     if allowed > HIDDEN:
         words = f"throughput swings so much that a drift of {allowed:.0%} could hide in it"

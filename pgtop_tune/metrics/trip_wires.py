@@ -1,4 +1,4 @@
-"""Trip wires: a number and a line it must not cross while a change is on trial. Pure; who acts on it is not here.
+"""Trip wires: a number and a limit that it must not cross while a change is pending confirmation. Pure.
 
 p99>50ms   tps<1000   errors>0   lag>10MB   free<5GB
 """
@@ -137,7 +137,7 @@ def trip_wire(text: str) -> TripWire:
     match = _WIRE.fullmatch(text.lower())
     known = ", ".join(_BY_NAME)
     if match is None:
-        raise UsageProblem(f"{text!r} is no trip wire", "for example: p99>50ms  or  tps<1000")
+        raise UsageProblem(f"{text!r} is not a trip wire", "for example: p99>50ms  or  tps<1000")
     name, sign, number, unit = match.groups()
     watched = _BY_NAME.get(name)
     if watched is None:

@@ -1,4 +1,4 @@
-"""What backends wait for: mean sessions per wait, and who they are (average active sessions, sampled)."""
+"""Waits of backends: mean sessions per wait, by statement, database, user and backend type (sampled)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import (
     IO_WORKER,
     WAITS_WINDOW_S,
-    SessionStanding,
+    SessionActivity,
+    activity_of,
     is_active,
     sessions,
-    standing,
 )
 from pgtop_tune.metrics.catalogue import Interval, Metric
-from pgtop_tune.model.waits import CLIENT, CPU, QUEUE, WaitCount
+from pgtop_tune.model.waits import CLIENT, CPU, QUEUE, TURN, WaitCount
 
 LONG_WINDOW_S: Final = 60.0
 NEWEST: Final = 0.0
@@ -44,9 +44,13 @@ class WaitShare(Struct, frozen=True):
         return label_of(self.wait_event_type, self.wait_event)
 
 
+_SHOWN: Final = {TURN: "think"}
+"""What is no event of PostgreSQL's, under another name than recordings have for it."""
+
+
 def label_of(wait_event_type: str, wait_event: str) -> str:
-    """Class and event as one word: "IO:WALSync", "CPU"."""
-    return f"{wait_event_type}:{wait_event}" if wait_event else wait_event_type
+    """Class and event as one word: "IO:WALSync", "CPU", "Client:think"."""
+    return f"{wait_event_type}:{_SHOWN.get(wait_event, wait_event)}" if wait_event else wait_event_type
 
 
 def wait_profile(
@@ -103,10 +107,10 @@ class WaitGroup(Struct):
 
 def by_event(count: WaitCount) -> Hashable:
     """Class and event; of sessions beside the active ones what they are, and event or kind of process."""
-    found = standing(count)
-    if found is SessionStanding.PACING:
+    found = activity_of(count)
+    if found is SessionActivity.PACING:
         return str(found), count.wait_event or count.backend_type
-    if found is SessionStanding.IO_WORKER:
+    if found is SessionActivity.IO_WORKER:
         return str(found), label_of(count.wait_event_type, count.wait_event)
     return count.wait_event_type, count.wait_event
 
@@ -199,8 +203,8 @@ def io_worker_processes(interval: Interval) -> int:
     return 0 if activity is None else sum(1 for backend in activity.backends if backend.backend_type == IO_WORKER)
 
 
-def _stands(which: SessionStanding) -> _Mean:
-    return _Mean(lambda kind: standing(kind) is which)
+def _stands(which: SessionActivity) -> _Mean:
+    return _Mean(lambda kind: activity_of(kind) is which)
 
 
 _SAMPLED: Final = "pg_stat_activity.wait_event_type sampled several times a second: observations / samples; or pg_wait_sampling_profile"
@@ -244,20 +248,20 @@ CLASSES: Final = (
 )  # fmt: skip
 """The parts of the active sessions."""
 
-CLIENTS_TURN: Final = Metric(
+CLIENT_THINKS: Final = Metric(
     "waits.turn", "client think/network", "sessions",
     "Sessions that wait for their client's think time or the network: idle in a transaction for less than a second, for pgbench also between two. Not among the active sessions.",
     "pg_stat_activity.state and state_change sampled; less the run-queue wait of pgbench's sessions",
-    _stands(SessionStanding.TURN),
+    _stands(SessionActivity.TURN),
 )  # fmt: skip
 PACING: Final = Metric(
     "waits.pacing", "pacing", "sessions",
     "Processes in an intended sleep: delays of checkpoints, VACUUM, base backups and recovery, idle replication, and the archiver, which waits for its command or for the next attempt. Not among the active sessions.",
-    _SAMPLED, _stands(SessionStanding.PACING),
+    _SAMPLED, _stands(SessionActivity.PACING),
 )  # fmt: skip
 IO_WORKERS: Final = Metric(
     "waits.io_workers", "io workers busy", "sessions",
     "Mean number of busy io workers (18 and newer, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
-    "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(SessionStanding.IO_WORKER),
+    "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(SessionActivity.IO_WORKER),
 )  # fmt: skip
-METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENTS_TURN, PACING, IO_WORKERS)
+METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENT_THINKS, PACING, IO_WORKERS)

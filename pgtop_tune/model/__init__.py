@@ -1,1 +1,1 @@
-"""What was seen: frozen structs, raw counters and gauges."""
+"""Readings and requests: frozen structs with raw counters and gauges."""

@@ -1,4 +1,4 @@
-"""What an operator may do with a session of the server: cancel, terminate, EXPLAIN; and what came of it."""
+"""Actions of an operator on a session of the server: cancel, terminate, EXPLAIN; and their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen of the load: pgbench's own progress and the transactions of its log.
+"""Readings of the load: pgbench's progress and the transactions of its log.
 
 What the operator asks of pgbench.
 

@@ -1,4 +1,4 @@
-"""The frame: everything seen in one tick, raw, with two clocks."""
+"""The frame: all readings of one tick, raw, with two clocks."""
 
 from __future__ import annotations
 

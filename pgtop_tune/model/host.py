@@ -1,4 +1,4 @@
-"""What was seen of the machine: raw counters as the kernel gives them.
+"""Readings of the machine: raw counters of the kernel.
 
 Times named `at_s` are seconds on the session's monotonic clock, taken when the section was read.
 CPU times are in clock ticks (`HostFacts.ticks_per_s` of them make a second); sizes in bytes; sectors are
@@ -237,7 +237,7 @@ class DiskSample(Struct, frozen=True):
     at_s: float
     disks: Annotated[tuple[DiskCounters, ...], Keyed("name")]
     unplaced: tuple[str, ...] = ()
-    """Roles whose device is not known, and why: "wal: … is closed to us …". Foreign text."""
+    """Roles whose device is not known, and why: "wal: … is not readable …". Foreign text."""
 
 
 class ProcessCounters(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What was seen of the server's input and output: databases, pg_stat_io, SLRU caches, archiver, WAL directory.
+"""Readings of the server's I/O: databases, pg_stat_io, SLRU caches, archiver, WAL directory.
 
 Times are whole microseconds (the views have fractions of milliseconds) and stay 0 while track_io_timing (for WAL
 track_wal_io_timing) is off.

@@ -110,7 +110,7 @@ def _converted(number: float, typed: str, unit: str, text: str) -> float:
     """A number of typed units in the server's; a fraction is rounded to the next smaller unit, as the server does."""
     names, base = _family(unit) if unit else ({}, 1.0)
     if typed not in names:
-        raise UsageProblem(f"{text!r}: {typed} is no unit of this parameter", _example(unit))
+        raise UsageProblem(f"{text!r}: {typed} is not a unit of this parameter", _example(unit))
     value = number * names[typed] / base
     order = list(names)
     place = order.index(typed)

@@ -1,4 +1,4 @@
-"""What was seen of connection poolers on their admin consoles: pools, counters, databases, settings.
+"""Readings of connection poolers from their admin consoles: pools, counters, databases, settings.
 
 Source: SHOW POOLS, STATS, DATABASES, LISTS, CONFIG, VERSION of PgBouncer (usage page, 1.18 to 1.25) and of PgCat (its
 admin database, 1.2 and 1.3). A column that a version does not have is None.

@@ -1,4 +1,4 @@
-"""What was seen of the server: rows of its views, raw.
+"""Readings of the server: rows of its views, raw.
 
 Field names equal the column aliases of `postgres/sql/*.sql`. Moments are milliseconds since the Unix epoch on
 the *server's* clock (`…_ms`), because asyncpg, JSON and deltas all like integers; `now_ms` of the same section

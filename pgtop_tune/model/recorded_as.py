@@ -1,4 +1,4 @@
-"""What a recording has to know of a field besides its type, as annotations: see `recording.codec`."""
+"""Annotations of fields with the facts that a recording needs besides the type: see `recording.codec`."""
 
 from __future__ import annotations
 

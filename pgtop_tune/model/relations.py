@@ -1,5 +1,4 @@
-"""What was seen of tables, indexes and databases: raw counters, catalog facts, what ages count from, commands under
-way.
+"""Readings of tables, indexes and databases: raw counters, catalog facts, origins of ages, commands in progress.
 
 Transaction ids are 32 bits, as the catalogs have them; the sample's `next_xid` and `next_multixact` turn them into
 ages, so that the row of a table nobody uses stands still.

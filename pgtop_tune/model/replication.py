@@ -1,4 +1,4 @@
-"""What was seen of replication, and of those who keep old rows from being removed. Positions are bytes since 0/0."""
+"""Readings of replication and of the holders of dead rows. Positions are bytes since 0/0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's record: what was run, what came out of it, and how far it can be trusted."""
+"""The record of a run: its load, its results, and the doubts about them."""
 
 from __future__ import annotations
 

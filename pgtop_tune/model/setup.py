@@ -1,4 +1,4 @@
-"""How the machine is set up, and what it was measured to do at most: what a result depends on and no counter tells."""
+"""The set-up of the machine and its measured limits: facts that a result depends on and no counter shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen of single statements: entries of pg_stat_statements, raw, and their texts.
+"""Readings of single statements: entries of pg_stat_statements, raw, and their texts.
 
 Times are whole microseconds since the entry was made (the view has fractions of milliseconds): integers that only
 grow are recorded as small differences.

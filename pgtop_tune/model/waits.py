@@ -1,4 +1,4 @@
-"""What was seen of waiting: how often each wait was found, and who stands in the queue for which lock.
+"""Readings of waits: the number of observations of each wait, and the queues for locks.
 
 What was seen of the queues for heavyweight locks.
 """
@@ -159,14 +159,14 @@ class WaitSample(Struct, frozen=True):
 
     Client backends count when their state is active or fastpath; auxiliary processes when they do not wait in class
     Activity (their idle loops). Sessions that have been idle in transaction for less than a second count as
-    Client:turn: they are in the middle of a transaction and the client has the word. Sessions of pgbench that have
+    Client:think: they are in the middle of a transaction and the client has the word. Sessions of pgbench that have
     been idle for less than a second count as Client:between. Whoever has been idle for longer does not count.
 
     Attributes:
         samples: Looks that succeeded since the previous frame; observations / samples = mean sessions.
         counts: By `WaitCount.kind`; kinds gone stay for a while with 0 observations.
         source: "pg_stat_activity" sampled by us, or the profile of "pg_wait_sampling", where every client wait of a
-            session of pgbench counts as Client:turn and nobody else's is there.
+            session of pgbench counts as Client:think and nobody else's is there.
     """
 
     at_s: float

@@ -1,1 +1,1 @@
-"""Talking to the server: the only package that imports asyncpg or psycopg."""
+"""The server: its connections, sections, SQL and statements; the only package that imports asyncpg."""

@@ -72,10 +72,10 @@ async def measure_round_trips(conninfo: ConnInfo, own: OwnSessions, seconds: flo
 
 
 async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessions: int, seconds: float) -> Repeated:
-    hands: list[PsycopgSession] = []
+    sql_sessions: list[PsycopgSession] = []
     try:
         for _ in range(sessions):
-            hands.append(await open_sql_session(conninfo, own))
+            sql_sessions.append(await open_sql_session(conninfo, own))
         taken: list[float] = []
         rates: list[float] = []
         for _ in range(PASSES):
@@ -83,23 +83,25 @@ async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessio
             until = began + seconds / PASSES
             each_s = [
                 one
-                for some in await asyncio.gather(*(_again(hand, statement, until) for hand in hands))
+                for some in await asyncio.gather(
+                    *(_again(sql_session, statement, until) for sql_session in sql_sessions)
+                )
                 for one in some
             ]
             rates.append(len(each_s) / (time.perf_counter() - began))
             taken += each_s
     finally:
-        for hand in hands:
-            await hand.aclose()
+        for sql_session in sql_sessions:
+            await sql_session.aclose()
     return Repeated(sessions=sessions, count=len(taken), median_ms=1000 * median(taken), rates=tuple(rates))
 
 
-async def _again(hand: PsycopgSession, statement: str, until: float) -> list[float]:
+async def _again(sql_session: PsycopgSession, statement: str, until: float) -> list[float]:
     """Seconds of each; at least one."""
     taken: list[float] = []
     before = time.perf_counter()
     while not taken or before < until:
-        await hand.execute(statement)
+        await sql_session.execute(statement)
         now = time.perf_counter()
         taken.append(now - before)
         before = now

@@ -1,4 +1,4 @@
-"""The sampler's eye: one look at one view of the server, as a model dataclass or the reason why not."""
+"""The sampler's reader: one reading of one section of the server, or the reason why it is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.server.role_powers import PREDEFINED
+from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.sql_quoting import quoted
 
 _FIRST_PAUSE_S: Final = 5.0

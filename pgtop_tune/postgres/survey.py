@@ -213,15 +213,15 @@ async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
     Raises:
         ConnectionProblem: The server is not there or does not let us in.
     """
-    hand = await open_sql_session(conninfo)
+    sql_session = await open_sql_session(conninfo)
     try:
-        ((size, closed),) = await hand.rows(_ASKED, longest=_LONGEST)
+        ((size, closed),) = await sql_session.rows(_ASKED, longest=_LONGEST)
     except ServerProblem as problem:
         if problem.sqlstate == _CANCELED:
             return Unavailable(Reason.TOO_SLOW, f"adding up the files takes more than {_LONGEST}")
         return Unavailable(Reason.FAILED, problem.message)
     finally:
-        await hand.aclose()
+        await sql_session.aclose()
     if closed or not isinstance(size, int):
-        return Unavailable(Reason.NO_PERMISSION, f"{closed} databases are closed: {grant('pg_monitor', conninfo.user)}")
+        return Unavailable(Reason.NO_PERMISSION, f"{closed} databases are hidden: {grant('pg_monitor', conninfo.user)}")
     return size

@@ -1,1 +1,1 @@
-"""Processes of ours that outlive a crash: the guard of child programs, the revert watchdog, the key of a process."""
+"""Processes that outlive a crash of the program: the guard of child programs and the revert watchdog."""

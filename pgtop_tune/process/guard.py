@@ -1,4 +1,5 @@
-"""A supervisor in a process of its own: its child does not outlive whoever started it, however that one dies.
+"""A supervisor in a process of its own: its child does not outlive the program that started it, however that program
+ends.
 
 Run as a file, not imported: `python -I -S guard.py --signal INT --grace 5 [options] -- argv…`; see `OPTIONS`.
 Standard input is a pipe of which only the parent holds the writing end. A line on it is the name of a signal to

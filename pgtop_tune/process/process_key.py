@@ -1,4 +1,4 @@
-"""Which process a number in a journal meant: the same pid may be another program by now. Linux: /proc/PID/stat."""
+"""The identity of a process beyond its pid: the same pid may belong to another program later. Linux: /proc/PID/stat."""
 
 from __future__ import annotations
 

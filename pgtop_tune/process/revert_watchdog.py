@@ -1,4 +1,5 @@
-"""Runs a command when the process that started it is gone or a moment has come, unless it is told that all is well.
+"""The revert watchdog: runs a command when the program that started it is gone or a deadline has passed, unless it is
+dismissed.
 
 As a program: `revert_watchdog.py EPOCH_SECONDS PATIENCE_SECONDS LAST_WORD -- COMMAND…`, a process of its own, standard
 library only. It holds the reading end of a pipe. The word on it means that all is well; the end of the pipe means that

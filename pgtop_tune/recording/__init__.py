@@ -1,1 +1,1 @@
-"""JSON on disk: format, writer, reader, and the replayed source of frames."""
+"""Recordings: file format, writer, reader, replay source, history buffer."""

@@ -1,4 +1,4 @@
-"""The files of a recording: one, or one after the other with the oldest removed, as people say it."""
+"""The files of a recording: a single one, or rotated ones with the oldest removed; --rotate and --keep."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(word: str) -> None:
-    raise RecordingProblem(f"{word} is no number of a recording")
+    raise RecordingProblem(f"{word} is not a number of a recording")
 
 
 _PLAIN: Final = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -1,4 +1,4 @@
-"""Numbered frames that can be entered anywhere: what a file and the last hour of a session have in common."""
+"""Numbered frames with random access: the part that a file and the history buffer share."""
 
 from __future__ import annotations
 

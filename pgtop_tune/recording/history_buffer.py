@@ -1,8 +1,8 @@
-"""The last hour of a live session: of each frame what is not the same as before, packed block by block, the oldest in a
-file without a name.
+"""The history buffer: the last hour of a live session as changes between frames, packed in blocks, the oldest in a
+spill file.
 
 Three hundred sessions make 10 MB of it. Beside a server that is too much to hold for what is seldom looked at, so where
-there is a drawer, blocks go there once they are packed; what it does not take stays in memory. A thread puts them away:
+there are spill files, blocks go there once they are packed; blocks they refuse stay in memory. A thread puts them away:
 the disk may be the one that the server is busy with, and frames are made in the caller's loop.
 """
 
@@ -136,17 +136,17 @@ class HistoryBuffer:
     Args:
         longest_s: Seconds that are kept.
         most_bytes: Bytes that are kept at most, packed.
-        drawer: Where packed blocks are put away; None keeps them in memory.
+        spill_files: Where packed blocks are put away; None keeps them in memory.
     """
 
     growing: Final = True
 
     def __init__(
-        self, longest_s: float = LONGEST_S, most_bytes: int = MOST_BYTES, drawer: SpillFiles | None = None
+        self, longest_s: float = LONGEST_S, most_bytes: int = MOST_BYTES, spill_files: SpillFiles | None = None
     ) -> None:
         self._longest_s = longest_s
         self._most_bytes = most_bytes
-        self._drawer = drawer
+        self._spill = spill_files
         self._putting: threading.Thread | None = None
         self._lock = threading.Lock()
         self._form = MemoryForm()
@@ -188,16 +188,16 @@ class HistoryBuffer:
 
     def _begin_to_put_away(self) -> None:
         # A disk that hangs keeps one thread, and the blocks wait in memory.
-        if self._drawer is not None and (self._putting is None or not self._putting.is_alive()):
-            self._putting = threading.Thread(target=self._put_away, args=(self._drawer,), name="put away", daemon=True)
+        if self._spill is not None and (self._putting is None or not self._putting.is_alive()):
+            self._putting = threading.Thread(target=self._put_away, args=(self._spill,), name="put away", daemon=True)
             self._putting.start()
 
-    def _put_away(self, drawer: SpillFiles) -> None:
+    def _put_away(self, spill_files: SpillFiles) -> None:
         with self._lock:
             waiting = [(block, block.packed) for block in self._blocks if isinstance(block.packed, bytes)]
         for block, packed in waiting:
             if packed:
-                piece = drawer.put(packed)
+                piece = spill_files.put(packed)
                 if piece is None:
                     return
                 with self._lock:

@@ -224,7 +224,7 @@ def _last_fields(line: bytes) -> dict[str, Any]:
     whole = parse_line(line)
     fields = whole.get(DELTA, whole.get(KEY)) if type(whole) is dict else None
     if type(fields) is not dict:
-        raise RecordingProblem("a line that is no frame")
+        raise RecordingProblem("a line that is not a frame")
     return fields
 
 

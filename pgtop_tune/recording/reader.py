@@ -334,7 +334,7 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
         raise RecordingProblem("longer than any line of a recording")
     parsed = parse_line(line)
     if type(parsed) is not dict:
-        raise RecordingProblem("a line that is no object")
+        raise RecordingProblem("a line that is not an object")
     if KEY in parsed:
         frame: Frame = _FRAME.read(parsed[KEY])
     elif DELTA not in parsed:

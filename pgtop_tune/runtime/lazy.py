@@ -1,4 +1,4 @@
-"""A part that takes long to make: made once, when it is first needed, for all who ask."""
+"""A lazy part: made once, when it is first needed, for all callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load in the operator's hand: what can be asked for, and where it stands.
+"""The control of a load: requests, and the state of the load.
 
 Everything is called from the engine's thread unless it says otherwise.
 """

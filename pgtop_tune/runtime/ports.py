@@ -1,4 +1,4 @@
-"""What plugs into a session: where frames come from, where they go, and what an operator may do.
+"""Ports of a session: sources of frames, sinks, and controls for the operator.
 
 Protocols only: a pane or a command is handed objects that fit them and cannot tell live from replayed.
 Everything here is called from the engine's thread unless it says otherwise.

@@ -1,4 +1,4 @@
-"""What the screen (or a headless printer) knows: the newest frames, series for charts, events.
+"""The session that a screen or a headless printer shows: the newest frames, series for charts, events.
 
 Owned by one thread; frames reach it as steps handed over by the engine.
 """

@@ -92,7 +92,7 @@ class Marks(Struct, frozen=True):
 # 90s, 5m               from the beginning
 # start, end
 
-HINT: Final = "say 3m ago, -30s, +1m, 12:40, 00:05:00, start or end"
+HINT: Final = "type 3m ago, -30s, +1m, 12:40, 00:05:00, start or end"
 
 _UNIT_S: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "": 1.0}
 _LENGTH: Final = re.compile(r"(?:\d+(?:\.\d+)?\s*[dhms]\s*)+|\d+(?:\.\d+)?", re.ASCII)
@@ -158,7 +158,7 @@ def _seconds_or_refuse(words: str) -> float:
     try:
         return seconds(words)
     except UsageProblem:
-        raise UsageProblem(f'"{words}" is not a moment', HINT) from None
+        raise UsageProblem(f'"{words}" is not a point in time', HINT) from None
 
 
 def _parts(words: str) -> tuple[int, int, int | None]:

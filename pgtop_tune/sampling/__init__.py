@@ -1,1 +1,1 @@
-"""Who looks, and how often: the live source of frames."""
+"""Sampling: the live source of frames, and its samplers of server, host and poolers."""

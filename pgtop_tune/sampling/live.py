@@ -177,9 +177,7 @@ class LiveSource:
             return ()
         detail = "this program was stopped or had no CPU: numbers of that time are missing"
         return (
-            Event(
-                at_ms=frame.taken_at_ms, kind=EventKind.GAP, text=f"did not look for {missed_s:.1f} s", detail=detail
-            ),
+            Event(at_ms=frame.taken_at_ms, kind=EventKind.GAP, text=f"no samples for {missed_s:.1f} s", detail=detail),
         )
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""What servers were measured to do at most, kept from one session to the next in the user's state directory.
+"""Measured limits of servers, kept between sessions in the user's state directory.
 
 A file for each server, named by its system identifier; a standby, which shares that with its primary and not the disk,
 has one of its own.

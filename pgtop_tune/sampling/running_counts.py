@@ -1,4 +1,4 @@
-"""What is counted between frames: looks at waits, and full pages written since a checkpoint began."""
+"""Counts between frames: samples of waits, and full pages written since a checkpoint began."""
 
 from __future__ import annotations
 

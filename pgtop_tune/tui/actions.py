@@ -64,7 +64,7 @@ _WINDOWS: Final = "two windows"
 ACTIONS: Final[tuple[Action, ...]] = (
     Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,)),
     Action("parameters", ("p",), "app.parameters", "change parameters, live", _TUNING, "params", (Need.PARAMETERS,)),
-    Action("undo", ("u",), "app.undo", "undo the last change of parameters", _TUNING, "undo", (Need.PARAMETERS,)),
+    Action("undo", ("u",), "app.undo", "undo the last change set", _TUNING, "undo", (Need.PARAMETERS,)),
     Action("undo-all", ("U",), "app.undo(True)", "undo every change in force", _TUNING, "",
         (Need.PARAMETERS,)),
     Action("redo", ("ctrl+r",), "app.redo", "redo the last undone change", _TUNING, "", (Need.PARAMETERS,)),

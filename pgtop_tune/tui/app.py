@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.widgets.glyphs import Glyphs
 
 _COUNT_S: Final = 1.0
-"""What is on trial counts down also where frames come seldom."""
+"""The countdown of a pending change set continues even if frames are rare."""
 _EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 """Actions whose keys also work in dialogs and while something is typed."""
 
@@ -242,7 +242,7 @@ class PgtopApp(DiscreetApp):
         engine = self._controls.engine
         await asyncio.to_thread(engine.stop)
         if engine.failure is None:
-            self.context.tell("the source has ended: no more frames follow", "warning")
+            self.context.tell("the source has ended: no more frames will follow", "warning")
             return
         if isinstance(engine.failure, PgtopError):
             self.exit(1)
@@ -285,7 +285,7 @@ class PgtopApp(DiscreetApp):
             behind_s=self.time_travel.behind_s,
             transport=None if transport is None else transport.state(),
             load=None if load is None else load.state(),
-            trial=self.parameters.pending,
+            pending=self.parameters.pending,
             marks=self.windows.marks,
             baseline=self.overlay.watch(self.time_travel.shown.now),
         )

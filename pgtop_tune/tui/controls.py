@@ -1,4 +1,5 @@
-"""What the screen is handed: the engine, the controls and services of the session, and how to look."""
+"""The parts that the caller of the screen provides: the engine, the controls and services of the session, display
+options."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct, field
 
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.tui.actions import Need
 
@@ -16,14 +18,29 @@ if TYPE_CHECKING:
     from pgtop_tune.advice.knobs.knob import Knob
     from pgtop_tune.changes.model.change import HostChange, ParameterChange
     from pgtop_tune.changes.ports import AdoptionControl, ChangeControl, MachineControl, RestartControl
-    from pgtop_tune.compare.overlay.curves import OverlayShelf
+    from pgtop_tune.compare.overlay.curves import OverlaySource
     from pgtop_tune.health.report import CheckControl
     from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.runtime.ports import BackendControl, FramesFrom, RecordingControl, Transport
     from pgtop_tune.secret import Secret
-    from pgtop_tune.tui.time_travel.actions import OpenPast
+
+
+class PastSource(Struct, frozen=True):
+    """Frames that were kept, as something to play.
+
+    Attributes:
+        engine: Not started; hands over what comes after, or instead of, the frames that are shown.
+        transport: Moves through them; paused at first.
+    """
+
+    engine: Engine
+    transport: Transport
+
+
+OpenPast = Callable[[Sequence["Frame"]], PastSource | None]
+"""Given the frames that are shown, newest last; None as long as nothing is kept."""
 
 
 class IntervalControl(Protocol):
@@ -112,7 +129,7 @@ class Controls(Struct, frozen=True):
     password_needed: Callable[[], bool] | None = None
     frames: FramesFrom | None = None
     past: OpenPast | None = None
-    overlays: OverlayShelf | None = None
+    overlays: OverlaySource | None = None
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:

@@ -119,7 +119,7 @@ def _read(path: Path) -> dict[str, Any] | str:
     """The file's tables, or why there are none."""
     if not path.is_file():
         # A pipe would be waited for, a device read without an end.
-        return "it is no file"
+        return "it is not a regular file"
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as problem:
@@ -207,7 +207,7 @@ def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
     variables = _table(table, "variables", problems)
     _check_colours("variables", {key: text for key, text in variables.items() if not key.endswith("-style")}, problems)
     problems += [
-        f'variables.{key} = "{text}" is no text style'
+        f'variables.{key} = "{text}" is not a text style'
         for key, text in variables.items()
         if key.endswith("-style") and not _TEXT_STYLES.issuperset(text.split())
     ]
@@ -247,4 +247,4 @@ def _check_colours(part: str, colours: Mapping[str, str], problems: list[str]) -
         try:
             Color.parse(text)
         except ColorParseError:
-            problems.append(f'{part}.{name} = "{text}" is no colour')
+            problems.append(f'{part}.{name} = "{text}" is not a colour')

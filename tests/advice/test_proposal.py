@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Machine, Workload
+from pgtop_tune.advice.knobs.system import KNOBS, knob_of
 from pgtop_tune.advice.plan import pages_taken, usual_pool
 from pgtop_tune.advice.proposal import Proposal, propose
+from pgtop_tune.changes.model.change import WantedSetting
+from pgtop_tune.changes.selection import around_server, settings_in_order
+from pgtop_tune.cli.advice import settings_to_make
+from pgtop_tune.cli.machine_rows import MachineRow
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.model.host import HugePages
+from pgtop_tune.model.machine import AfterReboot, SystemSetting
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.units import GB, MB
 
@@ -74,6 +81,7 @@ def servers(draw: st.DrawFn) -> AdviceFacts:
     shared = int(running * BELONGS) + draw(st.integers(8, 200)) * MB
     pool = machine.pools[0]
     in_pages = math.ceil(shared / PAGE) <= pages_taken(pool)
+    machine = replace(machine, committed_bytes=(machine.committed_bytes or 0) + (0 if in_pages else shared))
     connections = draw(st.integers(20, 3000))
     seg = draw(st.sampled_from((16, 64, 1024))) * MB
     return AdviceFacts(
@@ -170,17 +178,82 @@ def test_a_proposal_that_was_made_changes_nothing_and_fits_the_machine(facts: Ad
     proposal = propose(facts)
     fits(facts, proposal)
     after = restarted_with(facts, proposal)
-    again = propose(after)
-    found = changes(after, proposal, again)
-    if proposal.plan is not None and (proposal.plan.strict_refused or proposal.plan.pages_refused):
-        # What the running server had committed is free now: what was refused for it may fit. Made so, it stays.
-        for _ in range(3):
-            if found:
-                fits(after, again)
-                after, proposal = restarted_with(after, again), again
-                again = propose(after)
-                found = changes(after, proposal, again)
-    assert found == {}
+    assert changes(after, proposal, propose(after)) == {}
+
+
+@given(servers())
+def test_at_no_step_of_making_a_proposal_a_fork_is_refused(facts: AdviceFacts) -> None:
+    if facts.machine is None:
+        return
+    facts = replace(facts, machine=with_limit(facts.machine))
+    proposal = propose(facts)
+    before, _ = halves_of(facts, proposal)
+    ready = made_one_by_one(facts.machine, before, proposal)
+    made_one_by_one(facts.machine, sum(halves_of(facts, proposal, restart=False), ()), proposal)
+    restarted = restarted_with(facts, proposal).machine
+    assert restarted is not None
+    for machine in (with_limit(replace(ready, committed_bytes=restarted.committed_bytes)), restarted):
+        if machine.number("vm.overcommit_memory") == 2:
+            assert slack(machine) >= min(0.0, slack(with_limit(facts.machine)))
+    if facts.machine.number("vm.overcommit_memory") != 2:
+        assert slack(restarted) >= growth_bytes(proposal)
+
+
+@given(servers())
+def test_settings_made_by_hand_leave_room_for_the_server_that_runs_and_the_one_that_is_set(facts: AdviceFacts) -> None:
+    if facts.machine is None:
+        return
+    facts = replace(facts, machine=with_limit(facts.machine))
+    proposal = propose(facts)
+    wanted = [WantedSetting(name, each.value) for name, each in proposal.machine_half().items()
+              if each.value not in (None, facts.machine.live.get(name))]  # fmt: skip
+    made_one_by_one(facts.machine, settings_in_order(wanted), proposal)
+
+
+def halves_of(
+    facts: AdviceFacts, proposal: Proposal, *, restart: bool = True
+) -> tuple[tuple[WantedSetting, ...], tuple[WantedSetting, ...]]:
+    """What `advise --apply` makes before a restart and after it."""
+    assert facts.machine is not None
+    live = facts.machine.live
+    rows = tuple(
+        MachineRow(
+            setting=SystemSetting(name=name, path=name, live=live[name], after_reboot=AfterReboot(), writable=True),
+            knob=knob_of(name) or KNOBS[0],
+            advice=each,
+        )
+        for name, each in (proposal.settings if restart else proposal.without_restart()).items()
+    )
+    half = settings_to_make(rows, proposal.plan, lasting=True)
+    before, after = around_server(half.settings, live)
+    return before, (*after, *half.settings_after)
+
+
+def made_one_by_one(machine: Machine, settings: Sequence[WantedSetting], proposal: Proposal) -> Machine:
+    """While the server that runs has its memory: no step leaves less than what sessions may ask for, or than was."""
+    found, pool = slack(machine), usual_pool(machine)
+    for each in settings:
+        live = {**machine.live, each.name: each.value}
+        live |= {"vm.overcommit_kbytes": "0"} if each.name == "vm.overcommit_ratio" else {}
+        total = max(int(live["vm.nr_hugepages"]), pool.total - pool.free)
+        machine = replace(machine, live=live, pools=(replace(pool, total=total),))
+        machine = with_limit(machine)
+        if machine.number("vm.overcommit_memory") == 2:
+            assert slack(machine) >= min(growth_bytes(proposal), found), each
+    return machine
+
+
+def slack(machine: Machine) -> float:
+    """What may be committed beside what is."""
+    strict = machine.number("vm.overcommit_memory") == 2
+    return (machine.commit_limit_bytes or 0) - (machine.committed_bytes or 0) if strict else math.inf
+
+
+def growth_bytes(proposal: Proposal) -> float:
+    """What sessions may ask for."""
+    assert proposal.plan is not None
+    terms = memory_rule.terms(proposal.plan.use)
+    return sum(term.size_bytes for term in terms if term.what == memory_rule.SESSIONS)
 
 
 def fits(facts: AdviceFacts, proposal: Proposal) -> None:
@@ -211,26 +284,25 @@ def fits(facts: AdviceFacts, proposal: Proposal) -> None:
         assert (pages - others) * PAGE >= plan.shared_bytes
         assert pages * PAGE <= 0.6 * (facts.machine.ram_bytes or 0)
     assert alone != "on" or facts.machine.number("vm.nr_hugepages") >= pages
-    if settings["vm.overcommit_memory"] == "2" and facts.machine.live["vm.overcommit_memory"] != "2":
-        usable = (facts.machine.ram_bytes or 0) - pages * PAGE
-        limit = usable * int(settings["vm.overcommit_ratio"]) / 100 + (facts.machine.swap_bytes or 0)
-        sessions = sum(term.size_bytes for term in memory_rule.terms(plan.use) if term.what == memory_rule.SESSIONS)
-        assert (facts.machine.committed_bytes or 0) + sessions <= limit
 
 
-def test_the_server_of_p2_is_made_to_fit_at_once() -> None:
-    """max_connections 1000, shared_buffers 20GB and work_mem 32MB on 23.5 GiB; 6 GB run, 20 are pending."""
-    machine = with_limit(
-        Machine(
-            ram_bytes=int(23.5 * GB), swap_bytes=0, committed_bytes=int(5.8 * GB), huge_page_bytes=PAGE, numa_nodes=1,
-            live={"vm.nr_hugepages": "0", "vm.overcommit_memory": "0", "vm.overcommit_ratio": "50"},
-        )
+def server_of_p2(running_bytes: int) -> AdviceFacts:
+    """max_connections 1000, shared_buffers 20489MB and work_mem 32MB on 23.5 GiB; so much of the buffers runs."""
+    shared = int(running_bytes * BELONGS) + 64 * MB
+    machine = Machine(
+        ram_bytes=int(23.5 * GB), swap_bytes=0, committed_bytes=3 * GB + shared, huge_page_bytes=PAGE, numa_nodes=1,
+        live={"vm.nr_hugepages": "0", "vm.overcommit_memory": "0", "vm.overcommit_ratio": "50"},
     )  # fmt: skip
-    facts = AdviceFacts(
-        major=18, ram_bytes=int(23.5 * GB), cores=2, max_connections=1000, shared_buffers_bytes=20 * GB,
-        running_buffers_bytes=6 * GB, shared_memory_bytes=int(6.2 * GB), huge_pages="try", in_huge_pages=False,
-        work_mem_bytes=32 * MB, autovacuum_work_mem_bytes=-1, max_wal_size_bytes=GB, machine=machine,
+    return AdviceFacts(
+        major=18, ram_bytes=int(23.5 * GB), cores=2, max_connections=1000, shared_buffers_bytes=20489 * MB,
+        running_buffers_bytes=running_bytes, shared_memory_bytes=shared, huge_pages="try", in_huge_pages=False,
+        work_mem_bytes=32 * MB, autovacuum_work_mem_bytes=-1, max_wal_size_bytes=GB, machine=with_limit(machine),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("running_bytes", [20489 * MB, 6 * GB])
+def test_the_server_of_p2_is_made_to_fit_at_once(running_bytes: int) -> None:
+    facts = server_of_p2(running_bytes)
     proposal = propose(facts)
     fits(facts, proposal)
     said = {name: advice.value for name, advice in proposal.parameters.items()}
@@ -241,3 +313,32 @@ def test_the_server_of_p2_is_made_to_fit_at_once() -> None:
     assert proposal.server_half()["huge_pages"].value == "try"
     after = restarted_with(facts, proposal)
     assert changes(after, proposal, propose(after)) == {}
+
+
+@pytest.mark.parametrize("running_bytes", [20489 * MB, 6 * GB])
+def test_on_the_machine_of_p2_strict_accounting_begins_after_the_restart(running_bytes: int) -> None:
+    facts = server_of_p2(running_bytes)
+    proposal = propose(facts)
+    before, after = halves_of(facts, proposal)
+    assert [each.name for each in before][:2] == ["vm.overcommit_ratio", "vm.nr_hugepages"]
+    assert after == (WantedSetting("vm.overcommit_memory", "2"),)
+    alone = proposal.machine_half()["vm.overcommit_memory"]
+    assert alone.value is None
+    assert "until the server is restarted as advised" in alone.because
+    assert halves_of(facts, proposal, restart=False) == (before, ())
+    restarted = restarted_with(facts, proposal)
+    assert propose(restarted).machine_half()["vm.overcommit_memory"].value == "2"
+
+
+def test_strict_accounting_in_force_pauses_where_the_old_server_leaves_no_room_for_the_pool() -> None:
+    facts = server_of_p2(9 * GB)
+    assert facts.machine is not None
+    live = {**facts.machine.live, "vm.overcommit_memory": "2", "vm.overcommit_ratio": "95"}
+    facts = replace(facts, machine=with_limit(replace(facts.machine, live=live)))
+    proposal = propose(facts)
+    before, after = halves_of(facts, proposal)
+    assert before[0] == WantedSetting("vm.overcommit_memory", "0")
+    assert after == (WantedSetting("vm.overcommit_memory", "2"),)
+    assert proposal.machine_half()["vm.nr_hugepages"].value is None
+    restarted = restarted_with(facts, proposal)
+    assert changes(restarted, proposal, propose(restarted)) == {}

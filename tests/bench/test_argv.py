@@ -134,7 +134,7 @@ def test_scripts_come_with_their_weights() -> None:
         ({"rate_per_s": float("nan")}, "rate"),
         ({"protocol": "quick"}, "protocol"),
         ({"transactions": 0}, "transactions"),
-        ({"transactions": 5, "duration_s": 5}, "either a duration or"),
+        ({"transactions": 5, "duration_s": 5}, "a duration and a number of transactions exclude"),
         ({"latency_limit_ms": 0.0}, "latency limit"),
         ({"max_tries": -1}, "tries"),
         ({"max_tries": 0, "transactions": 5}, "tries without a limit"),

@@ -25,7 +25,7 @@ SEEN = "SELECT relname FROM pg_stat_user_tables WHERE last_vacuum IS NOT NULL AN
 
 
 @pytest.fixture
-async def hand(database: str) -> AsyncIterator[PsycopgSession]:
+async def sql_session(database: str) -> AsyncIterator[PsycopgSession]:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(PGBENCH)
     opened = await open_sql_session(resolve(database))
@@ -33,8 +33,8 @@ async def hand(database: str) -> AsyncIterator[PsycopgSession]:
     await opened.aclose()
 
 
-async def test_the_data_set_is_found_with_what_is_unlogged(hand: PsycopgSession) -> None:
-    found = await find_tables(hand, "pgbench")
+async def test_the_data_set_is_found_with_what_is_unlogged(sql_session: PsycopgSession) -> None:
+    found = await find_tables(sql_session, "pgbench")
     assert [(table.sql, table.unlogged) for table in found] == [
         ("public.pgbench_accounts", False),
         ("public.pgbench_branches", False),
@@ -42,40 +42,42 @@ async def test_the_data_set_is_found_with_what_is_unlogged(hand: PsycopgSession)
         ("public.pgbench_tellers", False),
     ]
     assert all(table.owned for table in found)
-    assert await find_tables(hand, "") == await find_tables(hand, "bus") == ()
+    assert await find_tables(sql_session, "") == await find_tables(sql_session, "bus") == ()
 
 
-async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(hand: PsycopgSession) -> None:
+async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(sql_session: PsycopgSession) -> None:
     told: list[str] = []
-    done = await tidy(hand, STEPS, await find_tables(hand, "pgbench"), told.append)
+    done = await tidy(sql_session, STEPS, await find_tables(sql_session, "pgbench"), told.append)
     assert told == [TRUNCATE, VACUUM, CHECKPOINT]
     assert [(step.name, step.problem) for step in done] == [(name, "") for name in told]
-    assert await hand.rows("SELECT count(*) FROM public.pgbench_history") == [(0,)]
-    assert [name for (name,) in await hand.rows(SEEN)] == [
+    assert await sql_session.rows("SELECT count(*) FROM public.pgbench_history") == [(0,)]
+    assert [name for (name,) in await sql_session.rows(SEEN)] == [
         "pgbench_accounts", "pgbench_branches", "pgbench_history", "pgbench_tellers",
     ]  # fmt: skip
 
 
-async def test_only_what_was_asked_for_is_done(hand: PsycopgSession) -> None:
-    done = await tidy(hand, (VACUUM,), await find_tables(hand, "pgbench"), lambda step: None)
+async def test_only_what_was_asked_for_is_done(sql_session: PsycopgSession) -> None:
+    done = await tidy(sql_session, (VACUUM,), await find_tables(sql_session, "pgbench"), lambda step: None)
     assert [step.name for step in done] == [VACUUM]
-    assert await hand.rows("SELECT count(*) FROM public.pgbench_history") == [(1,)]
+    assert await sql_session.rows("SELECT count(*) FROM public.pgbench_history") == [(1,)]
 
 
-async def test_a_history_of_somebody_else_is_not_emptied(hand: PsycopgSession) -> None:
-    await hand.execute("DROP TABLE public.pgbench_history; CREATE TABLE public.pgbench_history AS SELECT 1 AS event")
-    await tidy(hand, (TRUNCATE,), await find_tables(hand, "pgbench"), lambda step: None)
-    assert await hand.rows("SELECT count(*) FROM public.pgbench_history") == [(1,)]
+async def test_a_history_of_somebody_else_is_not_emptied(sql_session: PsycopgSession) -> None:
+    await sql_session.execute(
+        "DROP TABLE public.pgbench_history; CREATE TABLE public.pgbench_history AS SELECT 1 AS event"
+    )
+    await tidy(sql_session, (TRUNCATE,), await find_tables(sql_session, "pgbench"), lambda step: None)
+    assert await sql_session.rows("SELECT count(*) FROM public.pgbench_history") == [(1,)]
 
 
-async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str, hand: PsycopgSession) -> None:
-    await hand.execute("CREATE ROLE plain LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain")
+async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str, sql_session: PsycopgSession) -> None:
+    await sql_session.execute("CREATE ROLE plain LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain")
     plain = await open_sql_session(resolve(f"{database} user=plain"))
     try:
         done = await tidy(plain, STEPS, await find_tables(plain, "pgbench"), lambda step: None)
     finally:
         await plain.aclose()
-        await hand.execute("DROP OWNED BY plain; DROP ROLE plain")
+        await sql_session.execute("DROP OWNED BY plain; DROP ROLE plain")
     problems = {step.name: step.problem for step in done}
     assert "permission denied" in problems[TRUNCATE]
     assert problems[VACUUM].startswith("not the owner of pgbench_accounts")

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.machine import control as machine_control
 from pgtop_tune.changes.model.change import WantedParameter, WantedSetting
+from pgtop_tune.changes.selection import last
+from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.cli.commands.revert import revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from tests.postgres.conftest import place
@@ -64,6 +72,13 @@ def shown(server: Throwaway, name: str) -> str:
 def in_force() -> list[str]:
     texts = [read(path) for path in journals(None)]
     return sorted(each.name for text in texts for each in (*text.in_force, *text.host_in_force))
+
+
+def reverted_in_turn() -> list[str]:
+    """Settings of the machine as its journal has them reverted: file times stand still for ms."""
+    lines = [json.loads(line)["body"] for path in journals(None) for line in path.read_text().splitlines()]
+    changes = [line["host_change"] for line in lines if "host_change" in line]
+    return [change["name"] for change in changes if change["state"] == "reverted"]
 
 
 async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -146,6 +161,69 @@ async def test_after_a_connection_lost_between_the_halves_the_machine_keeps_its_
     assert (machine.value(PAGES), in_force()) == ("20", [PAGES])
 
 
+@pytest.mark.parametrize(("before", "wanted", "step"), [("0", "20", "afterwards"), ("40", "20", "beforehand")])
+async def test_the_half_that_was_made_first_does_not_go_back_before_the_other_one(
+    way: WayOf, shared: Throwaway, machine: Machine, before: str, wanted: str, step: str
+) -> None:
+    machine.path(PAGES).write_text(f"{before}\n")
+    taken_s = 1.5
+    # A half may take its time: a restart, a server that does not answer for a while, pages to be found.
+    setattr(machine, step, lambda: time.sleep(taken_s))
+    async with way(shared) as operator:
+        await operator.apply((WantedParameter("max_wal_size", "3GB"),), (WantedSetting(PAGES, wanted),), 600.0)
+        texts = [read(path) for path in journals(None)]
+        until = {each.name: each.until_ms or 0 for text in texts for each in (*text.in_force, *text.host_in_force)}
+        assert abs(until[PAGES] - until["max_wal_size"]) < taken_s * 1000
+        watchdogs = [own.watchdog for text in texts for own in text.owners.values()]
+        assert all(own is not None and own.lives for own in watchdogs)
+        await operator.revert_now()
+        await operator.over()
+    assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == (before, "1GB", [])
+
+
+async def test_a_failure_that_nobody_foresaw_leaves_no_half_of_a_set(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*words: object) -> object:
+        raise RuntimeError("a bug")
+
+    async with way(shared) as operator:
+        monkeypatch.setattr(PostgresControl, "apply_set", broken)
+        with pytest.raises(RuntimeError):
+            await operator.apply(*BOTH)
+    assert (machine.value(PAGES), in_force()) == ("0", [])
+
+
+@pytest.mark.parametrize("step", ["between the halves", "within the second half"])
+async def test_an_operator_who_leaves_while_a_set_is_made_leaves_both_halves_or_none(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    loop, left, make = asyncio.get_running_loop(), threading.Event(), change_set.make
+
+    def leave() -> None:
+        operator.leave()
+        left.set()
+
+    def making(*words: Any, **more: Any) -> Any:
+        loop.call_soon_threadsafe(leave)
+        left.wait(30)
+        return make(*words, **more)
+
+    if step == "between the halves":
+        machine.afterwards = leave
+    else:
+        monkeypatch.setattr(change_set, "make", making)
+    async with way(shared) as operator:
+        with suppress(asyncio.CancelledError):
+            await operator.apply(*BOTH)
+        assert left.is_set()
+    values = (machine.value(PAGES), shown(shared, "max_wal_size"), in_force())
+    assert values in (("0", "1GB", []), ("20", "3GB", ["max_wal_size", PAGES]))
+    with psycopg.connect(conninfo(shared), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM RESET max_wal_size")
+        connection.execute("SELECT pg_reload_conf()")
+
+
 async def test_a_pending_set_goes_back_on_the_machine_at_once_while_the_server_is_away(
     way: WayOf, fresh_server: Throwaway, machine: Machine
 ) -> None:
@@ -220,3 +298,92 @@ async def test_a_second_set_waits_until_the_first_is_confirmed_or_reverted(share
     await screen.changes.undo_all()
     await screen.close()
     assert (machine.value(PAGES), in_force()) == ("0", [])
+
+
+async def undo_last(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """u on the screen."""
+    screen = Screen(server, machine)
+    await screen.changes.undo(last(await screen.changes.in_force()))
+    await screen.close()
+
+
+async def undo_everything(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U on the screen."""
+    screen = Screen(server, machine)
+    assert {each.name for each in await screen.changes.in_force()} == set(in_force())
+    await screen.changes.undo_all()
+    await screen.close()
+
+
+async def reverted(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, **words: Any) -> None:
+    """`pgtop-tune revert`."""
+    monkeypatch.setattr(machine_control, "HostControl", lambda **more: machine)
+    host, port = str(server.socket_dir), str(server.port)
+    with pytest.raises(SystemExit) as ended:
+        await asyncio.to_thread(revert, host=host, port=port, user=server.user, database="postgres", **words)
+    assert ended.value.code == 0
+
+
+async def reverted_last(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pgtop-tune revert --last`."""
+    await reverted(server, machine, monkeypatch, last=True)
+
+
+BACK = pytest.mark.parametrize("back", [undo_last, undo_everything, reverted_last, reverted])
+
+
+@BACK
+async def test_both_halves_of_a_set_that_another_program_made_go_back_together_to_the_byte(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, back: Any
+) -> None:
+    before = (shared.data_dir / "postgresql.auto.conf").read_bytes()
+    async with way(shared) as operator:
+        await operator.apply(*BOTH)
+    await back(shared, machine, monkeypatch)
+    assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == ("0", "1GB", [])
+    assert (shared.data_dir / "postgresql.auto.conf").read_bytes() == before
+
+
+@BACK
+async def test_strict_accounting_is_left_before_pages_are_taken_again(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, back: Any
+) -> None:
+    machine.path(PAGES).write_text("40\n")
+    async with way(shared) as operator:
+        await operator.apply((WantedParameter("max_wal_size", "3GB"),), STRICT)
+    await back(shared, machine, monkeypatch)
+    order = reverted_in_turn()
+    assert order.index("vm.overcommit_memory") < order.index(PAGES)
+    pages, server = (
+        path.stat().st_mtime_ns for path in (machine.path(PAGES), shared.data_dir / "postgresql.auto.conf")
+    )
+    assert pages <= server
+    assert in_force() == []
+
+
+async def test_undo_takes_back_what_was_shown_and_nothing_that_came_after(shared: Throwaway, machine: Machine) -> None:
+    screen = Screen(shared, machine)
+    await screen.apply(*BOTH)
+    what_is_asked = last(await screen.changes.in_force())
+    another = PostgresControl(place(shared))
+    await another.apply("work_mem", "8MB")
+    undone = await screen.changes.undo(what_is_asked)
+    assert {each.name for each in undone} == {"max_wal_size", PAGES}
+    assert in_force() == ["work_mem"]
+    await another.undo_all()
+    await another.aclose()
+    await screen.close()
+
+
+async def test_what_was_undone_on_the_machine_is_known_also_where_another_setting_is_refused(
+    shared: Throwaway, machine: Machine
+) -> None:
+    screen = Screen(shared, machine)
+    await screen.apply((), (WantedSetting("vm.swappiness", "10"), WantedSetting("vm.dirty_ratio", "30")))
+    # Nothing is written through a link.
+    machine.path("vm.swappiness").rename(machine.root / "elsewhere")
+    machine.path("vm.swappiness").symlink_to(machine.root / "elsewhere")
+    with pytest.raises(PgtopError):
+        await screen.changes.undo_all()
+    assert [each.name for each in screen.changes.made] == in_force() == ["vm.swappiness"]
+    await screen.close()

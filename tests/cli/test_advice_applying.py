@@ -54,7 +54,7 @@ def test_a_script_for_the_server_alone_never_asks_for_huge_pages_that_are_not_th
 def test_nothing_is_made_without_a_yes(fresh_server: Throwaway, tmp_path: Path) -> None:
     ran = run("advise", "--apply", "--group", "checkpoints", "--seconds", "0", conninfo(fresh_server), home=tmp_path)
     assert ran.status == 2
-    assert "--yes says so" in ran.err
+    assert "pass --yes without a terminal" in ran.err
     assert "max_wal_size: 1GB → 4GB" in ran.out
     ran = run("advise", "--yes", "--seconds", "0", conninfo(fresh_server), home=tmp_path)
     assert ran.status == 2

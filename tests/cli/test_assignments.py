@@ -47,7 +47,7 @@ def test_scopes(text: str, scope: Scope | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "galaxy", "role", "role=", "role=a,role=b", "role=a,system", "table=a"])
 def test_what_is_no_scope_is_refused(text: str) -> None:
-    with pytest.raises(UsageProblem, match="is no scope"):
+    with pytest.raises(UsageProblem, match="is not a scope"):
         scope_of(text)
 
 

@@ -35,8 +35,8 @@ FULL = 'mount -t tmpfs -o size=64k none "$1" && head -c 65536 /dev/zero > "$1/fi
         ("shared_buffer=1GB", "did you mean shared_buffers"),
         ("bench.no_such_thing=1", "custom parameters are known once their library is loaded"),
         ("max_wal_size", "is not NAME=VALUE"),
-        ("max wal size=1GB", "is no name of a parameter"),
-        ("max_wal_size;DROP TABLE x=1GB", "is no name of a parameter"),
+        ("max wal size=1GB", "is not the name of a parameter"),
+        ("max_wal_size;DROP TABLE x=1GB", "is not the name of a parameter"),
     ],
 )
 def test_words_that_the_server_would_not_take(server: Throwaway, tmp_path: Path, word: str, said: str) -> None:

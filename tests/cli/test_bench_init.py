@@ -103,7 +103,7 @@ def test_the_bus_data_set_is_made_once_and_shown_with_its_numbers(where: tuple[s
     [
         (["-I", "dtz"], 4, "steps are letters of dtgGvpf"),
         (["--size", "6M"], 2, "--size is for --dataset bus"),
-        (["--dataset", "bus", "--size", "many"], 4, "'many' is no size of the bus data set"),
+        (["--dataset", "bus", "--size", "many"], 4, "'many' is not a size of the bus data set"),
         (["-s", "900000"], 4, "of disk will be needed, and"),
         (["--dataset", "bus", "--size", "9G"], 4, "of disk will be needed, and"),
     ],

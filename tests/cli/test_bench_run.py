@@ -221,8 +221,8 @@ def test_of_several_scripts_the_one_that_failed_is_named(tables: str, tmp_path: 
         (("-f", "absent.sql", "-t", "1"), 4, ("absent.sql cannot be read",)),
         (("-T", "1", "-t", "1"), 2, ("contradict",)),
         (("--profile", "none-such"), 4, ("there is no load profile named",)),
-        (("--housekeeping", "dust"), 2, ("'dust' is no housekeeping",)),
-        (("-D", "7"), 2, ("no variable",)),
+        (("--housekeeping", "dust"), 2, ("'dust' is not a housekeeping step",)),
+        (("-D", "7"), 2, ("not a variable",)),
     ],
 )
 def test_what_cannot_run_is_said_in_words_that_help(

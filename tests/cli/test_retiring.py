@@ -70,7 +70,7 @@ def test_a_pipe_is_no_recording_and_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     for words in (("replay", str(pipe), "--lines"), ("compare", str(pipe), str(pipe))):
         ran = run(*words, home=tmp_path, timeout_s=30)
-        assert (ran.status, "it is no file" in ran.err) == (5, True), ran.err
+        assert (ran.status, "it is not a regular file" in ran.err) == (5, True), ran.err
 
 
 def test_a_journal_of_this_cluster_that_cannot_be_followed_does_not_pass_for_an_empty_one(

@@ -69,5 +69,5 @@ def test_the_place_that_gives_another_value_now_is_named(fresh_server: Throwaway
     line = main.read_text().count("\n")
     ran = run("revert", "-d", conninfo(fresh_server), home=tmp_path)
     assert ran.out == (
-        f"commit_delay: 7 → 5  ({main}:{line} gives it now; it was 0 before the change)\n1 change reverted\n"
+        f"commit_delay: 7 → 5  ({main}:{line} sets it now; before the change it was 0)\n1 change reverted\n"
     )

@@ -109,7 +109,7 @@ def test_a_scrape_says_what_the_views_say_also_after_a_reset_and_nothing_when_th
 def test_words_that_are_no_address_are_refused_in_one_sentence(tmp_path: Path) -> None:
     done = run("record", "--openmetrics", "127.0.0.1", home=tmp_path)
     assert done.status == 2
-    assert done.err.startswith("pgtop-tune: 127.0.0.1 is no address to listen on\nhint: use 127.0.0.1:19432")
+    assert done.err.startswith("pgtop-tune: 127.0.0.1 is not an address to listen on\nhint: use 127.0.0.1:19432")
 
 
 def test_statements_without_an_address_are_refused() -> None:

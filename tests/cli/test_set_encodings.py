@@ -67,16 +67,18 @@ def test_one_that_it_has_goes_there_and_back(of_encodings: Throwaway, tmp_path: 
 
 @pytest.mark.parametrize("database", ["latin1", "sql_ascii"])
 async def test_statements_of_data_sets_are_read_as_they_are_written(of_encodings: Throwaway, database: str) -> None:
-    hand = await open_sql_session(of(of_encodings, database))
+    sql_session = await open_sql_session(of(of_encodings, database))
     try:
-        assert await hand.rows("SELECT 'x', current_database()::text") == [("x", database)]
-        await hand.execute('CREATE TABLE public."\N{LATIN SMALL LETTER E WITH ACUTE}" ()')
-        rows = await hand.rows("SELECT octet_length(relname::text::bytea) FROM pg_class WHERE relname = %s", ["\xe9"])
+        assert await sql_session.rows("SELECT 'x', current_database()::text") == [("x", database)]
+        await sql_session.execute('CREATE TABLE public."\N{LATIN SMALL LETTER E WITH ACUTE}" ()')
+        rows = await sql_session.rows(
+            "SELECT octet_length(relname::text::bytea) FROM pg_class WHERE relname = %s", ["\xe9"]
+        )
         assert rows == [(1 if database == "latin1" else 2,)]
         if database == "latin1":
             with pytest.raises(ServerProblem, match="no equivalent"):
-                await hand.execute("SELECT '\N{GREEK CAPITAL LETTER OMEGA}'")
+                await sql_session.execute("SELECT '\N{GREEK CAPITAL LETTER OMEGA}'")
         with pytest.raises(ServerProblem, match="not text"):
-            await hand.execute("SELECT '\udcff'")
+            await sql_session.execute("SELECT '\udcff'")
     finally:
-        await hand.aclose()
+        await sql_session.aclose()

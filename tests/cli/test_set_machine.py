@@ -105,7 +105,7 @@ def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(still: di
         ((f"{EXPIRE}=2900", "--scope", "load"), "one value for the whole machine"),
         (("max_wal_size=2GB", "--persist"), "--persist is for settings of the machine"),
         (("transparent_hugepage/enable=never",), "did you mean transparent_hugepage/enabled"),
-        (("transparent_hugepage/enabled=never", "--persist"), "is no sysctl"),
+        (("transparent_hugepage/enabled=never", "--persist"), "is not a sysctl"),
     ],
 )
 def test_words_that_make_no_sense_are_refused_before_anything_is_touched(

@@ -289,5 +289,5 @@ def test_a_directory_of_somebody_else_is_not_taken(
 @only_root
 def test_a_place_the_server_cannot_get_to_is_told(embedded: Binaries, reachable: Path) -> None:
     (reachable / "closed").mkdir(mode=0o700)
-    with pytest.raises(ClusterProblem, match="who cannot reach"):
+    with pytest.raises(ClusterProblem, match="which cannot access"):
         Throwaway.create(embedded, keep=reachable / "closed" / "kept")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.compare.sides import opening
 from pgtop_tune.compare.sides.opening import Named, named, read_windows
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.windows.differing import Brushed, Differing, brushed
+from pgtop_tune.compare.windows.differing import Differing, WindowComparison, window_comparison
 from pgtop_tune.compare.windows.window import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE, Side, read_window
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.metrics.load import P99
@@ -38,7 +38,7 @@ def side(found: Sequence[Frame], since_s: float, until_s: float, name: str = "si
     return made
 
 
-def row(found: Brushed, name: str) -> Differing:
+def row(found: WindowComparison, name: str) -> Differing:
     return next(each for each in found.rows if each.name == name)
 
 
@@ -56,7 +56,7 @@ def load(tps: Sequence[float], seconds: Callable[[int], float] = float) -> list[
 def test_only_what_lies_in_the_window_is_read() -> None:
     found = load([100.0] * 60 + [500.0] * 60 + [900.0] * 60)
     a, b = side(found, 60.0, 119.0), side(found, 120.0, 179.0)
-    rows = brushed(a, b)
+    rows = window_comparison(a, b)
     tps = row(rows, "tps")
     assert (tps.a, tps.b) == (pytest.approx(500.0), pytest.approx(900.0))
     assert tps.verdict == "better"
@@ -72,7 +72,7 @@ def test_the_line_that_tells_of_the_time_before_the_window_is_left_out() -> None
         each if each.sequence % 10 == 0 else replace(each, bench=replace(each.bench, progress=()))  # type: ignore[type-var]
         for each in load(means)
     ]
-    found = row(brushed(side(seldom, 15.0, 60.0), side(seldom, 65.0, 120.0)), "tps")
+    found = row(window_comparison(side(seldom, 15.0, 60.0), side(seldom, 65.0, 120.0)), "tps")
     assert found.b == pytest.approx(500.0)
 
 
@@ -99,7 +99,7 @@ def test_parameters_waits_and_events_stand_beside_the_numbers() -> None:
     event = Event(EPOCH_MS + 100_000, EventKind.NOTE, "more clients")
     found = [*base[:80], *changed[80:]]
     found[100] = replace(found[100], events=(event,))
-    rows = brushed(side(found, 10.0, 70.0, "A"), side(found, 90.0, 150.0, "B"))
+    rows = window_comparison(side(found, 10.0, 70.0, "A"), side(found, 90.0, 150.0, "B"))
     assert [(each.name, each.b) for each in rows.comparison.fingerprints.under_test] == [("max_wal_size", "3GB")]
     assert {wait.wait_event_type for wait in rows.comparison.phases[0].waits} >= {"IO", "Client"}
     assert rows.comparison.b.events == (event,)
@@ -109,7 +109,7 @@ def test_parameters_waits_and_events_stand_beside_the_numbers() -> None:
 
 def test_another_number_of_clients_is_what_two_windows_are_about() -> None:
     one, other = frames(1000.0, "a"), frames(1500.0, "b", run={"clients": 32})
-    found = brushed(side(one, 10.0, 150.0), side(other, 10.0, 150.0))
+    found = window_comparison(side(one, 10.0, 150.0), side(other, 10.0, 150.0))
     assert found.comparison.comparable
     assert row(found, "tps").verdict == "better"
 
@@ -122,7 +122,7 @@ def test_windows_of_two_runs_differ_and_are_neither_better_nor_worse() -> None:
         else each
         for each in frames(1500.0, "b")
     ]
-    found = brushed(side(one, 10.0, 150.0), side(other, 10.0, 150.0))
+    found = window_comparison(side(one, 10.0, 150.0), side(other, 10.0, 150.0))
     assert row(found, "tps").verdict == "differ"
     assert not {each.verdict for each in found.rows} & {"better", "worse", "more", "less"}
     (phase,) = found.comparison.phases
@@ -166,13 +166,13 @@ def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them(
     counters: Callable[[int], dict[str, int]], unlike: str
 ) -> None:
     checkpointed = around(counters)
-    found = brushed(side(checkpointed, 0.0, 79.0), side(checkpointed, 80.0, 159.0))
+    found = window_comparison(side(checkpointed, 0.0, 79.0), side(checkpointed, 80.0, 159.0))
     (phase,) = found.comparison.phases
     assert phase.no_verdict == unlike
     assert row(found, "tps").verdict == ("differ" if unlike else "better")
     assert phase.to_settle == ()
-    still_wrote = any("still wrote" in note for note in phase.notes)
-    assert still_wrote == unlike.startswith("checkpoints wrote")
+    still_writing = any("still writing" in note for note in phase.notes)
+    assert still_writing == unlike.startswith("checkpoints wrote")
 
 
 def test_what_is_certain_comes_first_and_then_the_size_of_the_effect_counts() -> None:
@@ -185,7 +185,7 @@ def test_what_is_certain_comes_first_and_then_the_size_of_the_effect_counts() ->
         memory = replace(sample.memory, dirty_bytes=int(1e6 * (1.0 + chance.random())))  # type: ignore[type-var]
         cpu = replace(sample.cpu, procs_running=int(10 * busy))  # type: ignore[type-var]
         found.append(replace(each, host=replace(sample, cpu=cpu, memory=memory)))
-    rows = brushed(side(found, 0.0, 99.0), side(found, 100.0, 199.0)).rows
+    rows = window_comparison(side(found, 0.0, 99.0), side(found, 100.0, 199.0)).rows
     certain = [each.certain for each in rows]
     assert certain == sorted(certain, reverse=True)
     sizes = [abs(each.size) for each in rows if each.certain and each.size is not None]
@@ -204,7 +204,7 @@ def test_what_is_nothing_on_one_side_is_told_as_an_amount() -> None:
         written = 0 if each.sequence < 100 else int(5_000_000 + chance.gauss(0, 100_000))
         memory = replace(sample.memory, writeback_bytes=written)  # type: ignore[type-var]
         found.append(replace(each, host=replace(sample, memory=memory)))
-    grown = row(brushed(side(found, 0.0, 99.0), side(found, 100.0, 199.0)), "host.memory.writeback")
+    grown = row(window_comparison(side(found, 0.0, 99.0), side(found, 100.0, 199.0)), "host.memory.writeback")
     assert grown.verdict == "more"
     assert grown.told == "amount"
     assert grown.change is not None
@@ -213,7 +213,7 @@ def test_what_is_nothing_on_one_side_is_told_as_an_amount() -> None:
 
 def test_a_short_window_says_nothing_for_certain() -> None:
     found = load([1000.0] * 12 + [3000.0] * 12)
-    tps = row(brushed(side(found, 0.0, 11.0), side(found, 12.0, 23.0)), "tps")
+    tps = row(window_comparison(side(found, 0.0, 11.0), side(found, 12.0, 23.0)), "tps")
     assert not tps.certain
     assert tps.change is not None
     assert tps.change[0] == pytest.approx(2.0)
@@ -234,7 +234,7 @@ def called_different(pairs: int, rho: float, *, dips: bool, seconds: int = 300) 
     wrong = 0
     for _ in range(pairs):
         found = load(drawn(chance, rho, 2 * seconds, dips=dips))
-        rows = brushed(side(found, 0.0, seconds - 1.0), side(found, float(seconds), 2.0 * seconds - 1))
+        rows = window_comparison(side(found, 0.0, seconds - 1.0), side(found, float(seconds), 2.0 * seconds - 1))
         wrong += row(rows, "tps").verdict in (Verdict.BETTER, Verdict.WORSE)
     return wrong
 
@@ -257,7 +257,7 @@ def found_of(pairs: int) -> int:
     for _ in range(pairs):
         blocks = [chance.gauss(mean, 0.02 * mean) for mean in (1000.0, 1050.0) for _ in range(20)]
         made = load([chance.gauss(mean, 0.01 * mean) for mean in blocks for _ in range(30)])
-        found += row(brushed(side(made, 0.0, 599.0), side(made, 600.0, 1199.0)), "tps").verdict == "better"
+        found += row(window_comparison(side(made, 0.0, 599.0), side(made, 600.0, 1199.0)), "tps").verdict == "better"
     return found
 
 
@@ -296,7 +296,7 @@ def test_windows_of_one_recording_that_overlap_are_refused(tmp_path: Path) -> No
         read_windows([Named(path, "10s", "40s"), Named(path, "30s", "60s")])
     with pytest.raises(UsageProblem, match="ends before it begins"):
         read_windows([Named(path, "40s", "10s"), Named(path, "50s", "60s")])
-    with pytest.raises(UsageProblem, match="is not a moment"):
+    with pytest.raises(UsageProblem, match="is not a point in time"):
         read_windows([Named(path, "soon", "later"), Named(path, "50s", "60s")])
     with pytest.raises(RecordingProblem, match="no two frames"):
         read_windows([Named(path, "10.2s", "10.7s"), Named(path, "50s", "60s")])

@@ -18,7 +18,7 @@ from pgtop_tune.metrics import sections as table
         (server.TPS, "metrics.server._tps", ["postgres.database"], "1 throughput"),
         (server.CACHE_HIT, "metrics.server._cache_hit", ["postgres.database"], "6 io"),
         (server.ACTIVE, "metrics.server._StateCount", ["postgres.activity"], "1 sessions"),
-        (load.P99, "metrics.latency._row", ["bench"], "1 latency"),
+        (load.P99, "metrics.load._row", ["bench"], "1 latency"),
         (load.CLIENT_TPS, "metrics.load.ProgressMetric.mean", ["bench"], "1 throughput"),
         (host.DISK_BUSY, "metrics.host_values.disk_value", ["host.disks", "host.facts"], "7 host"),
         (ceilings.FLUSHES_USED, "metrics.ceilings._flushes_used", ["postgres.wal", "ceilings"], "1 wal"),

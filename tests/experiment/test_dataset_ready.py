@@ -18,11 +18,11 @@ from pgtop_tune.postgres.server.sql_session import open_sql_session
 
 def ready(database: str) -> str:
     async def ask() -> str:
-        hand = await open_sql_session(resolve(database))
+        sql_session = await open_sql_session(resolve(database))
         try:
-            return await pgbench_ready(hand)
+            return await pgbench_ready(sql_session)
         finally:
-            await hand.aclose()
+            await sql_session.aclose()
 
     return asyncio.run(ask())
 

@@ -29,94 +29,94 @@ TABLES = MakingPlan("pgbench", "1")
 async def desk_on(text: str) -> AsyncIterator[LoadService]:
     parts = LiveParts(resolve(text), LiveOptions(interval_s=0.2))
     keeper = FrameKeeper()
-    desk = parts.load_service(keeper)
+    service = parts.load_service(keeper)
     running = asyncio.create_task(Engine(parts.source, (keeper,)).run())
     try:
         assert await keeper.until(shows_connections, DEADLINE_S)
-        yield desk
+        yield service
     finally:
-        await desk.aclose()
+        await service.aclose()
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
 
 
-async def until(desk: LoadService, condition: Callable[[LoadState], object]) -> LoadState:
+async def until(service: LoadService, condition: Callable[[LoadState], object]) -> LoadState:
     async with asyncio.timeout(DEADLINE_S):
-        while not condition(desk.state()):
+        while not condition(service.state()):
             await asyncio.sleep(0.02)
-    return desk.state()
+    return service.state()
 
 
-async def ended(desk: LoadService) -> LoadSeries:
-    state = await until(desk, lambda state: not state.doing)
+async def ended(service: LoadService) -> LoadSeries:
+    state = await until(service, lambda state: not state.doing)
     assert state.series is not None
     assert state.series.over
     return state.series
 
 
 async def test_tables_are_made_then_a_run_leaves_its_record_and_steps_their_curve(database: str) -> None:
-    async with desk_on(database) as desk:
-        assert {each.name: each.found for each in await desk.datasets()} == {"pgbench": "", "bus": ""}
+    async with desk_on(database) as service:
+        assert {each.name: each.found for each in await service.datasets()} == {"pgbench": "", "bus": ""}
         with pytest.raises(LoadProblem, match="there are no tables of the pgbench data set"):
-            await desk.start(SHORT)
-        assert desk.state() == LoadState()
-        preview = await desk.look(TABLES)
+            await service.start(SHORT)
+        assert service.state() == LoadState()
+        preview = await service.look(TABLES)
         assert (preview.title, preview.dropped) == ("scale 1", "")
         assert 15_000_000 < preview.needed_bytes < 60_000_000
-        await desk.make(TABLES, replace=False)
+        await service.make(TABLES, replace=False)
         with pytest.raises(LoadProblem, match="a data set is being created already"):
-            await desk.start(SHORT)
-        state = await until(desk, lambda state: not state.doing)
+            await service.start(SHORT)
+        state = await until(service, lambda state: not state.doing)
         assert state.made is not None, state.problem
         assert "primary keys" in dict(state.made.steps_s)
-        assert {each.name: each.found for each in await desk.datasets()} == {"pgbench": "scale 1", "bus": ""}
+        assert {each.name: each.found for each in await service.datasets()} == {"pgbench": "scale 1", "bus": ""}
 
-        await desk.start(SHORT)
-        series = await ended(desk)
+        await service.start(SHORT)
+        series = await ended(service)
         (result,) = series.results
         assert (series.axis, result.state) == ("", RunState.FINISHED)
         assert result.tps
         assert "-c 2" in result.command
 
-        await desk.start_steps(SHORT, "clients=1,2,3", tidy=False)
-        await until(desk, lambda state: state.title == "step 2 of 3: 2 clients")
-        series = await ended(desk)
+        await service.start_steps(SHORT, "clients=1,2,3", tidy=False)
+        await until(service, lambda state: state.title == "step 2 of 3: 2 clients")
+        series = await ended(service)
         assert (series.number, series.axis, [point.load for point in series.points]) == (2, "clients", [1, 2, 3])
         assert series.knee is not None
         assert "knee" in series.knee.reason
 
 
 async def test_what_is_there_goes_only_when_it_was_agreed(database: str) -> None:
-    async with desk_on(database) as desk:
-        await desk.make(TABLES, replace=False)
-        await until(desk, lambda state: not state.doing)
-        assert "scale 1" in (await desk.look(TABLES)).dropped
+    async with desk_on(database) as service:
+        await service.make(TABLES, replace=False)
+        await until(service, lambda state: not state.doing)
+        assert "scale 1" in (await service.look(TABLES)).dropped
         with pytest.raises(LoadProblem, match="scale 1"):
-            await desk.make(TABLES, replace=False)
-        await desk.make(TABLES, replace=True)
-        state = await until(desk, lambda state: not state.doing)
+            await service.make(TABLES, replace=False)
+        await service.make(TABLES, replace=True)
+        state = await until(service, lambda state: not state.doing)
         assert state.made is not None
         assert not state.problem
 
 
 async def test_more_clients_than_the_server_has_room_for_are_refused_with_the_numbers(database: str) -> None:
-    async with desk_on(database) as desk:
-        await desk.make(TABLES, replace=False)
-        await until(desk, lambda state: not state.doing)
+    async with desk_on(database) as service:
+        await service.make(TABLES, replace=False)
+        await until(service, lambda state: not state.doing)
         with pytest.raises(LoadProblem, match="5000 clients will not fit: max_connections is"):
-            await desk.start(LoadSpec("select-only", clients=5000, duration_s=2))
-        with pytest.raises(UsageProblem, match="no list of"):
-            await desk.start_steps(SHORT, "clients=two", tidy=False)
+            await service.start(LoadSpec("select-only", clients=5000, duration_s=2))
+        with pytest.raises(UsageProblem, match="not a list of"):
+            await service.start_steps(SHORT, "clients=two", tidy=False)
         with pytest.raises(LoadProblem, match="a step needs an end"):
-            await desk.start_steps(LoadSpec("select-only"), "clients=1,2", tidy=False)
+            await service.start_steps(LoadSpec("select-only"), "clients=1,2", tidy=False)
 
 
 async def test_stopped_steps_keep_what_was_measured_and_nothing_runs_on(database: str) -> None:
-    async with desk_on(database) as desk:
-        await desk.make(TABLES, replace=False)
-        await until(desk, lambda state: not state.doing)
-        await desk.start_steps(LoadSpec("select-only", clients=2, duration_s=600), "clients=1,2", tidy=True)
+    async with desk_on(database) as service:
+        await service.make(TABLES, replace=False)
+        await until(service, lambda state: not state.doing)
+        await service.start_steps(LoadSpec("select-only", clients=2, duration_s=600), "clients=1,2", tidy=True)
         with psycopg.connect(database, autocommit=True) as connection:
             looking = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgbench%'"
 
@@ -124,19 +124,19 @@ async def test_stopped_steps_keep_what_was_measured_and_nothing_runs_on(database
                 row = connection.execute(looking).fetchone()
                 return row is not None and bool(row[0])
 
-            await until(desk, lambda state: at_work())
-            await desk.stop()
-            series = await ended(desk)
+            await until(service, lambda state: at_work())
+            await service.stop()
+            series = await ended(service)
             assert [result.state for result in series.results] == [RunState.STOPPED]
-            assert desk.state().problem == "stopped by the operator"
-            await until(desk, lambda state: not at_work())
+            assert service.state().problem == "stopped by the operator"
+            await until(service, lambda state: not at_work())
 
 
 async def test_a_run_until_stopped_is_stopped_in_time_and_has_all_its_figures(database: str) -> None:
-    async with desk_on(database) as desk:
-        await desk.make(TABLES, replace=False)
-        await until(desk, lambda state: not state.doing)
-        await desk.start(LoadSpec("select-only", clients=2))
+    async with desk_on(database) as service:
+        await service.make(TABLES, replace=False)
+        await until(service, lambda state: not state.doing)
+        await service.start(LoadSpec("select-only", clients=2))
         with psycopg.connect(database, autocommit=True) as connection:
             done = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT abalance%'"
 
@@ -144,9 +144,9 @@ async def test_a_run_until_stopped_is_stopped_in_time_and_has_all_its_figures(da
                 row = connection.execute(done).fetchone()
                 return row is not None and bool(row[0])
 
-            await until(desk, lambda state: at_work())
-        await desk.stop()
-        (result,) = (await ended(desk)).results
+            await until(service, lambda state: at_work())
+        await service.stop()
+        (result,) = (await ended(service)).results
         assert (result.state, result.valid, result.partial) == (RunState.STOPPED, True, False)
         assert not {"RUN-PARTIAL", "LOG-INCOMPLETE"} & {doubt.id for doubt in result.doubts}
         assert result.report is not None
@@ -156,11 +156,11 @@ async def test_a_run_until_stopped_is_stopped_in_time_and_has_all_its_figures(da
 
 
 async def test_a_making_that_is_stopped_says_so(database: str) -> None:
-    async with desk_on(database) as desk:
-        await desk.make(MakingPlan("bus", "20M"), replace=False)
-        await until(desk, lambda state: state.making is not None and state.making.total)
-        await desk.stop()
-        state = desk.state()
+    async with desk_on(database) as service:
+        await service.make(MakingPlan("bus", "20M"), replace=False)
+        await until(service, lambda state: state.making is not None and state.making.total)
+        await service.stop()
+        state = service.state()
         assert (state.doing, state.problem, state.made) == ("", "stopped by the operator", None)
-        (bus,) = [each for each in await desk.datasets() if each.name == "bus"]
+        (bus,) = [each for each in await service.datasets() if each.name == "bus"]
         assert "tickets made" in bus.problem

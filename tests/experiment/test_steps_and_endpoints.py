@@ -59,7 +59,7 @@ def test_what_is_no_endpoint_is_refused(text: str) -> None:
 def test_housekeeping_is_done_in_its_own_order_whatever_was_typed_first() -> None:
     assert parse_housekeeping("quiet, vacuum") == ("vacuum", "quiet")
     assert parse_housekeeping("none") == ()
-    with pytest.raises(UsageProblem, match="'dust' is no housekeeping"):
+    with pytest.raises(UsageProblem, match="'dust' is not a housekeeping step"):
         parse_housekeeping("vacuum,dust")
 
 

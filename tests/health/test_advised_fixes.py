@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from msgspec.structs import replace
 
@@ -13,8 +15,10 @@ from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.rules import advice_facts
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import MemorySample
+from tests.health.test_server_checks import CASES as SERVER_CASES
 from tests.support.frames import host_sample
 from tests.support.health_facts import GIB, MIB, details, found, spoilt
+from tests.support.server_facts import spoiled
 
 P2 = {
     "max_connections": "1000", "shared_buffers": "20GB", "work_mem": "32MB", "maintenance_work_mem": "1GB",
@@ -54,7 +58,34 @@ def test_every_fix_has_the_value_of_the_proposal(committed_gib: float) -> None:
     scripts = "\n".join(fix.do for _, fix in fixes)
     assert "/etc/sysctl.d/99-pgtop-tune.conf" in scripts
     assert "90-postgresql" not in scripts
-    assert ("sysctl -w vm.overcommit_memory=2" in scripts) is (committed_gib < 20)
+    # The server runs with 20 GB: strict accounting would leave no room before it is restarted.
+    assert "sysctl -w vm.overcommit_memory=2" not in scripts
+    assert "sysctl -w vm.overcommit_ratio" not in scripts
+
+
+def conditions() -> Iterator[CheckFacts]:
+    """Everything that checks of the server, of memory and of the machine find."""
+    yield from (spoiled(**condition) for _, condition, _ in SERVER_CASES)
+    yield spoiled({"log_autovacuum_min_duration": "-1", "track_io_timing": "off", "wal_keep_size": "900000"})
+    yield from (p2(P2, AS_SHIPPED, committed_gib) for committed_gib in (1.0, 22.0))
+
+
+def test_a_fix_sets_a_number_of_its_own_only_where_none_is_advised() -> None:
+    """WAL-06 doubled wal_buffers, LOG-05 logged autovacuum from 10 minutes on, PLAN-02 switched jit off for reports."""
+    others, seen = set[tuple[str, str, str, str | None]](), set[str]()
+    for facts in conditions():
+        known = advice_facts(facts)
+        if known is None:
+            continue
+        proposal = propose(known)
+        offered = {**proposal.machine_half(), **proposal.server_half()}
+        for check, finding in judge(CHECKS, facts).findings:
+            name, value = (finding.fix.parameter if finding.fix is not None else None) or ("", "")
+            advised = offered[name].value if name in offered else None
+            seen |= {name}
+            others |= {(check.id, name, value, advised)} if advised not in (None, value) else set()
+    assert others == set()
+    assert {"wal_buffers", "max_slot_wal_keep_size", "log_autovacuum_min_duration", "max_wal_size"} <= seen
 
 
 def test_the_server_of_p2_as_proposed_has_no_high_finding_of_memory() -> None:
@@ -77,4 +108,4 @@ def test_a_value_that_a_threshold_of_the_operators_finds_is_not_changed_for_it()
     (finding,) = found(check, facts, warning=MIB)
     assert finding.fix is not None
     assert finding.fix.parameter is None
-    assert "is what is advised" in finding.fix.do
+    assert "is the advised value" in finding.fix.do

@@ -71,7 +71,7 @@ def test_a_recording_is_checked_as_far_as_it_goes(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(b"{\xb5" * 5000, "it is no text"), (b"[1, 2]", "it lacks what a report has")]
+    ("content", "why"), [(b"{\xb5" * 5000, "it is not text"), (b"[1, 2]", "it lacks the fields of a report")]
 )
 def test_what_is_no_report_is_refused_in_words_of_ours(content: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "a.json"

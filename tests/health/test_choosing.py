@@ -115,5 +115,5 @@ def test_the_list_shows_limits_as_they_may_be_typed() -> None:
 
 def test_a_project_s_file_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "wishes.toml")
-    with pytest.raises(UsageProblem, match="it is no file"):
+    with pytest.raises(UsageProblem, match="it is not a regular file"):
         project_wishes(pipe)

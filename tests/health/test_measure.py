@@ -165,22 +165,22 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pgtop-tune.toml").write_text('[check]\nselect = ["DUR"]\n')
-    monkeypatch.setattr("pgtop_tune.health.service.measure", shortly)
-    monkeypatch.setattr("pgtop_tune.health.service.busy", lambda facts: ("3 active sessions",))
+    monkeypatch.setattr("pgtop_tune.health.looking.measure", shortly)
+    monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ("3 active sessions",))
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ("3 active sessions",))
     where = resolve(conninfo(server))
-    desk = CheckService(where)
-    assert await desk.measure(anyway=False) == ("3 active sessions",)
+    service = CheckService(where)
+    assert await service.measure(anyway=False) == ("3 active sessions",)
     assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
 
-    disturbed = await desk.measure(anyway=True)
+    disturbed = await service.measure(anyway=True)
     assert isinstance(disturbed, Report)
     assert dict(disturbed.not_measured)[KEPT] == "3 active sessions"
     assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
 
-    monkeypatch.setattr("pgtop_tune.health.service.busy", lambda facts: ())
+    monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ())
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ())
-    said = await desk.measure(anyway=True)
+    said = await service.measure(anyway=True)
     assert isinstance(said, Report)
     assert {result.check.group for result in said.results} == {"durability"}
     facts = await gather(where, chosen(["DUR-01"], []))
@@ -223,5 +223,5 @@ def test_slow_flushes_are_found(p99_ms: float, severity: Severity | None) -> Non
 def test_what_was_not_measured_is_unknown() -> None:
     (said,) = unknown(FLUSHES, spoilt())
     assert "--measure" in said.reason
-    (said,) = unknown(FLUSHES, spoilt(measured=Measured((), (("wal-flushes", "pg_wal is closed to us"),))))
-    assert "closed" in said.reason
+    (said,) = unknown(FLUSHES, spoilt(measured=Measured((), (("wal-flushes", "pg_wal is not readable"),))))
+    assert "not readable" in said.reason

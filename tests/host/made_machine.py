@@ -30,7 +30,7 @@ class Machine:
         wanted = [WantedSetting(name, value)]
         return asyncio.run(self.control.apply_set(wanted, Terms(set_id=set_id), survive=survive))[0]
 
-    def on_trial(self, name: str, value: str, until_ms: int, set_id: str = "") -> HostChange:
+    def pending(self, name: str, value: str, until_ms: int, set_id: str = "") -> HostChange:
         """As a process that is gone has left it."""
         with Journal(machine(self.root), self.journals) as journal:
             intent = Intent(set_id=set_id, by="t@h, 1", until_ms=until_ms)

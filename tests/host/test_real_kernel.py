@@ -114,7 +114,7 @@ def test_huge_pages_are_raised_a_server_lives_in_them_and_both_are_restored(
         assert need - 1 <= used <= need, "as many as were asked for, or one less where a size was rounded up"
         early = asyncio.run(control.undo())
         assert early is not None
-        kept = "more pages are in use; they go when their last process ends" in early.message
+        kept = "more pages are in use; the kernel frees them when their last process ends" in early.message
         assert kept == (pool.free - pool.reserved < used), "they go at once where others were free before"
         assert connection.execute("SELECT 1").fetchone() == (1,)
     server.stop("fast")

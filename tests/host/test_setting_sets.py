@@ -1,4 +1,4 @@
-"""Sets of settings of a made-up machine: kept and taken back together, on trial, all or nothing."""
+"""Sets of settings of a made-up machine: confirmed and reverted together, pending, all or nothing."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_a_set_is_kept_and_reverted_together_and_nothing_else_with_it(made: Mach
     made.change("vm.overcommit_memory", "2")
     made.change("vm.swappiness", "5", set_id="s")
     made.change("vm.zone_reclaim_mode", "1", set_id="s")
-    on_trial = made.on_trial("vm.dirty_expire_centisecs", "1000", 60_000, "s")
-    assert (on_trial.kept, on_trial.until_ms) == (False, 60_000)
+    pending = made.pending("vm.dirty_expire_centisecs", "1000", 60_000, "s")
+    assert (pending.kept, pending.until_ms) == (False, 60_000)
     assert [(each.kept, each.until_ms) for each in asyncio.run(made.control.keep("s"))] == [(True, None)] * 3
     assert [each.name for each in asyncio.run(made.control.revert_set("s"))] == [
         "vm.dirty_expire_centisecs", "vm.zone_reclaim_mode", "vm.swappiness",
@@ -38,8 +38,8 @@ def test_a_set_is_kept_and_reverted_together_and_nothing_else_with_it(made: Mach
 def test_what_was_on_trial_and_not_kept_is_taken_back_by_whoever_looks_next(made: Machine) -> None:
     now_ms = time.time_ns() // 1_000_000
     made.change("vm.overcommit_memory", "2")
-    made.on_trial("vm.swappiness", "1", now_ms - 1)
-    made.on_trial("vm.zone_reclaim_mode", "1", now_ms + 3_600_000)
+    made.pending("vm.swappiness", "1", now_ms - 1)
+    made.pending("vm.zone_reclaim_mode", "1", now_ms + 3_600_000)
     (back,) = asyncio.run(made.control.revert_overdue())
     assert (back.name, back.message) == ("vm.swappiness", "not confirmed in time")
     assert made.text(SWAPPINESS) == "60\n"

@@ -253,13 +253,13 @@ def test_what_has_no_end_is_refused(tmp_path: Path, words: tuple[str, ...]) -> N
         ran = run(*words, str(path), home=tmp_path, timeout_s=60)
         assert ran.status == 5, ran.err
         assert str(path) in ran.err
-        assert path == holes or "it is no file" in ran.err
+        assert path == holes or "it is not a regular file" in ran.err
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "pipe"])
 def test_a_former_check_that_has_no_end_is_refused(tmp_path: Path, path: str) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageProblem, match="it is no file"):
+    with pytest.raises(UsageProblem, match="it is not a regular file"):
         is_recording(tmp_path / path)
 
 

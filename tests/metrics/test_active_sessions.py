@@ -7,29 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.active_sessions import SessionStanding, is_active, sessions, standing
+from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_active, sessions
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, CLIENTS_TURN, IO_WORKERS, NEWEST, PACING, mean_over
+from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, CLIENT_THINKS, IO_WORKERS, NEWEST, PACING, mean_over
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from tests.metrics.test_budget import interval, waiting
 
 BESIDE = (
-    (SessionStanding.PACING, WaitCount("Timeout", "CheckpointWriteDelay", "checkpointer", 10)),
-    (SessionStanding.PACING, WaitCount("Timeout", "VacuumDelay", "autovacuum worker", 10)),
-    (SessionStanding.PACING, WaitCount("Timeout", "VacuumDelay", "client backend", 10)),
-    (SessionStanding.PACING, WaitCount("Timeout", "RecoveryRetrieveRetryInterval", "startup", 10)),
-    (SessionStanding.PACING, WaitCount("CPU", "", "archiver", 10)),
-    (SessionStanding.PACING, WaitCount("IPC", "ArchiveCommand", "archiver", 10)),
-    (SessionStanding.PACING, WaitCount("IPC", "WalReceiverWaitStart", "walreceiver", 10)),
-    (SessionStanding.PACING, WaitCount("Client", "LibPQWalReceiverReceive", "walreceiver", 10)),
-    (SessionStanding.PACING, WaitCount("Client", "WalSenderWaitForWAL", "walsender", 10)),
-    (SessionStanding.PACING, WaitCount("IPC", "WaitForWalFlush", "REPACK decoding worker", 10)),
-    (SessionStanding.IO_WORKER, WaitCount("IO", "DataFileRead", "io worker", 10)),
-    (SessionStanding.IO_WORKER, WaitCount("CPU", "", "io worker", 10)),
-    (SessionStanding.TURN, WaitCount("Client", "turn", "client backend", 10)),
+    (SessionActivity.PACING, WaitCount("Timeout", "CheckpointWriteDelay", "checkpointer", 10)),
+    (SessionActivity.PACING, WaitCount("Timeout", "VacuumDelay", "autovacuum worker", 10)),
+    (SessionActivity.PACING, WaitCount("Timeout", "VacuumDelay", "client backend", 10)),
+    (SessionActivity.PACING, WaitCount("Timeout", "RecoveryRetrieveRetryInterval", "startup", 10)),
+    (SessionActivity.PACING, WaitCount("CPU", "", "archiver", 10)),
+    (SessionActivity.PACING, WaitCount("IPC", "ArchiveCommand", "archiver", 10)),
+    (SessionActivity.PACING, WaitCount("IPC", "WalReceiverWaitStart", "walreceiver", 10)),
+    (SessionActivity.PACING, WaitCount("Client", "LibPQWalReceiverReceive", "walreceiver", 10)),
+    (SessionActivity.PACING, WaitCount("Client", "WalSenderWaitForWAL", "walsender", 10)),
+    (SessionActivity.PACING, WaitCount("IPC", "WaitForWalFlush", "REPACK decoding worker", 10)),
+    (SessionActivity.IO_WORKER, WaitCount("IO", "DataFileRead", "io worker", 10)),
+    (SessionActivity.IO_WORKER, WaitCount("CPU", "", "io worker", 10)),
+    (SessionActivity.TURN, WaitCount("Client", "turn", "client backend", 10)),
 )
 AT_WORK = (
     WaitCount("Timeout", "PgSleep", "client backend", 10),
@@ -45,11 +45,11 @@ AT_WORK = (
 
 
 def test_sleeps_that_are_meant_and_io_workers_stand_beside() -> None:
-    assert [standing(count) for _, count in BESIDE] == [expected for expected, _ in BESIDE]
+    assert [activity_of(count) for _, count in BESIDE] == [expected for expected, _ in BESIDE]
     assert all(is_active(count) for count in AT_WORK)
     found = interval(*(count for _, count in BESIDE), *AT_WORK)
     assert ACTIVE_SESSIONS(found) == pytest.approx(len(AT_WORK))
-    assert (PACING(found), IO_WORKERS(found), CLIENTS_TURN(found)) == pytest.approx((10.0, 2.0, 1.0))
+    assert (PACING(found), IO_WORKERS(found), CLIENT_THINKS(found)) == pytest.approx((10.0, 2.0, 1.0))
 
 
 def test_sleeps_and_processes_of_the_server_are_no_part_of_a_transaction() -> None:
@@ -58,7 +58,7 @@ def test_sleeps_and_processes_of_the_server_are_no_part_of_a_transaction() -> No
         seen = interval(*strangers, waiting("IO", "WalSync", 10), load=load)
         budget = latency_budget(seen)
         assert budget is not None
-        assert {part.label for part in budget.parts} <= {"IO:WalSync", "Client:turn", "other"}
+        assert {part.label for part in budget.parts} <= {"IO:WalSync", "Client:think", "other"}
         assert {budget.ms_of(count) for count in strangers[:-1]} == {0.0}
 
 
@@ -88,7 +88,7 @@ def test_the_parts_add_up_and_no_session_is_lost_or_made(
     active = mean_over(ACTIVE_SESSIONS, found, window_s) or 0.0
     parts = sum(mean_over(metric, found, window_s) or 0.0 for metric in CLASSES)
     assert parts == pytest.approx(active)
-    beside = sum(mean_over(metric, found, window_s) or 0.0 for metric in (CLIENTS_TURN, PACING, IO_WORKERS))
+    beside = sum(mean_over(metric, found, window_s) or 0.0 for metric in (CLIENT_THINKS, PACING, IO_WORKERS))
     whole = sum(observed) / 10.0
     # Two processes of the load: the kernel may have counted more than the looks saw of it, never less.
     measured = 0.0 if ticks is None or not any(observed[:4]) else (2 * ticks / 100.0) + 2 * (delay_ms or 0) / 1000.0
@@ -102,7 +102,7 @@ def test_the_queue_is_taken_from_the_client_s_turn_and_stands_on_its_own() -> No
     found = interval(
         waiting("IO", "WalSync", 10), waiting("CPU", "", 10), waiting("Client", "turn", 40), cpu_ticks=25, delay_ms=1000
     )
-    means = {metric.title: metric(found) for metric in (*CLASSES, ACTIVE_SESSIONS, CLIENTS_TURN)}
+    means = {metric.title: metric(found) for metric in (*CLASSES, ACTIVE_SESSIONS, CLIENT_THINKS)}
     expected = {"IO": 1.0, "CPU": 0.5, QUEUE: 2.0, "active sessions": 3.5, "client think/network": 2.5}
     assert {name: value for name, value in means.items() if value} == pytest.approx(expected)
 
@@ -147,4 +147,4 @@ def test_a_load_that_has_just_ended_keeps_its_queue_over_the_window() -> None:
     running, over = Interval(frames), Interval((*frames, ended))
     assert mean_over(queue, running, 10.0) == pytest.approx(2.0)
     assert mean_over(queue, over, 10.0) == pytest.approx(2.0 * 9 / 10, rel=0.02)
-    assert mean_over(CLIENTS_TURN, over, 10.0) == pytest.approx(2.5 * 9 / 10, rel=0.02)
+    assert mean_over(CLIENT_THINKS, over, 10.0) == pytest.approx(2.5 * 9 / 10, rel=0.02)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.active_sessions import cpu_of_load
-from pgtop_tune.metrics.budget import CLIENTS_TURN, OTHER, LatencyBudget, latency_budget
+from pgtop_tune.metrics.budget import CLIENT_THINKS, OTHER, LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress
@@ -65,7 +65,7 @@ WAITS = (waiting("IO", "WalSync", 40), waiting("CPU", "", 10), waiting("Client",
 
 def test_sampled_sessions_over_throughput_are_milliseconds_and_the_rest_is_other() -> None:
     found = latency_budget(interval(*WAITS))
-    assert parts(found) == {"IO:WalSync": 4.0, "CPU": 1.0, CLIENTS_TURN: 2.0, OTHER: 3.0}
+    assert parts(found) == {"IO:WalSync": 4.0, "CPU": 1.0, CLIENT_THINKS: 2.0, OTHER: 3.0}
     assert found is not None
     assert (found.measured, found.scale) == (True, 1.0)
     assert found.parts[-1].label == OTHER
@@ -75,12 +75,12 @@ def test_measured_cpu_and_queue_take_the_place_of_what_sampling_saw() -> None:
     # Two backends with 25 ticks a second each are half a CPU; 1,500 ms of waiting a second each are three in the queue.
     # One of these 3.5 was seen as CPU, the others as the client's turn.
     found = interval(*WAITS, waiting("Client", "between", 20), cpu_ticks=25, delay_ms=1500)
-    assert parts(latency_budget(found)) == {"IO:WalSync": 4.0, "CPU": 0.5, QUEUE: 3.0, CLIENTS_TURN: 1.5, OTHER: 1.0}
+    assert parts(latency_budget(found)) == {"IO:WalSync": 4.0, "CPU": 0.5, QUEUE: 3.0, CLIENT_THINKS: 1.5, OTHER: 1.0}
 
 
 def test_time_in_the_queue_is_taken_out_of_the_client_s_turn_first() -> None:
     found = interval(*WAITS, waiting("Client", "between", 60), cpu_ticks=50, delay_ms=1500)
-    assert parts(latency_budget(found)) == {"IO:WalSync": 4.0, "CPU": 1.0, QUEUE: 3.0, CLIENTS_TURN: 2.0, OTHER: 0.0}
+    assert parts(latency_budget(found)) == {"IO:WalSync": 4.0, "CPU": 1.0, QUEUE: 3.0, CLIENT_THINKS: 2.0, OTHER: 0.0}
 
 
 def test_without_schedstat_the_larger_of_both_cpu_figures_counts() -> None:
@@ -97,8 +97,8 @@ def test_parts_that_overlap_are_scaled_down_to_what_the_client_measured() -> Non
 
 def test_pauses_between_transactions_of_a_throttled_load_are_not_part_of_its_latency() -> None:
     between = waiting("Client", "between", 30)
-    assert parts(latency_budget(interval(*WAITS, between)))[CLIENTS_TURN] == 5.0
-    assert parts(latency_budget(interval(*WAITS, between, rate_per_s=100.0)))[CLIENTS_TURN] == 2.0
+    assert parts(latency_budget(interval(*WAITS, between)))[CLIENT_THINKS] == 5.0
+    assert parts(latency_budget(interval(*WAITS, between, rate_per_s=100.0)))[CLIENT_THINKS] == 2.0
 
 
 def test_other_sessions_are_not_charged_to_the_load() -> None:
@@ -115,7 +115,7 @@ def test_without_a_load_the_parts_are_over_the_server_s_throughput() -> None:
     found = latency_budget(interval(*WAITS, load=False))
     assert found is not None
     assert not found.measured
-    assert {part.label for part in found.parts} == {"IO:WalSync", "CPU", CLIENTS_TURN}
+    assert {part.label for part in found.parts} == {"IO:WalSync", "CPU", CLIENT_THINKS}
     assert found.total_ms == pytest.approx(1000.0 * 7.0 / found.tps)
 
 

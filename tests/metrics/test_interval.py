@@ -93,7 +93,7 @@ def test_a_forced_checkpoint_is_seen_coming_at_long_intervals(step_s: int) -> No
 
 
 def after_gap(second: int, kind: EventKind = EventKind.GAP) -> Frame:
-    gap = Event(EPOCH_MS, kind, "did not look")
+    gap = Event(EPOCH_MS, kind, "no samples")
     return replace(answered(second), events=(gap,))
 
 

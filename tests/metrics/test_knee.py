@@ -62,5 +62,5 @@ def test_steps_of_the_same_load_are_one_step() -> None:
 def test_a_curve_that_is_flat_from_its_first_step_on_has_its_knee_there_or_below() -> None:
     found = knee_of_clients(points((4, 600), (8, 605), (16, 598)))
     assert found.load is None
-    assert "it takes fewer clients to see it" in found.reason
+    assert "start with fewer clients to see it" in found.reason
     assert knee_of_clients(points((1, 600), (8, 605), (16, 598))).load == 1

@@ -77,7 +77,7 @@ def test_a_restart_or_silence_inside_is_told() -> None:
 def test_looks_that_our_own_process_missed_are_no_silence_of_the_server(
     seconds: int, silent: tuple[int, ...], gap_at: int | None
 ) -> None:
-    gap = Event(EPOCH_MS, EventKind.GAP, "did not look for 4.0 s")
+    gap = Event(EPOCH_MS, EventKind.GAP, "no samples for 4.0 s")
     made = evidence_of(
         [
             replace(
@@ -95,7 +95,7 @@ def test_looks_that_our_own_process_missed_are_no_silence_of_the_server(
 
 
 def test_a_server_that_stays_silent_after_a_gap_of_our_own_is_away() -> None:
-    gap = Event(EPOCH_MS, EventKind.GAP, "did not look for 4.0 s")
+    gap = Event(EPOCH_MS, EventKind.GAP, "no samples for 4.0 s")
     found = [
         replace(each, postgres=Unavailable(Reason.NO_ANSWER), events=(gap,) if each.sequence == 5 else ())
         if 5 <= each.sequence < 12

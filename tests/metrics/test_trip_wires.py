@@ -59,12 +59,12 @@ def test_what_cannot_be_said_never_trips() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("p99", "is no trip wire"),
-        ("p99=5", "is no trip wire"),
+        ("p99", "is not a trip wire"),
+        ("p99=5", "is not a trip wire"),
         ("p98>5ms", "there is no trip wire on 'p98'"),
         ("p99>5GB", "not measured in gb"),
         ("tps<5ms", "not measured in ms"),
-        ("tps<-5", "is no trip wire"),
+        ("tps<-5", "is not a trip wire"),
     ],
 )
 def test_nonsense_is_told_in_words(text: str, words: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.selection import overdue
@@ -127,7 +127,7 @@ async def test_what_is_overdue_is_taken_back_by_whoever_looks(
 ) -> None:
     """After a power loss nobody waits any more: the journal does."""
     for ends_it in ("guard", "begin"):
-        monkeypatch.setattr(Trials, ends_it, lambda *arguments: None)
+        monkeypatch.setattr(Deadlines, ends_it, lambda *arguments: None)
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
     await control.apply_set(TWO, Terms(keep_within_s=-1.0))

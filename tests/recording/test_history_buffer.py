@@ -99,7 +99,7 @@ def until(true: Callable[[], bool]) -> None:
 
 def test_packed_blocks_are_put_away_into_files_that_nobody_else_finds(tmp_path: Path) -> None:
     frames = [frame(second, backends=2 + second % 5) for second in range(100)]
-    hour = HistoryBuffer(drawer=SpillFiles(lambda: tmp_path / "state"))
+    hour = HistoryBuffer(spill_files=SpillFiles(lambda: tmp_path / "state"))
     for one in frames:
         hour.accept(Step((one,)))
     until(lambda: len(descriptors(tmp_path)) == 1)
@@ -113,8 +113,8 @@ def test_packed_blocks_are_put_away_into_files_that_nobody_else_finds(tmp_path: 
 
 
 def test_room_on_the_disk_is_given_back_as_the_oldest_go(tmp_path: Path) -> None:
-    drawer = SpillFiles(lambda: tmp_path)
-    pieces = [drawer.put(bytes([number]) * 100) for number in range(45)]
+    spill_files = SpillFiles(lambda: tmp_path)
+    pieces = [spill_files.put(bytes([number]) * 100) for number in range(45)]
     assert len(descriptors(tmp_path)) == 3
     assert [piece.read() for piece in pieces if piece] == [bytes([number]) * 100 for number in range(45)]
     del pieces[:21]
@@ -126,20 +126,20 @@ def test_without_a_directory_the_hour_stays_in_memory(broken: str, tmp_path: Pat
     (tmp_path / "a file").touch()
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere" / "at all")
     frames = [frame(second, backends=1) for second in range(95)]
-    hour = HistoryBuffer(drawer=SpillFiles(lambda: tmp_path / broken))
+    hour = HistoryBuffer(spill_files=SpillFiles(lambda: tmp_path / broken))
     hour.accept(Step(tuple(frames)))
     assert [one for _, one in hour.frames()] == frames
 
 
 def test_a_full_disk_takes_nothing_and_room_is_used_when_it_comes(tmp_path: Path) -> None:
-    drawer = SpillFiles(lambda: tmp_path)
+    spill_files = SpillFiles(lambda: tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (150, hard))
     try:
-        pieces = [drawer.put(bytes([number]) * 100) for number in range(3)]
+        pieces = [spill_files.put(bytes([number]) * 100) for number in range(3)]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    pieces.append(drawer.put(b"more"))
+    pieces.append(spill_files.put(b"more"))
     assert [piece.read() if piece else None for piece in pieces] == [b"\0" * 100, None, b"\2" * 100, b"more"]
 
 

@@ -158,7 +158,7 @@ def test_a_packed_recording_torn_in_the_middle_is_read_as_far_as_it_goes(tmp_pat
 def test_a_gap_costs_its_own_seconds_and_no_minute(hole: tuple[int, int], kind: EventKind, tmp_path: Path) -> None:
     every = [each for each in watched() if not hole[0] <= each.sequence < hole[1]]
     after = next(at for at, each in enumerate(every) if each.sequence == hole[1])
-    every[after] = replace(every[after], events=(Event(hole[1] * 1000, kind, "did not look"), *every[after].events))
+    every[after] = replace(every[after], events=(Event(hole[1] * 1000, kind, "no samples"), *every[after].events))
     minutes = material_of_looks(by_minutes(recorded(every, tmp_path / "a.jsonl")), "a")
     whole = material_of(every, "a")
     assert whole is not None

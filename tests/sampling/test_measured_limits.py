@@ -62,17 +62,17 @@ def test_another_server_and_a_standby_of_the_same_have_their_own() -> None:
 
 def test_a_session_under_way_takes_a_new_measurement_up() -> None:
     clock = Clock()
-    shelf = MeasuredLimits(clock)
-    assert shelf.sample(_sample(_server())) == NOT_MEASURED
+    overlay_source = MeasuredLimits(clock)
+    assert overlay_source.sample(_sample(_server())) == NOT_MEASURED
     remember(_server(), FOUND)
     clock.now_s = 60.0
-    assert shelf.sample(_sample(_server())) == FOUND
-    assert shelf.sample(Unavailable(Reason.NO_ANSWER, "down")) == FOUND
+    assert overlay_source.sample(_sample(_server())) == FOUND
+    assert overlay_source.sample(Unavailable(Reason.NO_ANSWER, "down")) == FOUND
     newer = replace(FOUND, at_ms=8)
     remember(_server(), newer)
     clock.now_s = 120.0
-    assert shelf.sample(_sample(_server())) == newer
-    assert shelf.sample(_sample(_server(in_recovery=True))) == NOT_MEASURED
+    assert overlay_source.sample(_sample(_server())) == newer
+    assert overlay_source.sample(_sample(_server(in_recovery=True))) == NOT_MEASURED
 
 
 def test_what_the_operator_gave_wins() -> None:

@@ -58,7 +58,7 @@ def test_a_stop_of_our_own_is_an_event_and_a_hole(server: Throwaway, tmp_path: P
     long = [(at, event) for at, event in gaps if frames[at].elapsed_s - frames[at - 1].elapsed_s >= STOPPED_S - 0.5]
     assert len(long) == 1, [event.text for _, event in gaps]
     at, event = long[0]
-    assert event.text == f"did not look for {frames[at].elapsed_s - frames[at - 1].elapsed_s:.1f} s"
+    assert event.text == f"no samples for {frames[at].elapsed_s - frames[at - 1].elapsed_s:.1f} s"
     for metric in (TPS, WAL_BYTES, host.CPU_BUSY, ACTIVE_SESSIONS):
         assert metric(Interval(frames[: at + 1])) is None, metric.id
     assert not any(isinstance(frame.postgres, Unavailable) for frame in frames[1:]), "the server answered all the time"

@@ -1,4 +1,4 @@
-"""A program that makes a change set on trial, and is killed with its revert watchdog before anybody confirms it."""
+"""A program that makes a pending change set, and is killed with its revert watchdog before anybody confirms it."""
 
 from __future__ import annotations
 

@@ -192,6 +192,11 @@ class ScriptedParameters:
         undone = await self.undo_last()
         return undone[0] if undone else None
 
+    async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
+        undone = self._taken_back([each for each in self.journal if each.id in ids])
+        self._undone.append(undone)
+        return undone
+
     async def undo_last(self) -> tuple[ParameterChange, ...]:
         if not self.journal:
             return ()

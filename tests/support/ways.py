@@ -17,6 +17,7 @@ from pgtop_tune.changes.change_sets import ChangeSets, Undo
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import HostChange, Terms, WantedParameter, WantedSetting
+from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import try_to_revert
@@ -33,17 +34,19 @@ T = TypeVar("T")
 
 
 class Machine(HostControl):
-    """A machine made up in a directory, on which something may happen after its half of a set was made."""
+    """A machine made up in a directory, on which something may happen before and after its half of a set is made."""
 
     def __init__(self, root: Path) -> None:
         write(root, USUAL)
         super().__init__(root=root)
         self.root = root
+        self.beforehand: Callable[[], None] = lambda: None
         self.afterwards: Callable[[], None] = lambda: None
 
     async def apply_set(
         self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
+        self.beforehand()
         made = await super().apply_set(wanted, terms, survive=survive)
         self.afterwards()
         return made
@@ -73,12 +76,21 @@ class Screen:
         self._pending = PendingSets(sets, lambda event: None)
         undo = Undo(self._control, machine, sets)
         self.changes = Changes(self._control, cast("Any", _Here()), self._pending, undo, machine)
+        self._applying: asyncio.Task[tuple[Change, ...]] | None = None
 
     async def apply(
         self, wanted: Sequence[WantedParameter], settings: Sequence[WantedSetting], for_s: float | None = None
     ) -> None:
         self._pending.accept(Step((frame(0),)))
-        await self.changes.apply(wanted, Terms(for_s), (trip_wire("tps<1000000"),), settings)
+        self._applying = asyncio.create_task(
+            self.changes.apply(wanted, Terms(for_s), (trip_wire("tps<1000000"),), settings)
+        )
+        await self._applying
+
+    def leave(self) -> None:
+        """The terminal is gone: what the screen waits for is cancelled."""
+        assert self._applying is not None
+        self._applying.cancel()
 
     async def revert_now(self) -> None:
         """A trip wire is crossed."""
@@ -88,7 +100,7 @@ class Screen:
     async def over(self) -> None:
         """Waits until the pending set has gone back."""
         async with asyncio.timeout(60):
-            while self.changes.on_trial is not None:
+            while self.changes.pending is not None:
                 await asyncio.sleep(0.02)
 
     async def server_is_back(self) -> None:
@@ -122,6 +134,11 @@ class Command:
                 await asyncio.sleep(0.02)
         if self._running.done():
             self._running.result()
+
+    def leave(self) -> None:
+        """The terminal is gone."""
+        assert self._running is not None
+        self._running.cancel()
 
     async def revert_now(self) -> None:
         """Ctrl-C."""

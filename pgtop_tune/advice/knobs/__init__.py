@@ -1,1 +1,1 @@
-"""Parameters worth turning, one row each: why, in which steps, what it costs."""
+"""The parameters worth tuning, one row each: purpose, steps, cost."""

@@ -1,4 +1,4 @@
-"""What a knob is: a parameter, why one turns it, in which steps, what it costs, and which value comes next."""
+"""A knob: a parameter with its purpose, steps, cost and next value."""
 
 from __future__ import annotations
 

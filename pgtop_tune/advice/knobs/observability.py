@@ -1,4 +1,4 @@
-"""Knobs of what the server counts and logs.
+"""Knobs of statistics and logging.
 
 Source: PostgreSQL documentation, "Error Reporting and Logging" and "Run-time Statistics".
 """
@@ -10,6 +10,9 @@ from typing import Final
 from pgtop_tune.advice.knobs.knob import Knob
 
 _MEASURED: Final = "It affects the measurement: leave it alone within a comparison."
+
+_RUNS: Final = ("-1", "0", "100ms", "1s", "10s", "10min")
+_NONE_OR_ALL: Final = (("-1", "none"), ("0", "all"))
 
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
@@ -31,7 +34,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         name="track_activities",
         group="observability",
         why="Shows what each session does; off leaves this program half blind.",
-        trades="Next to nothing.",
+        trades="Almost nothing.",
         panes=("sessions", "budget"),
     ),
     Knob(
@@ -95,10 +98,19 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         name="log_autovacuum_min_duration",
         group="observability",
-        why="A line for each run of autovacuum that takes at least this long.",
+        why="A line for each run of autovacuum that takes at least this long; from 19 on for its vacuums only.",
         trades="Negligible.",
         panes=("host",),
-        steps=("-1", "0", "100ms", "1s", "10s", "10min"),
-        special=(("-1", "none"), ("0", "all")),
+        steps=_RUNS,
+        special=_NONE_OR_ALL,
+    ),
+    Knob(
+        name="log_autoanalyze_min_duration",
+        group="observability",
+        why="A line for each ANALYZE by autovacuum that takes at least this long.",
+        trades="Negligible.",
+        panes=("host",),
+        steps=_RUNS,
+        special=_NONE_OR_ALL,
     ),
 )

@@ -61,7 +61,8 @@ MEMORY: Final[tuple[Knob, ...]] = (
         name="maintenance_work_mem",
         group="memory",
         why="Index builds sort in it, VACUUM keeps dead row identifiers in it: too little means more passes.",
-        trades="Memory for each maintenance at once, autovacuum workers included while autovacuum_work_mem is -1.",
+        trades="Memory for each concurrent maintenance operation, autovacuum workers included while "
+        "autovacuum_work_mem is -1.",
         panes=("host",),
         moves_with=("autovacuum_work_mem", "autovacuum_max_workers"),
     ),
@@ -252,6 +253,7 @@ PARALLEL: Final[tuple[Knob, ...]] = (
 
 # Knobs of reading ahead and asynchronous I/O. Source: PostgreSQL documentation, "Resource Consumption: I/O".
 
+_IO_WORKERS: Final = ("1", "2", "3", "4", "6", "8", "12", "16", "24", "32")
 _DEPTHS: Final = ("0", "1", "2", "4", "8", "16", "32", "64", "128", "200", "256", "512", "1000")
 
 IO: Final[tuple[Knob, ...]] = (
@@ -300,16 +302,53 @@ IO: Final[tuple[Knob, ...]] = (
         trades="io_uring needs a kernel that permits it and file descriptors for each backend.",
         panes=("host", "latency"),
         steps=("sync", "worker", "io_uring"),
-        moves_with=("io_workers", "io_max_concurrency"),
+        moves_with=("io_workers", "io_max_workers", "io_max_concurrency"),
     ),
     Knob(
         name="io_workers",
         group="I/O",
-        why="Processes that read for all backends with io_method=worker; with too few, reads queue.",
+        why="Processes that read for all backends with io_method=worker; with too few, reads queue. 18 only.",
         trades="CPU of these processes.",
         panes=("host", "sessions"),
-        steps=("1", "2", "3", "4", "6", "8", "12", "16", "24", "32"),
+        steps=_IO_WORKERS,
         moves_with=("io_method",),
+    ),
+    Knob(
+        name="io_max_workers",
+        group="I/O",
+        why="Most I/O workers of io_method=worker; the server starts them while reads queue.",
+        trades="CPU of these processes.",
+        panes=("host", "sessions"),
+        steps=_IO_WORKERS,
+        moves_with=("io_min_workers", "io_method"),
+    ),
+    Knob(
+        name="io_min_workers",
+        group="I/O",
+        why="Fewest I/O workers: those that wait for reads while the server is idle.",
+        trades="Idle processes; with few, the first reads of a burst wait for workers to start.",
+        panes=("host", "sessions"),
+        steps=_IO_WORKERS,
+        moves_with=("io_max_workers", "io_worker_idle_timeout"),
+    ),
+    Knob(
+        name="io_worker_idle_timeout",
+        group="I/O",
+        why="An I/O worker above io_min_workers ends after this time without work.",
+        trades="Short starts workers anew for each burst; long keeps idle processes.",
+        panes=("host", "sessions"),
+        steps=("10s", "30s", "1min", "5min", "30min"),
+        special=(("0", "workers never end"),),
+        moves_with=("io_min_workers",),
+    ),
+    Knob(
+        name="io_worker_launch_interval",
+        group="I/O",
+        why="Least time between the starts of two I/O workers: how fast their number follows a burst of reads.",
+        trades="Short may start more workers than the burst needs.",
+        panes=("host", "sessions"),
+        steps=("10ms", "50ms", "100ms", "500ms", "1s"),
+        moves_with=("io_max_workers",),
     ),
     Knob(
         name="io_max_concurrency",

@@ -1,4 +1,4 @@
-"""Settings of the operating system worth turning for a database server.
+"""Settings of the operating system worth tuning for a database server.
 
 Sources: Documentation/admin-guide/sysctl/{vm,kernel}.rst, mm/{hugetlbpage,transhuge}.rst, mm/overcommit-accounting,
 Documentation/block; PostgreSQL documentation, "Managing Kernel Resources".

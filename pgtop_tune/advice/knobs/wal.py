@@ -110,6 +110,16 @@ WAL: Final[tuple[Knob, ...]] = (
         moves_with=("wal_init_zero", "min_wal_size"),
     ),
     Knob(
+        name="wal_keep_size",
+        group="wal",
+        why="WAL kept for standbys without a slot, beyond what a checkpoint would remove.",
+        trades="Space on the WAL disk, whether a standby needs it or not.",
+        panes=("wal",),
+        steps=("0", "1GB", "4GB", "16GB", "32GB", "64GB"),
+        special=(("0", "none: a standby without a slot that falls behind must be rebuilt or read the archive"),),
+        moves_with=("max_wal_size", "max_slot_wal_keep_size"),
+    ),
+    Knob(
         name="max_slot_wal_keep_size",
         group="wal",
         why="Maximum of WAL a replication slot may retain, so that a dead standby cannot fill the disk.",
@@ -148,7 +158,8 @@ WAL: Final[tuple[Knob, ...]] = (
     Knob(
         name="wal_level",
         group="wal",
-        why="Level of detail in the WAL: replica for standbys and backups, logical for logical decoding.",
+        why="Level of detail in the WAL: replica for standbys and backups, logical for logical decoding. From 19 on, "
+        "replica allows logical slots, too: the first one raises effective_wal_level without a restart.",
         trades="logical writes more WAL; minimal rules out archiving, backups and standbys.",
         panes=("wal",),
         steps=("minimal", "replica", "logical"),

@@ -11,12 +11,11 @@ from pgtop_tune.advice.plan import (
     LEAST_WORK_MEM,
     SMALL_BUFFERS,
     MemoryPlan,
-    as_set,
     autovacuum_workers,
     most_connections,
 )
 from pgtop_tune.metrics import memory_rule
-from pgtop_tune.units import MB, about, memory
+from pgtop_tune.units import MB, about, as_set, memory
 
 
 def shared_buffers(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
@@ -62,7 +61,7 @@ def autovacuum_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
         return Advice(
             "-1", f"maintenance_work_mem, {memory(plan.maintenance_bytes)}, is meant for the workers as well."
         )
-    return Advice(plan.autovacuum_work_mem, f"What is set fits {plan.use.autovacuum_max_workers} times.")
+    return Advice(plan.autovacuum_work_mem, f"The set value fits {plan.use.autovacuum_max_workers} times.")
 
 
 def work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
@@ -79,10 +78,9 @@ def work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     multiplier = memory_rule.hash_multiplier(use.major, use.hash_mem_multiplier)
     return Advice(
         value=as_set(use.work_mem_bytes),
-        because=f"Of {about(ceiling)}: what is left for each of {use.max_connections} connections and "
-        f"{use.parallel_workers} "
-        f"parallel workers if all hash at once (hash_mem_multiplier {multiplier:g}). Raise it where temporary files "
-        "show, per role or session.",
+        because=f"{about(ceiling)} is left for each of {use.max_connections} connections and {use.parallel_workers} "
+        f"parallel workers if all hash at once (hash_mem_multiplier {multiplier:g}). If temporary files appear, raise "
+        "work_mem per role or session.",
         low="4MB",
         high=memory(ceiling),
     )
@@ -97,16 +95,17 @@ def max_connections(facts: AdviceFacts, plan: MemoryPlan | None, number: int) ->
     if not facts.cores and (plan is None or number == facts.max_connections):
         return None
     if number == facts.max_connections and facts.cores and number > most_connections(facts.cores):
-        said = f"{facts.sessions} sessions are there now: put a pooler in front before fewer connections are allowed."
+        said = f"{facts.sessions} sessions are connected now: put a pooler in front before you allow fewer connections."
         return Advice(None, said)
     if number == facts.max_connections:
-        return Advice(str(number), f"What is set is no more than {facts.cores} cores and the memory carry.")
+        return Advice(str(number), f"The set value does not exceed what {facts.cores} cores and the memory can carry.")
     because = (
         f"{facts.cores} cores run as many sessions at once; more only wait, and each costs memory and snapshot time. "
         "Put a pooler in front for more clients."
     )
     if plan is not None and plan.use.work_mem_bytes <= LEAST_WORK_MEM:
-        because = f"{about(plan.use.ram_bytes)} of memory carry no more with 4 MB of work_mem. Put a pooler in front."
+        ram = about(plan.use.ram_bytes)
+        because = f"{ram} of memory carry no more connections with 4 MB of work_mem. Put a pooler in front."
     return Advice(str(number), because)
 
 
@@ -123,18 +122,21 @@ def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     if plan.pages is not None:
         return Advice(
             "on",
-            f"{costs}; it needs vm.nr_hugepages of at least {plan.pages}. 'try' would go without and say nothing.",
+            f"{costs}; it needs vm.nr_hugepages of at least {plan.pages}. 'try' would silently continue without them.",
         )
-    if plan.pages_refused:
-        return Advice("try", f"{plan.pages_refused} 'on' would not start.")
     is_served = facts.huge_pages == "on" and facts.in_huge_pages is not False
     if is_served and buffers <= (facts.running_buffers_bytes or 0):
-        return Advice("on", "The pages are there: the server runs in them.")
-    return Advice("try", f"{costs}. 'on' only together with reserved pages: the server's machine is not ours to see.")
+        return Advice("on", "The server already runs in huge pages.")
+    if plan.pages_refused:
+        return Advice("try", f"{plan.pages_refused} 'on' would not start.")
+    return Advice(
+        "try", f"{costs}. 'on' only together with reserved pages: the server's machine is not visible from here."
+    )
 
 
 # Advice on planner, parallel queries, autovacuum, I/O, time limits and what is logged.
 
+SLOW_CLOCK_NS: Final = 500.0
 _FLASH: Final = frozenset({DiskKind.SSD, DiskKind.NVME})
 _RANDOM: Final[Mapping[DiskKind, tuple[str, str]]] = {
     DiskKind.HDD: ("4", "A rotating disk reads far faster in sequence than at random."),
@@ -162,7 +164,8 @@ def io_depth(facts: AdviceFacts) -> Advice | None:
     value = _DEPTH[facts.disk]
     return Advice(
         value=value,
-        because=f"How many requests a {facts.disk.value.upper()} serves at once, as a start.",
+        because=f"The number of requests that this kind of disk ({facts.disk.value.upper()}) serves at once, as a "
+        "starting point.",
         low="1",
         high="512",
     )
@@ -247,6 +250,13 @@ def max_worker_processes(facts: AdviceFacts) -> Advice | None:
     return Advice(str(value), f"One for each of {facts.cores} cores, at least 8; a standby no fewer than its primary.")
 
 
+def track_io_timing(facts: AdviceFacts) -> Advice:
+    """On, unless reading the clock was measured to be slow."""
+    if facts.clock_ns is not None and facts.clock_ns > SLOW_CLOCK_NS:
+        return Advice("off", f"Reading the clock takes {facts.clock_ns:.0f} ns, twice for each I/O.")
+    return Advice("on", "Without it, waits of queries for the disk stay unknown.")
+
+
 def _fixed(value: str, because: str, low: str = "", high: str = "") -> Callable[[AdviceFacts], Advice]:
     advice = Advice(value=value, because=because, low=low, high=high)
     return lambda facts: advice
@@ -275,6 +285,9 @@ RULES: Final[Mapping[str, Callable[[AdviceFacts], Advice | None]]] = {
     "autovacuum_analyze_scale_factor": _fixed("0.05", "Estimates go wrong before a tenth has changed.", "0.01", "0.1"),
     "io_method": _fixed("worker", "The default, for every kernel; measure io_uring if the kernel permits it."),
     "io_workers": _by_cores(lambda cores: min(max(3, cores // 4), 32), "A quarter of {cores} cores, at least 3."),
+    "io_max_workers": _by_cores(
+        lambda cores: min(max(8, cores // 4), 32), "A quarter of {cores} cores, at least the default: idle ones end."
+    ),
     "idle_in_transaction_session_timeout": _fixed(
         "5min", "A forgotten transaction holds locks and keeps dead rows from being removed.", "10s", "1h"
     ),
@@ -283,7 +296,7 @@ RULES: Final[Mapping[str, Callable[[AdviceFacts], Advice | None]]] = {
     "fsync": _fixed("on", "No other value survives a crash."),
     "full_page_writes": _fixed("on", "The WAL repairs torn pages."),
     "commit_delay": _fixed("0", "Worth trying only if many sessions wait for WALSync on a slow disk.", "0", "1000"),
-    "track_io_timing": _fixed("on", "Without it, waits of queries for the disk stay unknown.", "", ""),
+    "track_io_timing": track_io_timing,
     "track_activities": _fixed("on", "Without it, the work of sessions is invisible."),
     "compute_query_id": _fixed("auto", "On if pg_stat_statements is loaded."),
     "log_checkpoints": _fixed("on", "One line each; the default since 15."),
@@ -293,4 +306,5 @@ RULES: Final[Mapping[str, Callable[[AdviceFacts], Advice | None]]] = {
     ),
     "log_min_duration_statement": _fixed("1s", "Logs slow statements without slowing the others.", "100ms"),
     "log_autovacuum_min_duration": _fixed("10s", "Shows long runs of autovacuum.", "0", "10min"),
+    "log_autoanalyze_min_duration": _fixed("10s", "Shows long runs of ANALYZE by autovacuum.", "0", "10min"),
 }

@@ -79,7 +79,7 @@ def _nr_hugepages(name: str, site: Site) -> Advice | None:
     needed = math.ceil(plan.shared_bytes / plan.page_bytes)
     others = f", {plan.pages - needed} are spare or for others" if plan.pages > needed else ""
     tables = about(page_tables_bytes(plan.buffers_bytes))
-    kept = " What is reserved is enough." if str(plan.pages) == live else ""
+    kept = " The reserved pages are enough." if str(plan.pages) == live else ""
     return Advice(
         value=str(plan.pages),
         because=f"{needed} pages of {about(plan.page_bytes)} hold the shared memory of a server with shared_buffers of "
@@ -160,13 +160,15 @@ def _overcommit_memory(name: str, site: Site) -> Advice | None:
     plan = site.plan
     if plan is None:
         return None
+    if plan.strict_left:
+        return Advice("0", f"{plan.strict_refused} With strict accounting the server would not start.")
     if plan.strict_refused:
         return Advice(None, plan.strict_refused)
     return Advice(
         value="2",
-        because=f"CommitLimit is {about(plan.commit_limit_bytes)} then: a query that asks for too much has an "
-        "error, and the "
-        "OOM killer does not end the server. For a machine that only runs the server; vm.overcommit_ratio first.",
+        because=f"CommitLimit is {about(plan.commit_limit_bytes)} then: a query that asks for too much memory fails "
+        "with an error, and the OOM killer does not end the server. For a machine that only runs the server; "
+        "vm.overcommit_ratio first.",
         low="0",
         high="2",
     )
@@ -174,16 +176,17 @@ def _overcommit_memory(name: str, site: Site) -> Advice | None:
 
 def _overcommit_ratio(name: str, site: Site) -> Advice | None:
     plan, swap = site.plan, site.machine.swap_bytes
-    if plan is None or plan.ratio is None:
+    if plan is None or not plan.commit_limit_bytes:
         return None
-    is_strict = site.machine.number("vm.overcommit_memory") == 2
-    if plan.strict_refused and not (is_strict and plan.commit_limit_bytes > (site.machine.commit_limit_bytes or 0)):
-        return Advice(None, f"It counts only with vm.overcommit_memory=2. {plan.strict_refused}")
+    if plan.ratio is None:
+        now = f"The present limit grants more than we would advise: {about(plan.commit_limit_bytes)}, and it is in use."
+        return Advice(None, now)
+    if plan.strict_refused and site.machine.number("vm.overcommit_memory") != 2:
+        return Advice(None, f"It takes effect only with vm.overcommit_memory=2. {plan.strict_refused}")
     return Advice(
         value=str(plan.ratio),
-        because=f"CommitLimit is {about(plan.commit_limit_bytes)} then: {plan.ratio} % of the memory that is no "
-        "huge pages, "
-        f"and {about(swap) if swap else 'no'} swap. 50, as shipped, leaves half of the memory without use.",
+        because=f"CommitLimit is {about(plan.commit_limit_bytes)} then: {plan.ratio} % of the memory outside huge "
+        f"pages, and {about(swap) if swap else 'no'} swap. The default, 50, leaves half of the memory unused.",
         low="50",
         high="100",
     )
@@ -231,7 +234,7 @@ def _read_ahead(name: str, site: Site) -> Advice | None:
     because = (
         "A sequential scan pays for every rotation of the disk"
         if kind is DiskKind.HDD
-        else "Enough for sequential scans; 17 and later read ahead themselves"
+        else "Enough for sequential scans; PostgreSQL 17 and later read ahead themselves"
     )
     return Advice(value=_READ_AHEAD_KB[kind], because=f"{because}.", low="128", high="16384")
 

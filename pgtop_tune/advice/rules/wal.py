@@ -8,9 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice, AdviceFacts
-from pgtop_tune.advice.plan import as_set
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.units import GB, MB, about, memory
+from pgtop_tune.units import GB, MB, about, as_set, memory
 
 _HEADROOM: Final = 1.2
 _MOST_OF_DISK: Final = 0.6
@@ -19,6 +18,12 @@ _LEAST_TIMEOUT_S: Final = 600.0
 _MOST_TIMEOUT_S: Final = 3600.0
 _TARGET: Final = 0.9
 _START: Final = 4 * GB
+_MOST_BUFFERS: Final = 64 * MB
+FULL_PER_S: Final = 0.1
+"""wal_buffers that are full more often are too small."""
+_ROOM_FOR_SLOTS: Final = 1.5
+"""Times what a slot keeps already: a limit below would invalidate it at the next checkpoint."""
+_MOST_FOR_SLOTS: Final = 0.8
 _STEADY: Final = 4
 """A rate that has fallen less than this many times leaves the advice as it was."""
 
@@ -104,7 +109,7 @@ def max_wal_size(facts: AdviceFacts) -> Advice:
     if most and needed > most:
         because += f" The WAL disk allows only 60 % of {about(facts.wal_disk_bytes or 0)}."
     elif value == facts.max_wal_size_bytes:
-        because += " What is set is enough."
+        because += " The set value is enough."
     return Advice(value=typed, because=because, low="1GB", high=high)
 
 
@@ -139,8 +144,7 @@ def checkpoint_timeout(facts: AdviceFacts) -> Advice:
     return Advice(
         value=f"{minutes:.0f}min" if minutes == int(minutes) else f"{minutes * 60:.0f}s",
         because=f"Each checkpoint makes the first change of every page cost a full-page image; {minutes:g} min is a "
-        "common "
-        "middle. Recovery after a crash has to replay what was written since the last one.",
+        "common compromise. Recovery after a crash has to replay the WAL written since the last checkpoint.",
         low="5min",
         high="1h",
     )
@@ -156,30 +160,52 @@ def checkpoint_completion_target(facts: AdviceFacts) -> Advice:
     )
 
 
-def wal_buffers(buffers_bytes: float | None) -> Advice:
-    """The server's own choice, unless shared_buffers is so small that it is under a segment."""
+def wal_keep_size(facts: AdviceFacts) -> Advice | None:
+    """What is set, where the WAL disk has room for it beside max_wal_size."""
+    if not facts.wal_disk_bytes:
+        return None
+    left = max(facts.wal_disk_bytes * _MOST_OF_DISK - max_wal_bytes(facts), 0.0)
+    if facts.wal_keep_bytes <= left:
+        said = "What is set fits the WAL disk. A slot keeps what its standby needs, and no more."
+        return Advice(as_set(facts.wal_keep_bytes), said, high=memory(left))
+    said = f"max_wal_size leaves that of 60 % of the WAL disk of {about(facts.wal_disk_bytes)}."
+    return Advice(memory(left), said, high=memory(left))
+
+
+def wal_buffers(facts: AdviceFacts, buffers_bytes: float | None) -> Advice:
+    """The server's own choice, more where that is full too often, or what is set where that is more as well."""
+    value, because = "-1", "The server chooses one WAL segment, 16MB, at this size of shared_buffers."
     if buffers_bytes is not None and buffers_bytes < 512 * MB:
         chosen = about(buffers_bytes / 32)
-        return Advice(
-            value="16MB",
-            because=f"-1 gives 1/32 of shared_buffers, here {chosen}; a whole segment costs nothing.",
-            low="4MB",
-            high="64MB",
-        )
-    return Advice(
-        value="-1",
-        because="The server chooses one WAL segment, 16MB, at this size of shared_buffers.",
-        low="",
-        high="64MB",
-    )
+        value, because = "16MB", f"-1 gives 1/32 of shared_buffers, here {chosen}; a whole segment costs nothing."
+    if 16 * MB < facts.wal_buffers_bytes <= _MOST_BUFFERS:
+        value, because = as_set(facts.wal_buffers_bytes), "What is set is more than the server would choose, and small."
+    elif (facts.wal_buffers_full_per_s or 0.0) > FULL_PER_S:
+        value = memory(_MOST_BUFFERS)
+        because = f"They were full {facts.wal_buffers_full_per_s:.1f} times a second: backends wrote WAL themselves."
+    return Advice(value=value, because=because, low="4MB", high="64MB")
+
+
+def more_wal_buffers_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
+    """Shared memory that wal_buffers take more than those of the running server."""
+    advised = wal_buffers(facts, buffers_bytes).value
+    wanted = 16.0 * MB if advised in (None, "-1") else parse(advised or "", "MB", integer=True) * MB
+    return max(wanted - facts.running_wal_buffers_bytes, 0.0)
 
 
 def max_slot_wal_keep_size(facts: AdviceFacts) -> Advice | None:
-    """Half of the WAL disk."""
+    """Half of the WAL disk, more where a slot keeps more already; what is set where that is no less."""
     if not facts.wal_disk_bytes:
         return None
+    half, needed = facts.wal_disk_bytes / 2, facts.slot_bytes * _ROOM_FOR_SLOTS
+    now = facts.slot_keep_bytes
+    if max(parse(memory(half), "MB", integer=True) * MB, needed) <= now <= facts.wal_disk_bytes * _MOST_FOR_SLOTS:
+        return Advice(as_set(now), f"What is set leaves room on the WAL disk of {about(facts.wal_disk_bytes)}.")
+    if needed > half:
+        said = f"A slot keeps {about(facts.slot_bytes)} already: a limit below would invalidate it."
+        return Advice(memory(_stepped(needed / GB) * GB), f"{said} Half of the WAL disk is {about(half)}.")
     return Advice(
-        memory(facts.wal_disk_bytes / 2),
+        memory(half),
         f"Half of the WAL disk of {about(facts.wal_disk_bytes)}: a missing standby must not stop the server.",
     )
 

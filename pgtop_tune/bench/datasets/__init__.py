@@ -1,1 +1,1 @@
-"""What a load runs on: pgbench's own tables and the bus company's, sized, recognised, made."""
+"""Data sets of loads: pgbench's own tables and the bus company's, with their size, recognition and creation."""

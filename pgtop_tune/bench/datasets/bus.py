@@ -104,7 +104,7 @@ def parse_size(text: str) -> int:
         tickets = round(number / TICKET_BYTES if found[3] else number)
     if not 1 <= tickets <= MOST_TICKETS:
         raise LoadProblem(
-            f"{text!r} is no size of the bus data set",
+            f"{text!r} is not a size of the bus data set",
             f"write tickets, as 600000 or 6M (up to {MOST_TICKETS}), or disk space, as 600MB or 0.6GB",
         )
     return tickets

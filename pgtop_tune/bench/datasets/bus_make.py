@@ -50,15 +50,15 @@ async def make_bus(
     """
     if not 1 <= jobs <= _MOST_JOBS:
         raise LoadProblem(f"jobs must be from 1 to {_MOST_JOBS}")
-    async with _opened(open_sql_session) as hand, _opened(open_sql_session) as looking:
+    async with _opened(open_sql_session) as sql_session, _opened(open_sql_session) as looking:
         watch = StepWatch(tell, looking)
         try:
-            [(locked,)] = await hand.rows(f"SELECT pg_try_advisory_lock({_LOCK})")
+            [(locked,)] = await sql_session.rows(f"SELECT pg_try_advisory_lock({_LOCK})")
             if not locked:
                 raise LoadProblem(
                     "another pgtop-tune is creating the bus data set in this database", "wait for it, or end it"
                 )
-            return await _Making(open_sql_session, hand, plan, jobs, watch).run(anew)
+            return await _Making(open_sql_session, sql_session, plan, jobs, watch).run(anew)
         except ServerProblem as refusal:
             hint = refusal.hint or "finished parts stay; the same command resumes"
             raise LoadProblem(refusal.message, hint) from None
@@ -68,21 +68,21 @@ async def make_bus(
 
 @contextlib.asynccontextmanager
 async def _opened(open_sql_session: OpenSqlSession) -> AsyncIterator[SqlSession]:
-    hand = await open_sql_session()
+    sql_session = await open_sql_session()
     try:
-        yield hand
+        yield sql_session
     finally:
-        await asyncio.shield(hand.aclose())
+        await asyncio.shield(sql_session.aclose())
 
 
 class _Making:
     """One making, with what it has measured."""
 
     def __init__(
-        self, open_sql_session: OpenSqlSession, hand: SqlSession, plan: BusPlan, jobs: int, watch: StepWatch
+        self, open_sql_session: OpenSqlSession, sql_session: SqlSession, plan: BusPlan, jobs: int, watch: StepWatch
     ) -> None:
-        self._open_hand = open_sql_session
-        self._hand = hand
+        self._open_sql_session = open_sql_session
+        self._sql_session = sql_session
         self._plan = plan
         self._jobs = jobs
         self._tell = watch.tell
@@ -90,16 +90,16 @@ class _Making:
 
     async def run(self, anew: bool) -> Initialised:
         started_s = time.monotonic()
-        found = await recognise_bus(self._hand)
+        found = await recognise_bus(self._sql_session)
         if found is not None and not anew and not found.is_of(self._plan):
             raise LoadProblem(f"there is another bus data set: {found.describe()}", "pass --force to replace it")
         done = set(found.done) if found is not None and not anew else set[str]()
         if found is not None and anew:
             await self._step("drop tables", self._run("drop"))
         if "create tables" not in done:
-            if not await self._hand.rows("SELECT FROM pg_namespace WHERE nspname = 'bus'"):
+            if not await self._sql_session.rows("SELECT FROM pg_namespace WHERE nspname = 'bus'"):
                 # Not IF NOT EXISTS: a schema of a stranger's that comes in between is not taken.
-                await self._hand.execute("CREATE SCHEMA bus")
+                await self._sql_session.execute("CREATE SCHEMA bus")
             await self._step("create tables", self._run("tables"))
         if GENERATE not in done:
             await self._step(GENERATE, self._generate())
@@ -122,24 +122,24 @@ class _Making:
     async def _run(self, file: str, done: str = "") -> None:
         """The statements of a file and the note that they are done, in one transaction."""
         note = _noted(done) if done else ""
-        await self._hand.execute(statements(file, self._plan) + note)
+        await self._sql_session.execute(statements(file, self._plan) + note)
 
     async def _vacuum(self) -> None:
-        await self._hand.execute(statements("vacuum", self._plan))
-        await self._hand.execute(_noted("vacuum"))
+        await self._sql_session.execute(statements("vacuum", self._plan))
+        await self._sql_session.execute(_noted("vacuum"))
 
     async def _generate(self) -> None:
-        if not await self._hand.rows("SELECT 1 FROM bus.cities LIMIT 1"):
-            await self._hand.execute(statements("company", self._plan))
-        there = {row[0] for row in await self._hand.rows("SELECT chunk FROM bus.chunks")}
+        if not await self._sql_session.rows("SELECT 1 FROM bus.cities LIMIT 1"):
+            await self._sql_session.execute(statements("company", self._plan))
+        there = {row[0] for row in await self._sql_session.rows("SELECT chunk FROM bus.chunks")}
         missing = deque(number for number in range(self._plan.chunks) if number not in there)
         tickets = sum(last - first + 1 for first, last in (self._plan.chunk(int(str(number))) for number in there))
         done = [tickets]
 
-        async def fill(hand: SqlSession) -> None:
+        async def fill(sql_session: SqlSession) -> None:
             while missing:
                 number = missing.popleft()
-                await hand.execute(chunk_statements(self._plan, number))
+                await sql_session.execute(chunk_statements(self._plan, number))
                 first, last = self._plan.chunk(number)
                 done[0] += last - first + 1
                 self._tell(InitialiseProgress(GENERATE, done[0], self._plan.tickets))
@@ -148,20 +148,20 @@ class _Making:
         jobs = min(self._jobs, max(1, len(missing)))
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(fill(self._hand))
+                group.create_task(fill(self._sql_session))
                 for _ in range(jobs - 1):
                     group.create_task(self._beside(fill))
         except* Exception as problems:
             # Every job fails of the same cause, a full disk or a server that is gone: one of them is told.
             raise problems.exceptions[0] from None
-        await self._hand.execute(
+        await self._sql_session.execute(
             "SELECT setval(pg_get_serial_sequence('bus.tickets', 'ticket_id'), max(tickets)) FROM bus.dataset;"
             + _noted(GENERATE)
         )
 
     async def _beside(self, fill: Callable[[SqlSession], Awaitable[None]]) -> None:
-        async with _opened(self._open_hand) as hand:
-            await fill(hand)
+        async with _opened(self._open_sql_session) as sql_session:
+            await fill(sql_session)
 
 
 def _noted(step: str) -> str:

@@ -68,7 +68,7 @@ class Room(Struct, frozen=True):
 
 
 async def look_for_room(
-    hand: SqlSession,
+    sql_session: SqlSession,
     estimated_bytes: int,
     freed_bytes: int,
     free_bytes: Callable[[str], int | str],
@@ -82,7 +82,7 @@ async def look_for_room(
         tablespace: Where the tables are to be; "" for the database's own.
     """
     try:
-        [(directory, max_wal_bytes)] = await hand.rows(_DIRECTORY, [tablespace])
+        [(directory, max_wal_bytes)] = await sql_session.rows(_DIRECTORY, [tablespace])
     except ServerProblem:
         return Room(int(estimated_bytes * SPARE), None, "this role may not see the server's data directory")
     # WAL of a tablespace lies elsewhere; counted all the same, it errs on the safe side.
@@ -286,7 +286,7 @@ async def initialise(
     pgbench: Pgbench,
     on_progress: Callable[[InitialiseProgress], None] = lambda progress: None,
     shape: PgbenchShape = _AS_USUAL,
-    hand: SqlSession | None = None,
+    sql_session: SqlSession | None = None,
 ) -> Initialised:
     """Makes pgbench's tables: 100,000 accounts, some 15 MB per unit of scale.
 
@@ -294,14 +294,14 @@ async def initialise(
 
     Args:
         shape: Steps, fill factor, partitions, …; as usual, tables that are there are dropped first.
-        hand: Asks the server how far steps are of which pgbench says nothing; None: nobody asks.
+        sql_session: Asks the server how far steps are of which pgbench says nothing; None: nobody asks.
 
     Raises:
         LoadProblem: It cannot be started or failed; has its own words and a hint.
     """
     argv = initialise_argv(scale, pgbench, endpoint, shape)
-    if hand is not None:
-        endpoint = with_settings(endpoint, await safe_path(hand))
+    if sql_session is not None:
+        endpoint = with_settings(endpoint, await safe_path(sql_session))
     base = base_directory()
     await asyncio.to_thread(sweep, base)
     directory = RunDirectory(unused_name(base))
@@ -311,7 +311,9 @@ async def initialise(
             argv, signal="INT", remove=(directory.path,), env=environment(endpoint, pgbench, passfile)
         )
         try:
-            watch = StepWatch(on_progress, hand, scale * _ACCOUNTS_PER_SCALE, heap_bytes(scale, shape.fillfactor))
+            watch = StepWatch(
+                on_progress, sql_session, scale * _ACCOUNTS_PER_SCALE, heap_bytes(scale, shape.fillfactor)
+            )
             return await _follow(guarded, watch)
         finally:
             if guarded.returncode is None:

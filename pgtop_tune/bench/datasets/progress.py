@@ -1,4 +1,4 @@
-"""How far the making of a data set is; for steps of which their maker says nothing, as the server knows it.
+"""Progress of creating a data set; for steps without progress output, from the server's progress views.
 
 Source: pg_stat_progress_vacuum heap_blks_scanned and heap_blks_total; pg_stat_progress_create_index blocks_done and
 blocks_total; the growth of pg_database_size() while pgbench's rows are made by one statement.
@@ -107,14 +107,14 @@ class StepWatch:
 
     Args:
         tell: Told of both.
-        hand: A session that nobody else uses; None adds nothing.
+        sql_session: A session that nobody else uses; None adds nothing.
         rows: There will be after step G.
         rows_bytes: They will take.
     """
 
-    def __init__(self, tell: Tell, hand: SqlSession | None, rows: int = 0, rows_bytes: int = 1) -> None:
+    def __init__(self, tell: Tell, sql_session: SqlSession | None, rows: int = 0, rows_bytes: int = 1) -> None:
         self._tell = tell
-        self._hand = hand
+        self._sql_session = sql_session
         self._rows = rows
         self._rows_bytes = rows_bytes
         self._looking: asyncio.Task[None] | None = None
@@ -124,12 +124,12 @@ class StepWatch:
         if self._looking is not None:
             self._looking.cancel()
         self._tell(progress)
-        if self._hand is None:
+        if self._sql_session is None:
             return
         if progress.step == SERVER_SIDE:
-            self._looking = asyncio.create_task(self._growth(self._hand))
+            self._looking = asyncio.create_task(self._growth(self._sql_session))
         elif progress.step in _BLOCKS:
-            self._looking = asyncio.create_task(self._blocks(self._hand, progress.step))
+            self._looking = asyncio.create_task(self._blocks(self._sql_session, progress.step))
 
     async def end(self) -> None:
         """Asks no more; a question under way is over when this returns."""
@@ -138,20 +138,20 @@ class StepWatch:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
 
-    async def _growth(self, hand: SqlSession) -> None:
+    async def _growth(self, sql_session: SqlSession) -> None:
         # Progress is a courtesy: a server that refuses to say its size refuses nothing else.
         with contextlib.suppress(PgtopError):
-            [(before,)] = await hand.rows(_SIZE)
+            [(before,)] = await sql_session.rows(_SIZE)
             while True:
                 await asyncio.sleep(LOOK_EVERY_S)
-                [(now,)] = await hand.rows(_SIZE)
+                [(now,)] = await sql_session.rows(_SIZE)
                 share = max(0.0, (int(str(now)) - int(str(before))) / self._rows_bytes)
                 done = int(min(share, _ALMOST) * self._rows)
                 self._tell(InitialiseProgress(SERVER_SIDE, done, self._rows, estimated=True))
 
-    async def _blocks(self, hand: SqlSession, step: str) -> None:
+    async def _blocks(self, sql_session: SqlSession, step: str) -> None:
         with contextlib.suppress(PgtopError):
             while True:
                 await asyncio.sleep(LOOK_EVERY_S)
-                for done, total in await hand.rows(_BLOCKS[step]):
+                for done, total in await sql_session.rows(_BLOCKS[step]):
                     self._tell(InitialiseProgress(step, int(str(done)), int(str(total)), unit="blocks"))

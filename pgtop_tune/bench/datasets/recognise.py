@@ -1,4 +1,4 @@
-"""What data sets a database holds already, so that none is destroyed unasked and scripts know their numbers.
+"""Recognises the data sets in a database, so that none is replaced without a request and scripts get their numbers.
 
 Source: pg_class (relkind, relpersistence, reltuples, reloptions), pg_attribute, pg_constraint, pg_inherits,
 pg_partitioned_table.partstrat; rows of pgbench_branches; the note that the making of the bus tables leaves.
@@ -180,15 +180,15 @@ class BusFacts(Struct, frozen=True):
         return ", ".join(parts)
 
 
-async def recognise_pgbench(hand: SqlSession) -> PgbenchFacts | None:
+async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
     """pgbench's tables where search_path finds them; None when there are none.
 
     Raises:
         LoadProblem: Tables of these names are something else.
         ServerProblem: This role may not read them.
     """
-    path = list(await hand.search_path())
-    found = {str(row[0]): row for row in await hand.rows(_TABLES, [path, list(PGBENCH_COLUMNS)])}
+    path = list(await sql_session.search_path())
+    found = {str(row[0]): row for row in await sql_session.rows(_TABLES, [path, list(PGBENCH_COLUMNS)])}
     for name, row in found.items():
         if row[1] not in ("r", "p") or tuple(_words(row[4])) != PGBENCH_COLUMNS[name]:
             raise _in_the_way(f"{row[3]}.{name}", _words(row[4]), "pgbench's")
@@ -196,7 +196,7 @@ async def recognise_pgbench(hand: SqlSession) -> PgbenchFacts | None:
         return None
     stranger = next((str(row[10]) for row in found.values() if not row[9]), "")
     branches = found.get("pgbench_branches")
-    scale = await hand.count_rows(str(branches[7])) if branches is not None else 0
+    scale = await sql_session.count_rows(str(branches[7])) if branches is not None else 0
     accounts = found.get("pgbench_accounts")
     if accounts is None:
         schema = str(next(iter(found.values()))[3])
@@ -214,12 +214,12 @@ async def recognise_pgbench(hand: SqlSession) -> PgbenchFacts | None:
             incomplete="no pgbench_accounts",
             stranger=stranger,
         )
-    [row] = await hand.rows(_ACCOUNTS, [accounts[8]])
+    [row] = await sql_session.rows(_ACCOUNTS, [accounts[8]])
     strategy, partitions, estimate, total_bytes, heap_bytes, fillfactor, unlogged = row
     keyed = bool(accounts[5])
     rows = None if keyed else int(str(estimate))
     if keyed and accounts[9]:
-        [(highest,)] = await hand.rows(f"SELECT coalesce(max(aid), 0) FROM {accounts[7]}")
+        [(highest,)] = await sql_session.rows(f"SELECT coalesce(max(aid), 0) FROM {accounts[7]}")
         rows = int(str(highest))
     return PgbenchFacts(
         schema=str(accounts[3]),
@@ -252,18 +252,18 @@ def _missing_of_pgbench(
     return ""
 
 
-async def recognise_bus(hand: SqlSession) -> BusFacts | None:
+async def recognise_bus(sql_session: SqlSession) -> BusFacts | None:
     """The bus data set; None when there is none.
 
     Raises:
         LoadProblem: Tables of these names are something else.
         ServerProblem: This role may not read them.
     """
-    for safe, owner in await hand.rows(_BUS_SCHEMA):
+    for safe, owner in await sql_session.rows(_BUS_SCHEMA):
         if not safe:
             raise _of_stranger("schema bus", str(owner))
     names = [*OWN_TABLES, *TABLES]
-    found = {str(row[0]): row for row in await hand.rows(_TABLES, [["bus"], names])}
+    found = {str(row[0]): row for row in await sql_session.rows(_TABLES, [["bus"], names])}
     if not found:
         return None
     note = found.get("dataset")
@@ -273,7 +273,7 @@ async def recognise_bus(hand: SqlSession) -> BusFacts | None:
     for name, row in found.items():
         if not row[9]:
             raise _of_stranger(f"bus.{name}", str(row[10]))
-    [row] = await hand.rows(
+    [row] = await sql_session.rows(
         "SELECT version, seed, tickets, unlogged, done, (SELECT count(*) FROM bus.chunks),"
         " (SELECT sum(pg_total_relation_size(t))::bigint FROM unnest(%s::oid[]) AS t),"
         " EXISTS (SELECT FROM bus.tickets)"
@@ -294,7 +294,7 @@ async def recognise_bus(hand: SqlSession) -> BusFacts | None:
     )
 
 
-async def found_variables(hand: SqlSession, dataset: str) -> dict[str, str]:
+async def found_variables(sql_session: SqlSession, dataset: str) -> dict[str, str]:
     """What the data set a profile needs says of itself, for the variables of its scripts.
 
     Args:
@@ -305,7 +305,7 @@ async def found_variables(hand: SqlSession, dataset: str) -> dict[str, str]:
     """
     if not dataset:
         return {}
-    facts = await (recognise_bus(hand) if dataset == "bus" else recognise_pgbench(hand))
+    facts = await (recognise_bus(sql_session) if dataset == "bus" else recognise_pgbench(sql_session))
     make = f"create it: pgtop-tune bench init --dataset {dataset}"
     if facts is None:
         raise LoadProblem(f"the {dataset} data set is not in this database", make)

@@ -1,8 +1,8 @@
-"""Change sets that go back by themselves: adopted when their program is gone, reverted when they are overdue.
+"""Change sets whose program is gone: adopted before their deadline, reverted after it.
 
 Looks for as long as the program runs: a server may be away at first, and another program may die later.
 
-Trials whose time passed while nobody was there to end them, for instance through a power loss: taken back first.
+Pending sets whose deadline passed while no program was there, for instance through a power loss, are reverted first.
 
 A revert watchdog that gives up says so in the journal: nobody reads what it prints.
 """

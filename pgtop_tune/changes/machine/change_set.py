@@ -32,7 +32,7 @@ def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str],
     names = [each.name for each in wanted]
     for each in wanted:
         if each.name not in known:
-            raise UsageProblem(f"{each.name!r} is no setting of this machine that pgtop-tune changes")
+            raise UsageProblem(f"{each.name!r} is not a setting of this machine that pgtop-tune changes")
         if names.count(each.name) > 1:
             raise UsageProblem(f"{each.name} is to be set twice at once", "leave one of the values out")
         for other in ALONG.get(each.name, ()):
@@ -76,7 +76,7 @@ def _withdraw(journal: Journal, root: Path, change: HostChange) -> None:
 # A change set of this machine goes back also when we are killed; see `changes/server/revert_guard`.
 
 Guard = Callable[[str, int | None, Path | None], RevertWatchdog]
-"""Starts the process that takes a set back when we are gone: id of the set, end of the trial in milliseconds since
+"""Starts the process that takes a set back when we are gone: id of the set, its deadline in milliseconds since
 the epoch, directory of the journals. Raises OSError."""
 
 

@@ -1,4 +1,4 @@
-"""The door to the settings of this machine's operating system, and reverting them after a crash."""
+"""Changes settings of this machine's operating system, and reverts them after a crash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, path_for, read
 from pgtop_tune.changes.machine.change_set import Guard, check_set, guard_machine_set, make_set
 from pgtop_tune.changes.machine.one_change import Intent, take_back
@@ -69,14 +69,14 @@ class HostControl:
             is another one: then nothing is shown and nothing is changed.
         root: Where /proc, /sys, /etc, /run, /usr and /lib are found.
         directory: Of the journals; paths.journal_dir() by default.
-        guard: Starts the process that takes a set on trial back when we are gone.
+        guard: Starts the process that reverts a pending set when we are gone.
         """
         self._directories = directories
         self._root = root
         self._directory = directory
         self._machine = machine(root)
         self._guard: Final = guard
-        self._trials = Trials(self.revert_set)
+        self._deadlines = Deadlines(self.revert_set)
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -122,7 +122,7 @@ class HostControl:
     ) -> tuple[HostChange, ...]:
         """See `setting_set.make_set`; with `survive` the values are put into our file of sysctl.d as well.
 
-        What is on trial is taken back when its time is over, when we end without keeping it, and by a process of its
+        A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
         own when we are killed.
 
         Raises:
@@ -133,13 +133,18 @@ class HostControl:
         self._check_here()
         made = await self._alone(lambda: self._made(wanted, terms, survive))
         if terms.keep_within_s is not None:
-            self._trials.begin(made[0].set_id, terms.keep_within_s)
+            self._deadlines.begin(made[0].set_id, terms.keep_within_s)
         return made
 
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `MachineControl.begin_deadline`."""
+        await self._alone(lambda: self._put_off(set_id, time.time_ns() // 1_000_000 + int(within_s * 1000)))
+        self._deadlines.begin(set_id, within_s)
+
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
-        """Ends the trial of a set: its changes stay until somebody reverts them."""
+        """Confirms a set: its changes stay until somebody reverts them."""
         kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
-        self._trials.end(set_id)
+        self._deadlines.end(set_id)
         return kept
 
     async def undo(self) -> HostChange | None:
@@ -152,13 +157,17 @@ class HostControl:
         return await self._reverted(everything)
 
     async def revert_set(
-        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+        self,
+        set_id: str,
+        why: str = "",
+        only: Callable[[HostChange], bool] = lambda change: True,
+        each: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
         """Reverts the changes of a set that are still in force and meant, last first."""
-        return await self._reverted(_only(of_set(set_id), only), why)
+        return await self._reverted(_only(of_set(set_id), only), why, each)
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
-        """Reverts changes on trial that nobody kept in time, also those of a process that is gone."""
+        """Reverts pending changes that were not confirmed in time, also those of a process that is gone."""
         return await self._reverted(overdue(time.time_ns() // 1_000_000), "not confirmed in time")
 
     async def adopt(self, alone: Guard | None = None) -> tuple[PendingSet[HostChange], ...]:
@@ -175,7 +184,7 @@ class HostControl:
             return ()
         adopted = await self._alone(lambda: self._adopted(alone))
         for each in adopted if alone is None else ():
-            self._trials.begin(each.set_id, each.remaining_s(time.time_ns() // 1_000_000))
+            self._deadlines.begin(each.set_id, each.remaining_s(time.time_ns() // 1_000_000))
         return adopted
 
     async def in_force(self) -> tuple[HostChange, ...]:
@@ -183,8 +192,8 @@ class HostControl:
         return await asyncio.to_thread(lambda: _text(self._machine, self._directory).host_in_force)
 
     async def aclose(self) -> None:
-        """Takes back what is on trial; other changes stay in force."""
-        await self._trials.aclose()
+        """Reverts pending changes; other changes stay in force."""
+        await self._deadlines.aclose()
 
     def _check_here(self) -> None:
         elsewhere = self._elsewhere()
@@ -200,40 +209,54 @@ class HostControl:
 
     def _made(self, wanted: Sequence[WantedSetting], terms: Terms, survive: bool) -> tuple[HostChange, ...]:
         self._check(wanted, survive)
-        on_trial = terms.keep_within_s is not None
-        set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or on_trial else "")
+        awaits_confirmation = terms.keep_within_s is not None
+        set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or awaits_confirmation else "")
         until_ms = None
         if terms.keep_within_s is not None:
             until_ms = time.time_ns() // 1_000_000 + int(terms.keep_within_s * 1000)
         intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, until_ms=until_ms)
+        is_first = self._deadlines.watchdog(set_id) is None
         with Journal(self._machine, self._directory) as journal:
-            if until_ms is not None:
+            if until_ms is not None and is_first:
                 owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
                 self._own(journal, owner, self._guarded(set_id, until_ms))
             try:
                 return make_set(journal, self._root, wanted, survive=survive, intent=intent)
             except PgtopError:
-                self._trials.end(set_id)
+                if is_first:
+                    self._deadlines.end(set_id)
                 raise
+
+    def _put_off(self, set_id: str, until_ms: int) -> None:
+        with Journal(self._machine, self._directory) as journal:
+            text = journal.text()
+            try:
+                self._deadlines.put_off(set_id, until_ms)
+            except OSError as error:
+                raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
+            if set_id in text.owners:
+                journal.write(replace(text.owners[set_id], watchdog=self._deadlines.watchdog(set_id)))
+            for change in of_set(set_id)(text.host_in_force):
+                journal.write(replace(change, until_ms=until_ms))
 
     def _guarded(self, set_id: str, until_ms: int, alone: Guard | None = None) -> ProcessKey | None:
         """Starts the process that takes a set back, ours or one that outlives us."""
         try:
             if alone is not None:
                 return key_of(alone(set_id, until_ms, self._directory).process.pid)
-            self._trials.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
+            self._deadlines.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
         except OSError as error:
             raise JournalProblem(
                 f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
             ) from None
-        return self._trials.watchdog(set_id)
+        return self._deadlines.watchdog(set_id)
 
     def _own(self, journal: Journal, owner: SetOwner, watchdog: ProcessKey | None) -> None:
         """From now on the set is this program's, with all that its owner before had recorded."""
         try:
             journal.write(replace(owner, by=whoever_runs_this(), program=own_key(), watchdog=watchdog))
         except JournalProblem:
-            self._trials.end(owner.set_id)
+            self._deadlines.end(owner.set_id)
             raise
 
     def _adopted(self, alone: Guard | None) -> tuple[PendingSet[HostChange], ...]:
@@ -253,11 +276,13 @@ class HostControl:
                 adopted.append(each)
         return tuple(adopted)
 
-    async def _reverted(self, selection: MachineSelection, why: str = "") -> tuple[HostChange, ...]:
-        undone = await self._alone(lambda: revert(selection, self._root, self._directory, why))
+    async def _reverted(
+        self, selection: MachineSelection, why: str = "", each: Callable[[HostChange], None] = lambda change: None
+    ) -> tuple[HostChange, ...]:
+        undone = await self._alone(lambda: revert(selection, self._root, self._directory, why, each))
         left = {change.set_id for change in await self.in_force()}
         for set_id in {change.set_id for change in undone} - left:
-            self._trials.end(set_id)
+            self._deadlines.end(set_id)
         return undone
 
     def _disks(self) -> tuple[Disk, ...]:

@@ -1,4 +1,4 @@
-"""The machine's halves of sets, reverted by the journal without the program that made them. Blocking."""
+"""The machine's halves of sets that are reverted, by whichever program; the order around the server's halves."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.machine.control import revert
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
+from pgtop_tune.changes.ports import MachineControl
 from pgtop_tune.changes.selection import goes_before_server
 from pgtop_tune.errors import JournalProblem, PgtopError
 
@@ -24,46 +24,64 @@ def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
 
 
 class MachineHalves:
-    """The machine's halves of sets that are reverted on a server without the program that made them, in the order of
-    `ChangeSets.revert`: pools of huge pages that get larger again first, all else after the server's halves.
+    """The machine's halves of sets that are reverted, around the server's halves: pools of huge pages that get larger
+    again first, all else afterwards.
 
     Args:
-        set_id: The set that was asked for; "" where the server's half says which.
-        directory: Of the journals; paths.journal_dir() by default.
+        machine: The door to it; None where there is none.
+        set_ids: Known so far, in the order they were made.
+        why: For the journal.
         told: Takes each change that is reverted.
+
+    Attributes:
+        settled: What is reverted.
     """
 
-    def __init__(self, set_id: str, directory: Path | None, told: Callable[[HostChange], None]) -> None:
-        self._ids = {set_id} - {""}
-        self._directory = directory
+    def __init__(
+        self,
+        machine: MachineControl | None,
+        set_ids: Sequence[str],
+        why: str = "",
+        told: Callable[[HostChange], None] = lambda change: None,
+    ) -> None:
+        self._machine = machine
+        self._ids = list(set_ids)
+        self._why = why
         self._told = told
-        self._settled: list[HostChange] = []
+        self.settled: list[HostChange] = []
 
-    def before(self, changes: Sequence[ParameterChange]) -> None:
-        """The server's half is known, and about to be taken back; it is also when this fails."""
-        self._ids |= {change.set_id for change in changes} - {""}
-        try:
-            self._revert(goes_before_server)
-        except PgtopError:
+    async def before(self, changes: Sequence[ParameterChange] = ()) -> None:
+        """The server's halves are about to be reverted; they are also when this fails.
+
+        Args:
+            changes: The server's halves, where they say which sets are meant.
+        """
+        self._ids += [each for each in dict.fromkeys(change.set_id for change in changes) if each not in self._ids]
+        with suppress(PgtopError):
             # Tried again, and told, afterwards.
-            pass
+            await self._revert(goes_before_server)
 
-    def after(self) -> Sequence[HostChange]:
-        """Takes the rest back; all of them, with those before.
+    async def after(self) -> Sequence[HostChange]:
+        """Reverts the rest; all of them, with those before.
 
         Raises:
-            HostProblem: We may not, or the kernel refuses.
+            HostProblem: We may not, or the kernel refuses one; the others are reverted.
             JournalProblem: The journal cannot be read or written, or another process is writing it.
         """
-        self._revert(lambda change: True)
-        return self._settled
+        await self._revert(lambda change: True)
+        return self.settled
 
-    def _revert(self, wanted: Callable[[HostChange], bool]) -> None:
-        def chosen(in_force: Sequence[HostChange]) -> Sequence[HostChange]:
-            return [change for change in in_force if {change.set_id, change.id} & self._ids and wanted(change)]
+    async def _revert(self, wanted: Callable[[HostChange], bool]) -> None:
+        problems: list[PgtopError] = []
+        for set_id in filter(None, reversed(self._ids if self._machine is not None else ())):
+            assert self._machine is not None
+            try:
+                await self._machine.revert_set(set_id, self._why, wanted, self._reverted)
+            except PgtopError as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
 
-        revert(chosen, directory=self._directory, each=self._taken_back)
-
-    def _taken_back(self, change: HostChange) -> None:
-        self._settled.append(change)
+    def _reverted(self, change: HostChange) -> None:
+        self.settled.append(change)
         self._told(change)

@@ -1,4 +1,5 @@
-"""What the kernel made of a request for huge pages. Source: Documentation/admin-guide/mm/hugetlbpage.rst.
+"""The number of huge pages that the kernel granted of those requested. Source:
+Documentation/admin-guide/mm/hugetlbpage.rst.
 
 Asking for more than there is room for is no error: the kernel gives what it finds in one piece. Asking for fewer than
 are in use lets go of the free ones; those in use go when the last process has let go of them, "surplus" until then.
@@ -34,11 +35,11 @@ def pages_in_words(wanted: str, shown: str, pool: HugePages) -> str:
     """Why a pool does not have the number of pages asked for; "" when it has."""
     pages = int(wanted)
     if pool.surplus:
-        return f"{pool.surplus} more pages are in use; they go when their last process ends"
+        return f"{pool.surplus} more pages are in use; the kernel frees them when their last process ends"
     if not shown.isdecimal() or int(shown) == pages:
         return ""
     if int(shown) > pages:
-        return f"{shown} of the pages are in use: the pool cannot be smaller now"
+        return f"{shown} of the pages are in use: the pool cannot shrink now"
     return (
         f"the kernel found room for {shown} of {pages} pages: memory is fragmented. Free some (echo 1 into "
         "/proc/sys/vm/compact_memory) and try again, or reserve them at boot"

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.machine.commit_limit import check_room_to_fork
 from pgtop_tune.changes.machine.huge_page_pool import pages_in_words, pool_of
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import ChangeState, HostChange
@@ -56,7 +57,7 @@ def check_known(change: HostChange) -> None:
     )
     if not known:
         raise HostProblem(
-            f"the journal has a change of {change.path} that pgtop-tune cannot have made: nothing was written",
+            f"the journal has a change of {change.path} that pgtop-tune cannot have made, so nothing was written",
             "`pgtop-tune revert --list` shows the journal, and --retire takes it out of use",
         )
 
@@ -114,7 +115,7 @@ def taken(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSe
     wanted = checked(found, value)
     if survive and not is_sysctl(name):
         raise UsageProblem(
-            f"{name} is no sysctl: files of sysctl.d do not set it", commands(name, wanted, survive=True)[-1]
+            f"{name} is not a sysctl: files of sysctl.d do not set it", commands(name, wanted, survive=True)[-1]
         )
     return found, wanted, found.live
 
@@ -139,11 +140,12 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
 
     Raises:
         UsageProblem: The value is none, or the setting cannot be kept in a file.
-        HostProblem: We may not, or the kernel refuses; nothing changed.
+        HostProblem: We may not, no program could start any more, or the kernel refuses; nothing changed.
         JournalProblem: The journal could not be written; nothing was changed.
     """
     found, wanted, before = taken(root, name, value, survive=survive)
     check_writable(found, wanted, survive=survive)
+    check_room_to_fork(root, name, wanted)
     file = root / sysctl_files.PATH
     change = HostChange(
         id=uuid.uuid4().hex[:12],
@@ -206,7 +208,7 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
     later = _rebased(journal, change)
     covered = {path for other in later for path in _before(other)}
     if change.path in covered:
-        note = "a later change of it stays"
+        note = "a later change of this setting stays"
     elif change.boot_id != _boot_id(root) and not change.drop_in:
         note = "the machine has been rebooted since, which removed the value"
     else:
@@ -270,12 +272,14 @@ def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
         return f"{change.path} is gone"
     if now not in (change.value_before, change.value, change.shown_after) and not _half_made(change, now):
         return f"{_LEFT_ALONE}: another user has set it to {now} since"
+    if now != change.value_before:
+        check_room_to_fork(root, change.name, change.value_before)
     _live_back(change, root, covered)
     after = live_value(change.path, root)
     pool = pool_of(change.name, root)
     if pool is not None:
         return pages_in_words(change.value_before, after, pool)
-    return "" if after == change.value_before else f"the kernel made {after} of {change.value_before}"
+    return "" if after == change.value_before else f"the kernel turned {change.value_before} into {after}"
 
 
 def _live_back(change: HostChange, root: Path, covered: Collection[str] = ()) -> None:
@@ -312,7 +316,7 @@ def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: li
         if any(other.name == change.name for other in later):
             return f"{change.drop_in} has been edited since and stays as it is"
         sysctl_files.replace(file, sysctl_files.without_value(now or "", change.name, change.drop_in_before))
-        return f"{change.drop_in} has been edited since: only our line was taken out"
+        return f"{change.drop_in} has been edited since: only our line was removed"
     return ""
 
 
@@ -321,7 +325,7 @@ def _objection(change: HostChange, shown: str, root: Path) -> str:
     pool = pool_of(change.name, root)
     if pool is not None:
         return pages_in_words(change.value, shown, pool)
-    return "" if shown == change.value else f"the kernel made {shown} of {change.value}"
+    return "" if shown == change.value else f"the kernel turned {change.value} into {shown}"
 
 
 def _overridden(change: HostChange, root: Path) -> str:

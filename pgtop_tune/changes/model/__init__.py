@@ -1,1 +1,1 @@
-"""Changes as data: what is asked for, what was made, what is pending confirmation, what reverting came to."""
+"""Changes as data: requests, changes made, sets pending confirmation, results of reverting."""

@@ -1,4 +1,4 @@
-"""A change of a parameter: what is asked, for whom, and what came of it.
+"""A change of a parameter: request, scope and result.
 
 Whether a change of a parameter is in force, and for whom: what the server shows after it.
 
@@ -46,8 +46,8 @@ class HostChange(Struct, frozen=True):
         set_id: Changes with the same one belong together, also with those of parameters; "" for a single change.
         by: Who made it: "user@host, pid".
         reason: Why, in the operator's words. Foreign text.
-        kept: Whether it stays until somebody reverts it; else it is on trial.
-        until_ms: When the trial is over, milliseconds since the epoch; None without one.
+        kept: Whether it is confirmed; else it is pending and reverts at its deadline.
+        until_ms: The deadline, milliseconds since the epoch; None without one.
     """
 
     id: str
@@ -165,8 +165,8 @@ class ParameterChange(Struct, frozen=True):
         set_id: Changes with the same one belong together and are reverted together; "" for a single change.
         by: Who made it: "user@host, pid".
         reason: Why, in the operator's words. Foreign text.
-        kept: Whether it stays until somebody reverts it; else it is on trial.
-        until_ms: When the trial is over, milliseconds since the epoch; None without one.
+        kept: Whether it is confirmed; else it is pending and reverts at its deadline.
+        until_ms: The deadline, milliseconds since the epoch; None without one.
         followed_by: Names whose lines stood after this one's in postgresql.auto.conf, in their order: a line that is
             written anew goes to the end.
         loss: What this value can lose, where it had to be unlocked; "" otherwise.

@@ -93,8 +93,8 @@ class ChangeSet(Struct, frozen=True, kw_only=True):
 
     Attributes:
         parameters: Of the server.
-        settings: Of the machine.
-        machine_last: Whether the machine's half is made after the server's: memory is given up after it was left.
+        settings: Of the machine; once planned, those made before the server's half.
+        settings_after: Those made after it, and after its restart; they may set one of `settings` again.
         persist: Whether the machine's half goes into our file of sysctl.d as well.
         with_restart: Whether the door to the server is asked also without parameters: it restarts, and takes over
             values that wait for that.
@@ -102,9 +102,14 @@ class ChangeSet(Struct, frozen=True, kw_only=True):
 
     parameters: tuple[WantedParameter, ...] = ()
     settings: tuple[WantedSetting, ...] = ()
-    machine_last: bool = False
+    settings_after: tuple[WantedSetting, ...] = ()
     persist: bool = False
     with_restart: bool = False
+
+    @property
+    def of_machine(self) -> tuple[WantedSetting, ...]:
+        """Its settings of the machine, in order."""
+        return (*self.settings, *self.settings_after)
 
 
 class Settled(Struct, frozen=True, kw_only=True):

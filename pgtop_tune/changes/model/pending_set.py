@@ -1,4 +1,4 @@
-"""Change sets that are pending confirmation, and the processes that revert each of them unless somebody confirms it."""
+"""Change sets pending confirmation, and the processes that revert each of them at its deadline."""
 
 from __future__ import annotations
 

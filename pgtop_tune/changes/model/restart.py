@@ -1,4 +1,4 @@
-"""A restart of the server: what waits for one, what was checked before, and what came of it."""
+"""A restart of the server: pending parameters, checks and result."""
 
 from __future__ import annotations
 

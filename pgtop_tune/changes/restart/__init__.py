@@ -1,1 +1,1 @@
-"""Changes that take a restart: checks before it, the restart, the way back when the server does not start."""
+"""Changes that need a restart: checks beforehand, the restart, and recovery if the server does not start."""

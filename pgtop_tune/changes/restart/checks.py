@@ -1,4 +1,4 @@
-"""What is looked at before a restart: a row for each thing that has kept a server from coming up. Pure.
+"""Checks before a restart: a row for each condition that has kept a server from starting. Pure.
 
 Source: documentation of huge_pages, shared_memory_size_in_huge_pages, "Linux Huge Pages", "Hot Standby"
 (Administrator's Overview: the settings that must be no lower than on the primary).
@@ -97,7 +97,7 @@ def _files(facts: RestartFacts) -> RestartCheck:
 
 
 def _libraries(facts: RestartFacts) -> RestartCheck | None:
-    """Before 15 a trial does not load them, and this role may not know where they are."""
+    """Before 15 a dry start does not load them, and this role may not know where they are."""
     looked_for = isinstance(facts.dry, Unavailable) or facts.dry.libraries
     if looked_for or "shared_preload_libraries" not in facts.values.texts:
         return None
@@ -216,7 +216,7 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
     return RestartCheck(
         subject="memory",
         verdict=RestartVerdict.DOUBTFUL,
-        words=f"{words}: if all sort at once, there is room for {room}",
+        words=f"{words}: if all sort at the same time, there is room for {room}",
         hint="fewer connections, or less work_mem",
     )
 

@@ -1,4 +1,4 @@
-"""One restart for all that waits for it (session.restart_control.RestartControl)."""
+"""Restarts the server once for all pending parameters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.ports import silent
 from pgtop_tune.changes.restart.checks import WAYS, checks
-from pgtop_tune.changes.restart.gather import ServerStanding, note_place, pending, restart_facts, standing
+from pgtop_tune.changes.restart.gather import (
+    ServerBeforeRestart,
+    note_place,
+    pending,
+    restart_facts,
+    server_before_restart,
+)
 from pgtop_tune.changes.restart.offline import restore, restore_copy
 from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
 from pgtop_tune.changes.restart.values import explaining, values, values_after
@@ -36,7 +42,7 @@ _RELOAD: Final = " SELECT pg_reload_conf();"
 _BACKSTOP_S: Final = 900.0
 """After our own deadline, which begins when the server is back: then the process that waits for our end acts."""
 _LATER_S: Final = 30.0
-"""Whoever finds a trial in the journal leaves us so much time to end it ourselves."""
+"""Programs that find a pending set in the journal leave us so much time to end it ourselves."""
 _OURS: Final = "our own throwaway server"
 _BY_HAND: Final = "`pgtop-tune revert` restores the old values and starts it"
 _AT_WILL: Final = "`pgtop-tune revert --last --restart` reverts them"
@@ -54,7 +60,7 @@ class _Attempt(Struct, frozen=True):
         log: What it writes meanwhile.
     """
 
-    server: ServerStanding
+    server: ServerBeforeRestart
     before: ServerBefore
     endpoints: tuple[ServerEndpoint, ...]
     log: StartLog
@@ -78,7 +84,7 @@ class RestartService:
         self._control: Final = control
         self._own_restart: Final = own_restart
         self._moved: Final = moved
-        self._trials = Trials(self.revert_set, ConnectionProblem)
+        self._deadlines = Deadlines(self.revert_set, ConnectionProblem)
         self._one_at_a_time = asyncio.Lock()
         self._given_up: Final = asyncio.Event()
         self._leave: Final = threading.Event()
@@ -90,7 +96,7 @@ class RestartService:
 
     async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
         """See `RestartControl.plan`."""
-        server = await self._standing(wanted)
+        server = await self._server_before_restart(wanted)
         found = checks(await asyncio.to_thread(restart_facts, server, wanted))
         texts = [self._control.statement(each.name, each.value, each.scope) for each in wanted]
         ours = self._own_restart is not None
@@ -136,21 +142,28 @@ class RestartService:
             made = await self._control.apply_set(wanted, inner) if wanted else ()
             outcome = await self._restart(attempt, made, progress)
             if outcome.state is RestartState.CAME_UP and within_s is not None and made:
-                set_id = made[0].set_id or made[0].id
-                await self._control.overdue_after(set_id, within_s + _LATER_S)
-                self._trials.begin(set_id, within_s)
+                await self._begin(made[0].set_id or made[0].id, within_s)
             return outcome
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`; a set whose restart has not been made yet has none."""
+        if set_id in self._deadlines.ids:
+            await self._begin(set_id, within_s)
+
+    async def _begin(self, set_id: str, within_s: float) -> None:
+        await self._control.overdue_after(set_id, within_s + _LATER_S)
+        self._deadlines.begin(set_id, within_s)
 
     async def keep(self, set_id: str) -> None:
         """See `RestartControl.keep`."""
-        self._trials.end(set_id)
+        self._deadlines.end(set_id)
         await self._control.keep(set_id)
 
     async def revert_set(self, set_id: str, why: str = "", progress: Progress = silent) -> RestartOutcome:
         """See `RestartControl.revert_set`."""
         async with self._one_at_a_time:
             self._begin_waiting()
-            self._trials.end(set_id)
+            self._deadlines.end(set_id)
             reverted = await self._control.revert_set(set_id, why)
             return await self._restart_for(reverted, progress)
 
@@ -199,13 +212,13 @@ class RestartService:
         self._leave.clear()
 
     async def aclose(self) -> None:
-        """Takes back what is on trial, with a restart each; before the control is closed."""
-        await self._trials.aclose()
+        """Reverts pending sets, with a restart each; before the control is closed."""
+        await self._deadlines.aclose()
 
-    async def _standing(self, wanted: Sequence[WantedParameter]) -> ServerStanding:
+    async def _server_before_restart(self, wanted: Sequence[WantedParameter]) -> ServerBeforeRestart:
         in_force = await self._control.in_force()
         names = [each.name for each in wanted]
-        server = await self._control.ask(lambda session: standing(session, in_force, names))
+        server = await self._control.ask(lambda session: server_before_restart(session, in_force, names))
         for name in names:
             if not any(known.lower() == name.lower() for known in server.parameters):
                 raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
@@ -218,7 +231,7 @@ class RestartService:
                 raise ServerProblem(check.words, "; ".join(filter(None, (check.hint, "nothing was changed"))))
 
     async def _begun(self, wanted: Sequence[WantedParameter]) -> _Attempt:
-        server = await self._standing(wanted)
+        server = await self._server_before_restart(wanted)
         name, instance = await self._control.ask(lambda session: (self._control.journal_of(session), seen(session)))
         if not wanted:
             # What waits already was written by others, or before this was known how to be undone.
@@ -349,7 +362,7 @@ class RestartService:
                 break
         if came is not Return.BACK:
             if await asyncio.to_thread(runs, place):
-                words = f"the server runs, and does not answer at {self._control.conninfo.describe()}"
+                words = f"the server runs, but does not answer at {self._control.conninfo.describe()}"
                 return RestartOutcome(state=RestartState.DOWN, words=words, changes=changes, log=log, hint=_BY_HAND)
             later = explaining(await asyncio.to_thread(attempt.log.pieces), again.words)
             words = "the server is down: it does not come up with its old values either"

@@ -1,4 +1,4 @@
-"""What a restart is about and what the checks look at, from the server, its machine and its programs. Blocking.
+"""Gathers the facts for the checks before a restart, from the server, its machine and its programs. Blocking.
 
 Finds where a server is and how it is started, while it can be asked; and writes it down for when it cannot.
 """
@@ -148,7 +148,7 @@ _CONTROL_NAMES: Final = {
 _MAPPING: Final = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .* /anon_hugepage", re.MULTILINE)
 
 
-class ServerStanding(Struct, frozen=True):
+class ServerBeforeRestart(Struct, frozen=True):
     """The server before a restart.
 
     Attributes:
@@ -194,7 +194,9 @@ def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tu
     )
 
 
-def standing(session: OperatorSession, in_force: Sequence[ParameterChange], names: Sequence[str]) -> ServerStanding:
+def server_before_restart(
+    session: OperatorSession, in_force: Sequence[ParameterChange], names: Sequence[str]
+) -> ServerBeforeRestart:
     """The server as it is now.
 
     Args:
@@ -205,7 +207,7 @@ def standing(session: OperatorSession, in_force: Sequence[ParameterChange], name
     row = session.rows(_STANDING)[0]
     found = session.parameters((*names, *NEEDED))
     pid = postmaster_pid(session)
-    return ServerStanding(
+    return ServerBeforeRestart(
         **row,
         pending=pending(session, in_force),
         parameters={parameter.name: parameter for parameter in found},
@@ -221,7 +223,7 @@ def _library_directory(session: OperatorSession) -> str:
     return str(session.rows(_LIBRARY_DIRECTORY)[0]["setting"])
 
 
-def restart_facts(server: ServerStanding, wanted: Sequence[WantedParameter]) -> RestartFacts:
+def restart_facts(server: ServerBeforeRestart, wanted: Sequence[WantedParameter]) -> RestartFacts:
     """What the checks look at."""
     values = values_after(server.parameters, server.pending, wanted)
     here = server.pid is not None
@@ -242,7 +244,7 @@ def restart_facts(server: ServerStanding, wanted: Sequence[WantedParameter]) -> 
     )
 
 
-def _tried(server: ServerStanding, wanted: Sequence[WantedParameter]) -> DryStart | Unavailable:
+def _tried(server: ServerBeforeRestart, wanted: Sequence[WantedParameter]) -> DryStart | Unavailable:
     if server.pid is None or not server.place.program:
         return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs are out of reach")
     try:
@@ -255,7 +257,7 @@ def _tried(server: ServerStanding, wanted: Sequence[WantedParameter]) -> DryStar
         return Unavailable(Reason.NO_PERMISSION, problem.message)
 
 
-def _absent_libraries(server: ServerStanding) -> Callable[[str, str], Sequence[str]] | None:
+def _absent_libraries(server: ServerBeforeRestart) -> Callable[[str, str], Sequence[str]] | None:
     if not server.library_directory:
         return None
     data = Path(server.place.data_directory)
@@ -291,7 +293,7 @@ def _pool(page_bytes: int) -> HugePages | None:
     return next((pool for pool in pools if not page_bytes or pool.page_bytes == page_bytes), None)
 
 
-def _held(server: ServerStanding, pool: HugePages | None) -> int:
+def _held(server: ServerBeforeRestart, pool: HugePages | None) -> int:
     """Huge pages of the running server: its mapping, else what it says it needs, where it cannot do without."""
     if pool is None:
         return 0

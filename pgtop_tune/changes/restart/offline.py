@@ -1,4 +1,4 @@
-"""The way back while the server is down: its old values in postgresql.auto.conf, and its start. Blocking.
+"""Recovery while the server is down: restores the old values in postgresql.auto.conf, and starts the server. Blocking.
 
 The journal is not touched: when the server is there again, taking the changes back finds them taken back and says so.
 """
@@ -69,16 +69,16 @@ def restore_copy(
         return False
     directory = Path(place.data_directory)
     now = auto_conf.read(directory)
-    standing, before = _by_name(now), _by_name(copy)
+    current, before = _by_name(now), _by_name(copy)
     ours = {change.name.lower() for change in changes if change.scope.kind is ScopeKind.SYSTEM}
     text = copy.decode("utf-8", "surrogateescape")
-    for name in dict.fromkeys((*before, *standing)):
-        if name not in ours and standing.get(name) != before.get(name):
-            text = auto_conf.with_value(text, name, standing.get(name))
+    for name in dict.fromkeys((*before, *current)):
+        if name not in ours and current.get(name) != before.get(name):
+            text = auto_conf.with_value(text, name, current.get(name))
     others = [
         name
-        for name in sorted(ours & standing.keys())
-        if standing[name] != before.get(name) and not _left_by_one(in_force, name, standing[name])
+        for name in sorted(ours & current.keys())
+        if current[name] != before.get(name) and not _left_by_one(in_force, name, current[name])
     ]
     content = text.encode("utf-8", "surrogateescape")
     if content == now or (others and not sure(f"{', '.join(others)} in {directory / auto_conf.FILE_NAME}")):
@@ -92,8 +92,8 @@ def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
     for change in reversed(changes):
         if change.scope.kind is not ScopeKind.SYSTEM:
             continue
-        standing = {name.lower(): value for name, value in auto_conf.settings(text).items()}
-        now, before = standing.get(change.name.lower()), change.auto_conf_before
+        current = {name.lower(): value for name, value in auto_conf.settings(text).items()}
+        now, before = current.get(change.name.lower()), change.auto_conf_before
         if is_ours(change, now) and not same(change.name, now, before):
             text = auto_conf.with_value(text, change.name, before)
         elif not same(change.name, now, before):

@@ -1,4 +1,5 @@
-"""Servers that do not answer where they did: found by the journal, followed, or mended and started. Blocking.
+"""Servers that no longer answer at their address: found through the journal, followed, or repaired and started.
+Blocking.
 
 Whether what a journal says of starting a server is what we would have found ourselves: it is run, perhaps by root.
 Source: `managing`, whose argument lists these are.

@@ -1,4 +1,4 @@
-"""What parameters will be after a restart: asked for now, written already, or as they are. Pure.
+"""Values of parameters after a restart: requested now, written already, or unchanged. Pure.
 
 What an operator is told about a restart. Pure.
 """

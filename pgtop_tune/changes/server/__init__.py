@@ -1,1 +1,1 @@
-"""Changes of parameters of the server: order, statements, journal, read back, revert."""
+"""Changes of the server's parameters: order, statements, journal, reading back, revert."""

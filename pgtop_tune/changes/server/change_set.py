@@ -1,4 +1,4 @@
-"""Several changes as one: made together, taken back together, each step in the journal before it is made. Blocking.
+"""Several changes as one: made and reverted together, each step in the journal before it is made. Blocking.
 
 `control` calls it from a thread. Making is all or nothing: what was made before a refusal is taken back. Taking back is
 not: what the server refuses stays in force, and does not keep the others. One reload for all.

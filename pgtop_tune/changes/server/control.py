@@ -1,4 +1,4 @@
-"""The door to the server's parameters (session.ports.ParameterControl)."""
+"""Changes the server's parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read
 from pgtop_tune.changes.model.change import (
     SYSTEM,
@@ -81,7 +81,7 @@ class PostgresControl:
         self._paths: tuple[Path, ...] = ()
         self._seen: dict[str, SeenValue] = {}
         self._undone: list[tuple[WantedParameter, ...]] = []
-        self._trials = Trials(self.revert_set)
+        self._deadlines = Deadlines(self.revert_set)
 
     @property
     def conninfo(self) -> ConnInfo:
@@ -112,9 +112,9 @@ class PostgresControl:
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
     async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
-        """See `change_set.make`; in the right order, and on trial where the terms say so.
+        """See `change_set.make`; in the right order, and pending confirmation if the terms have a deadline.
 
-        What is on trial is taken back when its time is over, when we end without keeping it, and by a process of its
+        A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
         own when we are killed. So is what can lose data.
 
         Raises:
@@ -125,7 +125,7 @@ class PostgresControl:
         return made
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """A set on trial stays; empty when it is not in force (any more). What can lose data still ends with us.
+        """Confirms a pending set; empty when it is not in force (any more). What can lose data still ends with us.
 
         Raises:
             JournalProblem: Nothing would take it back then; it goes when its time is over.
@@ -141,10 +141,10 @@ class PostgresControl:
 
         staying = await self._runner.run(kept)
         if not any(change.loss for change in staying):
-            self._trials.end(set_id)
+            self._deadlines.end(set_id)
             return staying
         try:
-            self._trials.lift(set_id)
+            self._deadlines.lift(set_id)
         except OSError as error:
             raise JournalProblem(
                 f"the revert watchdog cannot be started: {error.strerror}",
@@ -155,7 +155,7 @@ class PostgresControl:
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
         """Takes a set back; empty when it is not in force (any more)."""
         outcome = await self._take_back(of_set(set_id), why)
-        # Its trial is not over before it is taken back there.
+        # It is pending until it is reverted there.
         if outcome.elsewhere:
             raise ServerProblem(
                 f"{outcome.elsewhere[0].name} was changed on another server of this cluster, and stays in force there",
@@ -192,7 +192,7 @@ class PostgresControl:
             for name in dict.fromkeys((own, *names)):
                 try:
                     adopted += reverting.adopt(
-                        session, name, self.conninfo, self.directory, self._trials, here=here, to_hold=hold
+                        session, name, self.conninfo, self.directory, self._deadlines, here=here, to_hold=hold
                     )
                 except JournalProblem:
                     if not adopted:
@@ -204,7 +204,7 @@ class PostgresControl:
         for each in adopted if hold else ():
             # What takes a restart is reverted by the screen's restart, or by its watchdog.
             if not each.owner.with_restart:
-                self._trials.begin(each.set_id, each.remaining_s(now_ms()))
+                self._deadlines.begin(each.set_id, each.remaining_s(now_ms()))
         return adopted
 
     async def revert_outlived(self) -> tuple[ParameterChange, ...]:
@@ -224,6 +224,12 @@ class PostgresControl:
     async def undo_last(self) -> tuple[ParameterChange, ...]:
         """Reverts the last change that is still in force, with its set, last first; empty when there is none."""
         undone = (await self._take_back(last)).settled
+        self._remember(undone)
+        return undone
+
+    async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
+        """See `ChangeControl.undo_these`."""
+        undone = (await self._take_back(lambda in_force: [each for each in in_force if each.id in ids])).settled
         self._remember(undone)
         return undone
 
@@ -263,7 +269,7 @@ class PostgresControl:
         return settled
 
     async def overdue_after(self, set_id: str, later_s: float) -> None:
-        """A set on trial counts as overdue so many seconds from now, for whoever finds it in the journal then."""
+        """A pending set counts as overdue so many seconds from now, for whoever finds it in the journal then."""
         until_ms = now_ms() + int(later_s * 1000)
 
         def noted(session: OperatorSession) -> None:
@@ -272,6 +278,25 @@ class PostgresControl:
                     journal.write(replace(change, until_ms=until_ms))
 
         await self._runner.run(noted)
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None:
+        """See `SetControl.begin_deadline`."""
+        until_ms = now_ms() + int(within_s * 1000)
+
+        def put_off(session: OperatorSession) -> None:
+            with Journal(self._journal_with(session, set_id), self.directory) as journal:
+                owner = journal.text().owners.get(set_id)
+                try:
+                    self._deadlines.put_off(set_id, until_ms)
+                except OSError as error:
+                    raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
+                if owner is not None:
+                    journal.write(replace(owner, watchdog=self._deadlines.watchdog(set_id)))
+                for change in of_set(set_id)(journal.text().in_force):
+                    journal.write(replace(change, until_ms=until_ms))
+
+        await self._runner.run(put_off)
+        self._deadlines.begin(set_id, within_s)
 
     async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
         """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
@@ -299,16 +324,16 @@ class PostgresControl:
         return self._journal
 
     async def aclose(self) -> None:
-        """Takes back what is on trial or can lose data, and closes the connection; other changes stay in force."""
-        await self._trials.aclose()
+        """Reverts pending changes and those that can lose data, and closes the connection; others stay in force."""
+        await self._deadlines.aclose()
         await self._runner.close()
 
     async def _make(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         made = await self._runner.run(lambda session: self._made(session, wanted, terms))
         self._look_again(made)
         set_id = made[0].set_id or made[0].id
-        if set_id in self._trials.ids and terms.keep_within_s is not None:
-            self._trials.begin(set_id, terms.keep_within_s)
+        if set_id in self._deadlines.ids and terms.keep_within_s is not None:
+            self._deadlines.begin(set_id, terms.keep_within_s)
         return made
 
     def _made(
@@ -318,12 +343,12 @@ class PostgresControl:
         at_stake = losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)
         with Journal(self.journal_of(session), self.directory) as journal:
-            known = set(self._trials.ids)
+            known = set(self._deadlines.ids)
 
             def watched(changes: Sequence[ParameterChange]) -> None:
                 set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
                 if until_ms is not None or at_stake:
-                    self._trials.guard(
+                    self._deadlines.guard(
                         set_id,
                         until_ms,
                         lambda at_ms: guard_set(
@@ -331,7 +356,7 @@ class PostgresControl:
                         ),
                     )
                     owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
-                    journal.write(reverting.new_owner(owner, self._trials.watchdog(set_id)))
+                    journal.write(reverting.new_owner(owner, self._deadlines.watchdog(set_id)))
 
             if any(
                 current[each.name.lower()].context == _AT_RESTART for each in ordered if each.name.lower() in current
@@ -343,8 +368,8 @@ class PostgresControl:
                 )
             except (ServerProblem, JournalProblem):
                 # Nothing is changed. After a lost connection that is not known, and it stays.
-                for set_id in set(self._trials.ids) - known:
-                    self._trials.end(set_id)
+                for set_id in set(self._deadlines.ids) - known:
+                    self._deadlines.end(set_id)
                 raise
 
     async def _take_back(self, selection: ServerSelection, why: str = "") -> RevertOutcome:
@@ -355,7 +380,7 @@ class PostgresControl:
         self._look_again(undone)
         still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
         for set_id in {change.set_id or change.id for change in undone} - still:
-            self._trials.end(set_id)
+            self._deadlines.end(set_id)
         outcome.check_none_refused()
         return outcome
 

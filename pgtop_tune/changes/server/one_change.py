@@ -1,4 +1,4 @@
-"""One change of a parameter: what it is about to replace, its undoing, and what reading it back says. Blocking.
+"""One change of a parameter: the value it replaces, its undo, and the result of reading it back. Blocking.
 
 What the door to the server is handed: the durability fence, and how to write down where the server is.
 """
@@ -188,7 +188,7 @@ def check_unchanged(change: ParameterChange, seen: SeenValue | None, others: Seq
     now = change.auto_conf_before if newer is not None and change.auto_conf_before is not None else change.shown_before
     by = f"changed by {newer.by}; " if newer is not None else ""
     raise ChangedMeanwhile(
-        f"{change.name} is {now} by now; it was {seen.shown} when you looked",
+        f"{change.name} is now {now}; it was {seen.shown} when you looked",
         f"{by}check the value before you change it",
     )
 
@@ -274,7 +274,7 @@ def difference(change: ParameterChange, after: Parameter) -> str:
     later = _takes_effect_later(change, after, change.auto_conf_before)
     if later or change.scope.kind is not ScopeKind.SYSTEM or after.shown == change.shown_before:
         return later
-    return f"{after.sourcefile or after.source} gives it now; it was {change.shown_before} before the change"
+    return f"{after.sourcefile or after.source} sets it now; before the change it was {change.shown_before}"
 
 
 def _takes_effect_later(change: ParameterChange, after: Parameter, wanted: str | None) -> str:

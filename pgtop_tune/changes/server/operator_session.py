@@ -1,4 +1,5 @@
-"""The operator's hand on the server: ALTER SYSTEM and its like, reload and reading back, over one psycopg connection.
+"""The operator's session: ALTER SYSTEM, ALTER ROLE and ALTER DATABASE, reload and reading back, over one psycopg
+connection.
 
 Blocking; `control` calls it from a thread.
 """

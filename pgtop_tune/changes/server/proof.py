@@ -1,4 +1,4 @@
-"""Proof of a change: what running and new sessions have, where it comes from, and what wins over it. Blocking.
+"""Proof of a change: the value in running and new sessions, its source, and any setting that overrides it. Blocking.
 
 Another session's values cannot be read in PostgreSQL. A session takes new values over between two statements, so the
 proof is: our session, which is older than the change, a new one, and how many are still within an older statement.
@@ -155,7 +155,9 @@ def _owners(session: OperatorSession) -> list[str]:
         return []
     found = []
     if row["patroni"]:
-        found.append("Patroni manages this server: change it with patronictl edit-config, else it comes back")
+        found.append(
+            "Patroni manages this server: change it with patronictl edit-config, otherwise Patroni restores it"
+        )
     if row["provider"]:
         found.append(f"a managed service ({row['provider']}): change it in the provider's parameter group")
     return found

@@ -1,5 +1,5 @@
-"""Taking changes back without the process that made them: by the change journal, after a crash, by a process that
-waits, by adoption. Blocking.
+"""Reverts changes without the process that made them: from the change journal, by the revert watchdog, by adoption.
+Blocking.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.deadlines import Trials
+    from pgtop_tune.changes.deadlines import Deadlines
     from pgtop_tune.changes.model.pending_set import SetOwner
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
@@ -197,17 +197,17 @@ def _here(
     """The doubtful changes whose values this server has, or would have without later ones."""
     if not doubtful:
         return ()
-    standing: dict[tuple[str, Scope], str | None] = {}
+    stored_now: dict[tuple[str, Scope], str | None] = {}
     here: list[ParameterChange] = []
     for change in reversed(in_order((*certain, *doubtful))):
         key = (change.name.lower(), change.scope)
-        if key not in standing:
-            standing[key] = _stored(session, change)
-        now = standing[key]
+        if key not in stored_now:
+            stored_now[key] = _stored(session, change)
+        now = stored_now[key]
         if now == _HIDDEN:
             continue
         if is_ours(change, now) and not same(change.name, now, change.auto_conf_before):
-            standing[key] = change.auto_conf_before
+            stored_now[key] = change.auto_conf_before
             here += [change] if change in doubtful else []
     return tuple(here)
 
@@ -278,7 +278,7 @@ def adopt(
     server: ServerName,
     conninfo: ConnInfo,
     directory: Path | None,
-    trials: Trials,
+    deadlines: Deadlines,
     *,
     here: Collection[str],
     to_hold: bool,
@@ -290,7 +290,7 @@ def adopt(
         server: What its journal is called.
         conninfo: For the revert watchdogs.
         directory: Of the journals; paths.journal_dir() by default.
-        trials: Those of this process.
+        deadlines: Those of this process.
         here: Ids of changes that are in force on this server: a journal may be of another one, and its sets wait there.
         to_hold: Whether the sets end with this process; else their watchdogs outlive it. See `PendingSet.adoptable`.
 
@@ -306,13 +306,13 @@ def adopt(
             begun = [each for each in pending.changes if each.state is ChangeState.INTENDED]
             if begun:
                 change_set.settle(session, journal, begun)
-        guard = _guard(conninfo, directory, trials if to_hold else None)
+        guard = _guard(conninfo, directory, deadlines if to_hold else None)
         adopted: list[PendingSet[ParameterChange]] = []
         for pending in _orphans(journal.text(), here, to_hold=to_hold):
             try:
                 journal.write(new_owner(pending.owner, guard(pending), left_alone=not to_hold))
             except (JournalProblem, OSError) as error:
-                trials.end(pending.set_id)
+                deadlines.end(pending.set_id)
                 if adopted:
                     break
                 if isinstance(error, JournalProblem):
@@ -339,7 +339,7 @@ def _orphans(text: JournalText, here: Collection[str], *, to_hold: bool) -> tupl
     )
 
 
-def _guard(conninfo: ConnInfo, directory: Path | None, trials: Trials | None) -> Guard:
+def _guard(conninfo: ConnInfo, directory: Path | None, deadlines: Deadlines | None) -> Guard:
     """Starts revert watchdogs: those of this process, or without any watchdogs that outlive it."""
 
     def guard(pending: PendingSet[ParameterChange]) -> ProcessKey | None:
@@ -348,9 +348,9 @@ def _guard(conninfo: ConnInfo, directory: Path | None, trials: Trials | None) ->
         def start(until_ms: int | None, *, outlives_us: bool = False) -> RevertWatchdog:
             return guard_set(conninfo, set_id, until_ms, directory, with_restart=restarts, outlives_us=outlives_us)
 
-        if trials is None:
+        if deadlines is None:
             return key_of(start(pending.until_ms, outlives_us=True).process.pid)
-        trials.guard(set_id, pending.until_ms, start)
-        return trials.watchdog(set_id)
+        deadlines.guard(set_id, pending.until_ms, start)
+        return deadlines.watchdog(set_id)
 
     return guard

@@ -29,14 +29,14 @@ def operator_session(conninfo: ConnInfo, own: OwnSessions) -> OperatorSession:
     return OperatorSession(conninfo, own)
 
 
-async def sql_hand(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:
+async def own_sql_session(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:
     """Connects for data sets and housekeeping. See `open_sql_session`."""
     # Frames are sampled in the caller's loop.
-    opened = await asyncio.to_thread(_hand)
+    opened = await asyncio.to_thread(_sql_session)
     return await opened(conninfo, own)
 
 
-def _hand() -> Callable[[ConnInfo, OwnSessions], Awaitable[PsycopgSession]]:
+def _sql_session() -> Callable[[ConnInfo, OwnSessions], Awaitable[PsycopgSession]]:
     from pgtop_tune.postgres.server.sql_session import open_sql_session
 
     return open_sql_session
@@ -44,6 +44,8 @@ def _hand() -> Callable[[ConnInfo, OwnSessions], Awaitable[PsycopgSession]]:
 
 ANSWER_DEADLINE_S: Final = 15.0
 """For one act, its connection included."""
+_LEAVING_S: Final = 5.0
+"""For the act under way when its caller is cancelled."""
 
 _T = TypeVar("_T")
 
@@ -84,16 +86,28 @@ class SessionRunner:
         """
         async with self._one_at_a_time:
             given_up = threading.Event()
-            work = asyncio.create_task(asyncio.to_thread(self._run, act, given_up))
-            done, _ = await asyncio.wait({work}, timeout=ANSWER_DEADLINE_S)
+            # No task: what ends all tasks of a loop does not end what a thread does on the session.
+            work = asyncio.get_running_loop().run_in_executor(None, self._run, act, given_up)
+            try:
+                done, _ = await asyncio.wait({work}, timeout=ANSWER_DEADLINE_S)
+            except asyncio.CancelledError:
+                # The next act on the session comes after this one.
+                await self._ended(work, given_up, _LEAVING_S)
+                raise
             if not done:
-                given_up.set()
-                if self._session is not None:
-                    self._session.abort()
-                await asyncio.wait({work}, timeout=1.0)
+                await self._ended(work, given_up, 0.0)
             if not work.done():
                 raise self._no_answer()
             return work.result()
+
+    async def _ended(self, work: asyncio.Future[_T], given_up: threading.Event, within_s: float) -> None:
+        """Waits for an act, and gives it up after a time."""
+        done, _ = await asyncio.wait({work}, timeout=within_s)
+        if not done:
+            given_up.set()
+            if self._session is not None:
+                self._session.abort()
+            await asyncio.wait({work}, timeout=1.0)
 
     async def close(self, next_place: ConnInfo | None = None) -> None:
         """Closes the session after the act that runs; the next act connects again, to the next place if given."""

@@ -1,4 +1,4 @@
-"""The statements that change a parameter, by scope, and how a value stands in the server's catalogue afterwards.
+"""The statements that change a parameter, by scope, and the stored form of the value in the server's catalogue.
 
 SQL is composed from identifiers and literals, never from strings.
 Source: SQL commands ALTER SYSTEM, ALTER ROLE, ALTER DATABASE; pg_db_role_setting; guc_funcs.c
@@ -229,8 +229,8 @@ def same(name: str, one: str | None, other: str | None) -> bool:
 
 def out_of_order(have: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     """Which names have to be written anew, each at the end, so that the lines stand as wanted; those it is about."""
-    for index, (standing, meant) in enumerate(zip(have, wanted, strict=True)):
-        if standing != meant:
+    for index, (current, meant) in enumerate(zip(have, wanted, strict=True)):
+        if current != meant:
             return tuple(wanted[index:])
     return ()
 

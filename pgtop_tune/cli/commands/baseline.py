@@ -1,4 +1,4 @@
-"""`pgtop-tune baseline`: runs kept under a name, and what has changed since."""
+"""`pgtop-tune baseline`: runs saved under a name, and changes since then."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_baselines(
     ] = "",
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
 ) -> None:
-    """List the baselines; with a name its runs, and the changes of their level.
+    """List the baselines; with a name, list its runs and the changes of their level.
 
     Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
     """
@@ -106,7 +106,7 @@ def check(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Measure again the same way, and report the changes.
+    """Repeat the measurement of a baseline, and report the changes.
 
     Repeats the loads of the baseline's run, with the housekeeping of `bench run`, or takes a newer recording or
     record. With many saved runs, it names the times at which a figure's level changed.
@@ -125,7 +125,7 @@ def check(
     from pgtop_tune.compare.sides.opening import open_material
 
     if against not in ("first", "last"):
-        raise UsageProblem(f"{against!r} is no run of a baseline", "--against first, or --against last")
+        raise UsageProblem(f"{against!r} is not a run of a baseline", "--against first, or --against last")
     conditions = [parse_condition(each) for each in fail_if or ()]
     runs, problems = baselines.kept_runs(name)
     for problem in problems:
@@ -187,7 +187,7 @@ def _measure_again(
     from pgtop_tune.model.bench import LoadSpec
 
     if not specs:
-        raise UsageProblem("the baseline's run does not say which profile it ran", "give a newer recording or record")
+        raise UsageProblem("the baseline's run does not name its profile", "pass a newer recording or record")
     status = asyncio.run(
         measure(
             BenchRequest(

@@ -1,4 +1,4 @@
-"""`pgtop-tune check`: what will hurt in production, with evidence, a fix and its undoing."""
+"""`pgtop-tune check`: risks before production, with evidence, a fix and its undo."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check(
             metavar="ID=VALUE",
             rich_help_panel=_CHOICE,
             show_default=False,
-            help="Another limit: MEM-01=95, SLOT-01=2GB, TXN-02=10min, or by name MEM-01.high=120; separated by "
+            help="Change a limit: MEM-01=95, SLOT-01=2GB, TXN-02=10min, or by name MEM-01.high=120; separated by "
             "commas.",
         ),
     ] = None,
@@ -125,7 +125,8 @@ def check(
     """Check a server and its machine before production: risks, their fixes, and how to undo each fix.
 
     Changes nothing; only --measure writes, into an unlinked file and a few bytes of WAL. A check without its input is
-    unknown and counted, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, any other: could not run.
+    unknown and counted as such, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, any other: could
+    not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·

@@ -1,4 +1,4 @@
-"""`pgtop-tune compare`: what differs between two recordings or runs, and what may be said of it."""
+"""`pgtop-tune compare`: differences between recordings or runs, with verdicts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FailIf = Annotated[
         "--fail-if",
         metavar="CONDITION",
         show_default=False,
-        help="Exit status 7 when it holds, 8 when it cannot be decided: 'tps < -5%', 'p99 > 10%'; repeatable.",
+        help="Exit status 7 if the condition holds, 8 if it cannot be decided: 'tps < -5%', 'p99 > 10%'; repeatable.",
     ),
 ]
 
@@ -55,10 +55,10 @@ def compare(
 ) -> None:
     """Compare recordings or runs: fingerprint, effects with 95 % intervals, verdicts, waits.
 
-    Compares every B with A, load by load. Better and worse need four steady runs on each side; with fewer, the output
-    says only that they differ, and lists the commands that lead to a verdict. If a condition differs that is not under
-    test, the output gives the reason instead of a verdict. A --fail-if condition holds only for a certain change
-    beyond its limit.
+    Compares every B with A, load by load. A verdict of better or worse needs four steady runs on each side; with fewer,
+    the output says only that the sides differ, and lists the commands that lead to a verdict. If a condition that is
+    not under test differs, the output gives the reason instead of a verdict. A --fail-if condition holds only if the
+    change certainly exceeds its limit.
 
     Examples: pgtop-tune compare before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune compare runs/default runs/tuned runs/extreme --format markdown  ·
@@ -93,14 +93,14 @@ def _compare_windows(
     from pgtop_tune.compare.reports import written
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import read_windows
-    from pgtop_tune.compare.windows.differing import brushed
+    from pgtop_tune.compare.windows.differing import window_comparison
     from pgtop_tune.compare.windows.differing_words import differences_json, window_sheets
 
     first, *others = read_windows(names)
     check_names(under_test, [side.material for side in (first, *others)])
     paths = [name.path.resolve() for name in names]
     found = [
-        brushed(first, other, under_test, one_recording=path == paths[0])
+        window_comparison(first, other, under_test, one_recording=path == paths[0])
         for other, path in zip(others, paths[1:], strict=True)
     ]
     judged = [judge(condition, [each.comparison for each in found]) for condition in conditions]

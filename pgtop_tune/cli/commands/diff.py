@@ -24,7 +24,7 @@ def diff(
     a: Annotated[str, typer.Argument(metavar="A", show_default=False, help=_SIDE)],
     b: Annotated[str, typer.Argument(metavar="B", show_default=False, help=_SIDE)],
     everything: Annotated[
-        bool, typer.Option("--all", help="Also names of directories, and parameters that only one side has.")
+        bool, typer.Option("--all", help="Include names of directories, and parameters that only one side has.")
     ] = False,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
     no_password: options.NoPassword = False,
@@ -32,7 +32,7 @@ def diff(
     """Show the parameters that differ: of two servers, a server and a recording, or two recordings.
 
     Includes settings of the operating system if both sides know their machine. An existing file is a recording,
-    anything else a server as in psql. A recording counts with its last frame.
+    anything else a server as in psql. Of a recording, the last frame counts.
 
     Examples: pgtop-tune diff before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune diff before.jsonl.gz "host=/run/postgresql dbname=bench"  ·

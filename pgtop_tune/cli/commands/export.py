@@ -1,4 +1,4 @@
-"""`pgtop-tune export`: a recording for other programs, in a file that is there whole or not at all."""
+"""`pgtop-tune export`: a recording for other programs, in a file that is complete or absent."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def export(
     every: Annotated[
         str | None,
         typer.Option(
-            "--every", metavar="TIME", show_default=False, help="One frame each 15s or 1m instead of every frame."
+            "--every", metavar="TIME", show_default=False, help="One frame every 15s or 1m instead of every frame."
         ),
     ] = None,
     metrics: Annotated[
@@ -79,7 +79,8 @@ def export(
             "--metrics",
             metavar="NAMES",
             show_default=False,
-            help="Only these: server.tps,host.disk.*; also those left out by default: pg_stat_io.*. Repeatable.",
+            help="Only these metrics: server.tps,host.disk.*; also metrics left out by default: pg_stat_io.*. "
+            "Repeatable.",
         ),
     ] = None,
     wide: Annotated[bool, typer.Option("--wide", help="CSV with one row per frame and one column per series.")] = False,

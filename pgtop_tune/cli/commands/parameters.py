@@ -1,4 +1,4 @@
-"""`pgtop-tune parameters` and `advise`: what is set, and where one would start."""
+"""`pgtop-tune parameters` and `advise`: present values and starting values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Group = Annotated[
         "--group",
         metavar="NAME",
         show_default=False,
-        help="Only this group, such as wal or memory; os for the machine.",
+        help="Only this group, such as wal or memory; os means the machine.",
     ),
 ]
 Workload = Annotated[
@@ -129,7 +129,7 @@ def advise(
     workload: Workload = None,
     disk: Disk = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also parameters that already have the advised value.")
+        bool, typer.Option("--all", help="Include parameters that already have the advised value.")
     ] = False,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, help="Seconds to sample; under load the WAL rate counts.")
@@ -139,11 +139,11 @@ def advise(
         typer.Option("--format", help="text, json, an ALTER SYSTEM script, a conf file, or a file for sysctl.d."),
     ] = AdviceFormat.TEXT,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Make it so: the machine's half first, all of it as one change set.")
+        bool, typer.Option("--apply", help="Apply the advised values as one change set, the machine's half first.")
     ] = False,
     for_how_long: ForHowLong = "",
     restart: Restart = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask before.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --apply: show the difference and the commands; change nothing.")
     ] = False,
@@ -156,12 +156,12 @@ def advise(
 ) -> None:
     """Suggest starting values for the parameters, with reasons and the results of known calculators.
 
-    Calculators differ up to 20-fold, and none has measured this server: take a starting point and bounds for a search.
-    Changes nothing without --apply.
+    Calculators differ up to 20-fold, and none has measured this server: take their results as a starting point and as
+    bounds for a search. Changes nothing without --apply.
 
-    All values fit together: memory, huge pages, overcommit and WAL of one machine. With --apply they are shown beside
-    what runs and what waits for a restart, and are made after a yes; `revert` takes them back. Sysctls also survive a
-    reboot, unless --for takes all of it back. On another machine only the server's half is made.
+    All values fit together: memory, huge pages, overcommit and WAL of one machine. --apply shows each advised value
+    beside the running and the pending one, asks, and applies the change set; `revert` undoes it. Sysctls also survive a
+    reboot, unless --for reverts the change set. On another machine only the server's half is applied.
 
     Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --apply --dry-run -d bench  ·
     pgtop-tune advise --apply --restart -d bench  ·
@@ -218,10 +218,13 @@ def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -
 
     of_machine, of_server = group.lower() in ("", GROUP), group.lower() != GROUP
     with_machine = of_machine and (looked.machine is not None or not of_server)
-    listed = machine_rows(looked, with_server=of_server) if with_machine else ()
-    settings = settings_to_make(listed, lasting=terms.for_s is None)
-    rows = _rows(looked, group, advised_with(settings, looked)) if of_server else ()
-    return apply(words, looked, rows, settings, terms)
+    # Only what takes a restart of the server gives memory back.
+    differing = _rows(looked, group, looked.proposal.parameters) if of_server else ()
+    restarts = terms.restart and any(row.differs for row in differing)
+    listed = machine_rows(looked, with_server=of_server, with_restart=restarts) if with_machine else ()
+    half = settings_to_make(listed, looked.proposal.plan, lasting=terms.for_s is None)
+    rows = _rows(looked, group, advised_with(half, looked)) if of_server else ()
+    return apply(words, looked, rows, half, terms)
 
 
 def _rows(looked: Looked, group: str, advised: Mapping[str, Advice]) -> tuple[ParameterRow, ...]:

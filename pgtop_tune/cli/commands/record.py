@@ -73,9 +73,9 @@ def record(
 ) -> None:
     """Record a server without a screen.
 
-    Prints one line per second to stdout and writes frames to the file. Ctrl-C ends it properly. Waits for a server
-    that is down; if it never answers, the exit status is 3 and no file remains. While the disk is full, frames are
-    lost: stderr and the recording give their number.
+    Prints one line per second to stdout and writes frames to the file. Ctrl-C ends the recording properly. The command
+    waits for a server that is down; if the server never answers, the exit status is 3 and no file remains. While the
+    disk is full, frames are lost: stderr and the recording give the number of lost frames.
 
     Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
 

@@ -24,19 +24,17 @@ def replay(
         ),
     ],
     speed: Annotated[float, typer.Option("--speed", min=0.25, max=60.0, help="Multiple of the recorded pace.")] = 1.0,
-    start: Annotated[
-        float, typer.Option("--start", min=0.0, help="Start at this many seconds of the recording.")
-    ] = 0.0,
+    start: Annotated[float, typer.Option("--start", min=0.0, help="Start this many seconds into the recording.")] = 0.0,
     lines: Annotated[bool, typer.Option("--lines", help="Print a line per frame instead of the screen.")] = False,
     theme: options.Theme = None,
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
     mouse: options.Mouse = None,
-    ghost: options.OverlayCurves = None,
+    baseline: options.OverlayCurves = None,
 ) -> None:
     """Replay a recording: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
 
-    Follows the end of a file that is still being written; z goes there.
+    Follows a file that is still being written; z jumps to its end.
 
     Example: pgtop-tune replay run.jsonl.gz --speed 10
 
@@ -54,7 +52,7 @@ def replay(
     if not lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
         from pgtop_tune.cli.screen import ScreenWords, show_replay
 
-        screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=ghost)
+        screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=baseline)
         sys.exit(show_replay(reader, speed, start, screen))
     from pgtop_tune.cli.headless import LinePrinter
     from pgtop_tune.runtime.ports import Step

@@ -40,8 +40,8 @@ def report(
 ) -> None:
     """Write a report: verdicts, tables, charts, events and the environment, in one file.
 
-    HTML is self-contained: charts are SVG, the mouse shows the figures of a moment, and nothing is loaded from
-    elsewhere. Markdown has the tables.
+    An HTML report is self-contained: charts are SVG, the mouse shows the figures of a moment, and nothing is loaded
+    from elsewhere. A Markdown report has the tables.
 
     Examples: pgtop-tune report run.jsonl.gz -o run.html  ·
     pgtop-tune report before.jsonl.gz after.jsonl.gz -o change.html --title "16 GB of max_wal_size"  ·

@@ -1,4 +1,4 @@
-"""`pgtop-tune revert`: takes back what earlier sessions changed and left."""
+"""`pgtop-tune revert`: reverts changes that earlier sessions left in force."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from pgtop_tune.cli.output import say
 from pgtop_tune.errors import PgtopError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pgtop_tune.changes.journal import JournalText
     from pgtop_tune.changes.machine.halves import MachineHalves
     from pgtop_tune.changes.model.change import ParameterChange
@@ -27,17 +29,20 @@ if TYPE_CHECKING:
 def revert(
     target: options.Target = "",
     list_only: Annotated[bool, typer.Option("--list", help="List the changes in force; change nothing.")] = False,
-    last: Annotated[bool, typer.Option("--last", help="Only the last change, with its set.")] = False,
-    all_changes: Annotated[bool, typer.Option("--all", help="All changes (the default).")] = False,
-    set_id: Annotated[str, typer.Option("--set", metavar="ID", help="One set or change, as --list names it.")] = "",
+    last: Annotated[bool, typer.Option("--last", help="Revert only the last change set.")] = False,
+    all_changes: Annotated[bool, typer.Option("--all", help="Revert all changes (the default).")] = False,
+    set_id: Annotated[
+        str, typer.Option("--set", metavar="ID", help="Revert one set or change, named as in --list.")
+    ] = "",
     to: Annotated[
-        str, typer.Option("--to", metavar="TIME", help="Changes made since: 14:05, or 2026-05-01T14:05.")
+        str, typer.Option("--to", metavar="TIME", help="Revert the changes made since: 14:05, or 2026-05-01T14:05.")
     ] = "",
     overdue: Annotated[
-        bool, typer.Option("--overdue", help="Only change sets past their deadline that were not confirmed.")
+        bool, typer.Option("--overdue", help="Revert only unconfirmed change sets past their deadline.")
     ] = False,
     machine: Annotated[
-        bool, typer.Option("--machine", help="The settings of this machine's operating system; no server is needed.")
+        bool,
+        typer.Option("--machine", help="Revert the settings of this machine's operating system; no server is needed."),
     ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Restart the server if the old values need it.")] = False,
     last_attempt: Annotated[bool, typer.Option(LAST_ATTEMPT, hidden=True)] = False,
@@ -45,7 +50,7 @@ def revert(
         bool,
         typer.Option(
             "--adopt",
-            help="Also changes made on another server of this cluster that this one has replaced.",
+            help="Also revert changes made on another server of this cluster that this one has replaced.",
         ),
     ] = False,
     retire: Annotated[
@@ -71,12 +76,12 @@ def revert(
 ) -> None:
     """Revert every change in force that pgtop-tune made on this server, also after a crash.
 
-    Settings of the machine in the same change sets are reverted, too; --machine reverts all of those, and only those.
-    If one of our changes brought the server down, the command shows it, asks, restores its old values and starts it.
-    It finds a server that listens elsewhere since a restart. Works from the change journal; the process that made the
-    changes need not exist. A primary and its standbys have separate journals. A change that the server refuses to
-    revert stays in force, does not stop the others, and ends the command with status 6. --list shows the changes of
-    all servers in this user's journals.
+    Settings of the machine in the same change sets are reverted, too; --machine reverts all settings of the machine,
+    and nothing else. If one of our changes brought the server down, the command shows the server, asks, restores the
+    old values and starts it. It finds a server that listens elsewhere since a restart. The command works from the
+    change journal; the process that made the changes need not exist. A primary and its standbys have separate journals.
+    A change that the server refuses to revert stays in force, does not stop the others, and ends the command with
+    status 6. --list shows the changes of all servers in this user's journals.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
@@ -97,7 +102,7 @@ def revert(
         from pgtop_tune.cli.reverting import retire as retired
 
         sys.exit(retired(retire, journal, _in_force, yes=yes))
-    if overdue and set_id and not _is_on_trial(set_id, journal):
+    if overdue and set_id and not _is_pending(set_id, journal):
         # Reverted or kept by somebody else: a server that is gone by now need not be asked.
         say("nothing to revert")
         return
@@ -144,7 +149,7 @@ def _check_one_at_most(*words: bool | str) -> None:
         raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
 
 
-def _is_on_trial(set_id: str, directory: Path | None) -> bool:
+def _is_pending(set_id: str, directory: Path | None) -> bool:
     """Whether a set is, or may be: a journal that cannot be read may have it."""
     from pgtop_tune.changes.journal import journals, read
     from pgtop_tune.errors import JournalProblem
@@ -185,7 +190,7 @@ def _moment_ms(text: str) -> int:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise UsageProblem(f"{text!r} is no moment", "for example: 14:05  or  2026-05-01T14:05") from None
+            raise UsageProblem(f"{text!r} is not a point in time", "for example: 14:05  or  2026-05-01T14:05") from None
     return int(moment.timestamp() * 1000)
 
 
@@ -255,6 +260,7 @@ def _revert(
     """The exit status, and what left the set in force that was asked for."""
     import asyncio
 
+    from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.machine.halves import MachineHalves, is_of_machine_only
     from pgtop_tune.changes.model.change_set import RevertOutcome
     from pgtop_tune.changes.server.reverting import missed_set
@@ -264,16 +270,20 @@ def _revert(
     from pgtop_tune.cli.reverting import say_reverted, tell_of_damage, tell_of_the_rest
 
     tell_of_damage(directory)
-    halves = MachineHalves(set_id, directory, say_reverted)
+    # The sets whose halves of the server are reverted, and the one that was asked for.
+    halves = MachineHalves(HostControl(directory=directory), [set_id] if set_id else [], told=say_reverted)
     if set_id and is_of_machine_only(set_id, directory):
-        say(reverting.sum_of(RevertOutcome(), halves.after()))
+        say(reverting.sum_of(RevertOutcome(), asyncio.run(halves.after())))
         return ExitCode.OK, None
     try:
         conninfo, outcome = _taken_back(
             words, selection, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes
         )
     except PgtopError:
-        halves.after()
+        try:
+            asyncio.run(halves.after())
+        except PgtopError as problem:
+            complain(problem)
         raise
     for line in reverting.of_outcome(outcome):
         say(line)
@@ -281,11 +291,11 @@ def _revert(
         complain(PgtopError(f"{refusal.change.name}: {refusal.problem.message}", refusal.problem.hint))
     for line in (*reverting.of_elsewhere(outcome), *reverting.of_inherited(outcome)):
         tell(line)
-    # What waits for the end of a trial tries again: a name may lead to another server for a while.
+    # A process that waits for a deadline tries again: a name may lead to another server for a while.
     missed = None if outcome.refused else missed_set(on_server, directory, selection)
     if missed is not None and not outcome.elsewhere:
         complain(missed)
-    say(reverting.sum_of(outcome, () if missed is not None else halves.after()))
+    say(reverting.sum_of(outcome, () if missed is not None else asyncio.run(halves.after())))
     asyncio.run(_look_after_the_rest(conninfo, directory))
     tell_of_the_rest(directory)
     left = outcome.refused[0].problem if outcome.refused else missed
@@ -293,7 +303,7 @@ def _revert(
 
 
 async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:
-    """Sets of others that are on trial still, and the machine's halves of those that were overdue."""
+    """Pending sets of others, and the machine's halves of those that were overdue."""
     from pgtop_tune.changes.confirm.orphans import leave_watchdogs
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.server.control import PostgresControl
@@ -315,6 +325,8 @@ def _taken_back(
     adopt: bool,
     yes: bool,
 ) -> tuple[ConnInfo, RevertOutcome]:
+    import asyncio
+
     from msgspec.structs import replace
 
     from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
@@ -331,13 +343,14 @@ def _taken_back(
 
     written: list[frozenset[str]] = []
 
+    def first(changes: Sequence[ParameterChange]) -> None:
+        asyncio.run(halves.before(changes))
+
     def taken(conninfo: ConnInfo, key: str = "") -> RevertOutcome:
-        late = try_to_revert(
-            conninfo, overdue(now_ms()), directory=directory, why=NOT_CONFIRMED, first=halves.before, key=key
-        )
+        late = try_to_revert(conninfo, overdue(now_ms()), directory=directory, why=NOT_CONFIRMED, first=first, key=key)
         # Those that are refused or elsewhere are asked for once more.
         late = replace(late, refused=(), elsewhere=())
-        rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=halves.before, key=key)
+        rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=first, key=key)
         return late.and_then(rest).after_writing(frozenset().union(*written))
 
     def restarted(conninfo: ConnInfo, outcome: RevertOutcome) -> tuple[ConnInfo, RevertOutcome]:

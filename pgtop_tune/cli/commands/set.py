@@ -18,7 +18,9 @@ Reason = Annotated[str, typer.Option("--reason", metavar="WORDS", show_default=F
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the SQL and the commands; change nothing.")]
 Persist = Annotated[
     bool,
-    typer.Option("--persist", help="Settings of the machine: also after a reboot, through a file in /etc/sysctl.d."),
+    typer.Option(
+        "--persist", help="Keep settings of the machine after a reboot, too, through a file in /etc/sysctl.d."
+    ),
 ]
 ForHowLong = Annotated[
     str,
@@ -34,7 +36,7 @@ Restart = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="With --restart: do not ask.")]
 Anyway = Annotated[
-    bool, typer.Option("--anyway", help="With --restart: even if a check says that the server would not start.")
+    bool, typer.Option("--anyway", help="With --restart: restart even if a check says that the server would not start.")
 ]
 
 
@@ -72,15 +74,15 @@ def set_parameters(
 ) -> None:
     """Set parameters of a running server: show the SQL, write the journal, change, read back.
 
-    Several form one change set: all in the right order, or none. With --for the command waits and reverts them, also
-    on Ctrl-C; after a kill the revert watchdog does. --scope load changes nothing and prints the PGOPTIONS for the
-    next load.
+    Several settings form one change set: all are applied in the right order, or none. With --for the command waits and
+    then reverts the set, also on Ctrl-C; after a kill the revert watchdog reverts it. --scope load changes nothing and
+    prints the PGOPTIONS for the next load.
 
-    The set may include settings of the operating system (vm.swappiness, transparent_hugepage/enabled, vda/scheduler),
-    as root on the server's machine; otherwise the command prints the commands to run and changes nothing.
+    The set may include settings of the operating system (vm.swappiness, transparent_hugepage/enabled, vda/scheduler).
+    They need root on the server's machine; otherwise `set` prints the commands to run and changes nothing.
 
-    --restart restarts the server once, the way it is managed, after checks of memory, huge pages, libraries and
-    standbys; a server that does not come up gets its old values back. Without NAME=VALUE it applies the parameters
+    --restart restarts the server once, with the program that manages it, after checks of memory, huge pages, libraries
+    and standbys; a server that does not come up gets its old values back. Without NAME=VALUE it applies the parameters
     already pending.
 
     Examples: pgtop-tune set max_wal_size=4GB --for 5m -d bench  ·
@@ -110,7 +112,7 @@ def set_parameters(
     if not assignments:
         sys.exit(_take_over(connection, restart=restart, yes=yes, anyway=anyway, dry_run=dry_run))
     words, settings = split_words(assignments)
-    check_machine_options(settings, persist=persist, on_trial=bool(for_how_long), of_load=whom is None)
+    check_machine_options(settings, persist=persist, pending=bool(for_how_long), of_load=whom is None)
     asked = ChangeRequest(
         wanted=wanted(words, SYSTEM if whom is None else whom),
         scope=whom,
@@ -144,10 +146,11 @@ def reset_parameters(
     no_password: options.NoPassword = False,
     ask_password: options.AskPassword = False,
 ) -> None:
-    """Reset parameters: remove their entry in postgresql.auto.conf, or that of a role or a database.
+    """Reset parameters: remove their entries from postgresql.auto.conf, or from a role or a database.
 
-    The value of the configuration files, or the server's default, applies again. Journaled like `set`: `revert`
-    restores the entry. A setting of the operating system gets its boot value, and our line in sysctl.d is removed.
+    The value of the configuration files, or the server's default, applies again. The journal records the change as for
+    `set`, and `revert` restores the entry. A setting of the operating system gets its boot value, and the command
+    removes our line in sysctl.d.
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """

@@ -36,7 +36,7 @@ def top(
     plain: options.Plain = False,
     ascii_only: options.Ascii = False,
     mouse: options.Mouse = None,
-    ghost: options.OverlayCurves = None,
+    baseline: options.OverlayCurves = None,
 ) -> None:
     """Watch a server. Connection settings work as in psql: options, URI, service=, PG* variables, .pgpass.
 
@@ -68,7 +68,7 @@ def top(
     from pgtop_tune.cli.live_screen import LiveWords, preload, show_live
     from pgtop_tune.cli.screen import ScreenWords
 
-    screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=ghost)
+    screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=baseline)
     session = LiveOptions(
         pgbench=pgbench,
         waits_for_password=not no_password,

@@ -1,1 +1,1 @@
-"""Runs kept under a name, and how they change over the months."""
+"""Baselines: runs saved under a name, and their changes over time."""

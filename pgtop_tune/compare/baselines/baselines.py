@@ -79,7 +79,9 @@ def check_name(name: str) -> str:
         UsageProblem: It could not be a directory's, or is a hidden one's.
     """
     if not _NAME.fullmatch(name):
-        raise UsageProblem(f"{name!r} is no name of a baseline", "letters, digits, '.', '_' and '-', at most 64")
+        raise UsageProblem(
+            f"{name!r} is not a valid name of a baseline", "letters, digits, '.', '_' and '-', at most 64"
+        )
     return name
 
 
@@ -245,7 +247,7 @@ def _read(path: Path) -> Kept:
             facts=facts,
         )
     except _DAMAGED:
-        raise RecordingProblem(f"{path} is no summary of a run", "save the run again") from None
+        raise RecordingProblem(f"{path} is not the summary of a run", "save the run again") from None
 
 
 # Many runs of one baseline: each figure over time, and where its level changed.

@@ -1,5 +1,5 @@
-"""An earlier run under the live charts: its curves from the start of its load on, where they lie now, and how the
-load under way differs from them. Pure.
+"""An earlier run under the live charts: its curves from the start of its load, their present position, and the
+difference of the running load. Pure.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class OverlayCurves(Struct, frozen=True):
 
 
 class Placed(Struct, frozen=True):
-    """A run of the ghost at its place on the session's clock.
+    """A run of the baseline at its place on the session's clock.
 
     Attributes:
         start_s: Where its start lies.
@@ -125,17 +125,17 @@ class Placed(Struct, frozen=True):
 
 
 class Overlay:
-    """A ghost and the loads of the session it has stood under so far.
+    """A baseline and the loads of the session it has been drawn under so far.
 
     Args:
-        ghost: Drawn under the charts.
+        baseline: Drawn under the charts.
 
     Attributes:
-        ghost: See above.
+        baseline: See above.
     """
 
-    def __init__(self, ghost: OverlayCurves) -> None:
-        self.ghost = ghost
+    def __init__(self, baseline: OverlayCurves) -> None:
+        self.baseline = baseline
         self._starts: dict[int, tuple[float, BenchRun]] = {}
 
     def follow(self, shown: Frame | None) -> None:
@@ -152,7 +152,7 @@ class Overlay:
     def now(self, shown: Frame | None) -> Placed | None:
         """What stands under the load in that frame; without one, under the session."""
         run = run_of(shown)
-        found = None if shown is None else self.ghost.of(run)
+        found = None if shown is None else self.baseline.of(run)
         if shown is None or found is None:
             return None
         return Placed(found, 0.0 if run is None else started_s(run, shown), run is not None)
@@ -178,9 +178,9 @@ class Overlay:
 
     def _placed(self) -> Sequence[Placed]:
         if not self._starts:
-            alone = self.ghost.of(None)
+            alone = self.baseline.of(None)
             return () if alone is None else (Placed(alone, 0.0, False),)
-        found = ((self.ghost.of(run), start_s) for start_s, run in self._starts.values())
+        found = ((self.baseline.of(run), start_s) for start_s, run in self._starts.values())
         return [Placed(run, start_s, True) for run, start_s in found if run is not None]
 
 
@@ -190,7 +190,7 @@ def started_s(run: BenchRun, frame: Frame) -> float:
 
 
 class OverlayEntry(Struct, frozen=True):
-    """A file that can be a ghost.
+    """A file that can be a baseline.
 
     Attributes:
         began_ms: Wall clock, milliseconds since the epoch.
@@ -208,7 +208,7 @@ class OverlayEntry(Struct, frozen=True):
     problem: str = ""
 
 
-class OverlayShelf(Protocol):
+class OverlaySource(Protocol):
     """Earlier recordings and records of runs. Used in threads."""
 
     def newest(self) -> Sequence[Path]:
@@ -220,7 +220,7 @@ class OverlayShelf(Protocol):
         ...
 
     def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
-        """The ghost as far as it is read, again and again, the last time whole; closing ends the reading.
+        """The baseline as far as it is read, yielded repeatedly, complete at last; closing ends the reading.
 
         Raises:
             RecordingProblem: It is neither a recording nor a record, or cannot be read.
@@ -228,7 +228,7 @@ class OverlayShelf(Protocol):
         ...
 
 
-# How the load under way differs from a ghost's at the same moments since its start. Pure.
+# How the load under way differs from a baseline's at the same moments since its start. Pure.
 
 MOST_S: Final = 300.0
 """The newest seconds that are compared."""
@@ -238,10 +238,10 @@ FEWEST: Final = 5
 
 
 class Against(Struct, frozen=True):
-    """The load against the ghost.
+    """The load against the baseline.
 
     Attributes:
-        effect: The load against the ghost over the newest seconds that both have.
+        effect: The load against the baseline over the newest seconds that both have.
         verdict: Whether the two runs differ: one run a side is neither better nor worse.
     """
 
@@ -250,10 +250,10 @@ class Against(Struct, frozen=True):
 
 
 class OverlayWatch:
-    """A ghost with its differences, which are told anew every few seconds: the screen is drawn more often.
+    """A baseline with its differences, which are computed every few seconds: the screen is drawn more often.
 
     Args:
-        overlay: The ghost and where it stands.
+        overlay: The baseline and where it is drawn.
         reading: Whether more of it will come.
     """
 
@@ -264,14 +264,14 @@ class OverlayWatch:
         self._told: tuple[Against | None, Against | None] = (None, None)
 
     def against(self, session: Session) -> tuple[Against | None, Against | None]:
-        """Of throughput and of p99; see `against_ghost`."""
+        """Of throughput and of p99; see `against_baseline`."""
         now_s = None if session.now is None else session.now.elapsed_s
         if now_s is None or self._told_s is None or not 0.0 <= now_s - self._told_s < ANEW_S:
-            self._told_s, self._told = now_s, against_ghost(session, self.overlay)
+            self._told_s, self._told = now_s, against_baseline(session, self.overlay)
         return self._told
 
 
-def against_ghost(session: Session, overlay: Overlay) -> tuple[Against | None, Against | None]:
+def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None, Against | None]:
     """Throughput, and p99 of seconds; None where both have fewer than five seconds in common."""
     now = session.now
     placed = overlay.now(now)

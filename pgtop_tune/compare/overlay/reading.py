@@ -1,4 +1,5 @@
-"""Reads the curves of a ghost out of a recording or of records of runs, and what a list tells of a file."""
+"""Reads the curves of a baseline overlay from a recording or records of runs, and the figures that a list shows of a
+file."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ _PAST: Final = 8
 """Frames that a rate is computed from: more than a second, also at the shortest interval."""
 
 
-def ghost_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
-    """The ghost as far as it is read, again and again, the last time whole.
+def baseline_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
+    """The baseline as far as it is read, yielded repeatedly, complete at last.
 
     Raises:
         RecordingProblem: It is neither a recording nor a record, or cannot be read.
@@ -48,10 +49,10 @@ def ghost_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
             if count % _BREATH == 0:
                 time.sleep(_BREATH_S)
             if count % _SHOWN_EVERY == 0:
-                yield reading.ghost
-        if not reading.ghost.runs:
+                yield reading.baseline
+        if not reading.baseline.runs:
             raise without_frames(str(path))
-        yield reading.ghost
+        yield reading.baseline
     finally:
         reader.close()
 
@@ -78,7 +79,7 @@ class _Reading:
         """Of the newest run."""
 
     @property
-    def ghost(self) -> OverlayCurves:
+    def baseline(self) -> OverlayCurves:
         """What there is."""
         alone = (self._alone,) if self._first is not None else ()
         return OverlayCurves(self._name, tuple(self._runs.values()) or alone)
@@ -102,28 +103,28 @@ class _Reading:
                 return
             self._runs[run.run] = OverlayRun(run.profile, run.clients, run.rate_per_s)
             self._latencies = LatencyHistory()
-        ghost, start_s = self._runs[run.run], started_s(run, frame)
+        baseline, start_s = self._runs[run.run], started_s(run, frame)
         for line in bench.progress:
-            ghost.tps.add(frame.elapsed_s - start_s, line.tps)
+            baseline.tps.add(frame.elapsed_s - start_s, line.tps)
         if bench.latencies:
             began_s = run.started_ms / 1000.0
             self._latencies.add(bench.latencies, began_s)
             for point in self._latencies.series(min(each.second for each in bench.latencies) + 1 - began_s):
                 value = point.at(P99)
                 if value is not None:
-                    ghost.p99_ms.add(point.at_s, value)
+                    baseline.p99_ms.add(point.at_s, value)
 
 
 def _of_records(path: Path, name: str) -> OverlayCurves:
     runs: list[OverlayRun] = []
     for run in read_records(path).runs[:MOST_RUNS]:
-        ghost = OverlayRun(run.key.name, run.key.clients, run.key.rate_per_s)
+        baseline = OverlayRun(run.key.name, run.key.clients, run.key.rate_per_s)
         for at_s, value in run.gathered.series(TPS):
-            ghost.tps.add(at_s + run.gathered.step_s, value)
+            baseline.tps.add(at_s + run.gathered.step_s, value)
         for at_s, value in run.gathered.latency_series(P99) or run.gathered.series(BY_ID["p99"].id):
-            ghost.p99_ms.add(at_s + run.gathered.step_s, value)
-        if len(ghost.tps):
-            runs.append(ghost)
+            baseline.p99_ms.add(at_s + run.gathered.step_s, value)
+        if len(baseline.tps):
+            runs.append(baseline)
     if not runs:
         raise RecordingProblem(
             f"{path} holds no seconds of a run", "use a recording, or a record of bench run --out DIR"

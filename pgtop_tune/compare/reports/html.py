@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else, no network and no script; foreign words are never markup."""
+"""A report as one HTML file without network access or script; foreign text is never markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report: what came out of one side, or of several against the first, with charts, events and capsule."""
+"""A report: the results of one side, or of several against the first, with charts, events and environment."""
 
 from __future__ import annotations
 

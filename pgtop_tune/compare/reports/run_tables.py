@@ -1,6 +1,4 @@
-"""Tables of runs in the shapes the field makes by hand: loads across, endpoints down, clients down, statements, a
-search.
-"""
+"""Tables of runs in the usual layouts: loads across, endpoints down, clients down, statements, a search."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     if prints.not_known:
         notes.append(f"known for one side only: {', '.join(prints.not_known)}")
     if prints.identities:
-        notes.append(f"differ without meaning: {', '.join(each.name for each in prints.identities)}")
+        notes.append(f"differ without effect on the verdict: {', '.join(each.name for each in prints.identities)}")
     for name, keys in (("A", comparison.only_a), ("B", comparison.only_b)):
         notes += [f"only in {name}: {key.title}" for key in keys]
     for name, side in (("A", comparison.a), ("B", comparison.b)):
@@ -132,7 +132,8 @@ def figure_sheet(phase: Phase) -> Sheet:
 def settling_sheet(phase: Phase) -> Sheet:
     """What to type for a verdict."""
     first, *commands = phase.to_settle
-    return Sheet(f"to a verdict: {one_line(phase.key.title, 80)}", (first, *(f"  {each}" for each in commands)))
+    heading = f"commands for a verdict: {one_line(phase.key.title, 80)}"
+    return Sheet(heading, (first, *(f"  {each}" for each in commands)))
 
 
 def _blocks(phase: Phase) -> Iterator[str]:

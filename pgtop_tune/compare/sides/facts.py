@@ -1,4 +1,4 @@
-"""The fingerprint: what a result depends on, line by line, out of frames or out of a run's record."""
+"""The fingerprint: the facts that a result depends on, line by line, from frames or from a run's record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: figures, each read from two frames as what is divided and what it is divided by; and waits."""
+"""The figures of a comparison, each read from two frames as numerator and denominator; and the waits."""
 
 from __future__ import annotations
 

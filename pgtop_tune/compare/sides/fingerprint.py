@@ -1,4 +1,4 @@
-"""Two fingerprints: what is the same, what differs, what of it is under test, and whether that allows a comparison."""
+"""Two fingerprints: equal and different facts, the facts under test, and whether they allow a comparison."""
 
 from __future__ import annotations
 

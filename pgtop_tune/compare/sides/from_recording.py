@@ -1,4 +1,4 @@
-"""Reads a recording from begin to end, once, with memory that does not grow with its length."""
+"""Reads a recording from start to end, once, with memory that does not grow with its length."""
 
 from __future__ import annotations
 

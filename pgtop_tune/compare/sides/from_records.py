@@ -103,7 +103,7 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
     if record.get("format") == SERIES:
         return [_object(each) for each in _list(record.get("runs"))]
     raise RecordingProblem(
-        f"{path} is no record of a run",
+        f"{path} is not the record of a run",
         f'its "format" would be "{FORMAT}" or "{SERIES}"; newer formats are not supported',
     )
 

@@ -1,4 +1,4 @@
-"""One side of a comparison: what was run, what was measured, on what, and what happened meanwhile."""
+"""One side of a comparison: its runs, measurements, environment and events."""
 
 from __future__ import annotations
 

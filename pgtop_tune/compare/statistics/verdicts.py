@@ -1,4 +1,4 @@
-"""Whether two sides allow a verdict at all, what must be alike for one, and a verdict in words.
+"""Verdicts: whether two sides allow one, the conditions that must be alike, and the verdict in words.
 
 Seconds of one run say how sure its mean is, and nothing of the next run with the same settings: with 2 % from run to
 run two runs of five minutes "differ" two times out of five. So better and worse take four runs on each side, which are
@@ -120,15 +120,16 @@ def why_no_verdict(
         return _unlike(a, b, changed)
     if min(len(a), len(b)) < FEWEST:
         return (
-            f"{_count(a)} of A and {_count(b)} of B do not show the variation between runs with the same settings: it "
-            f"takes {FEWEST} on each side"
+            f"{_count(a)} of A and {_count(b)} of B do not show the variation between runs with the same settings: "
+            f"this needs {FEWEST} on each side"
         )
     if in_turn(a, b):
         return ""
     for side, runs in (("A", a), ("B", b)):
         steady = sum(1 for run in runs if run.steady)
         if steady < FEWEST:
-            return f"{steady} of the {len(runs)} runs of {side} are steady: it takes {FEWEST}, or runs in alternation"
+            needed = f"a verdict needs {FEWEST}, or runs in alternation"
+            return f"{steady} of the {len(runs)} runs of {side} are steady: {needed}"
     return ""
 
 

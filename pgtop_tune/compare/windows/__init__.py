@@ -1,1 +1,1 @@
-"""Two windows of time compared."""
+"""Comparison of two windows of one session or of two recordings."""

@@ -1,4 +1,4 @@
-"""Two windows side by side: everything that can be said of both, the largest effect against its noise first."""
+"""Two windows side by side: every number known for both, the largest effect relative to its noise first."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Differing(Struct, frozen=True):
         return self.verdict in _DIFFERING
 
 
-class Brushed(Struct, frozen=True):
+class WindowComparison(Struct, frozen=True):
     """Two windows.
 
     Attributes:
@@ -137,7 +137,9 @@ class Brushed(Struct, frozen=True):
         return tuple(row for row in self.rows if not row.outcome)
 
 
-def brushed(a: Side, b: Side, under_test: Sequence[str] = (), *, one_recording: bool = True) -> Brushed:
+def window_comparison(
+    a: Side, b: Side, under_test: Sequence[str] = (), *, one_recording: bool = True
+) -> WindowComparison:
     """B against A.
 
     Args:
@@ -159,7 +161,7 @@ def brushed(a: Side, b: Side, under_test: Sequence[str] = (), *, one_recording: 
             said = worded(number.effect, Better.NEITHER, None, comparable=comparison.comparable, decisive=decisive)
             told.append(replace(number, verdict=said))
     rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
-    return Brushed(
+    return WindowComparison(
         comparison=comparison, rows=rows, alike=len(alike) + len(told) - len(rows), notes=tuple(_notes(a, b, rows))
     )
 

@@ -16,7 +16,7 @@ from pgtop_tune.compare.reports.sheets import (
     wait_sheet,
 )
 from pgtop_tune.compare.reports.tables import Table
-from pgtop_tune.compare.windows.differing import Brushed, Differing, ToldChange
+from pgtop_tune.compare.windows.differing import Differing, ToldChange, WindowComparison
 from pgtop_tune.safe_text import one_line
 
 _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
@@ -77,7 +77,7 @@ def _sign(row: Differing) -> str:
     return {ToldChange.SHARE: " %", ToldChange.POINTS: " pt", ToldChange.AMOUNT: ""}[row.told]
 
 
-def window_sheets(found: Brushed) -> tuple[Sheet, ...]:
+def window_sheets(found: WindowComparison) -> tuple[Sheet, ...]:
     """All of it, in the order in which it is read."""
     comparison = found.comparison
     sheets = [fingerprint_sheet(comparison)]
@@ -93,7 +93,7 @@ def window_sheets(found: Brushed) -> tuple[Sheet, ...]:
     return tuple(sheets)
 
 
-def differing_sheet(found: Brushed) -> Sheet:
+def differing_sheet(found: WindowComparison) -> Sheet:
     """Every other number that can be told of both windows."""
     notes = [*found.notes]
     if found.alike:
@@ -116,7 +116,7 @@ def _table(head: str, told: Sequence[Differing]) -> Table:
     return Table((head, *_HEADS), rows, frozenset({1, 2, 3, 4, 5}))
 
 
-def differences_json(found: Brushed) -> dict[str, Any]:
+def differences_json(found: WindowComparison) -> dict[str, Any]:
     """What a comparison of windows has beyond one of whole recordings."""
     return {
         "differences": [_row(row) for row in found.rows],

@@ -1,4 +1,4 @@
-"""One side of a comparison out of a window of frames: what somebody marked is what is read, nothing before or after.
+"""One side of a comparison from a window of frames: only the marked frames are read.
 
 Rates, waits and budgets of the first seconds are therefore missing rather than told from what was before.
 """

@@ -1,4 +1,4 @@
-"""Archiving of WAL: whether there is any, and whether it keeps up."""
+"""Archiving of WAL: whether it is configured, and whether it keeps up."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def _failing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     ago = duration((now_ms(facts) - seen.last_failed_ms) / 1000)
     yield Finding(
         severity=Severity.HIGH,
-        says=f"archiving fails: the last attempt ({ago} ago, {seen.last_failed_wal}) failed, and none succeeded since",
+        says=f"archiving fails: the last attempt ({ago} ago, {seen.last_failed_wal}) failed, and none has succeeded "
+        "since",
         evidence=(
             Evidence(f"{seen.failed_count} failures, last {seen.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
             Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
@@ -95,7 +96,8 @@ def _queue(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 says=f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
                 evidence=(Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
                 fix=words(
-                    "Make archive_command faster (in parallel, or compressed less), or the connection to the archive."
+                    "Make archive_command faster (run it in parallel, or compress less), or the connection to the "
+                    "archive."
                 ),
             )
 
@@ -132,7 +134,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_queue,
         thresholds=(
             Threshold("seconds", 300, "s", "a segment that waits longer is a warning"),
-            Threshold("high", 3600, "s", "and from here on a high finding"),
+            Threshold("high", 3600, "s", "a high finding from this value"),
         ),
     ),
 )

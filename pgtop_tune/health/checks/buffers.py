@@ -167,7 +167,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_by_backends,
         thresholds=(
             Threshold("percent", 20, "%", "more, and more than the background writer, is a warning"),
-            Threshold("high", 30, "%", "and from here on a high finding"),
+            Threshold("high", 30, "%", "a high finding from this value"),
             Threshold("buffers", 10_000, "", "fewer written buffers are inconclusive"),
         ),
         counts=True,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pgtop_tune.advice.rules.wal import needed_max_wal_bytes
+from pgtop_tune.advice.rules.wal import FULL_PER_S, needed_max_wal_bytes
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import (
     SHORTEST_S,
     advice_facts,
@@ -22,7 +22,7 @@ from pgtop_tune.health.rules import (
 )
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
-from pgtop_tune.units import MB, about, count, memory
+from pgtop_tune.units import MB, about, count
 
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
@@ -157,7 +157,7 @@ def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Finding(
             severity=Severity.WARNING,
             says=f"max_wal_size {known.shown('max_wal_size')} is reached before checkpoint_timeout: "
-            f"{about(measured.wal_bytes_per_s)}/s of WAL want {about(needed)}",
+            f"{about(measured.wal_bytes_per_s)}/s of WAL need {about(needed)}",
             evidence=(
                 Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
                 setting(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
@@ -173,11 +173,11 @@ def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _disk(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     advised = advice_facts(facts)
     if advised is None or advised.wal_disk_bytes is None:
-        yield Unknown("the file system of pg_wal was not seen")
+        yield Unknown("the file system of pg_wal is not visible")
         return
     known = needs.parameters(facts)
     sizes = {name: known.number(name) for name in ("max_wal_size", "wal_keep_size")}
-    kept, room = sum(sizes.values()), advised.wal_disk_bytes * limits["percent"] / 100
+    kept = sum(sizes.values())
     share = 100 * kept / advised.wal_disk_bytes
     if share > limits["percent"]:
         yield Finding(
@@ -188,16 +188,13 @@ def _disk(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                 setting(facts, "max_wal_size", "wal_keep_size"),
                 Evidence(f"{about(advised.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
             ),
-            fix=_lowered(facts, sizes, room),
+            fix=_lowered(facts, sizes),
         )
 
 
-def _lowered(facts: CheckFacts, sizes: Mapping[str, float], room_bytes: float) -> Fix:
-    """The larger one; wal_keep_size to what the other leaves of the room, at least half of it."""
-    if sizes["max_wal_size"] >= sizes["wal_keep_size"]:
-        return advised(facts, "max_wal_size")
-    rest = room_bytes - sizes["max_wal_size"]
-    return set_parameter(needs.parameters(facts).row("wal_keep_size"), memory(max(rest, room_bytes / 2)))
+def _lowered(facts: CheckFacts, sizes: Mapping[str, float]) -> Fix:
+    """The larger one."""
+    return advised(facts, max(sizes, key=sizes.__getitem__))
 
 
 def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -220,7 +217,7 @@ def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                 setting(facts, "wal_buffers"),
                 counted(seconds, "pg_stat_reset_shared('wal')"),
             ),
-            fix=set_parameter(known.row("wal_buffers"), memory(min(max(2 * size, 16 * MB), _MOST_BUFFERS))),
+            fix=advised(facts, "wal_buffers"),
         )
 
 
@@ -239,7 +236,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_requested,
         thresholds=(
             Threshold("percent", 10, "%", "a larger share of requested ones is a warning"),
-            Threshold("high", 50, "%", "and from here on a high finding"),
+            Threshold("high", 50, "%", "a high finding from this value"),
             _ENOUGH,
             _OLD_ENOUGH,
         ),
@@ -256,7 +253,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_interval,
         thresholds=(
             Threshold("seconds", 180, "s", "a shorter mean distance is a warning"),
-            Threshold("high", 60, "s", "and below this a high finding"),
+            Threshold("high", 60, "s", "a high finding below this value"),
             _ENOUGH,
             _OLD_ENOUGH,
         ),
@@ -309,7 +306,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-wal.html#GUC-WAL-BUFFERS",
         needs=(needs.SERVER, needs.PARAMETERS, needs.WAL),
         look=_buffers,
-        thresholds=(Threshold("per_second", 0.1, "/s", "full more often than this"),),
+        thresholds=(Threshold("per_second", FULL_PER_S, "/s", "full more often than this"),),
         counts=True,
     ),
 )

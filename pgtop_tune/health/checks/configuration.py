@@ -225,7 +225,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="upgrading.html",
         needs=(needs.SERVER,),
         look=_end_of_life,
-        thresholds=(Threshold("days", 180, "d", "that are left are worth a note"),),
+        thresholds=(Threshold("days", 180, "d", "or fewer left are worth a note"),),
     ),
     Check(
         id="CFG-05",
@@ -242,7 +242,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-06",
         group=_GROUP,
         title="age of the statistics",
-        why="Counters of an hour miss the night's work.",
+        why="Counters that cover an hour miss the jobs of the night.",
         severity=Severity.INFO,
         page="monitoring-stats.html",
         needs=(needs.SERVER,),

@@ -141,8 +141,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.PARAMETERS, needs.ACTIVITY),
         look=_used,
         thresholds=(
-            Threshold("percent", 70, "%", "from here on a warning"),
-            Threshold("high", 85, "%", "and from here on a high finding"),
+            Threshold("percent", 70, "%", "a warning from this value"),
+            Threshold("high", 85, "%", "a high finding from this value"),
         ),
     ),
     Check(

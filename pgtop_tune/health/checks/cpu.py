@@ -1,4 +1,4 @@
-"""Processors: what a hypervisor or a control group takes away, and how fast they are let run.
+"""Processors: CPU time lost to a hypervisor or a control group, and the frequency governor.
 
 Source: /proc/stat, cpu.stat of the control group, Documentation/admin-guide/pm/cpufreq.rst.
 """
@@ -63,8 +63,8 @@ def _throttled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     yield Finding(
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         says=(
-            f"its CPU quota was used up in {share(percent)} of the periods: all backends were throttled until the "
-            "next one"
+            f"the server's CPU quota was used up in {share(percent)} of the periods: all backends were throttled until "
+            "the next one"
         ),
         evidence=(
             Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),

@@ -107,7 +107,7 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
     if kind in _LAYERED:
         return (
             Severity.HIGH,
-            "the layer of a container: slow, and gone with it",
+            "the layer of a container: slow, and gone with the container",
             "move the directory to a separate volume",
         )
     if kind in _NETWORK:
@@ -237,7 +237,8 @@ def _flushes(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         severity=Severity.HIGH if found.value > limits["high"] else Severity.WARNING,
-        says=f"one flush of WAL in a hundred takes {found.value:.1f} ms or more, and so do its commits",
+        says=f"one flush of WAL in a hundred takes {found.value:.1f} ms or more, and so do the commits that wait for "
+        "it",
         evidence=(Evidence(found.says, found.source),),
         fix=words("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
     )
@@ -249,8 +250,8 @@ CHECKS: Final = (
         "A server that cannot write WAL stops; one that cannot extend a table fails statements.",
         Severity.CRITICAL, "diskusage.html", (needs.FILE_SYSTEMS,), _space,
         (
-            Threshold("warning", 70, "%", "used: warning from it on"),
-            Threshold("critical", 90, "%", "critical from it on"),
+            Threshold("warning", 70, "%", "used: a warning from this share"),
+            Threshold("critical", 90, "%", "critical from this share"),
         ),
     ),
     Check(
@@ -258,8 +259,8 @@ CHECKS: Final = (
         "Every relation is several files: without inodes none can be created.",
         Severity.CRITICAL, "diskusage.html", (needs.FILE_SYSTEMS,), _inodes,
         (
-            Threshold("warning", 80, "%", "used: warning from it on"),
-            Threshold("critical", 95, "%", "critical from it on"),
+            Threshold("warning", 80, "%", "used: a warning from this share"),
+            Threshold("critical", 95, "%", "critical from this share"),
         ),
     ),
     Check(
@@ -288,7 +289,7 @@ CHECKS: Final = (
     ),
     Check(
         "DISK-07", _GROUP, "WAL and data apart",
-        "Flushes of commits are small and urgent, writes of checkpoints large and patient.",
+        "Flushes of commits are small and urgent; writes of checkpoints are large and can wait.",
         Severity.INFO, "wal-internals.html", (needs.DISKS,), _together,
     ),
     Check(

@@ -1,4 +1,4 @@
-"""Durability: what a crash may take, and whether damage would be noticed."""
+"""Durability: data that a crash may lose, and detection of damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Huge pages: wanted, there, reserved for nobody; and those the kernel makes by itself.
+"""Huge pages: needed, reserved and unused ones; and transparent huge pages.
 
 Source: PostgreSQL documentation, "Linux Huge Pages"; Documentation/admin-guide/mm/{hugetlbpage,transhuge}.rst.
 """
@@ -99,7 +99,7 @@ def _at_boot(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     where = f"{after.assignments[-1].file} sets {pages}" if after.assignments else "no file sets it"
     yield Finding(
         severity=Severity.CRITICAL if mode == "on" else Severity.WARNING,
-        says=f"after a reboot there are {pages} huge pages of the {needed} it needs: {consequence}",
+        says=f"after a reboot there are {pages} huge pages of the {needed} the server needs: {consequence}",
         evidence=(
             Evidence(f"{_COUNT} after a reboot: {where}", "/etc/sysctl.d, /proc/cmdline"),
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
@@ -162,8 +162,8 @@ CHECKS: Final = (
         "With 4 kB pages each session has its own page tables for all of shared_buffers, and more TLB misses.",
         Severity.HIGH, _PAGE, (needs.PARAMETERS, needs.MEMORY), _wanted,
         (
-            Threshold("warning", 2 * GB, "bytes", "of shared_buffers in small pages: warning from it on"),
-            Threshold("high", 8 * GB, "bytes", "high from it on"),
+            Threshold("warning", 2 * GB, "bytes", "of shared_buffers in small pages: a warning from this size"),
+            Threshold("high", 8 * GB, "bytes", "high from this size"),
         ),
     ),
     Check(

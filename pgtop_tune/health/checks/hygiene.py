@@ -1,4 +1,4 @@
-"""What makes a benchmark measure something else than it should."""
+"""Conditions that make a benchmark measure something other than intended."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _competing(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
             severity=severity,
             says=f"{command.command}{where} is running: a measurement now includes it",
             evidence=(Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),
-            fix=words("Wait for its end, or measure long enough to include it in every run."),
+            fix=words("Wait until it ends, or measure long enough to include it in every run."),
             subject=command.command,
         )
 
@@ -121,6 +121,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="pgbench.html",
         needs=(needs.ACTIVITY, needs.PROGRESS),
         look=_competing,
-        thresholds=(Threshold("sessions", 2, "", "other working sessions are borne"),),
+        thresholds=(Threshold("sessions", 2, "", "other working sessions are tolerated"),),
     ),
 )

@@ -118,8 +118,8 @@ def _widen_key(database: str, key: KeyState) -> Fix:
 
 
 _LIMITS: Final = (
-    Threshold("percent", 75, "%", "from here on a warning"),
-    Threshold("critical", 90, "%", "and from here on critical"),
+    Threshold("percent", 75, "%", "a warning from this value"),
+    Threshold("critical", 90, "%", "critical from this value"),
 )
 
 CHECKS: Final[tuple[Check, ...]] = (

@@ -1,4 +1,4 @@
-"""Memory: what the server may ask for against what there is.
+"""Memory: the amount that the server may request, against the memory of the machine.
 
 Source: PostgreSQL documentation, "Resource Consumption"; 8 bytes of page table for each 4 kB page (x86-64, arm64).
 """
@@ -271,7 +271,7 @@ CHECKS: Final = (
     ),
     Check(
         "MEM-02", _GROUP, "shared_buffers",
-        "Too small, and pages move to and from the kernel; too large, and they are cached twice.",
+        "If shared_buffers is too small, pages move to and from the kernel; if it is too large, they are cached twice.",
         Severity.HIGH, f"{_RESOURCES}#GUC-SHARED-BUFFERS", (needs.PARAMETERS, needs.HOST), _shared_buffers,
         (
             Threshold("low", 15, _PERCENT, "of the memory: warning below it"),
@@ -290,7 +290,8 @@ CHECKS: Final = (
     ),
     Check(
         "MEM-04", _GROUP, "work_mem",
-        "It is a limit for each sort and hash of each session: small ones spill to disk, large ones add up.",
+        "work_mem limits each sort and hash of each session: a small value makes them spill to disk, a large one adds "
+        "up.",
         Severity.WARNING, f"{_RESOURCES}#GUC-WORK-MEM", (needs.PARAMETERS,), also_scoped(_work_mem, "work_mem"),
         (
             Threshold("warning", 64 * MB, "bytes", "warning above it"),
@@ -299,8 +300,8 @@ CHECKS: Final = (
     ),
     Check(
         "MEM-05", _GROUP, "effective_cache_size",
-        "The planner trusts it: too small, and it avoids indexes; above the memory, and it expects a cache that does "
-        "not exist.",
+        "The planner trusts this value: if it is too small, the planner avoids indexes; if it exceeds the memory, the "
+        "planner expects a cache that does not exist.",
         Severity.WARNING, "runtime-config-query.html#GUC-EFFECTIVE-CACHE-SIZE", (needs.PARAMETERS, needs.HOST),
         also_scoped(_cache_size, "effective_cache_size"),
     ),

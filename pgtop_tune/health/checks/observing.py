@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from pgtop_tune.advice.rules.server import SLOW_CLOCK_NS
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, stored_again, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import also_scoped, on_standby, scoped, scoped_finding, setting, value_is
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.health.rules import (
+    advice_facts,
+    advised_or,
+    also_scoped,
+    on_standby,
+    scoped,
+    scoped_finding,
+    setting,
+    value_is,
+)
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import joined, literal
 
@@ -22,7 +31,6 @@ _EVERY_STATEMENT: Final = (
     "debug_print_rewritten", "debug_print_plan", "log_duration",
 )  # fmt: skip
 _DURATIONS: Final = ("log_min_duration_statement", "log_min_duration_sample")
-_CLOCK: Final = "timer"
 """Among the ceilings that --measure finds."""
 _STATEMENTS: Final = frozenset({"mod", "all"})
 _DISTORTS: Final = "each of its statements writes to the log, and waits for it"
@@ -53,7 +61,7 @@ def _log_duration(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             severity=Severity.WARNING,
             says=f"{name} is {known.shown(name)}: under load most statements are logged",
             evidence=(setting(facts, name, "log_destination"),),
-            fix=set_parameter(known.row(name), "-1" if sampled else "1s"),
+            fix=set_parameter(known.row(name), "-1") if sampled else advised_or(facts, name, "1s"),
             subject=name,
         )
 
@@ -71,7 +79,7 @@ def _every_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 subject=name,
             )
     messages = known.row("log_min_messages")
-    if messages.setting.startswith("debug"):
+    if any(level.rpartition(":")[2].strip().startswith("debug") for level in messages.setting.split(",")):
         yield Finding(
             severity=Severity.WARNING,
             says=f"log_min_messages is {messages.setting}: the server logs each of its steps",
@@ -109,8 +117,8 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 def _io_timing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     row = needs.parameters(facts).row("track_io_timing")
-    measured = facts.measured
-    clock_ns = None if isinstance(measured, Unavailable) else measured.value(_CLOCK)
+    known = advice_facts(facts)
+    clock_ns = None if known is None else known.clock_ns
     dear = clock_ns is not None and clock_ns > limits["nanoseconds"]
     cost = () if clock_ns is None else (Evidence(f"{clock_ns:.0f} ns to read the clock", "--measure"),)
     if row.setting == "off" and not dear:
@@ -118,14 +126,14 @@ def _io_timing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             severity=Severity.INFO,
             says="track_io_timing is off: the duration of reads and writes is unknown",
             evidence=(setting(facts, "track_io_timing"), *cost),
-            fix=set_parameter(row, "on"),
+            fix=advised_or(facts, "track_io_timing", "on"),
         )
     elif row.setting == "on" and dear:
         yield Finding(
             severity=Severity.WARNING,
             says=f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays that twice",
             evidence=(setting(facts, "track_io_timing"), *cost),
-            fix=set_parameter(row, "off"),
+            fix=advised_or(facts, "track_io_timing", "off"),
         )
 
 
@@ -146,7 +154,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 severity=Severity.WARNING,
                 says=f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
                 evidence=(setting(facts, row.name),),
-                fix=set_parameter(row, better),
+                fix=advised_or(facts, row.name, better),
                 subject=row.name,
             )
     planning = known.find("pg_stat_statements.track_planning")
@@ -198,6 +206,7 @@ _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] =
     ("log_lock_waits", _off, "on", "lock waits and their blockers"),
     ("log_temp_files", _disabled, "10MB", "statements that spilled to disk"),
     ("log_autovacuum_min_duration", _disabled, "10min", "the work of autovacuum"),
+    ("log_autoanalyze_min_duration", _disabled, "10min", "the ANALYZE runs of autovacuum"),
 )
 """Parameter, what is wrong, what is better, what the log then tells."""
 
@@ -205,13 +214,13 @@ _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] =
 def _log_too_little(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known: Parameters = needs.parameters(facts)
     for name, wrong, better, tells in _HELPFUL:
-        row = known.row(name)
-        if wrong(row):
+        row = known.find(name)
+        if row is not None and wrong(row):
             yield Finding(
                 severity=Severity.INFO,
                 says=f"{name} is {row.shown}: the log lacks {tells}",
                 evidence=(setting(facts, name),),
-                fix=set_parameter(row, better),
+                fix=advised_or(facts, name, better),
                 subject=name,
             )
 
@@ -244,7 +253,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="LOG-03",
         group=_GROUP,
         title="developer options",
-        why="They serve to find errors in the server, and cost more than most statements.",
+        why="These options help to find errors in the server, and cost more than most statements do.",
         severity=Severity.WARNING,
         page="runtime-config-developer.html",
         needs=(needs.PARAMETERS,),
@@ -275,12 +284,13 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="OBS-01",
         group=_GROUP,
         title="track_io_timing",
-        why="Without it a slow disk looks like a slow server; it costs two clock readings for each I/O.",
+        why="Without track_io_timing a slow disk looks like a slow server; the option costs two clock readings for "
+        "each I/O.",
         severity=Severity.WARNING,
         page="runtime-config-statistics.html#GUC-TRACK-IO-TIMING",
         needs=(needs.PARAMETERS,),
         look=also_scoped(_io_timing, "track_io_timing"),
-        thresholds=(Threshold("nanoseconds", 500, "ns", "a slower measured clock makes it expensive"),),
+        thresholds=(Threshold("nanoseconds", SLOW_CLOCK_NS, "ns", "a slower measured clock makes it expensive"),),
     ),
     Check(
         id="OBS-02",

@@ -1,16 +1,17 @@
-"""The planner: costs that fit the disk, and ways of working that somebody took from it."""
+"""The planner: costs that fit the disk, and disabled plan types."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.advice.facts import Workload
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import also_scoped, scoped, scoped_finding, setting
+from pgtop_tune.health.rules import advice_facts, advised_or, also_scoped, scoped, scoped_finding, setting
 
 _GROUP: Final = "planner"
 _ENABLES: Final = "enable_"
@@ -20,7 +21,7 @@ _OFF_BY_DEFAULT: Final = frozenset({"enable_partitionwise_join", "enable_partiti
 def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     queues = [queue for queue in facts.have(needs.MACHINE).queues if not queue.stacked]
     if not queues:
-        yield Unknown("the disks under the data directory were not seen")
+        yield Unknown("the disks under the data directory are not visible")
         return
     unsure = [queue.name for queue in queues if not queue.nvme and (queue.virtual or queue.rotational is None)]
     if unsure:
@@ -41,18 +42,20 @@ def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                     ", ".join(f"{queue.name} does not rotate" for queue in queues), "/sys/block/*/queue/rotational"
                 ),
             ),
-            fix=set_parameter(known.row("random_page_cost"), "1.1"),
+            fix=advised_or(facts, "random_page_cost", "1.1"),
         )
 
 
 def _jit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
-    if known.on("jit") and known.number("jit_above_cost") >= 0:
+    advice = advice_facts(facts)
+    reports = advice is not None and advice.workload is Workload.WAREHOUSE
+    if known.on("jit") and known.number("jit_above_cost") >= 0 and not reports:
         yield Finding(
             severity=Severity.INFO,
             says="jit is on: a wrong estimate makes a short query pay tens of milliseconds for compiling",
             evidence=(setting(facts, "jit", "jit_above_cost"),),
-            fix=set_parameter(known.row("jit"), "off"),
+            fix=advised_or(facts, "jit", "off"),
         )
 
 

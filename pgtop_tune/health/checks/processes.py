@@ -113,7 +113,7 @@ def _group_memory(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     if group.oom_kills:
         yield Finding(
             severity=Severity.HIGH,
-            says=f"the limit of its control group has killed {group.oom_kills} processes",
+            says=f"the limit of the server's control group has killed {group.oom_kills} processes",
             evidence=(
                 Evidence(f"oom_kill {group.oom_kills} in {group.path}", "memory.events"),
                 Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
@@ -124,7 +124,7 @@ def _group_memory(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     elif group.memory_max_events:
         yield Finding(
             severity=Severity.WARNING,
-            says=f"its control group has run into its memory limit {group.memory_max_events} times",
+            says=f"the server's control group has run into its memory limit {group.memory_max_events} times",
             evidence=(
                 Evidence(f"max {group.memory_max_events} in {group.path}", "memory.events"),
                 Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),

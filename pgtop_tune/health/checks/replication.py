@@ -1,4 +1,4 @@
-"""Standbys and subscribers: how far behind they are, and whether commits wait for somebody who is not there."""
+"""Standbys and subscribers: their lag, and commits that wait for a missing standby."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def _lag(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                     Evidence(f"{total} bytes not replayed", f"{_VIEW}.replay_lsn"),
                     Evidence(f"{behind_s:.1f} s", f"{_VIEW}.replay_lag"),
                 ),
-                fix=words("Find the cause: unsent means the network, unflushed its disk, unreplayed its recovery."),
+                fix=words(
+                    "Find the cause: unsent WAL means the network, unflushed WAL the standby's disk, unreplayed "
+                    "WAL its recovery."
+                ),
                 subject=_name(lag),
             )
 
@@ -67,7 +70,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
             ),
             fix=replace(
                 set_parameter(known.row("synchronous_standby_names"), ""),
-                remark="commits are then on this server alone; better restore a standby of that name",
+                remark="commits are then on this server alone; it is better to restore a standby of that name",
             ),
         )
 
@@ -162,10 +165,10 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.REPLICATION,),
         look=_lag,
         thresholds=(
-            Threshold("seconds", 10, "s", "from here on a warning"),
-            Threshold("high", 60, "s", "and from here on a high finding"),
-            Threshold("bytes", 1 * GB, "bytes", "from here on a warning"),
-            Threshold("high_bytes", 5 * GB, "bytes", "and from here on a high finding"),
+            Threshold("seconds", 10, "s", "a warning from this value"),
+            Threshold("high", 60, "s", "a high finding from this value"),
+            Threshold("bytes", 1 * GB, "bytes", "a warning from this value"),
+            Threshold("high_bytes", 5 * GB, "bytes", "a high finding from this value"),
         ),
     ),
     Check(

@@ -1,4 +1,4 @@
-"""Security basics: who gets in, with what, and what everybody may do."""
+"""Security basics: authentication, encryption, superusers, and rights of PUBLIC."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-04",
         group=_GROUP,
         title="encryption",
-        why="Without it every host on the way can read the data, and with most methods the credentials.",
+        why="Without encryption every host on the way can read the data, and with most methods the credentials.",
         severity=Severity.WARNING,
         page="ssl-tcp.html",
         needs=(needs.PARAMETERS, ENCRYPTION),

@@ -1,4 +1,4 @@
-"""Replication slots: WAL and old rows they keep for somebody who may never come back."""
+"""Replication slots: the WAL and dead rows that they retain for a consumer that may never return."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import advice_facts, on_standby, setting
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.rules import advised, on_standby, setting
 from pgtop_tune.model.replication import Slot, SlotSample
 from pgtop_tune.sql_quoting import Sql, composed, literal, quoted
-from pgtop_tune.units import GB, about, memory
+from pgtop_tune.units import GB, about
 
 _GROUP: Final = "replication slots"
 _VIEW: Final = "pg_replication_slots"
-_DEFAULT_KEEP: Final = 16 * GB
-_ROOM: Final = 1.5
 
 
 def _drop(facts: CheckFacts, slot: Slot) -> Fix:
@@ -27,7 +25,7 @@ def _drop(facts: CheckFacts, slot: Slot) -> Fix:
         make = "SELECT pg_create_logical_replication_slot({name}, {plugin}{options});"
         kinds = ("twophase", slot.two_phase), ("failover", slot.failover)
         options = "".join(f", {option} => true" for option, is_set in kinds if is_set)
-    undone_in = f"; the undoing in database {quoted(slot.database)}" if slot.database else ""
+    undone_in = f"; run the undo in database {quoted(slot.database)}" if slot.database else ""
     if slot.database and on_standby(facts):
         undone_in += ", where it waits for SELECT pg_log_standby_snapshot(); on the primary"
     return Fix(
@@ -123,10 +121,6 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
     if not slots or known.number("max_slot_wal_keep_size") >= 0:
         return
-    advised, sample = advice_facts(facts), facts.have(needs.SLOTS)
-    disk = advised.wal_disk_bytes if advised is not None else None
-    # A limit below what a slot keeps already would invalidate it at the next checkpoint.
-    kept = max((_kept_bytes(sample, slot) or 0 for slot in slots), default=0)
     yield Finding(
         severity=Severity.WARNING,
         says=f"max_slot_wal_keep_size is -1: {_any(len(slots))} may fill the WAL disk and stop the server",
@@ -134,9 +128,7 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             setting(facts, "max_slot_wal_keep_size"),
             Evidence(f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}", f"{_VIEW}.slot_name"),
         ),
-        fix=set_parameter(
-            known.row("max_slot_wal_keep_size"), memory(max(disk / 2 if disk else _DEFAULT_KEEP, _ROOM * kept))
-        ),
+        fix=advised(facts, "max_slot_wal_keep_size"),
     )
 
 
@@ -151,8 +143,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SERVER, needs.SLOTS),
         look=_retained,
         thresholds=(
-            Threshold("bytes", 1 * GB, "bytes", "from here on a warning"),
-            Threshold("high", 5 * GB, "bytes", "and from here on a high finding"),
+            Threshold("bytes", 1 * GB, "bytes", "a warning from this value"),
+            Threshold("high", 5 * GB, "bytes", "a high finding from this value"),
         ),
     ),
     Check(

@@ -1,4 +1,4 @@
-"""Tables: dead rows, room that nobody uses, statistics that are missing or old."""
+"""Tables: dead rows, unused space, missing and outdated statistics."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(TABLES,),
         look=_dead,
         thresholds=(
-            Threshold("percent", 20, "%", "from here on a warning"),
-            Threshold("high", 40, "%", "and from here on a high finding"),
+            Threshold("percent", 20, "%", "a warning from this value"),
+            Threshold("high", 40, "%", "a high finding from this value"),
             Threshold("rows", 10_000, "", "fewer dead rows are left out"),
         ),
         counts=True,
@@ -146,8 +146,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_bloat,
         thresholds=(
             Threshold("percent", 50, "%", "less is space for updates"),
-            Threshold("bytes", 100 * MB, "bytes", "from here on a warning"),
-            Threshold("high", 10_240 * MB, "bytes", "and from here on a high finding"),
+            Threshold("bytes", 100 * MB, "bytes", "a warning from this value"),
+            Threshold("high", 10_240 * MB, "bytes", "a high finding from this value"),
         ),
     ),
     Check(

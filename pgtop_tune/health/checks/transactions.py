@@ -1,4 +1,4 @@
-"""Transactions that stay open: who waits in them, holders of dead rows from being removed."""
+"""Transactions that stay open: idle and long ones, prepared ones, and holders of dead rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import also_scoped, hidden, setting
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.rules import advised_or, also_scoped, hidden, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.metrics.server import client_backends
@@ -40,7 +40,7 @@ def _timeout(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             "dead rows "
             "forever",
             evidence=(setting(facts, "idle_in_transaction_session_timeout"),),
-            fix=set_parameter(known.row("idle_in_transaction_session_timeout"), "5min"),
+            fix=advised_or(facts, "idle_in_transaction_session_timeout", "5min"),
         )
 
 
@@ -168,14 +168,14 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="TXN-02",
         group=_GROUP,
         title="sessions idle in a transaction",
-        why="They hold their locks, and keep dead rows that they might see.",
+        why="These sessions hold their locks, and keep dead rows that they might see.",
         severity=Severity.HIGH,
         page="monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW",
         needs=(needs.ACTIVITY,),
         look=_idle,
         thresholds=(
-            Threshold("seconds", 300, "s", "from here on a warning"),
-            Threshold("high", 3600, "s", "and from here on a high finding"),
+            Threshold("seconds", 300, "s", "a warning from this value"),
+            Threshold("high", 3600, "s", "a high finding from this value"),
         ),
     ),
     Check(
@@ -187,21 +187,21 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
         needs=(needs.ACTIVITY,),
         look=_long,
-        thresholds=(Threshold("seconds", 3600, "s", "from here on a warning"),),
+        thresholds=(Threshold("seconds", 3600, "s", "a warning from this value"),),
     ),
     Check(
         id="TXN-04",
         group=_GROUP,
         title="holders of dead rows",
-        why="Vacuum keeps all rows that the oldest snapshot may see, be it of a session, slot, standby or prepared "
-        "transaction.",
+        why="Vacuum keeps all rows that the oldest snapshot may see, whether of a session, a slot, a standby or a "
+        "prepared transaction.",
         severity=Severity.HIGH,
         page="routine-vacuuming.html#VACUUM-FOR-WRAPAROUND",
         needs=(needs.HORIZON, needs.SLOTS),
         look=_horizon,
         thresholds=(
             Threshold("transactions", 1_000_000, "", "an older one is a warning"),
-            Threshold("high", 50_000_000, "", "and from here on a high finding"),
+            Threshold("high", 50_000_000, "", "a high finding from this value"),
         ),
     ),
     Check(
@@ -214,8 +214,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.HORIZON,),
         look=_prepared,
         thresholds=(
-            Threshold("seconds", 300, "s", "from here on a warning"),
-            Threshold("high", 3600, "s", "and from here on a high finding"),
+            Threshold("seconds", 300, "s", "a warning from this value"),
+            Threshold("high", 3600, "s", "a high finding from this value"),
         ),
     ),
 )

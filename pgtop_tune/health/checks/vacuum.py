@@ -12,7 +12,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Sever
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, with_lock_timeout, words
 from pgtop_tune.health.questions import TABLES, TableState
-from pgtop_tune.health.rules import advice_facts, advised, in_database, setting
+from pgtop_tune.health.rules import advice_facts, advised, advised_or, in_database, setting
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
@@ -38,7 +38,7 @@ def _switches(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 severity=Severity.CRITICAL,
                 says=f"{name} is off: {says}",
                 evidence=(setting(facts, name),),
-                fix=set_parameter(known.row(name), "on"),
+                fix=advised_or(facts, name, "on"),
                 subject=name,
             )
 
@@ -215,13 +215,13 @@ def _speed(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             ),
             fix=set_parameter(known.row("autovacuum_vacuum_cost_delay"), "2ms")
             if delay_s > 0.002
-            else set_parameter(known.row("autovacuum_vacuum_cost_limit"), str(_DEFAULT_COST_LIMIT)),
+            else advised_or(facts, "autovacuum_vacuum_cost_limit", str(_DEFAULT_COST_LIMIT)),
         )
 
 
 _WRAPAROUND: Final = (
-    Threshold("age", 500_000_000, "", "from here on a warning"),
-    Threshold("critical", 1_000_000_000, "", "and from here on critical"),
+    Threshold("age", 500_000_000, "", "a warning from this value"),
+    Threshold("critical", 1_000_000_000, "", "critical from this value"),
 )
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -229,7 +229,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="VAC-01",
         group=_GROUP,
         title="autovacuum",
-        why="Without it tables grow without limit, plans go wrong, and finally the server refuses writes.",
+        why="Without autovacuum tables grow without limit, plans go wrong, and finally the server refuses writes.",
         severity=Severity.CRITICAL,
         page="routine-vacuuming.html#AUTOVACUUM",
         needs=(needs.PARAMETERS,),
@@ -261,7 +261,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="VAC-04",
         group=_GROUP,
         title="tables without autovacuum",
-        why="It was turned off for a load once; the table has not been vacuumed since.",
+        why="Autovacuum was once turned off for a load; the table has not been vacuumed since.",
         severity=Severity.WARNING,
         page="sql-createtable.html#SQL-CREATETABLE-STORAGE-PARAMETERS",
         needs=(TABLES,),
@@ -278,7 +278,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.PARAMETERS, needs.HOST),
         look=_workers,
         thresholds=(
-            Threshold("cores", 16, "", "three workers are few from here on"),
+            Threshold("cores", 16, "", "from this number of processors, three workers are few"),
             Threshold("workers", 10, "", "more workers only share the limit"),
         ),
     ),

@@ -1,1 +1,1 @@
-"""A report in the formats of people and of pipelines."""
+"""The report of a check, in formats for people and for pipelines."""

@@ -1,4 +1,4 @@
-"""What would mend the findings, as a shell script for who has read it: written out, or into the state directory.
+"""The fixes of the findings as a shell script for review: written to stdout, or into the state directory.
 
 Parameters are one change set and settings of the machine another, both through `pgtop-tune set`: written into the
 journal, read back, taken back together. Everything else is a comment, to be done by hand: what drops an index or ends a

@@ -1,4 +1,4 @@
-"""What --format names, and the formats that are for other programs."""
+"""The formats of --format, and the writers of those for other programs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One module per topic that the reader asks about."""
+"""Readers of sections that need more than one SQL file, one module per topic."""

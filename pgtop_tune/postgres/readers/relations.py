@@ -158,7 +158,7 @@ async def read_database_limits(context: ReadContext) -> DatabaseLimits:
 
 def temp_files_closed(_: str, user: str) -> str:
     """The GRANT that opens pg_ls_tmpdir()."""
-    return f"temporary files are closed to us: {grant('pg_monitor', user)} opens them"
+    return f"temporary files are hidden: {grant('pg_monitor', user)} shows them"
 
 
 # Readings of replication, and of what holds back vacuum.
@@ -218,7 +218,7 @@ _COMMON: Final = (
 
 def replication_closed(hidden: str, user: str) -> str:
     """The GRANT that opens rows with hidden columns."""
-    return f"{hidden} is closed to us: {grant('pg_monitor', user)} opens it"
+    return f"{hidden} is hidden: {grant('pg_monitor', user)} shows it"
 
 
 async def read_slots(context: ReadContext) -> SlotSample:
@@ -275,4 +275,4 @@ async def read_io(context: ReadContext) -> IoSample:
 
 def wal_files_closed(_: str, user: str) -> str:
     """The GRANT that opens pg_ls_waldir()."""
-    return f"the WAL directory is closed to us: {grant('pg_monitor', user)} opens it"
+    return f"the WAL directory is hidden: {grant('pg_monitor', user)} shows it"

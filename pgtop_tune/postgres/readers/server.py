@@ -178,6 +178,6 @@ class LogReader:
 def log_closed(_: str, user: str) -> str:
     """The GRANTs that open the server's log."""
     return (
-        f"the server's log is closed to us: {grant('pg_monitor', user)}; {grant(_FUNCTIONS, user)} "
-        "open it (a superuser reads it)"
+        f"the server's log is hidden: {grant('pg_monitor', user)}; {grant(_FUNCTIONS, user)} "
+        "show it (a superuser reads it)"
     )

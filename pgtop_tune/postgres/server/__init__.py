@@ -1,1 +1,1 @@
-"""Connections to the server, of both drivers, and what the server allows."""
+"""Connections to the server with both drivers, and the server's capabilities."""

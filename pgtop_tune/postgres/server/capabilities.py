@@ -1,4 +1,5 @@
-"""What this role may do on this server, and what the server counts: asked once per connection.
+"""Capabilities: the rights of this role on this server, and the statistics that the server collects; read once per
+connection.
 
 Every question that can be answered with no comes with the sentence that says what would turn it into a yes.
 """
@@ -114,7 +115,7 @@ class Capabilities(Struct, frozen=True):
         if self.wait_sampling_schema is None or not self.wait_sampling_period_ms:
             return Unavailable(
                 Reason.NO_EXTENSION,
-                "pg_wait_sampling is not there: shared_preload_libraries, a restart, and CREATE EXTENSION bring it",
+                "pg_wait_sampling is not loaded: add it to shared_preload_libraries, restart, and CREATE EXTENSION",
             )
         return None
 

@@ -1,4 +1,4 @@
-"""Which server is meant: what the user gave, resolved by libpq itself, in the words of every driver.
+"""Connection settings: the user's options, resolved by libpq itself, in the form that each driver takes.
 
 libpq fills in PG* variables, the service file, .pgpass and its own defaults while it prepares a connection. It
 is asked to do just that, with one parameter it refuses *after* all this and before it touches the network, and

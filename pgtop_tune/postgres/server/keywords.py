@@ -1,4 +1,4 @@
-"""Which libpq keywords the sampler's own driver obeys as libpq does, and which take libpq itself.
+"""The libpq keywords that asyncpg honours as libpq does, and those that need libpq itself.
 
 asyncpg speaks the protocol by itself. It passes over most keywords that forbid something (require_auth,
 channel_binding, requirepeer), and checks certificates by other rules. So it is used only where none of them is set.

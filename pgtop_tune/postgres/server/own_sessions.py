@@ -1,4 +1,4 @@
-"""Our own sessions on the server: what they did, so that it can be left out, and how long they may take."""
+"""Our own sessions on the server: their statistics, which are subtracted, and their time limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Why a server lets nobody in, in any language: libpq tells no sqlstate of a connection that failed, asyncpg does.
+"""The reason why a server refuses a login, in any language: asyncpg reports the SQLSTATE of a failed connection, libpq
+does not.
 
 Nobody is asked where a keyword takes libpq: asyncpg would send a password to a server that the keyword shuts out.
 """

@@ -1,4 +1,4 @@
-"""SQL for those who may not know a driver: data sets, housekeeping between runs (fits bench.ports.SqlSession).
+"""SQL for packages that import no driver: data sets, housekeeping between runs (bench.ports.SqlSession).
 
 One psycopg session in autocommit. When the awaiting task is cancelled, psycopg cancels the statement; when this
 process is killed, the server notices within a second (client_connection_check_interval, PostgreSQL 14).
@@ -23,7 +23,7 @@ from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import NAME, catalog_first, in_order, pin, schemas
 
-HAND_NAME: Final = f"{APPLICATION_NAME} dataset"
+SQL_SESSION_NAME: Final = f"{APPLICATION_NAME} dataset"
 _SETTINGS: Final = (
     ("lock_timeout", "10s"),
     ("statement_timeout", "0"),
@@ -198,7 +198,7 @@ class PsycopgSession:
 
     async def _shown_elsewhere(self) -> str:
         try:
-            plain = await connect_async(self._conninfo, HAND_NAME, pinned=False, row_factory=tuple_row)
+            plain = await connect_async(self._conninfo, SQL_SESSION_NAME, pinned=False, row_factory=tuple_row)
         except psycopg.Error as error:
             raise self._told(error) from None
         self._own.pids.add(plain.info.backend_pid)
@@ -256,7 +256,7 @@ async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -
         PasswordNeeded: It wants a password.
     """
     try:
-        connection = await connect_async(conninfo, HAND_NAME, row_factory=tuple_row)
+        connection = await connect_async(conninfo, SQL_SESSION_NAME, row_factory=tuple_row)
     except psycopg.errors.ConnectionTimeout as error:
         raise (await asyncio.to_thread(libpq_problem, error, conninfo)) from None
     except psycopg.OperationalError as error:
@@ -267,10 +267,10 @@ async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -
     except (OSError, UnicodeError) as error:
         # psycopg looks host names up by itself, before libpq has a say.
         raise connection_problem(error, conninfo) from None
-    hand = PsycopgSession(connection, conninfo, own if own is not None else OwnSessions())
+    sql_session = PsycopgSession(connection, conninfo, own if own is not None else OwnSessions())
     try:
-        await hand.settle()
+        await sql_session.settle()
     except BaseException:
-        await hand.aclose()
+        await sql_session.aclose()
         raise
-    return hand
+    return sql_session

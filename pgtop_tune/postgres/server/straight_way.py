@@ -22,7 +22,7 @@ _WHERE: Final = (
 )
 
 
-async def leads_straight(way: ConnInfo, hand: PsycopgSession, watched: ConnInfo) -> bool:
+async def leads_straight(way: ConnInfo, sql_session: PsycopgSession, watched: ConnInfo) -> bool:
     """Whether `way` ends at the server that is watched with nothing in between.
 
     It does where it has the watched connection's own address. Else a session is opened there. It is straight when that
@@ -32,8 +32,8 @@ async def leads_straight(way: ConnInfo, hand: PsycopgSession, watched: ConnInfo)
 
     Args:
         way: Where a load would be sent.
-        hand: A session on the server that is watched.
-        watched: What `hand` was opened with.
+        sql_session: A session on the server that is watched.
+        watched: What `sql_session` was opened with.
 
     Returns:
         False also where nobody lets us in: nothing is known then.
@@ -48,7 +48,7 @@ async def leads_straight(way: ConnInfo, hand: PsycopgSession, watched: ConnInfo)
             [(started, pid, address, port)] = await there.rows(_WHERE)
         finally:
             await there.aclose()
-        [(watched_started, *_)] = await hand.rows(_WHERE)
+        [(watched_started, *_)] = await sql_session.rows(_WHERE)
     except PgtopError:
         return False
     same = started == watched_started and pid == there.backend_pid
@@ -102,9 +102,9 @@ async def whereabouts(conninfo: ConnInfo) -> AsyncIterator[Whereabouts]:
     Raises:
         ConnectionProblem: The server is not there or does not let us in.
     """
-    hand = await open_sql_session(conninfo)
+    sql_session = await open_sql_session(conninfo)
     try:
-        ((pid, start_ms, directory),) = await hand.rows(sql("own_backend", OLDEST_MAJOR))
+        ((pid, start_ms, directory),) = await sql_session.rows(sql("own_backend", OLDEST_MAJOR))
         yield Whereabouts(cast("int", pid), cast("int", start_ms), str(directory))
     finally:
-        await hand.aclose()
+        await sql_session.aclose()

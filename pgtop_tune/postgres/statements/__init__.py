@@ -1,1 +1,1 @@
-"""What an operator does with the statement of a session: cancel, terminate, EXPLAIN."""
+"""Actions on the sessions of others: cancel, terminate, EXPLAIN."""

@@ -1,4 +1,4 @@
-"""What is done to the server's sessions, with psycopg: signals and EXPLAIN.
+"""Actions on the server's sessions, with psycopg: signals and EXPLAIN.
 
 Each act opens a connection of its own and closes it: acts are rare, and none may wait for another.
 """

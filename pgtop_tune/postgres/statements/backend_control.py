@@ -1,4 +1,4 @@
-"""The door to the server's sessions (session.ports.BackendControl): cancel, terminate, EXPLAIN.
+"""Cancels, terminates and explains the server's sessions (runtime.ports.BackendControl).
 
 What goes through it is in `backend_acts`, which is imported by the first act: it takes psycopg.
 """

@@ -1,1 +1,1 @@
-"""The check on the screen: findings, what is tagged, and tagged ones as a set of changes."""
+"""The check on the screen: findings, tags, and the tagged fixes as one change set."""

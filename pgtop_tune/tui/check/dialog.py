@@ -1,4 +1,4 @@
-"""The check over the live screen: what will hurt, worst first; tagged fixes as one set on trial, or as a script."""
+"""The check over the live screen: findings, worst first; tagged fixes as one pending change set, or as a script."""
 
 from __future__ import annotations
 
@@ -32,11 +32,18 @@ from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.parameters.applying import Applying, Came
-from pgtop_tune.tui.parameters.changes import Changes, PanelScope
+from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.conditions_dialog import HARM, ConditionsDialog, suggested
-from pgtop_tune.tui.parameters.pending_line import trial_line
-from pgtop_tune.tui.parameters.row import PanelRow
-from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, OneSet, circumstances, one_set, set_lines
+from pgtop_tune.tui.parameters.pending_line import pending_line
+from pgtop_tune.tui.parameters.row import SettingRow
+from pgtop_tune.tui.parameters.staged import (
+    Circumstances,
+    Conditions,
+    StagedChanges,
+    circumstances,
+    set_lines,
+    staged_changes,
+)
 from pgtop_tune.tui.parameters.undo_dialog import keep_said, undo_asked
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
@@ -48,7 +55,7 @@ _READ_ONLY: Final = "Enter why  Space tag  w script  M measure  r again  Esc bac
 _SHORT: Final = "Enter why  Space tag  a apply A restart o terms w script M measure  Esc"
 _WHAT_IT_DOES: Final = (
     "A measurement writes into an unlinked file on the WAL device and commits as fast as possible, for up to 20 s: it "
-    "slows sessions, and they slow it."
+    "slows other sessions, and they slow the measurement."
 )
 _LOOKING: Final = "asking the server and its machine"
 _LIMIT_S: Final = 20
@@ -77,7 +84,7 @@ class CheckDialog(Dialog[None]):
         control: CheckControl,
         client: EngineClient,
         changes: Changes | None,
-        scope: PanelScope,
+        scope: ListScope,
         session: Session,
         glyphs: Glyphs,
     ) -> None:
@@ -89,7 +96,7 @@ class CheckDialog(Dialog[None]):
         self._session = session
         self._table = CheckTable()
         self._terms: Conditions | None = None
-        self._staged: tuple[PanelRow, ...] = ()
+        self._staged: tuple[SettingRow, ...] = ()
         self._sql: tuple[str, ...] | None = ()
         self._composed = asyncio.Event()
         self._said: tuple[str, str] = ("", PLAIN)
@@ -140,7 +147,7 @@ class CheckDialog(Dialog[None]):
         return bool(answer)
 
     @property
-    def _own_scope(self) -> PanelScope:
+    def _own_scope(self) -> ListScope:
         """The terms of the parameter list, for the whole server unless others were chosen here, with the reason."""
         terms = self._terms
         if terms is None:
@@ -165,8 +172,8 @@ class CheckDialog(Dialog[None]):
         self.app.push_screen(ConditionsDialog(usual, self._around, self._session, self.glyphs), chosen)
 
     @property
-    def _set(self) -> OneSet:
-        return one_set(self._staged, self._own_scope.conditions or Conditions(), self._around)
+    def _set(self) -> StagedChanges:
+        return staged_changes(self._staged, self._own_scope.conditions or Conditions(), self._around)
 
     async def _stage(self) -> None:
         """What is tagged as a set, with its exact SQL."""
@@ -219,13 +226,13 @@ class CheckDialog(Dialog[None]):
 
     def _changed_lines(self, cells: int) -> list[Line]:
         lines: list[Line] = []
-        trial = None if self._changes is None else self._changes.on_trial
-        if trial is not None:
-            lines.append(trial_line(trial, time.time_ns() // 1_000_000, cells, self.glyphs))
+        pending = None if self._changes is None else self._changes.pending
+        if pending is not None:
+            lines.append(pending_line(pending, time.time_ns() // 1_000_000, cells, self.glyphs))
         return [*lines, *(wrapped(self._said[0], cells, self._said[1])[:4] if self._said[0] else ())]
 
     def frames_arrived(self, session: Session) -> None:
-        """The countdown of a trial goes on."""
+        """The countdown of a pending change set continues."""
         self._session = session
         self.repaint()
 
@@ -345,7 +352,7 @@ class CheckDialog(Dialog[None]):
         return Came(f"written: {path}", "good")
 
 
-def _commands(changes: Changes, wanted: OneSet) -> list[str]:
+def _commands(changes: Changes, wanted: StagedChanges) -> list[str]:
     """What changes settings of the machine now."""
     return [
         command

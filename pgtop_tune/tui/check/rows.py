@@ -1,4 +1,4 @@
-"""What the check said as rows: the cursor, what is tagged, how it is drawn, and a set of changes out of it. Pure."""
+"""Findings of the check as rows: cursor, tags, drawing, and the change set of the tagged fixes. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.parameters.gathering import machine_rows
-from pgtop_tune.tui.parameters.row import PanelRow, Staged
+from pgtop_tune.tui.parameters.row import SettingRow, Staged
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, labelled, shortened, wrapped
 
@@ -223,7 +223,7 @@ def wanted_values(tagged: Sequence[CheckRow], *, of_machine: bool) -> dict[str, 
 
 def staged_rows(
     tagged: Sequence[CheckRow], parameters: Sequence[Parameter], machine: MachineLook | Unavailable
-) -> tuple[PanelRow, ...]:
+) -> tuple[SettingRow, ...]:
     """What is to be changed; values that are in force already are left out.
 
     Args:
@@ -232,7 +232,7 @@ def staged_rows(
         machine: Its settings.
     """
     wanted = wanted_values(tagged, of_machine=False)
-    rows = [PanelRow(each, _knob(each.name, wanted)) for each in parameters if each.name in wanted]
+    rows = [SettingRow(each, _knob(each.name, wanted)) for each in parameters if each.name in wanted]
     of_machine = wanted_values(tagged, of_machine=True)
     if not isinstance(machine, Unavailable):
         rows += [row for row in machine_rows(machine, ()) if row.name in of_machine]
@@ -241,7 +241,7 @@ def staged_rows(
     return tuple(row for row in staged if row.staged is not None)
 
 
-def left_out(tagged: Sequence[CheckRow], staged: Sequence[PanelRow]) -> int:
+def left_out(tagged: Sequence[CheckRow], staged: Sequence[SettingRow]) -> int:
     """Tagged findings that are not in the set: to be mended by hand, elsewhere, or in force already."""
     names = {row.name for row in staged}
     mended = (row.fix.parameter for row in tagged if row.fix is not None)

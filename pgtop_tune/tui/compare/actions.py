@@ -12,7 +12,7 @@ from pgtop_tune.runtime.window import Marks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pgtop_tune.compare.overlay.curves import OverlayShelf
+    from pgtop_tune.compare.overlay.curves import OverlaySource
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.time_travel.actions import TimeTravel
@@ -81,7 +81,7 @@ class OverlayActions:
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
-        self._shelf = context.controls.overlays
+        self._overlay_source = context.controls.overlays
         self._path: Path | None = None
         self._watch: OverlayWatch | None = None
 
@@ -100,18 +100,18 @@ class OverlayActions:
         if self._path is not None:
             self._path = self._watch = None
             self._context.repaint()
-        elif self._shelf is not None:
+        elif self._overlay_source is not None:
             from pgtop_tune.tui.compare.overlay_dialog import OverlayDialog
 
-            self._context.app.push_screen(OverlayDialog(self._shelf, self._context.glyphs), self._take)
+            self._context.app.push_screen(OverlayDialog(self._overlay_source, self._context.glyphs), self._take)
 
     def _take(self, path: Path | None) -> None:
-        if path is not None and self._shelf is not None:
+        if path is not None and self._overlay_source is not None:
             self._path, self._watch = path, None
-            self._context.app.run_worker(self._read(self._shelf, path), group="overlay", exclusive=True)
+            self._context.app.run_worker(self._read(self._overlay_source, path), group="overlay", exclusive=True)
 
-    async def _read(self, shelf: OverlayShelf, path: Path) -> None:
-        reading = shelf.read(path)
+    async def _read(self, overlay_source: OverlaySource, path: Path) -> None:
+        reading = overlay_source.read(path)
         overlay: Overlay | None = None
         try:
             while (curves := await asyncio.to_thread(next, reading, None)) is not None:
@@ -120,7 +120,7 @@ class OverlayActions:
                 if overlay is None:
                     overlay = Overlay(curves)
                     self._watch = OverlayWatch(overlay, reading=True)
-                overlay.ghost = curves
+                overlay.baseline = curves
                 self._context.repaint()
             if overlay is not None and self._watch is not None:
                 self._watch = OverlayWatch(overlay, reading=False)

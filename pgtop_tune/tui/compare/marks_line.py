@@ -1,4 +1,4 @@
-"""What is marked, and what a baseline overlay says: each in one line."""
+"""The line of the marked windows, and the line of the baseline overlay."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _LONGEST: Final = len(Verdict.UNDECIDED)
 
 def throughput_phrase(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
     """`baseline run-041 +4.1 % (−0.3 … +8.2) undecided`; in short `baseline +4.1 %`."""
-    name = one_line(watch.overlay.ghost.name, _NAME)
+    name = one_line(watch.overlay.baseline.name, _NAME)
     label: Line = ((f"baseline {name} ", "label"),)
     if watch.overlay.now(session.now) is None:
         words = f"{glyphs.ellipsis} " if watch.reading else "no such load"

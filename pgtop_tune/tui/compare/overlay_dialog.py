@@ -1,4 +1,4 @@
-"""Which earlier run stands under the charts: the newest files with when, whom, how long and transactions per second."""
+"""The choice of a baseline overlay: the newest recordings with time, target, length and transactions per second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgtop_tune.tui.widgets.phrase import padded
 from pgtop_tune.units import clock, count, wall_moment
 
 if TYPE_CHECKING:
-    from pgtop_tune.compare.overlay.curves import OverlayEntry, OverlayShelf
+    from pgtop_tune.compare.overlay.curves import OverlayEntry, OverlaySource
 
 _TITLE: Final = "baseline overlay: an earlier run under the charts"
 _KEYS: Final = "Enter draw  Esc back"
@@ -33,15 +33,15 @@ class OverlayDialog(Dialog[Path]):
     """Lists what there is; the files are looked into beside the screen. Returns the chosen one.
 
     Args:
-        shelf: What there is.
+        overlay_source: What there is.
         glyphs: What it is drawn with.
     """
 
     CELLS = 140
 
-    def __init__(self, shelf: OverlayShelf, glyphs: Glyphs) -> None:
+    def __init__(self, overlay_source: OverlaySource, glyphs: Glyphs) -> None:
         super().__init__(_TITLE, glyphs, keys=_NO_KEYS)
-        self._shelf = shelf
+        self._overlay_source = overlay_source
         self._paths: Sequence[Path] | None = None
         self._entries: dict[Path, OverlayEntry] = {}
         self._at = 0
@@ -53,12 +53,12 @@ class OverlayDialog(Dialog[Path]):
         self.run_worker(self._look(), group="overlay")
 
     async def _look(self) -> None:
-        self._paths = await asyncio.to_thread(self._shelf.newest)
+        self._paths = await asyncio.to_thread(self._overlay_source.newest)
         if self._paths:
             self.captions(_TITLE, _KEYS)
         self.repaint()
         for path in self._paths:
-            self._entries[path] = await asyncio.to_thread(self._shelf.entry, path)
+            self._entries[path] = await asyncio.to_thread(self._overlay_source.entry, path)
             self.repaint()
 
     def content(self, cells: int) -> list[Line]:

@@ -12,7 +12,7 @@ from textual import events
 
 from pgtop_tune.compare import words
 from pgtop_tune.compare.sides.figures import WaitRow
-from pgtop_tune.compare.windows.differing import Brushed, Differing
+from pgtop_tune.compare.windows.differing import Differing, WindowComparison
 from pgtop_tune.compare.windows.differing_words import amount, between, changed, sized, titled
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.safe_text import one_line
@@ -54,7 +54,7 @@ class WindowsDialog(Dialog[None]):
         super().__init__("what differs", glyphs, keys=_KEYS)
         self._frames = frames
         self._pair = pair
-        self._found: Brushed | None = None
+        self._found: WindowComparison | None = None
         self._problem = ""
         self._read = 0
         self._notes: list[str] = []
@@ -81,8 +81,8 @@ class WindowsDialog(Dialog[None]):
         if self._found is None and not self._problem:
             self.repaint()
 
-    def _compute(self) -> Brushed | None:
-        from pgtop_tune.compare.windows.differing import brushed
+    def _compute(self) -> WindowComparison | None:
+        from pgtop_tune.compare.windows.differing import window_comparison
         from pgtop_tune.compare.windows.window import LEAST_FRAMES, read_window
 
         sides = []
@@ -99,7 +99,7 @@ class WindowsDialog(Dialog[None]):
             if missing_s > _MISSING_S:
                 self._notes.append(f"the first {duration(missing_s)} of {name} are no longer in the history buffer")
             sides.append(side)
-        return brushed(sides[0], sides[1])
+        return window_comparison(sides[0], sides[1])
 
     def _counted(self, window: Window) -> Iterator[Frame]:
         for frame in self._frames(window.since_s):
@@ -159,7 +159,7 @@ _MOST_EVENTS: Final = 12
 _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
 
 
-def differing_lines(found: Brushed, cells: int, glyphs: Glyphs) -> list[Line]:
+def differing_lines(found: WindowComparison, cells: int, glyphs: Glyphs) -> list[Line]:
     """Everything, the largest effect first: what was set, every number, waits of a transaction, events."""
     lines: list[Line] = []
     for reason in found.comparison.reasons:
@@ -227,7 +227,7 @@ def _row(texts: Sequence[str], style: str, cells: int) -> Line:
     return tuple(line)
 
 
-def _events(found: Brushed, cells: int) -> Iterator[Line]:
+def _events(found: WindowComparison, cells: int) -> Iterator[Line]:
     for name, side in (("A", found.comparison.a), ("B", found.comparison.b)):
         if not side.events:
             continue

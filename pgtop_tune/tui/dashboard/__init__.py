@@ -1,1 +1,1 @@
-"""The dashboard: its panes and how they share the screen."""
+"""The dashboard: its panes, and their layout on the screen."""

@@ -1,4 +1,4 @@
-"""Everything known of one session: who, doing what, since when, held up by whom, and the whole query."""
+"""The details of one session: role, client, state, times, blockers and the full query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened, under both charts and in their columns."""
+"""The tape of events under both charts, in their columns."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.waits import (
     ACTIVE_SESSIONS,
     CLASSES,
-    CLIENTS_TURN,
+    CLIENT_THINKS,
     IO_WORKERS,
     LONG_WINDOW_S,
     ON_CPU,
@@ -103,7 +103,7 @@ _MARGINS: Final = 3
 """Cells before and behind the names of the rows, and behind the figures."""
 _PICTURE: Final = 5
 """Rows of a chart that has the axis of a picture, one second a column."""
-_TITLES: Final = {ACTIVE_SESSIONS.id: "active", CLIENTS_TURN.id: "turn"}
+_TITLES: Final = {ACTIVE_SESSIONS.id: "active", CLIENT_THINKS.id: "think"}
 """What has no room for its title."""
 _ROWS: Final = 3 + len(CLASSES)
 
@@ -129,7 +129,7 @@ def heat_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> lis
     rows = [(metric, _columns(session, metric, axis)) for metric in (ACTIVE_SESSIONS, *CLASSES)]
     full = float(cpus) if cpus else max((value for _, row in rows[1:] for value in row if value), default=1.0)
     lines = [head((("active sessions", "title"),), width, glyphs, _figures(interval, sample, cpus, full))]
-    shown = [*_chosen(rows, height - 1), (CLIENTS_TURN, _columns(session, CLIENTS_TURN, axis))]
+    shown = [*_chosen(rows, height - 1), (CLIENT_THINKS, _columns(session, CLIENT_THINKS, axis))]
     lines += [_row(metric, values, interval, full, width, glyphs) for metric, values in shown]
     return lines[:height]
 
@@ -159,7 +159,7 @@ def _row(
 ) -> Line:
     present = mean_over(metric, interval, WAITS_WINDOW_S)
     title = _TITLES.get(metric.id, metric.title)
-    style = "title" if metric is ACTIVE_SESSIONS else "dim" if metric is CLIENTS_TURN else wait_style(metric.title)
+    style = "title" if metric is ACTIVE_SESSIONS else "dim" if metric is CLIENT_THINKS else wait_style(metric.title)
     figure = (mean(present).rjust(_FIGURE), PLAIN if present else "dim")
     label = (f" {title:<{_LABEL}} ", style)
     return padded((label, *heat_row(values, full, glyphs), figure, (" ", PLAIN)), width)

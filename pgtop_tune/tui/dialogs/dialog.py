@@ -1,4 +1,5 @@
-"""What every dialog is: a box of lines over the dashboard, which goes on underneath; and what a tiny terminal shows."""
+"""The base of all dialogs: a box of lines over the dashboard, which continues underneath; and the message for a tiny
+terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way out: a question where something would be lost or left behind, and what was chosen settled first."""
+"""Leaving: a question if something would be lost or left in force, and the chosen answer carried out first."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class LeaveActions:
                 raise UsageProblem("too late: the pending change has been reverted")
         except PgtopError as problem:
             self._context.leaving = False
-            self._context.tell(f"{problem}\nnot left; q asks again", "error")
+            self._context.tell(f"{problem}\nthe program did not end; q asks again", "error")
             return
         self._context.app.exit(0)
 
@@ -83,16 +83,16 @@ def leave_question(
     made: Sequence[Change],
     glyphs: Glyphs,
     going_on: str = "",
-    trial: Pending | None = None,
+    pending: Pending | None = None,
 ) -> ConfirmDialog[Leaving]:
     """Asks what becomes of a load that runs, of a data set in the making, and of changes in force.
 
     Args:
         run: The load under way.
-        made: Changes made in this session and not undone, oldest first; also what is on trial.
+        made: Changes made in this session and not undone, oldest first; pending ones included.
         glyphs: What it is drawn with.
         going_on: Steps of a load, or a data set in the making; "" for none.
-        trial: What is taken back unless it is kept.
+        pending: What is taken back unless it is kept.
     """
     from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 
@@ -101,16 +101,16 @@ def leave_question(
         said.append(Paragraph(f"{going_on}: still running; it ends with this program."))
     elif run is not None:
         said.append(Paragraph(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
-    on_trial = {change.id for change in trial.changes} if trial is not None else set()
-    staying = [change for change in made if change.id not in on_trial and not _can_lose(change)]
-    ending = [change for change in made if change.id not in on_trial and _can_lose(change)]
-    said += _listed("Pending confirmation; leaving reverts it:", () if trial is None else trial.changes)
+    pending_ids = {change.id for change in pending.changes} if pending is not None else set()
+    staying = [change for change in made if change.id not in pending_ids and not _can_lose(change)]
+    ending = [change for change in made if change.id not in pending_ids and _can_lose(change)]
+    said += _listed("Pending confirmation; leaving reverts it:", () if pending is None else pending.changes)
     said += _listed("This can lose data; leaving reverts it:", ending)
     said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
     stop = "stop it and leave" if going_on else "stop the load and leave" if run is not None else "leave"
-    plainly = ("l", "ctrl+c") if made or trial is not None else ("y", "enter", "q", "ctrl+c")
+    plainly = ("l", "ctrl+c") if made or pending is not None else ("y", "enter", "q", "ctrl+c")
     choices = [Answer(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
-    if trial is not None:
+    if pending is not None:
         choices.insert(0, Answer(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
     if staying:
         choices.insert(0, Answer(("u",), f"undo the changes, {stop}", Leaving.UNDOING))

@@ -1,4 +1,4 @@
-"""A data set from the screen: which and how large, what that means, a typed yes where something goes, progress."""
+"""The data set dialog: kind and size, disk space, a typed yes before tables are dropped, progress."""
 
 from __future__ import annotations
 

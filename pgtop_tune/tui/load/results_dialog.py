@@ -1,4 +1,4 @@
-"""What came out of a load: one run with all that is known of it, or the steps with a page for each."""
+"""The results of a load: one run with all its figures, or the steps with a page for each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pages 2 to 9: what each shows, declared as columns over rows of the newest frames. No Textual here."""
+"""Pages 2 to 9 and 0: their tables, declared as columns over rows of the newest frames."""

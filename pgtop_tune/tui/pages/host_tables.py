@@ -101,7 +101,7 @@ def _disk_rows(session: Session) -> Sequence[HostRow] | Unavailable:
 
 
 _ROLES: Final = word(
-    "roles", "roles", 9, _roles, "What PostgreSQL keeps on it; a volume's disks have the roles of the volume.",
+    "roles", "roles", 9, _roles, "PostgreSQL's files on the disk; a volume's disks have the roles of the volume.",
     "data_directory, pg_tablespace_location(), temp_tablespaces, log_directory; /proc/self/mountinfo, /sys/dev/block",
     most=24,
 )  # fmt: skip
@@ -123,8 +123,8 @@ DISKS: Final = PageTable(
         _of(metrics.DISK_REQUEST_BYTES, 8, size, title="req size"),
         word(
             "cap", "at its cap", 24, lambda row: row.note,
-            "The limit of the device: given with --disk-cap, or learned from a constant rate within 3 % for 20 s "
-            "while requests waited and took longer and longer.",
+            "The limit of the device: given with --disk-cap, or learned from a constant rate within 3 % for 20 s, "
+            "while requests waited and took ever longer.",
             "/proc/diskstats over the last two minutes",
         ),
     ),
@@ -245,8 +245,12 @@ LIMITS: Final = PageTable(
             "control group of the postmaster", style=_limit_style, align="right",
         ),
         word("unit", "unit", 7, lambda row: row.row.unit, "Its unit.", "below"),
-        word("meaning", "meaning", 30, lambda row: row.row.definition, "What it says.", "the catalogue", elastic=True),
-        word("source", "source", 30, lambda row: row.row.source, "Where it is from.", "the catalogue", shown=False),
+        word("meaning", "meaning", 30, lambda row: row.row.definition, "Meaning of the number.", "the catalogue",
+            elastic=True,
+        ),
+        word("source", "source", 30, lambda row: row.row.source, "File that the number comes from.", "the catalogue",
+            shown=False,
+        ),
         word("group", "group", 20, lambda row: _name(row.note), "The server's group.", "/proc/PID/cgroup", shown=False),
     ),
     rows=_limit_rows,

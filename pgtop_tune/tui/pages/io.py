@@ -1,4 +1,4 @@
-"""Page 6: who reads and writes what, WAL and checkpoints, SLRU caches, databases, the archiver."""
+"""Page 6: I/O by backend type and object, WAL and checkpoints, SLRU caches, databases, the archiver."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _IO_COLUMNS: Final = (
 
 _SLRU_COLUMNS: Final = (
     word("name", "cache", 18, _name("name"),
-         "Cache of transaction states, subtransactions, multixacts, notifications; renamed in 17.",
+         "Cache of transaction states, subtransactions, multixacts, notifications; PostgreSQL 17 renamed the caches.",
          "pg_stat_slru.name"),
     number("hit-share", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Pages found in the cache.", "Δ blks_hit / Δ (blks_hit + blks_read) of pg_stat_slru"),
@@ -159,10 +159,10 @@ _DATABASE_COLUMNS: Final = (
            "Blocks found in shared buffers.", "Δ blks_hit / Δ (blks_hit + blks_read) of pg_stat_database"),
     _database("read", "reads/s", "blks_read", "Blocks read"),
     number("active", "active", 6, _busy("active_us"), count,
-           "Sessions running a statement, in the mean; counted when the statement ends.",
+           "Mean number of sessions running a statement; counted when the statement ends.",
            "Δ pg_stat_database.active_time / Δt"),
     number("idle-in-xact", "idle tx", 7, _busy("idle_in_transaction_us"), count,
-           "Sessions idle in a transaction, in the mean; counted when the idling ends.",
+           "Mean number of sessions idle in a transaction; counted when the idle time ends.",
            "Δ pg_stat_database.idle_in_transaction_time / Δt"),
     _database("returned", "retd/s", "tup_returned", "Rows read by scans"),
     _database("fetched", "fetch/s", "tup_fetched", "Rows fetched by index scans"),

@@ -1,4 +1,4 @@
-"""Page 4: who holds up whom, as a tree with the roots first."""
+"""Page 4: blocking sessions and their waiters, as a tree with the roots first."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ _COLUMNS: Final = (
     word("wants", "wants", 20, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for.",
          "pg_locks.mode where not granted"),
     word("held", "held as", 20, lambda row: _mode(row.node.held_modes),
-         "Lock modes of the session above it; - if that session is only ahead in the queue.",
+         "Lock modes held by the session above; - if that session is only ahead in the queue.",
          "pg_locks.mode where granted"),
     word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype", shown=False),
     word("others", "also", 12, lambda row: " ".join(map(str, row.node.others)), "Further sessions that block it; 0 is "
@@ -169,8 +169,8 @@ _COLUMNS: Final = (
          "pg_stat_activity.application_name", shown=False),
     word("client", "client", 15, _of_backend("client"), "Address of the client; local is a Unix socket.",
          "pg_stat_activity.client_addr", shown=False),
-    word("query", "query", 20, _query, "Its statement, the last one when it is not active.", "pg_stat_activity.query",
-         elastic=True),
+    word("query", "query", 20, _query, "Statement of the session, or the last one if it is not active.",
+         "pg_stat_activity.query", elastic=True),
 )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
         )
     if row.session is not None:
         lines += details_lines(session, row.session, cells)
-    return lines or [((f"process {node.pid} is not among the sessions we see", "warning"),)]
+    return lines or [((f"process {node.pid} is not among the visible sessions", "warning"),)]
 
 
 def _summary(session: Session, cells: int, height: int, glyphs: Glyphs) -> list[Line]:

@@ -100,7 +100,7 @@ _INDEX_COLUMNS: Final = (
         "invalid: a CREATE INDEX CONCURRENTLY that failed, or is in progress.", "pg_index.indisunique, indisvalid"),
     _per_s("scans", "scans/s", "idx_scan", "Scans", "pg_stat_all_indexes"),
     number("all", "scans", 8, _of_row("idx_scan"), count,
-           "Scans since the reset; an index with 0 only costs.", "pg_stat_all_indexes.idx_scan"),
+           "Scans since the reset; an index with 0 has only costs.", "pg_stat_all_indexes.idx_scan"),
     _per_s("read", "ents/s", "idx_tup_read", "Entries returned by scans", "pg_stat_all_indexes"),
     _per_s("fetched", "rows/s", "idx_tup_fetch", "Rows fetched by simple index scans", "pg_stat_all_indexes"),
     number("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
@@ -108,7 +108,7 @@ _INDEX_COLUMNS: Final = (
            "Δ idx_blks_hit / Δ (idx_blks_hit + idx_blks_read) of pg_statio_all_indexes"),
     number("reads", "reads/s", 7, _rate("blks_read"), count,
            "Blocks of the index read per second.", "Δ pg_statio_all_indexes.idx_blks_read / Δt"),
-    word("table", "table", 24, foreign(_of_row("table")), "Table it is of.", "pg_stat_all_indexes.relname",
+    word("table", "table", 24, foreign(_of_row("table")), "Table of the index.", "pg_stat_all_indexes.relname",
          most=_NAME),
 )  # fmt: skip
 

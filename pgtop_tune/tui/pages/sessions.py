@@ -55,7 +55,7 @@ _LIMIT_COLUMNS: Final = (
     word("scope", "limit of", 9, attrgetter("scope"), "Subject of the limit.",
          "max_connections, pg_database.datconnlimit, pg_roles.rolconnlimit"),
     word("name", "name", 24, foreign(attrgetter("name")),
-         "Database or role; not reserved: what is left for roles without reserved connections.",
+         "Database or role; not reserved: the connections left for roles without reserved ones.",
          "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
     number("used", "used", 7, attrgetter("used"), _whole, "Client sessions that count against it.",
            "count of pg_stat_activity, backend_type client backend; for the server with this tool's own"),
@@ -97,7 +97,7 @@ def _severity_style(row: LogLine) -> str:
 _LOG_COLUMNS: Final = (
     word("prefix", "log", 36, foreign(attrgetter("prefix")), "Text of log_line_prefix.", "the server's log"),
     PageColumn("severity", "level", 8, attrgetter("severity"),
-               "WARNING and above, and of LOG what the server says about itself; never statements or connections.",
+               "WARNING and above, and LOG messages of the server about itself; never statements or connections.",
                "the server's log", value=attrgetter("severity"), largest_first=False, style=_severity_style),
     word("message", "message", 20, foreign(attrgetter("message")), "Message, with its DETAIL and HINT.",
          "the server's log", elastic=True),

@@ -55,7 +55,7 @@ _COLUMNS: Final = (
     number("bytes", "size", 8, lambda row: row.files.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
     word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
     word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
-    word("query", "query", 20, _of_backend("query"), "Its statement, the last one when it is not active.",
+    word("query", "query", 20, _of_backend("query"), "Statement of the session, or the last one if it is not active.",
          "pg_stat_activity.query", elastic=True),
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.active_sessions import SessionStanding, is_active
+from pgtop_tune.metrics.active_sessions import SessionActivity, is_active
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import (
@@ -91,7 +91,7 @@ class _Dimension(Struct, frozen=True):
 
 def _event_name(key: Any) -> str:
     kind, event = key
-    return f"{kind} {event}" if kind in (SessionStanding.PACING, SessionStanding.IO_WORKER) else label_of(kind, event)
+    return f"{kind} {event}" if kind in (SessionActivity.PACING, SessionActivity.IO_WORKER) else label_of(kind, event)
 
 
 def _query_name(key: Any) -> str:
@@ -202,8 +202,8 @@ def _query(row: Any) -> str:
 
 _QUERY: Final = PageColumn(
     "query", "query", 20, _query,
-    "Text of the statement: as pg_stat_statements keeps it, else of a session seen running it in the last minute. The "
-    "server gives no id for many utility statements, COMMIT of a prepared protocol among them.",
+    "Text of the statement from pg_stat_statements, otherwise from a session that ran it in the last minute. The "
+    "server assigns no id to many utility statements, such as COMMIT in the prepared protocol.",
     "pg_stat_statements.query, pg_stat_activity.query", value=attrgetter("query"), largest_first=False,
     style=lambda row: "dim" if row.group.key is None else PLAIN, elastic=True,
 )  # fmt: skip
@@ -268,7 +268,7 @@ PAGE: Final = Page(
     tables=(
         _table("events", EVENTS, (
             _key_column("wait", 28, "Class and event of the wait. CPU: active without a wait event. CPU queue: "
-                "run-queue wait. Beside the active sessions: Client:turn, idle in transaction for less than a "
+                "run-queue wait. Beside the active sessions: Client:think, idle in transaction for less than a "
                 "second; Client:between, pgbench between two transactions; pacing, intended sleeps; io worker.",
                 "pg_stat_activity.wait_event_type, wait_event; /proc/PID/schedstat"),
             *_NUMBERS,

@@ -189,7 +189,7 @@ _WAL_FACTS: Final[tuple[Make, ...]] = (
     _metric(WAL_SINCE_REDO, _bytes),
     _metric(CHECKPOINT_TRIGGER, _bytes),
     _metric(SINCE_CHECKPOINT, lasting),
-    _counter("timed", sections.checkpoints, "timed", "Checkpoints begun because checkpoint_timeout was over.", _CHECKPOINTER),
+    _counter("timed", sections.checkpoints, "timed", "Checkpoints begun because checkpoint_timeout had elapsed.", _CHECKPOINTER),
     _counter("requested", sections.checkpoints, "requested", "Checkpoints begun because of WAL, a command or a shutdown.", _CHECKPOINTER),
     _counter("done", sections.checkpoints, "done", "Checkpoints finished, skipped ones not counted.", "pg_stat_checkpointer.num_done, from 18 on"),
     _counter("ckpt write ms", sections.checkpoints, "write_ms", "Time checkpoints spent writing.", _CHECKPOINTER),
@@ -200,7 +200,7 @@ _WAL_FACTS: Final[tuple[Make, ...]] = (
     _counter("bgwriter halts", sections.checkpoints, "maxwritten_clean", "Times the background writer stopped at bgwriter_lru_maxpages.", f"{_BGWRITER}.maxwritten_clean"),
     _counter("backend buffers", sections.checkpoints, "buffers_backend", "Buffers backends had to write themselves.", f"{_BGWRITER}.buffers_backend to 16, pg_stat_io from 17 on"),
     _counter("backend fsyncs", sections.checkpoints, "backend_fsyncs", "Files that backends had to sync themselves; should stay 0.", f"{_BGWRITER}.buffers_backend_fsync to 16, pg_stat_io from 17 on"),
-    _counter("buffers allocated", sections.checkpoints, "buffers_alloc", "Buffers taken for other pages.", f"{_BGWRITER}.buffers_alloc"),
+    _counter("buffers allocated", sections.checkpoints, "buffers_alloc", "Buffers allocated for other pages.", f"{_BGWRITER}.buffers_alloc"),
     _metric(WAL_DIRECTORY, _bytes),
     _metric(WAL_DIRECTORY_GROWTH, _bytes_per_s),
     _metric(WAL_DISK_UNTIL_FULL, lasting),
@@ -251,7 +251,7 @@ def _columns(value_cells: int) -> tuple[PageColumn, ...]:
         PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=_quiet),
         PageColumn(id="rate", title="per s", width=8, text=attrgetter("rate"), definition="Growth per second, over 10 s.", source="Δ value / Δt", align="right"),
         PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", shown=False),
-        PageColumn(id="meaning", title="what it is", width=30, text=attrgetter("definition"), definition="What it says.", source="this program", elastic=True),
+        PageColumn(id="meaning", title="what it is", width=30, text=attrgetter("definition"), definition="Meaning of the number.", source="this program", elastic=True),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The keys for parameters: the list, undo, redo and keep; and what is told of a pending set that goes back."""
+"""The keys for parameters: the list, undo, redo and confirm; and the message about a reverted set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
-    from pgtop_tune.tui.parameters.changes import PanelScope
+    from pgtop_tune.tui.parameters.changes import ListScope
 
 
 class ParameterActions:
@@ -42,16 +42,16 @@ class ParameterActions:
         self.changes = Changes(services.parameters, self._context.client, pending, undo, services.machine)
 
     @cached_property
-    def panel(self) -> PanelScope:
+    def panel(self) -> ListScope:
         """What outlives the list of parameters; asked for when the services are there."""
-        from pgtop_tune.tui.parameters.changes import PanelScope
+        from pgtop_tune.tui.parameters.changes import ListScope
 
         services = self._context.services
-        return PanelScope(
+        return ListScope(
             knobs=tuple(self._context.controls.knobs),
             can_load=services.load is not None,
             allow_unsafe=self._context.options.allow_unsafe,
-            hands=self._context.client,
+            client=self._context.client,
             restart=services.restart,
         )
 
@@ -88,7 +88,7 @@ class ParameterActions:
     @property
     def pending(self) -> Pending | None:
         """The set that goes back unless it is confirmed."""
-        return None if self.changes is None else self.changes.on_trial
+        return None if self.changes is None else self.changes.pending
 
     def look(self) -> None:
         """Tells of a set that has gone back by itself, with the reason. After each frame, and each second."""

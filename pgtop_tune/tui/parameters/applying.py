@@ -1,4 +1,4 @@
-"""Applying what is staged: questions first, then the change, then what came of it in words."""
+"""Applies the staged changes: questions first, then the change, then a message with the result."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.trip_wires import TripWire
 from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
-from pgtop_tune.tui.parameters.changes import Changes, PanelScope, told
+from pgtop_tune.tui.parameters.changes import Changes, ListScope, told
 from pgtop_tune.tui.parameters.restart_dialog import RestartDialog
-from pgtop_tune.tui.parameters.row import PanelRow
-from pgtop_tune.tui.parameters.staged import Conditions, OneSet, trial_words
+from pgtop_tune.tui.parameters.row import SettingRow
+from pgtop_tune.tui.parameters.staged import Conditions, StagedChanges, pending_words
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN
@@ -57,13 +57,15 @@ class Applying:
         glyphs: What questions are drawn with.
     """
 
-    def __init__(self, app: App[Any], changes: Changes, scope: PanelScope, glyphs: Glyphs) -> None:
+    def __init__(self, app: App[Any], changes: Changes, scope: ListScope, glyphs: Glyphs) -> None:
         self._app = app
         self._changes = changes
         self._scope = scope
         self._glyphs = glyphs
 
-    async def apply(self, staged: Sequence[PanelRow], wanted: OneSet, sql: Sequence[str], *, shown: bool) -> Came:
+    async def apply(
+        self, staged: Sequence[SettingRow], wanted: StagedChanges, sql: Sequence[str], *, shown: bool
+    ) -> Came:
         """Applies the live part of a set.
 
         Args:
@@ -92,7 +94,7 @@ class Applying:
         except PgtopError as problem:
             return Came(str(problem), "critical")
 
-    async def next_load(self, staged: Sequence[PanelRow], wanted: OneSet) -> Came:
+    async def next_load(self, staged: Sequence[SettingRow], wanted: StagedChanges) -> Came:
         """Puts what is for the next load into its sessions; nothing is changed on the server."""
         names = tuple(name for name, _ in wanted.next_load)
         try:
@@ -106,10 +108,10 @@ class Applying:
                 self._scope.next_load[name] = value
         return Came("sessions of the next load start with it (PGOPTIONS); b starts a load", "good", names)
 
-    async def restart(self, staged: Sequence[PanelRow], wanted: OneSet) -> Came:
+    async def restart(self, staged: Sequence[SettingRow], wanted: StagedChanges) -> Came:
         """One restart for everything that is staged for the whole server, and for what waits for one already."""
-        restart, hands = self._scope.restart, self._scope.hands
-        if restart is None or hands is None:
+        restart, client = self._scope.restart, self._scope.client
+        if restart is None or client is None:
             return Came("the server cannot be restarted from here", "warning")
         closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
         if closed:
@@ -125,7 +127,7 @@ class Applying:
             return _NOTHING
         change_set = ChangeSet(parameters=ordered, settings=_settings(wanted))
         terms = Terms(reason=(self._scope.conditions or Conditions()).reason, confirmed=confirmed)
-        dialog = RestartDialog(self._changes, restart, hands, change_set, terms, self._glyphs)
+        dialog = RestartDialog(self._changes, restart, client, change_set, terms, self._glyphs)
         outcome = await self._app.push_screen_wait(dialog)
         if outcome is None:
             return Came("not restarted", PLAIN)
@@ -134,7 +136,7 @@ class Applying:
         done += [each.name for each in change_set.settings] if came_up else []
         return Came(outcome.words, "good" if came_up else "critical", tuple(done))
 
-    async def unlock(self, rows: Sequence[PanelRow]) -> frozenset[str] | None:
+    async def unlock(self, rows: Sequence[SettingRow]) -> frozenset[str] | None:
         """The names of values that can lose data, each typed; None when somebody would rather not.
 
         Raises:
@@ -156,7 +158,7 @@ class Applying:
             confirmed.add(row.name)
         return frozenset(confirmed)
 
-    async def _to_paste(self, rows: Sequence[PanelRow]) -> Came:
+    async def _to_paste(self, rows: Sequence[SettingRow]) -> Came:
         """Shows the commands that change settings of the machine: now, and for the next boot."""
         commands = [
             command
@@ -164,7 +166,7 @@ class Applying:
             if row.staged is not None and row.staged.value is not None
             for command in self._changes.commands(row.name, row.staged.value)
         ]
-        said = [Paragraph("This process may not change them. Run as root, now and for the next boot:")]
+        said = [Paragraph("This process may not change them. Run these commands as root, now and for the next boot:")]
         said += [Paragraph(command, "strong") for command in commands]
         choices = (Answer(("y",), "copy to the clipboard of your terminal", True),)
         if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):
@@ -192,11 +194,11 @@ class Applying:
         return Came("; ".join(words), worst, done)
 
     def _question(
-        self, rows: Sequence[PanelRow], wanted: OneSet, conditions: Conditions, sql: Sequence[str]
+        self, rows: Sequence[SettingRow], wanted: StagedChanges, conditions: Conditions, sql: Sequence[str]
     ) -> ConfirmDialog[bool]:
         said = [Paragraph(f"{self._glyphs.warning} {row.knob.warning}", "warning") for row in rows if row.knob.warning]
         said += [Paragraph(text, "strong") for text in sql]
-        said += [Paragraph(""), *(Paragraph(text) for text in wanted.connected), Paragraph(trial_words(conditions))]
+        said += [Paragraph(""), *(Paragraph(text) for text in wanted.connected), Paragraph(pending_words(conditions))]
         names = ", ".join(row.name for row in rows) if len(rows) < 3 else f"{len(rows)} parameters"
         return ConfirmDialog(f"change {names}?", said, (Answer(("y",), "apply it", True),), self._glyphs)
 
@@ -205,7 +207,7 @@ _MANY: Final = 3
 _NOTHING: Final = Came("nothing was changed", PLAIN)
 
 
-def _settings(wanted: OneSet) -> tuple[WantedSetting, ...]:
+def _settings(wanted: StagedChanges) -> tuple[WantedSetting, ...]:
     """The machine's half of what is staged."""
     return tuple(
         WantedSetting(row.name, row.staged.value)
@@ -214,7 +216,7 @@ def _settings(wanted: OneSet) -> tuple[WantedSetting, ...]:
     )
 
 
-def _of(rows: Sequence[PanelRow], names: Sequence[str]) -> list[PanelRow]:
+def _of(rows: Sequence[SettingRow], names: Sequence[str]) -> list[SettingRow]:
     return [row for row in rows if row.name in names]
 
 

@@ -1,4 +1,4 @@
-"""Changes of parameters made from the screen: asked for, remembered until they are undone.
+"""Changes of parameters made from the screen, remembered until they are undone.
 
 The tape learns of them from the server, as of everybody else's changes; only what a session like ours does not see
 is noted here.
@@ -51,7 +51,7 @@ class Changes:
 
     Args:
         control: The door to the server.
-        hands: The way to it.
+        client: The way to it.
         pending: Makes sets and watches those that are pending confirmation; a sink of the engine.
         undo: Reverts them by hand.
         machine: The door to the operating system; None where there is none.
@@ -64,14 +64,14 @@ class Changes:
     def __init__(
         self,
         control: ChangeControl,
-        hands: EngineClient,
+        client: EngineClient,
         pending: PendingSets,
         undo: Undo,
         machine: MachineControl | None = None,
     ) -> None:
         self._control: Final = control
         self._machine: Final = machine
-        self._hands: Final = hands
+        self._client: Final = client
         self._pending: Final = pending
         self._undo: Final = undo
         self._made: dict[str, Change] = {}
@@ -83,12 +83,12 @@ class Changes:
         return tuple(self._made.values())
 
     @property
-    def on_trial(self) -> Pending | None:
-        """The set that is taken back unless somebody keeps it."""
+    def pending(self) -> Pending | None:
+        """The set that reverts unless it is confirmed."""
         return self._pending.current
 
     def taken_back(self) -> AutoReverted | None:
-        """A trial that has ended since this was asked last; its changes are not in force any more."""
+        """A pending set that has ended since the last call; its changes are no longer in force."""
         ended = self._pending.ended
         if ended is None or ended.number <= self._told:
             return None
@@ -99,7 +99,7 @@ class Changes:
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
         """See `ParameterControl.list`."""
-        return await self._hands.ask(self._control.list(names))
+        return await self._client.ask(self._control.list(names))
 
     async def statements(self, wanted: Sequence[WantedParameter]) -> tuple[str, ...]:
         """The exact SQL that `apply` would run, in this order; with one reload at the end where one is needed."""
@@ -108,7 +108,7 @@ class Changes:
         async def compose() -> tuple[str, ...]:
             return tuple(control.statement(each.name, each.value, each.scope) for each in wanted)
 
-        composed = await self._hands.ask(compose())
+        composed = await self._client.ask(compose())
         plain = tuple(text.removesuffix(f" {RELOAD}") for text in composed)
         return plain if plain == composed else (*plain, RELOAD)
 
@@ -119,9 +119,10 @@ class Changes:
     async def in_force(self) -> tuple[Change, ...]:
         """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
 
-        Of the machine only what this session made or adopted: its journal is not about one server.
+        Of the machine only what this session made or adopted, and other halves of the server's sets: its journal is not
+        about one server.
         """
-        return await self._hands.ask(self._undo.in_force(self._ours()))
+        return await self._client.ask(self._undo.in_force(self._ours()))
 
     async def settings(self) -> MachineLook | Unavailable:
         """Settings of the machine under the server, with what advice on them stands on; why not, where there are none.
@@ -132,12 +133,12 @@ class Changes:
         machine = self._machine
         if machine is None:
             return Unavailable(Reason.NOT_LOCAL)
-        found = await self._hands.ask(machine.settings())
+        found = await self._client.ask(machine.settings())
         if isinstance(found, Unavailable):
             return found
         from pgtop_tune.advice.facts import MachineLook
 
-        return MachineLook(found, await self._hands.ask(machine.facts()), await self._hands.ask(machine.disks()))
+        return MachineLook(found, await self._client.ask(machine.facts()), await self._client.ask(machine.disks()))
 
     def commands(self, name: str, value: str, *, survive: bool = True) -> tuple[str, ...]:
         """Commands for a shell of root that change a setting of the machine, now and, to survive, for the next boot."""
@@ -157,7 +158,7 @@ class Changes:
         """
         self.attempted = True
         change_set = ChangeSet(parameters=tuple(wanted), settings=tuple(settings))
-        made = (await self._hands.ask(self._pending.apply(change_set, terms, wires))).changes
+        made = (await self._client.ask(self._pending.apply(change_set, terms, wires))).changes
         await self._remember(made)
         return made
 
@@ -179,7 +180,7 @@ class Changes:
         self.attempted = True
         door = WithRestart(self._control, restart, progress, anyway=anyway)
         try:
-            made = await self._hands.ask(
+            made = await self._client.ask(
                 ChangeSets(door, self._machine).apply(replace(wanted, with_restart=True), terms)
             )
         except PgtopError:
@@ -188,7 +189,7 @@ class Changes:
             return door.outcome
         self._made |= {change.id: change for change in made.changes if change.state is ChangeState.APPLIED}
         for setting in made.settings:
-            self._hands.note(EventKind.PARAMETER, told(setting), setting.path)
+            self._client.note(EventKind.PARAMETER, told(setting), setting.path)
         assert door.outcome is not None
         return door.outcome
 
@@ -197,9 +198,9 @@ class Changes:
             if change.state is ChangeState.APPLIED:
                 self._made[change.id] = change
                 if isinstance(change, HostChange):
-                    self._hands.note(EventKind.PARAMETER, told(change), change.path)
+                    self._client.note(EventKind.PARAMETER, told(change), change.path)
                 elif change.message and not await self._waits_for_restart(change.name):
-                    self._hands.note(EventKind.PARAMETER, told(change), change.message)
+                    self._client.note(EventKind.PARAMETER, told(change), change.message)
 
     async def _waits_for_restart(self, name: str) -> bool:
         """Then the server says so itself."""
@@ -208,15 +209,15 @@ class Changes:
     async def prove(self, made: Sequence[Change]) -> tuple[Proof, ...]:
         """What running and new sessions have after changes."""
         of_server = [each for each in made if isinstance(each, ParameterChange)]
-        return await self._hands.ask(self._control.prove(of_server)) if of_server else ()
+        return await self._client.ask(self._control.prove(of_server)) if of_server else ()
 
     async def keep(self) -> tuple[Change, ...]:
-        """What is on trial stays, also of an adopted set; empty when nothing is, or not any more.
+        """Confirms the pending changes, adopted sets included; empty if nothing is pending, or no longer.
 
         Raises:
-            PgtopError: It could not be written down; it is still on trial.
+            PgtopError: It could not be written down; the set is still pending.
         """
-        kept = await self._hands.ask(self._pending.confirm())
+        kept = await self._client.ask(self._pending.confirm())
         self._made |= {change.id: change for change in kept}
         return kept
 
@@ -229,7 +230,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible.
         """
-        return self._forget(await self._hands.ask(self._undo.last(wanted)))
+        return await self._undone(wanted)
 
     async def undo_all(self) -> tuple[Change, ...]:
         """Takes back everything still in force, last first.
@@ -237,7 +238,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; some may have been reverted.
         """
-        return self._forget(await self._hands.ask(self._undo.everything(self._ours())))
+        return await self._undone(await self.in_force())
 
     async def undo_made(self) -> None:
         """Takes back what this session made, last first, and nothing of anybody else's.
@@ -245,11 +246,17 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; what came later is taken back.
         """
-        self._forget(await self._hands.ask(self._undo.sets(self.made)))
+        await self._undone(self.made)
+
+    async def _undone(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
+        undone = await self._client.ask(self._undo.these(wanted))
+        forgotten = self._forget((*undone.parameters, *undone.settings))
+        undone.checked()
+        return forgotten
 
     def _ours(self) -> tuple[Change, ...]:
-        trial = self.on_trial
-        return (*self.made, *(trial.changes if trial else ()))
+        pending = self.pending
+        return (*self.made, *(pending.changes if pending else ()))
 
     async def redo(self) -> tuple[ParameterChange, ...]:
         """Makes again what was undone last; empty when there is nothing.
@@ -257,7 +264,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible.
         """
-        made = await self._hands.ask(self._control.redo())
+        made = await self._client.ask(self._control.redo())
         await self._remember(made)
         return made
 
@@ -267,7 +274,7 @@ class Changes:
             known = self._made.pop(change.id, None)
             if isinstance(change, HostChange) or (known or change).message:
                 was = _shown(known) if known is not None else ""
-                self._hands.note(EventKind.PARAMETER, f"{change.name} {was}→{change.shown_after}")
+                self._client.note(EventKind.PARAMETER, f"{change.name} {was}→{change.shown_after}")
         return tuple(undone)
 
 
@@ -284,14 +291,14 @@ def told(change: Change) -> str:
 # What the list of parameters is about, and what of it outlives the dialog.
 
 
-class PanelScope(Struct):
+class ListScope(Struct):
     """One for each session.
 
     Attributes:
         knobs: The catalogue, in order.
         can_load: Whether a load can be started from here.
         allow_unsafe: Whether values that can lose data may be unlocked.
-        hands: The way to the controls below.
+        client: The way to the controls below.
         restart: Changes that take a restart; None where there is no door to them.
         next_load: What sessions of the next load begin with, by name.
         conditions: On which terms sets are made; None before anybody has chosen.
@@ -300,7 +307,7 @@ class PanelScope(Struct):
     knobs: tuple[Knob, ...]
     can_load: bool = False
     allow_unsafe: bool = False
-    hands: EngineClient | None = None
+    client: EngineClient | None = None
     restart: RestartControl | None = None
     next_load: dict[str, str] = field(default_factory=dict)
     conditions: Conditions | None = None

@@ -1,4 +1,4 @@
-"""On which terms a set of changes is made: for whom, for how long pending, which trip wires end it, and why."""
+"""The terms of a change set: scope, deadline, trip wires and reason."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _NARROWEST: Final = "narrowest"
 _OWN: Final = "own"
 _WIRES: Final = (
     (HARM, "failed transactions, a full disk, a lagging standby"),
-    (SLOWER, "these, and p99 or throughput three times as bad as now"),
+    (SLOWER, "the same, and p99 or throughput three times as bad as now"),
     (OFF, "only the deadline"),
     (_OWN, "as typed below"),
 )
@@ -102,7 +102,7 @@ class ConditionsDialog(Dialog[Conditions]):
         """The form, what a trip wire can be tied to, what was wrong."""
         names = ", ".join(watched.name for watched in WATCHED)
         lines = [*self._form.lines(self.glyphs), ()]
-        lines += wrapped(f"wires as p99>50ms tps<1000, on: {names}", cells, "dim")
+        lines += wrapped(f"trip wires such as p99>50ms tps<1000, on: {names}", cells, "dim")
         return [*lines, *wrapped(self._problem, cells, "critical")] if self._problem else lines
 
     def frames_arrived(self, session: Session) -> None:

@@ -1,4 +1,4 @@
-"""Parameters in the operator's hand: step or type, see the exact SQL of the whole set, apply on trial, keep or undo."""
+"""The parameter dialog: step or type values, see the exact SQL of the change set, apply it, confirm or undo it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.parameters.applying import Applying, Came
-from pgtop_tune.tui.parameters.changes import Changes, PanelScope
+from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.conditions_dialog import HARM, ConditionsDialog, suggested
 from pgtop_tune.tui.parameters.drawing import details_lines, list_lines, word_lines
 from pgtop_tune.tui.parameters.gathering import advised_anew, machine_rows, parameter_rows, server_facts
-from pgtop_tune.tui.parameters.pending_line import trial_line
-from pgtop_tune.tui.parameters.row import PanelRow, PanelTable, Staged
+from pgtop_tune.tui.parameters.pending_line import pending_line
+from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged
 from pgtop_tune.tui.parameters.staged import (
     Circumstances,
     Conditions,
-    OneSet,
+    StagedChanges,
     circumstances,
     figures_line,
     fits,
-    one_set,
     set_lines,
+    staged_changes,
 )
 from pgtop_tune.tui.parameters.undo_dialog import keep_said, redo_said, undo_asked
 from pgtop_tune.tui.scene.scene import danger_line
@@ -70,19 +70,19 @@ class ParameterDialog(Dialog[None]):
 
     CELLS = 164
 
-    def __init__(self, changes: Changes, scope: PanelScope, session: Session, glyphs: Glyphs) -> None:
+    def __init__(self, changes: Changes, scope: ListScope, session: Session, glyphs: Glyphs) -> None:
         super().__init__("parameters", glyphs, keys=_KEYS, low=True)
         self._changes = changes
         self._scope = scope
         self._session = session
-        self._table = PanelTable()
+        self._table = SettingTable()
         self._sample: object = None
         self._frames = 0
         self._machine: MachineLook | Unavailable = NOT_YET
         self._facts: AdviceFacts | None = None
         self._page = 1
-        self._set = OneSet()
-        self._sql: tuple[OneSet, tuple[str, ...]] = (OneSet(), ())
+        self._set = StagedChanges()
+        self._sql: tuple[StagedChanges, tuple[str, ...]] = (StagedChanges(), ())
         self._said: tuple[str, str] = ("", PLAIN)
         self._busy = _ASKING
 
@@ -129,9 +129,9 @@ class ParameterDialog(Dialog[None]):
         banner = int(danger_line(self._session, cells, self.glyphs) is not None)
         total = height - 2 - banner if height < _TALL else height * 2 // 3
         below = set_lines(self._set, self._sql_shown, self._conditions, cells, self.glyphs, roomy=total >= _ROOMY_ROWS)
-        trial = self._changes.on_trial
-        if trial is not None:
-            below.append(trial_line(trial, time.time_ns() // 1_000_000, cells, self.glyphs))
+        pending = self._changes.pending
+        if pending is not None:
+            below.append(pending_line(pending, time.time_ns() // 1_000_000, cells, self.glyphs))
         below += wrapped(self._said[0], cells, self._said[1])[:4]
         if self._busy:
             below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
@@ -167,7 +167,7 @@ class ParameterDialog(Dialog[None]):
         return sql is not None and fits(sql, self.cells)
 
     def frames_arrived(self, session: Session) -> None:
-        """Newer figures; what somebody else has changed is asked for at once."""
+        """Newer figures; a value changed by another user is read again at once."""
         self._session = session
         self._frames += 1
         if self._seen() is not self._sample and not self._busy:
@@ -181,7 +181,7 @@ class ParameterDialog(Dialog[None]):
         self._table.load(self._advised(self._table.rows))
         self._staged_anew()
 
-    def _advised(self, rows: Sequence[PanelRow]) -> list[PanelRow]:
+    def _advised(self, rows: Sequence[SettingRow]) -> list[SettingRow]:
         """The rows with what is advised now."""
         facts = server_facts(self._session.interval, self._machine, self._facts)
         if facts is None:
@@ -300,7 +300,7 @@ class ParameterDialog(Dialog[None]):
             title = f"{row.group}: {name}"
             self.app.push_screen(DetailsDialog(title, self._session, lines, lambda session: name, self.glyphs))
 
-    def _row(self, name: str) -> PanelRow | None:
+    def _row(self, name: str) -> SettingRow | None:
         return next((row for row in self._table.rows if row.name == name), None)
 
     def _choose_conditions(self) -> None:
@@ -317,14 +317,14 @@ class ParameterDialog(Dialog[None]):
 
     def _staged_anew(self) -> None:
         """What is staged as a set; its SQL is composed where it is another one."""
-        wanted = one_set(self._table.staged, self._conditions, self._around)
+        wanted = staged_changes(self._table.staged, self._conditions, self._around)
         if wanted != self._set:
             self._set = wanted
         if self._sql_shown is None:
             self.run_worker(self._ask_sql(self._set), group="sql", exclusive=True)
         self.repaint()
 
-    async def _ask_sql(self, wanted: OneSet) -> None:
+    async def _ask_sql(self, wanted: StagedChanges) -> None:
         try:
             sql = await self._changes.statements(wanted.live) if wanted.live else ()
             of_machine = [

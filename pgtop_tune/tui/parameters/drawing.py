@@ -9,7 +9,7 @@ from pgtop_tune.changes.model.change import choices
 from pgtop_tune.changes.model.change_set import Change, value_before
 from pgtop_tune.model.machine import AfterReboot, SystemSetting
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.parameters.row import LIVE, PanelRow, PanelTable, default_of, range_of, source_of
+from pgtop_tune.tui.parameters.row import LIVE, SettingRow, SettingTable, default_of, range_of, source_of
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, fit, labelled, shortened
 
@@ -20,7 +20,7 @@ _LEAST_REMARK: Final = 14
 _LABELS: Final = 8
 
 
-def list_lines(table: PanelTable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
     """A heading and as many rows as there is room for, around the cursor, with the headings of their groups.
 
     Args:
@@ -47,9 +47,9 @@ def list_lines(table: PanelTable, cells: int, rows: int, glyphs: Glyphs) -> list
     return lines
 
 
-def _entries(table: PanelTable) -> tuple[list[PanelRow | str], int]:
+def _entries(table: SettingTable) -> tuple[list[SettingRow | str], int]:
     """Headings and rows, and where the cursor stands."""
-    entries: list[PanelRow | str] = []
+    entries: list[SettingRow | str] = []
     here, group = 0, ""
     for number, row in enumerate(table.view):
         if row.group != group:
@@ -66,7 +66,7 @@ def _group_line(group: str, cells: int, glyphs: Glyphs) -> Line:
     return ((clip(title + glyphs.rule * max(cells - len(title), 0), cells), "dim"),)
 
 
-def _row_line(table: PanelTable, row: PanelRow, cells: int, glyphs: Glyphs) -> Line:
+def _row_line(table: SettingTable, row: SettingRow, cells: int, glyphs: Glyphs) -> Line:
     at_cursor = row is table.selected
     _, name, value, when, advice, staged = (room for _, room in (_ROOMY if cells >= _ROOMY_FROM else _NARROW))
     new: Line = ((_column(f"{glyphs.arrow} {row.staged}" if row.staged else "", staged), _staged_style(row)),)
@@ -89,11 +89,11 @@ def _row_line(table: PanelTable, row: PanelRow, cells: int, glyphs: Glyphs) -> L
     )
 
 
-def _when_style(row: PanelRow) -> str:
+def _when_style(row: SettingRow) -> str:
     return PLAIN if row.when == LIVE and not row.parameter.pending_restart else "warning"
 
 
-def _staged_style(row: PanelRow) -> str:
+def _staged_style(row: SettingRow) -> str:
     return "critical" if row.loss else "event-parameter"
 
 
@@ -103,7 +103,7 @@ def _remark_cells(cells: int) -> int:
     return room if room >= _LEAST_REMARK else 0
 
 
-def remark_of(row: PanelRow, glyphs: Glyphs) -> tuple[str, str]:
+def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
     """What matters most about a row, in a few words, and their style."""
     if row.loss or row.loss_now:
         return f"{glyphs.warning} can lose {row.loss or row.loss_now}", "critical"
@@ -125,12 +125,12 @@ def remark_of(row: PanelRow, glyphs: Glyphs) -> tuple[str, str]:
 
 def changed_words(change: Change) -> str:
     """Who changed it, from what, and whether it stays."""
-    trial = ", pending" if not change.kept else ""
+    unconfirmed = ", pending" if not change.kept else ""
     reason = f": {change.reason}" if change.reason else ""
-    return one_line(f"was {value_before(change) or 'default'}, set by {change.by or 'us'}{trial}{reason}", 300)
+    return one_line(f"was {value_before(change) or 'default'}, set by {change.by or 'us'}{unconfirmed}{reason}", 300)
 
 
-def word_lines(row: PanelRow | None, cells: int, glyphs: Glyphs, most: int) -> list[Line]:
+def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int) -> list[Line]:
     """What the selected row is, why one turns it, what it costs; the most important first, so many lines at most."""
     if row is None:
         return []
@@ -159,7 +159,7 @@ def after_reboot(found: AfterReboot) -> str:
     else:
         wins = found.assignments[-1]
         words = f"{wins.value} ({wins.file}, line {wins.line})"
-    return words + (f"; not looked into: {', '.join(found.not_read)}" if found.not_read else "")
+    return words + (f"; not read: {', '.join(found.not_read)}" if found.not_read else "")
 
 
 def _column(text: str, cells: int) -> str:
@@ -176,7 +176,7 @@ Said = Iterator[tuple[str, str, str]]
 """Label, text, style."""
 
 
-def details_lines(row: PanelRow, cells: int, glyphs: Glyphs) -> list[Line]:
+def details_lines(row: SettingRow, cells: int, glyphs: Glyphs) -> list[Line]:
     """As many lines as it takes.
 
     Args:
@@ -194,7 +194,7 @@ def details_lines(row: PanelRow, cells: int, glyphs: Glyphs) -> list[Line]:
     return lines
 
 
-def _present(row: PanelRow, glyphs: Glyphs) -> Said:
+def _present(row: SettingRow, glyphs: Glyphs) -> Said:
     parameter, setting = row.parameter, row.setting
     yield "value", parameter.shown or "''", "critical" if row.loss_now else "strong"
     yield "after restart", parameter.pending or "", "warning"
@@ -221,7 +221,7 @@ def _of_machine(setting: SystemSetting) -> Said:
     yield "takes effect", words, PLAIN
 
 
-def _worth(row: PanelRow, glyphs: Glyphs) -> Said:
+def _worth(row: SettingRow, glyphs: Glyphs) -> Said:
     knob = row.knob
     yield "why", knob.why, PLAIN
     yield "costs", knob.trades, PLAIN
@@ -232,7 +232,7 @@ def _worth(row: PanelRow, glyphs: Glyphs) -> Said:
     yield "moves with", ", ".join(knob.moves_with), PLAIN
 
 
-def _advised(row: PanelRow, glyphs: Glyphs) -> Said:
+def _advised(row: SettingRow, glyphs: Glyphs) -> Said:
     advice = row.advice
     if advice is None:
         yield "advice", "none: there is no rule for it", "dim"

@@ -9,14 +9,15 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import AdviceFacts, MachineLook, machine_of
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.advice.knobs.system import GROUPS, knob_of
+from pgtop_tune.advice.knobs.system import GROUPS
+from pgtop_tune.advice.listing import listed_parameters, listed_settings
 from pgtop_tune.advice.proposal import Proposal, advice_for
 from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.parameters.row import PanelRow, of_machine
+from pgtop_tune.tui.parameters.row import SettingRow, of_machine
 
 
 def server_facts(
@@ -34,7 +35,7 @@ def server_facts(
     return None if facts is None else steady(before, facts)
 
 
-def advised_anew(row: PanelRow, facts: AdviceFacts, proposal: Proposal) -> PanelRow:
+def advised_anew(row: SettingRow, facts: AdviceFacts, proposal: Proposal) -> SettingRow:
     """The row with what a proposal has for it, and with the value that waits for a restart."""
     if row.setting is not None:
         return replace(row, advice=proposal.machine_half().get(row.name))
@@ -42,7 +43,7 @@ def advised_anew(row: PanelRow, facts: AdviceFacts, proposal: Proposal) -> Panel
     return replace(row, parameter=parameter, advice=advice_for(parameter, proposal.server_half()))
 
 
-def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[PanelRow]:
+def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[SettingRow]:
     """The settings of the machine that this kernel has, group by group.
 
     Args:
@@ -51,9 +52,8 @@ def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[PanelRow
     """
     newest = {change.name: change for change in in_force}
     rows = [
-        PanelRow(of_machine(each), knob, setting=each, change=newest.get(each.name))
-        for each in look.settings
-        if not isinstance(each.live, Unavailable) and (knob := knob_of(each.name)) is not None
+        SettingRow(of_machine(setting), knob, setting=setting, change=newest.get(setting.name))
+        for knob, setting in listed_settings(look.settings)
     ]
     return sorted(rows, key=lambda row: GROUPS.index(row.knob.group))
 
@@ -63,7 +63,7 @@ def parameter_rows(
     parameters: Sequence[Parameter],
     in_force: Sequence[Change],
     next_load: Mapping[str, str],
-) -> list[PanelRow]:
+) -> list[SettingRow]:
     """The knobs this server has, in the order of the catalogue.
 
     Args:
@@ -72,15 +72,8 @@ def parameter_rows(
         in_force: Changes that the journal holds, oldest first.
         next_load: What sessions of the next load begin with, by name.
     """
-    has = {parameter.name: parameter for parameter in parameters}
     newest = {change.name: change for change in in_force}
     return [
-        PanelRow(
-            has[knob.name],
-            knob,
-            change=newest.get(knob.name),
-            next_load=next_load.get(knob.name),
-        )
-        for knob in knobs
-        if knob.name in has
+        SettingRow(parameter, knob, change=newest.get(knob.name), next_load=next_load.get(knob.name))
+        for knob, parameter in listed_parameters(knobs, parameters)
     ]

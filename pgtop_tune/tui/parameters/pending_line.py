@@ -1,4 +1,4 @@
-"""What is on trial, in one line: how long until it is taken back, the keys, and what it is."""
+"""The line of a pending change set: time until auto-revert, the keys, and its changes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting
 
 
-def trial_line(trial: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
+def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
     """One line of at most so many cells.
 
     Args:
-        trial: What is on trial.
+        pending: The set that awaits confirmation.
         now_ms: Milliseconds since the epoch.
         cells: Width.
         glyphs: Characters.
         keep, undo: The keys.
     """
-    what = "; ".join(told(change) for change in trial.changes).replace("→", glyphs.arrow)
-    if trial.reverting:
-        failed = f" ({trial.problem}; retrying)" if trial.problem else ""
-        return fit(((f" reverting: {trial.reverting}{failed}: {what}", "critical"),), cells)
-    left_s = trial.remaining_s(now_ms)
-    wires = "" if not trial.wires else f"or at {' '.join(wire.text for wire in trial.wires)}"
-    adopted = f"adopted from {trial.adopted_from}" if trial.adopted_from else ""
+    what = "; ".join(told(change) for change in pending.changes).replace("→", glyphs.arrow)
+    if pending.reverting:
+        failed = f" ({pending.problem}; retrying)" if pending.problem else ""
+        return fit(((f" reverting: {pending.reverting}{failed}: {what}", "critical"),), cells)
+    left_s = pending.remaining_s(now_ms)
+    wires = "" if not pending.wires else f"or at {' '.join(wire.text for wire in pending.wires)}"
+    adopted = f"adopted from {pending.adopted_from}" if pending.adopted_from else ""
     parts = (
         Phrase(((f"auto-revert in {left_s:.0f} s", "critical" if left_s < 10 else "warning"),)),
         Phrase(((keep, "key"), (" confirm", PLAIN))),

@@ -1,4 +1,4 @@
-"""A restart of the server in the operator's hand: what would be done, the checks, the command; then how it goes."""
+"""The restart dialog: planned changes, checks and command; then the progress of the restart."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RestartDialog(Dialog[RestartOutcome]):
     Args:
         changes: Makes the set.
         restart: The door to the restart.
-        hands: The way there.
+        client: The way there.
         wanted: Changed with it; an empty set takes over values that wait already.
         terms: Why, and what was unlocked.
         glyphs: What it is drawn with.
@@ -50,14 +50,14 @@ class RestartDialog(Dialog[RestartOutcome]):
         self,
         changes: Changes,
         restart: RestartControl,
-        hands: EngineClient,
+        client: EngineClient,
         wanted: ChangeSet,
         terms: Terms,
         glyphs: Glyphs,
     ) -> None:
         super().__init__("restart the server", glyphs, keys="Esc back", low=True)
         self._restart = restart
-        self._hands = hands
+        self._client = client
         self._changes = changes
         self._wanted = wanted
         self._terms = terms
@@ -80,7 +80,7 @@ class RestartDialog(Dialog[RestartOutcome]):
 
     async def _ask(self) -> None:
         try:
-            self._plan = await self._hands.ask(self._restart.plan(self._wanted.parameters))
+            self._plan = await self._client.ask(self._restart.plan(self._wanted.parameters))
         except PgtopError as problem:
             self._problem = str(problem)
         else:

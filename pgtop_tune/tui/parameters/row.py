@@ -1,4 +1,4 @@
-"""The list of parameters: its rows, which are in view, the cursor, what is staged or typed. Pure."""
+"""The list of parameters: its rows, the visible ones, the cursor, staged and typed values. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.advice.knobs.knob import Knob, next_value
+from pgtop_tune.advice.listing import advised_value, differs, is_changed
 from pgtop_tune.advice.proposal import same
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import UsageProblem
@@ -28,8 +29,6 @@ _WHEN: Final = {
 _OF_MACHINE: Final = "live*"
 _UNBOUNDED: Final = ("2147483647", "1.79769e+308")
 """pg_settings.max_val of parameters that are bounded by their type alone."""
-_DERIVED: Final = "override"
-"""Source of what the server has worked out by itself, such as wal_buffers from -1."""
 
 
 class Staged(Struct, frozen=True):
@@ -41,7 +40,7 @@ class Staged(Struct, frozen=True):
         return "reset" if self.value is None else self.value
 
 
-class PanelRow(Struct, frozen=True):
+class SettingRow(Struct, frozen=True):
     """A parameter beside its knob.
 
     Attributes:
@@ -78,16 +77,12 @@ class PanelRow(Struct, frozen=True):
     @property
     def advised(self) -> str:
         """The advised value, "" where there is none or the server has it."""
-        value = None if self.advice is None else self.advice.value
-        return "" if value is None or same(self.parameter, value) else value
+        return advised_value(self.advice) if differs(self.parameter, self.advice) else ""
 
     @property
     def changed(self) -> bool:
         """Whether it is other than the server's own default, or will be after a restart."""
-        parameter = self.parameter
-        return self.setting is None and (
-            parameter.pending_restart or (parameter.setting != parameter.boot_val and parameter.source != _DERIVED)
-        )
+        return self.setting is None and is_changed(self.parameter)
 
     @property
     def loss(self) -> str:
@@ -186,7 +181,7 @@ def source_of(parameter: Parameter) -> str:
 # The list itself: which rows are in view, the cursor, what is staged, a value or a filter being typed. Pure.
 
 
-class PanelTable:
+class SettingTable:
     """Rows in the order of the catalogue.
 
     Attributes:
@@ -196,13 +191,13 @@ class PanelTable:
     """
 
     def __init__(self) -> None:
-        self.rows: tuple[PanelRow, ...] = ()
+        self.rows: tuple[SettingRow, ...] = ()
         self.editing: TextField | None = None
         self.filtering: TextField | None = None
         self._filter = ""
         self._at = ""
 
-    def load(self, rows: Sequence[PanelRow]) -> None:
+    def load(self, rows: Sequence[SettingRow]) -> None:
         """Takes fresh rows; what is staged stays staged, unless the server has it by now."""
         staged = {row.name: row.staged for row in self.rows if row.staged is not None}
         self.rows = tuple(
@@ -217,7 +212,7 @@ class PanelTable:
         return self._filter
 
     @property
-    def view(self) -> tuple[PanelRow, ...]:
+    def view(self) -> tuple[SettingRow, ...]:
         """The rows that the filter shows."""
         if not self._filter:
             return self.rows
@@ -230,13 +225,13 @@ class PanelTable:
         return names.index(self._at) if self._at in names else 0
 
     @property
-    def selected(self) -> PanelRow | None:
+    def selected(self) -> SettingRow | None:
         """The row under the cursor."""
         view = self.view
         return view[self.cursor] if view else None
 
     @property
-    def staged(self) -> tuple[PanelRow, ...]:
+    def staged(self) -> tuple[SettingRow, ...]:
         """Every row with a value that waits, also hidden ones."""
         return tuple(row for row in self.rows if row.staged is not None)
 
@@ -297,5 +292,5 @@ class PanelTable:
             typed = field.text.strip()
             self.stage(Staged(typed) if typed else None)
 
-    def _replace(self, old: PanelRow, new: PanelRow) -> None:
+    def _replace(self, old: SettingRow, new: SettingRow) -> None:
         self.rows = tuple(new if row is old else row for row in self.rows)

@@ -1,6 +1,4 @@
-"""What is staged as one set: for whom each part is, in which order it is made, what must be typed, how it is drawn.
-Pure.
-"""
+"""The staged changes as one set: scope of each part, order, names to type for confirmation, drawing. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session, newest_latency
-from pgtop_tune.tui.parameters.row import RESTART, PanelRow
+from pgtop_tune.tui.parameters.row import RESTART, SettingRow
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
@@ -85,7 +83,7 @@ class Circumstances(Struct, frozen=True):
     databases: tuple[str, ...] = ()
 
 
-class OneSet(Struct, frozen=True):
+class StagedChanges(Struct, frozen=True):
     """What is staged, by what is done with it.
 
     Attributes:
@@ -98,8 +96,8 @@ class OneSet(Struct, frozen=True):
 
     live: tuple[WantedParameter, ...] = ()
     next_load: tuple[tuple[str, str | None], ...] = ()
-    restart: tuple[PanelRow, ...] = ()
-    machine: tuple[PanelRow, ...] = ()
+    restart: tuple[SettingRow, ...] = ()
+    machine: tuple[SettingRow, ...] = ()
     connected: tuple[str, ...] = ()
 
 
@@ -127,7 +125,7 @@ def _commonest(names: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(name for name, _ in Counter(filter(None, names)).most_common(_NAMES_AT_MOST))
 
 
-def one_set(staged: Sequence[PanelRow], conditions: Conditions, around: Circumstances) -> OneSet:
+def staged_changes(staged: Sequence[SettingRow], conditions: Conditions, around: Circumstances) -> StagedChanges:
     """What is to be done with the rows that are staged.
 
     Args:
@@ -149,7 +147,7 @@ def one_set(staged: Sequence[PanelRow], conditions: Conditions, around: Circumst
             next_load.append((row.name, row.staged.value))
         else:
             live.append(WantedParameter(row.name, row.staged.value, _scope(choice.reach, conditions, around)))
-    return OneSet(
+    return StagedChanges(
         live=in_order(live, {row.name.lower(): row.parameter for row in staged}),
         next_load=tuple(next_load),
         restart=tuple(row for row in staged if row.setting is None and row.when == RESTART),
@@ -203,7 +201,7 @@ _SQL_LINES: Final = 3
 
 
 def set_lines(
-    wanted: OneSet, sql: Sequence[str] | None, conditions: Conditions, cells: int, glyphs: Glyphs, *, roomy: bool
+    wanted: StagedChanges, sql: Sequence[str] | None, conditions: Conditions, cells: int, glyphs: Glyphs, *, roomy: bool
 ) -> list[Line]:
     """The exact SQL of the whole set, for whom it is, and what waits.
 
@@ -220,7 +218,7 @@ def set_lines(
         lines += wrapped(_applied(sql), cells, "strong")
         if not fits(sql, cells):
             lines = [*lines[: _SQL_LINES - 1], ((f"{glyphs.ellipsis} a shows all of it", "dim"),)]
-        lines += wrapped(trial_words(conditions), cells, "dim")
+        lines += wrapped(pending_words(conditions), cells, "dim")
     if any(row.setting is not None and not row.setting.writable for row in wanted.machine):
         lines += wrapped(
             "this process may not change the machine: a shows the commands to run as root", cells, "warning"
@@ -249,8 +247,8 @@ def _applied(sql: Sequence[str]) -> str:
     return f"apply: {''.join(f'{each}; ' for each in first)}{last}{';' if sql[-1].endswith(';') else ''}"
 
 
-def trial_words(conditions: Conditions) -> str:
-    """How long a set is on trial, and what ends it."""
+def pending_words(conditions: Conditions) -> str:
+    """The deadline of a pending change set, and its trip wires."""
     if conditions.keep_within_s is None:
         return "confirmed at once, without a deadline"
     wires = f", or at once at {conditions.wires}" if conditions.wires else ""

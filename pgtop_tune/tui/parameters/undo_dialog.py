@@ -1,4 +1,4 @@
-"""Undoing and keeping changes of parameters: what it is about, the exact SQL, one key, and what came of it."""
+"""Undo and confirm: the changes concerned, the exact SQL, one key, and the result."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from textual.app import App
 
 from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.changes.model.change_set import Change
+from pgtop_tune.changes.selection import last
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
 from pgtop_tune.tui.parameters.changes import Changes, told
@@ -25,7 +26,7 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
         in_force = await changes.in_force()
         if not in_force:
             return "no change is in force: there is nothing to undo", True
-        wanted = tuple(reversed(in_force if everything else _last_set(in_force)))
+        wanted = tuple(reversed(in_force if everything else last(in_force)))
         if not await app.push_screen_wait(await _question(changes, wanted, glyphs)):
             return "nothing was undone", True
         if [each.id for each in await changes.in_force()] != [each.id for each in in_force]:
@@ -46,8 +47,8 @@ async def redo_said(changes: Changes) -> tuple[str, bool]:
 
 
 async def keep_said(changes: Changes) -> tuple[str, bool]:
-    """Keeps what is on trial, and says what came of it."""
-    if changes.on_trial is None:
+    """Confirms the pending change set, and shows the result."""
+    if changes.pending is None:
         return "no change is pending confirmation", True
     try:
         kept = await changes.keep()
@@ -58,11 +59,6 @@ async def keep_said(changes: Changes) -> tuple[str, bool]:
     lossy = any(not isinstance(change, HostChange) and change.loss for change in kept)
     ends = "; reverts when this program ends: it can lose data" if lossy else ""
     return f"confirmed: {'; '.join(told(change) for change in kept)}{ends}", True
-
-
-def _last_set(in_force: Sequence[Change]) -> tuple[Change, ...]:
-    last = in_force[-1]
-    return tuple(each for each in in_force if each is last or (last.set_id and each.set_id == last.set_id))
 
 
 async def _question(changes: Changes, wanted: Sequence[Change], glyphs: Glyphs) -> ConfirmDialog[bool]:

@@ -1,1 +1,1 @@
-"""What the dashboard and the pages have in common: header, footer, banners, actions on sessions."""
+"""Parts that the dashboard and the pages share: header, footer, banners, actions on sessions."""

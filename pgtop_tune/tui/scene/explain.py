@@ -41,24 +41,23 @@ class Entry(Struct, frozen=True):
 _LATENCY: Final = Entry(
     "mean max",
     "ms",
-    "Mean and exact largest. They and the percentiles are of the newest "
-    "1000 transactions in it they cover up to ten seconds, and the pane gives their number; from 10 s on it gives "
-    "their age. Before the first such second the pane has the "
-    "mean of pgbench's progress line alone. With a rate the schedule lag is part "
-    "of it. p50 to p99.9 are read off a histogram and are off by at most 2.2 %; with a ~ they and the mean are "
-    "estimates, because more than 20,000 transactions ended in a second and the quick ones were counted, not read. A "
-    "second whose largest is more than four times the top of the curves, and four times the usual largest, has a spike "
-    "in the chart.",
+    "Mean and exact maximum. These and the percentiles cover the newest second; with fewer than 1000 transactions in "
+    "it, they cover up to ten seconds, and the pane shows the number of seconds. Once the figures are 10 s old, the "
+    "pane shows their age. Before the first such second the pane has only the mean of pgbench's progress line. With a "
+    "rate the latency includes the schedule lag. p50 to p99.9 come from a histogram and are off by at most 2.2 %. A ~ "
+    "marks estimates, the mean included: more than 20,000 transactions ended in a second, and the quick ones were "
+    "counted, not read. The chart has a spike where a maximum is more than four times the top of the curves and four "
+    "times the usual maximum.",
     "pgbench's transaction log (--log, --sampling-rate)",
 )
 _BUDGET: Final = Entry(
     "where each transaction goes",
     "ms",
-    "Mean sessions of the load seen in a wait, divided by its transactions per second (Little's law), over 10 s. CPU "
-    "is the CPU time of its backends and CPU queue their wait in the run queue, if the host is known. "
-    "Client:turn is client think time and network time: pgbench, the network, both sides' scheduling. The rest of the "
-    "client's latency is other. Parts that overlap are scaled down to what the client measures. Without a load of "
-    "ours: client backends in a wait, divided by the server's TPS.",
+    "Mean sessions of the load in a wait, divided by the transactions per second of the load (Little's law), over 10 "
+    "s. CPU is the CPU time of the load's backends and CPU queue their run-queue wait, if the host is known. "
+    "Client:think is client think time and network time: pgbench, the network, both sides' scheduling. The rest of the "
+    "client's latency is other. Overlapping parts are scaled down to the latency that the client measures. Without a "
+    "load started here: client backends in a wait, divided by the server's TPS.",
     "pg_stat_activity sampled several times a second; tps and lat of pgbench's progress lines; /proc/PID/stat and "
     "schedstat of its backends",
 )
@@ -72,8 +71,8 @@ _NEXT: Final = Entry(
     "next checkpoint",
     "s",
     "Whichever comes first: WAL reaching its trigger at the mean rate of the last 10 s (then it is forced), or "
-    "checkpoint_timeout. Both count from the start of the last checkpoint, also of one in progress. On a standby "
-    "a restartpoint, at the earliest then: it also needs a checkpoint of the primary's.",
+    "checkpoint_timeout. Both count from the start of the last checkpoint, finished or in progress. On a standby this "
+    "is the earliest time of a restartpoint, which also needs a checkpoint of the primary.",
     "WAL since redo, max_wal_size, checkpoint_completion_target, checkpoint_timeout",
 )
 
@@ -81,21 +80,21 @@ _CAP: Final = Entry(
     "at its cap",
     "",
     "The disk is at its limit: the one given with --disk-cap, or a constant rate of requests or bytes per second "
-    "within 3 % for 20 s while requests queued and took longer and longer.",
+    "within 3 % for 20 s, while requests queued and took ever longer.",
     "/proc/diskstats over the last two minutes",
 )
 _SINCE: Final = Entry(
     "since a change",
     "%",
-    "Transactions per second since the newest change of a parameter against before it under the same load, with "
-    "the 95 % interval over blocks of seconds: at most five minutes on each side, without the unsteady start of the "
-    "load and without 2 s before and 5 s after the change. Blocks are as long as the autocorrelation of seconds lasts, "
-    "so there may be fewer of them than a moment ago; it takes four on each side, and the smaller number is "
-    "shown. Better or worse is said when a 98 % interval leaves out 0 and it is 1 % or more; no difference (same) "
-    "when the 95 % interval is within 2 % of 0; else it is not yet distinguishable (undecided). Something else "
-    "may have changed at that time, and a load with a rate does no more than that rate. Changes within 5 s count "
-    "as one; one made by others counts from when it was noticed, up to a minute later. Gone when it is taken "
-    "back, and with another load or a restart.",
+    "Transactions per second since the newest change of a parameter compared with those before it, under the same "
+    "load, with the 95 % interval over blocks of seconds: at most five minutes on each side, without the unsteady "
+    "start of the load and without 2 s before and 5 s after the change. Blocks are as long as the autocorrelation of "
+    "seconds lasts, so their number may fall; each side needs four, and the smaller number is shown. The verdict is "
+    "better or worse if a 98 % interval excludes 0 and the effect is 1 % or more; no difference (same) if the 95 % "
+    "interval lies within 2 % of 0; otherwise not yet distinguishable (undecided). Something else may have changed at "
+    "that time, and a load with a rate cannot exceed that rate. Changes within 5 s count as one; a change made by "
+    "another user counts from its detection, up to a minute later. The line disappears when the change is reverted, "
+    "with another load, and with a restart.",
     "tps of pgbench's progress lines; without a load of ours the server's TPS",
 )
 
@@ -133,7 +132,7 @@ def explained(metric: Described, width: int) -> list[Line]:
     """One number: title and unit, definition, source, critical line; wrapped to the width."""
     unit = f" ({metric.unit})" if metric.unit else ""
     critical = getattr(metric, "critical", None)
-    line = f"; red from {count(critical)} on" if critical is not None else ""
+    line = f"; red from {count(critical)}" if critical is not None else ""
     return [
         padded(((metric.title, "title"), (unit + line, "label")), width),
         *_wrapped(metric.definition, width, PLAIN),

@@ -1,4 +1,4 @@
-"""What the dashboard and the pages have in common: canvases from top to bottom, the footer, and typing a filter."""
+"""The base of the dashboard and the pages: canvases from top to bottom, the footer, and the filter field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
 from pgtop_tune.tui.compare.marks_line import marks_line
 from pgtop_tune.tui.pages.registry import NAMES, POOLERS_KEY
 from pgtop_tune.tui.pages.row_details import RowKey
-from pgtop_tune.tui.parameters.pending_line import trial_line
+from pgtop_tune.tui.parameters.pending_line import pending_line
 from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames
 from pgtop_tune.tui.time_travel.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
@@ -56,10 +56,10 @@ def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
 
 
 TRANSPORT: Final = "transport"
-TRIAL: Final = "trial"
+PENDING: Final = "pending"
 MARKS: Final = "marks"
 ABOVE: Final = ("danger",)
-BELOW: Final = (MARKS, TRANSPORT, TRIAL)
+BELOW: Final = (MARKS, TRANSPORT, PENDING)
 """Lines at the top and above the footer that are there when there is something to say."""
 _WITH_ONE: Final = {
     "cancel": "app.signal_one('cancel', {}, {})",
@@ -78,7 +78,7 @@ class Scene(Struct, frozen=True):
         behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
         transport: Where a replay stands; None when live.
         load: What of the load goes on that frames do not show; None where there is no door to it.
-        trial: The set of changes that is taken back unless somebody keeps it.
+        pending: The set of changes that is taken back unless somebody keeps it.
         marks: Windows that are marked.
         baseline: An earlier run under the charts.
     """
@@ -88,7 +88,7 @@ class Scene(Struct, frozen=True):
     behind_s: float | None = None
     transport: TransportState | None = None
     load: LoadState | None = None
-    trial: Pending | None = None
+    pending: Pending | None = None
     marks: Marks = Marks()
     baseline: OverlayWatch | None = None
 
@@ -200,7 +200,7 @@ class SceneScreen(Screen[None]):
         found = {
             "danger": danger_line(scene.session, width, self._glyphs),
             TRANSPORT: None if scene.transport is None else self._transport_line(scene.transport, width),
-            TRIAL: None if scene.trial is None else self._trial_line(scene.trial, width),
+            PENDING: None if scene.pending is None else self._pending_line(scene.pending, width),
             MARKS: self._marks_line(scene.marks, width) if scene.marks else None,
         }
         return {name: line for name, line in found.items() if line is not None}
@@ -209,10 +209,10 @@ class SceneScreen(Screen[None]):
         now = self._scene.session.now
         return transport_line(state, width, self._glyphs, None if now is None else now.taken_at_ms)
 
-    def _trial_line(self, trial: Pending, width: int) -> Line:
+    def _pending_line(self, pending: Pending, width: int) -> Line:
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
         now_ms = time.time_ns() // 1_000_000
-        return trial_line(trial, now_ms, width, self._glyphs, keys.get("keep", ""), keys.get("undo", ""))
+        return pending_line(pending, now_ms, width, self._glyphs, keys.get("keep", ""), keys.get("undo", ""))
 
     def _marks_line(self, marks: Marks, width: int) -> Line:
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}

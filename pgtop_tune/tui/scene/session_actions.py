@@ -1,4 +1,4 @@
-"""Cancel, terminate and EXPLAIN: asks first, with the SQL and the queries, then says what came of it."""
+"""Cancel, terminate and EXPLAIN: asks first, with the SQL and the queries, then shows the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The keys for sessions of the server: those selected as the key is pressed are meant, where they are those of now."""
+"""The keys for sessions of the server: they act on the sessions selected at the key press, and never on sessions of the
+past."""
 
 from __future__ import annotations
 

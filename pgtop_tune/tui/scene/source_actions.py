@@ -65,7 +65,7 @@ class SourceActions:
         """Asks for a note and puts it on the tape."""
         from pgtop_tune.tui.dialogs.prompt import PromptDialog
 
-        hint = "Goes on the tape at this time, and into the recording."
+        hint = "The note appears on the tape at this time, and in the recording."
         self._context.app.push_screen(PromptDialog[str]("note", hint, str.strip, self._context.glyphs), self._note)
 
     def _note(self, text: str | None) -> None:

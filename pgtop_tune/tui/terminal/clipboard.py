@@ -1,4 +1,5 @@
-"""The door to the clipboard of the operator's terminal (OSC 52): what is copied is pasted into a shell or into psql."""
+"""The clipboard of the operator's terminal (OSC 52). Copied text may be pasted into a shell or psql, so it is made
+safe."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
 def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
     """Changes left behind: as the journal says, where it can be asked, else as the screen remembers them.
 
-    What is on trial or can lose data is taken back as the engine stops.
+    Pending changes, and changes that can lose data, are reverted as the engine stops.
     """
     changes, parameters = app.parameters.changes, app.context.services.parameters
     if changes is None or parameters is None or not changes.attempted:

@@ -1,13 +1,11 @@
-"""Moving through time: the keys of a replay, and of the past of a live session, which goes on meanwhile."""
+"""Moving through time: the keys of a replay and of the past of a live session, which continues meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.runtime.engine import EngineClient
@@ -16,30 +14,12 @@ from pgtop_tune.runtime.window import HINT, Timeline, moment
 from pgtop_tune.tui.frames import ScreenSink
 
 if TYPE_CHECKING:
-    from pgtop_tune.model.frame import Frame
-    from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.runtime.ports import Transport
     from pgtop_tune.runtime.session import Session
-    from pgtop_tune.tui.app_context import AppContext
-
+    from pgtop_tune.tui.controls import OpenPast
+from pgtop_tune.tui.app_context import AppContext
 
 # The past of a live session on the screen, while sampling, recording and load go on.
-
-
-class PastSource(Struct, frozen=True):
-    """Frames that were kept, as something to play.
-
-    Attributes:
-        engine: Not started; client over what comes after, or instead of, the frames that are shown.
-        transport: Moves through them; paused at first.
-    """
-
-    engine: Engine
-    transport: Transport
-
-
-OpenPast = Callable[[Sequence["Frame"]], PastSource | None]
-"""Given the frames that are shown, newest last; None as long as nothing is kept."""
 
 
 class PastView:

@@ -50,17 +50,17 @@ async def made(database: str, plan: BusPlan, *, anew: bool = False, jobs: int = 
 
 
 @pytest.fixture
-async def hand(database: str) -> AsyncIterator[PsycopgSession]:
+async def sql_session(database: str) -> AsyncIterator[PsycopgSession]:
     opened = await open_sql_session(resolve(database))
     yield opened
     await opened.aclose()
 
 
-async def digest(hand: PsycopgSession) -> dict[str, str]:
-    await hand.execute("SET datestyle = iso; SET timezone = 'UTC'")
+async def digest(sql_session: PsycopgSession) -> dict[str, str]:
+    await sql_session.execute("SET datestyle = iso; SET timezone = 'UTC'")
     found = {}
     for table in TABLES:
-        [(value,)] = await hand.rows(
+        [(value,)] = await sql_session.rows(
             f"SELECT md5(string_agg(t::text, ' ' ORDER BY t::text COLLATE \"C\")) FROM bus.{table} t"
         )
         found[table] = str(value)
@@ -98,7 +98,7 @@ def test_a_size_is_tickets_or_room_on_disk(text: str, tickets: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-5", "6 M", "6X", "1e9", "100000000000", "GB", "nan"])
 def test_a_size_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(LoadProblem, match="is no size of the bus data set"):
+    with pytest.raises(LoadProblem, match="is not a size of the bus data set"):
         parse_size(text)
 
 
@@ -127,19 +127,19 @@ async def test_the_same_seed_makes_the_same_tables_on_every_server(all_servers: 
         connection.execute(f"CREATE DATABASE {name}")
         try:
             await made(conninfo(all_servers, name), SMALL)
-            hand = await open_sql_session(resolve(conninfo(all_servers, name)))
-            assert await digest(hand) == DIGEST
-            await hand.aclose()
+            sql_session = await open_sql_session(resolve(conninfo(all_servers, name)))
+            assert await digest(sql_session) == DIGEST
+            await sql_session.aclose()
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def test_every_row_follows_from_its_number_and_the_seed(hand: PsycopgSession, database: str) -> None:
+async def test_every_row_follows_from_its_number_and_the_seed(sql_session: PsycopgSession, database: str) -> None:
     done = await made(database, SMALL)
     assert [name for name, _ in done.steps_s] == [
         "create tables", GENERATE, "vacuum", "primary keys", "indexes", "foreign keys",
     ]  # fmt: skip
-    rows = await hand.rows("SELECT ticket_id, ride_id, price_cents, seat, passenger FROM bus.tickets ORDER BY 1")
+    rows = await sql_session.rows("SELECT ticket_id, ride_id, price_cents, seat, passenger FROM bus.tickets ORDER BY 1")
     assert len(rows) == SMALL.tickets
     for ticket, ride, price, seat, passenger in rows[::97]:
         value = int(str(ticket)) + SMALL.seed
@@ -149,78 +149,78 @@ async def test_every_row_follows_from_its_number_and_the_seed(hand: PsycopgSessi
         block = (int(str(ticket)) - 1) // BLOCK_TICKETS
         assert (ride, price, seat) == (1 + block * 64 + place // SEATS, 500 + value % 9400, 1 + place % SEATS)
         assert str(passenger).startswith(FIRST.split()[value % 32] + " ")
-    assert await hand.rows("SELECT count(DISTINCT (ride_id, seat)), max(ride_id) <= 192 FROM bus.tickets") == [
+    assert await sql_session.rows("SELECT count(DISTINCT (ride_id, seat)), max(ride_id) <= 192 FROM bus.tickets") == [
         (SMALL.tickets, True)
     ]
     wrong = (
         "SELECT count(*) FROM bus.rides r"
         " WHERE tickets_sold <> (SELECT count(*) FROM bus.tickets t WHERE t.ride_id = r.ride_id)"
     )
-    assert await hand.rows(wrong) == [(0,)]
-    counted = {table: (await hand.rows(f"SELECT count(*) FROM bus.{table}"))[0][0] for table in TABLES}
+    assert await sql_session.rows(wrong) == [(0,)]
+    counted = {table: (await sql_session.rows(f"SELECT count(*) FROM bus.{table}"))[0][0] for table in TABLES}
     expected = rows_of(SMALL.tickets)
     assert counted == {
         "cities": 50, "stations": 150, "buses": 10, "seats": 400, "routes": expected["routes"],
         "schedule": expected["schedules"], "rides": expected["rides"], "tickets": 6000,
     }  # fmt: skip
-    assert await hand.rows("SELECT count(DISTINCT ride_date) FROM bus.rides") == [(expected["days"],)]
+    assert await sql_session.rows("SELECT count(DISTINCT ride_date) FROM bus.rides") == [(expected["days"],)]
     same_city = (
         "SELECT count(*) FROM bus.routes r JOIN bus.stations a ON a.station_id = from_station_id"
         " JOIN bus.stations b ON b.station_id = to_station_id WHERE a.city_id = b.city_id"
     )
-    assert await hand.rows(same_city) == [(0,)]
-    facts = await recognise_bus(hand)
+    assert await sql_session.rows(same_city) == [(0,)]
+    facts = await recognise_bus(sql_session)
     assert facts is not None
     assert facts.fulfils(SMALL)
     assert not facts.fulfils(replace(SMALL, seed=8))
     assert facts.fulfils(replace(SMALL, foreign_keys=False))
     assert facts.variables()["tickets"] == "6000"
     assert facts.describe().startswith("6.00k tickets, seed 7, ")
-    assert await hand.rows("INSERT INTO bus.tickets (ride_id, price_cents, seat, passenger, contact)"
+    assert await sql_session.rows("INSERT INTO bus.tickets (ride_id, price_cents, seat, passenger, contact)"
                            " VALUES (1, 1, 1, 'x', '{}') RETURNING ticket_id") == [(6001,)]  # fmt: skip
 
 
 async def test_another_seed_makes_other_tickets_and_replaces_only_when_told(
-    hand: PsycopgSession, database: str
+    sql_session: PsycopgSession, database: str
 ) -> None:
     await made(database, SMALL)
-    before = await digest(hand)
+    before = await digest(sql_session)
     with pytest.raises(LoadProblem, match=r"another bus data set: 6\.00k tickets, seed 7"):
         await made(database, replace(SMALL, seed=8))
-    assert await digest(hand) == before
+    assert await digest(sql_session) == before
     assert (await made(database, SMALL)).steps_s == ()
     done = await made(database, replace(SMALL, seed=8), anew=True)
     assert done.steps_s[0][0] == "drop tables"
-    assert (await digest(hand))["tickets"] != before["tickets"]
+    assert (await digest(sql_session))["tickets"] != before["tickets"]
 
 
-async def test_unlogged_tables_are_said_to_be_not_representative(hand: PsycopgSession, database: str) -> None:
+async def test_unlogged_tables_are_said_to_be_not_representative(sql_session: PsycopgSession, database: str) -> None:
     await made(database, replace(SMALL, unlogged=True))
     logged = (
         "SELECT relname::text FROM pg_class"
         " WHERE relnamespace = 'bus'::regnamespace AND relkind = 'r' AND relpersistence = 'p'"
     )
-    assert sorted(await hand.rows(logged)) == [("chunks",), ("dataset",)]
-    facts = await recognise_bus(hand)
+    assert sorted(await sql_session.rows(logged)) == [("chunks",), ("dataset",)]
+    facts = await recognise_bus(sql_session)
     assert facts is not None
     assert facts.describe().endswith("unlogged: not representative, no WAL")
     assert not facts.fulfils(SMALL)
 
 
-async def test_tickets_that_were_lost_are_missed(hand: PsycopgSession, database: str) -> None:
+async def test_tickets_that_were_lost_are_missed(sql_session: PsycopgSession, database: str) -> None:
     await made(database, SMALL)
-    await hand.execute("TRUNCATE bus.tickets")
-    facts = await recognise_bus(hand)
+    await sql_session.execute("TRUNCATE bus.tickets")
+    facts = await recognise_bus(sql_session)
     assert facts is not None
     assert "the tickets are gone" in facts.describe()
     assert facts.empty
     with pytest.raises(LoadProblem, match="incomplete: the tickets are gone"):
-        await found_variables(hand, "bus")
+        await found_variables(sql_session, "bus")
     await made(database, SMALL, anew=True)
-    assert (await found_variables(hand, "bus"))["tickets"] == "6000"
+    assert (await found_variables(sql_session, "bus"))["tickets"] == "6000"
 
 
-async def test_foreign_keys_are_added_to_what_is_there(hand: PsycopgSession, database: str) -> None:
+async def test_foreign_keys_are_added_to_what_is_there(sql_session: PsycopgSession, database: str) -> None:
     await made(database, replace(SMALL, foreign_keys=False))
     done = await made(database, SMALL)
     assert [name for name, _ in done.steps_s] == ["foreign keys"]
@@ -235,7 +235,7 @@ def part(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 async def test_cut_off_it_leaves_nothing_running_and_is_gone_on_with(
-    hand: PsycopgSession, database: str, part: int
+    sql_session: PsycopgSession, database: str, part: int
 ) -> None:
     plan = BusPlan(tickets=10 * part + 10, seed=3)
     some = asyncio.Event()
@@ -256,46 +256,46 @@ async def test_cut_off_it_leaves_nothing_running_and_is_gone_on_with(
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with psycopg.connect(database, autocommit=True) as connection:
         assert eventually(lambda: connection.execute(others).fetchone() == (1,)), "only the hand of this test"
-    facts = await recognise_bus(hand)
+    facts = await recognise_bus(sql_session)
     assert facts is not None
     assert 0 < facts.loaded < plan.tickets
     assert "server-side generate not done" in facts.incomplete
     with pytest.raises(LoadProblem, match="bus data set is incomplete"):
-        await found_variables(hand, "bus")
+        await found_variables(sql_session, "bus")
     there = facts.loaded // part
     told: list[InitialiseProgress] = []
     await make_bus(lambda: open_sql_session(resolve(database)), plan, anew=False, jobs=2, tell=told.append)
     assert next(each.done for each in told if each.total) == there * part
     assert [each.done for each in told if each.total][-1] == plan.tickets
-    gone_on = await digest(hand)
+    gone_on = await digest(sql_session)
     await made(database, plan, anew=True)
-    assert await digest(hand) == gone_on
+    assert await digest(sql_session) == gone_on
 
 
-async def test_two_makings_do_not_meet(hand: PsycopgSession, database: str) -> None:
-    await hand.rows("SELECT pg_advisory_lock(hashtext('pgtop-tune bus'))")
+async def test_two_makings_do_not_meet(sql_session: PsycopgSession, database: str) -> None:
+    await sql_session.rows("SELECT pg_advisory_lock(hashtext('pgtop-tune bus'))")
     with pytest.raises(LoadProblem, match="another pgtop-tune is creating the bus data set"):
         await made(database, SMALL)
 
 
-async def test_tables_of_somebody_else_are_left_alone(hand: PsycopgSession, database: str) -> None:
-    await hand.execute("CREATE SCHEMA bus; CREATE TABLE bus.tickets (id int, price numeric)")
+async def test_tables_of_somebody_else_are_left_alone(sql_session: PsycopgSession, database: str) -> None:
+    await sql_session.execute("CREATE SCHEMA bus; CREATE TABLE bus.tickets (id int, price numeric)")
     with pytest.raises(
         LoadProblem, match=r"table bus\.tickets that is not the bus data set's \(its columns: id, price\)"
     ):
         await made(database, SMALL, anew=True)
-    assert await hand.rows("SELECT count(*) FROM bus.tickets") == [(0,)]
+    assert await sql_session.rows("SELECT count(*) FROM bus.tickets") == [(0,)]
 
 
-async def test_what_hangs_on_the_tables_keeps_them(hand: PsycopgSession, database: str) -> None:
+async def test_what_hangs_on_the_tables_keeps_them(sql_session: PsycopgSession, database: str) -> None:
     await made(database, SMALL)
-    await hand.execute("CREATE VIEW public.dear AS SELECT * FROM bus.tickets")
+    await sql_session.execute("CREATE VIEW public.dear AS SELECT * FROM bus.tickets")
     with pytest.raises(LoadProblem, match="other objects depend on"):
         await made(database, SMALL, anew=True)
-    assert await hand.rows("SELECT count(*) FROM public.dear") == [(6000,)]
-    await hand.execute("DROP VIEW public.dear")
+    assert await sql_session.rows("SELECT count(*) FROM public.dear") == [(6000,)]
+    await sql_session.execute("DROP VIEW public.dear")
     await made(database, SMALL, anew=True)
-    assert await hand.rows("SELECT count(*) FROM bus.tickets") == [(6000,)]
+    assert await sql_session.rows("SELECT count(*) FROM bus.tickets") == [(6000,)]
 
 
 @pytest.fixture(scope="module")
@@ -312,9 +312,9 @@ SCRIPTED = [each for each in load_profiles((SHIPPED,)).known.values() if each.sc
 
 
 async def run_once(profile: Profile, protocol: str, bus: LoadEndpoint, server: Throwaway, pgbench: Pgbench) -> None:
-    hand = await open_sql_session(resolve(conninfo(server, bus.dbname)))
-    found = await found_variables(hand, "bus")
-    await hand.aclose()
+    sql_session = await open_sql_session(resolve(conninfo(server, bus.dbname)))
+    found = await found_variables(sql_session, "bus")
+    await sql_session.aclose()
     spec = LoadSpec(profile=profile.name, clients=2, threads=1, transactions=20, protocol=protocol, seed=1)
     with tempfile.TemporaryDirectory() as log_dir:
         argv = run_argv(with_variables(spec, profile, found), profile, pgbench, bus, Path(log_dir))

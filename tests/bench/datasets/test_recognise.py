@@ -20,7 +20,7 @@ from tests.support.servers import conninfo
 
 
 @pytest.fixture
-async def hand(database: str) -> AsyncIterator[PsycopgSession]:
+async def sql_session(database: str) -> AsyncIterator[PsycopgSession]:
     opened = await open_sql_session(resolve(database))
     yield opened
     await opened.aclose()
@@ -32,12 +32,12 @@ def endpoint(database: str, server: Throwaway) -> LoadEndpoint:
     return LoadEndpoint(str(server.socket_dir), server.port, server.user, str(dbname))
 
 
-async def test_an_empty_database_has_none(hand: PsycopgSession) -> None:
-    assert await recognise_pgbench(hand) is None
-    assert await recognise_bus(hand) is None
-    assert await found_variables(hand, "") == {}
+async def test_an_empty_database_has_none(sql_session: PsycopgSession) -> None:
+    assert await recognise_pgbench(sql_session) is None
+    assert await recognise_bus(sql_session) is None
+    assert await found_variables(sql_session, "") == {}
     with pytest.raises(LoadProblem, match="the pgbench data set is not in this database") as caught:
-        await found_variables(hand, "pgbench")
+        await found_variables(sql_session, "pgbench")
     assert "pgtop-tune bench init --dataset pgbench" in caught.value.hint
 
 
@@ -48,10 +48,10 @@ async def test_what_was_asked_of_pgbench_is_found_again(all_servers: Throwaway) 
     with psycopg.connect(conninfo(all_servers), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
         try:
-            hand = await open_sql_session(resolve(conninfo(all_servers, name)))
+            sql_session = await open_sql_session(resolve(conninfo(all_servers, name)))
             done = await initialise(endpoint, 1, find_pgbench(), shape=shape)
-            facts = await recognise_pgbench(hand)
-            await hand.aclose()
+            facts = await recognise_pgbench(sql_session)
+            await sql_session.aclose()
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
     assert [step for step, _ in done.steps_s] == [
@@ -68,9 +68,9 @@ async def test_what_was_asked_of_pgbench_is_found_again(all_servers: Throwaway) 
     assert facts.variables() == {"scale": "1", "accounts": "100000"}
 
 
-async def test_plain_and_unlogged_tables(hand: PsycopgSession, endpoint: LoadEndpoint) -> None:
+async def test_plain_and_unlogged_tables(sql_session: PsycopgSession, endpoint: LoadEndpoint) -> None:
     await initialise(endpoint, 2, find_pgbench(), shape=PgbenchShape(unlogged=True))
-    facts = await recognise_pgbench(hand)
+    facts = await recognise_pgbench(sql_session)
     assert facts is not None
     assert facts.describe().startswith("scale 2, 200k accounts, ")
     assert facts.describe().endswith(", unlogged: not representative, no WAL")
@@ -89,12 +89,12 @@ async def test_plain_and_unlogged_tables(hand: PsycopgSession, endpoint: LoadEnd
     ],
 )
 async def test_half_made_tables_are_named_so(
-    steps: str, then: str, says: str, empty: bool, hand: PsycopgSession, endpoint: LoadEndpoint
+    steps: str, then: str, says: str, empty: bool, sql_session: PsycopgSession, endpoint: LoadEndpoint
 ) -> None:
     await initialise(endpoint, 1, find_pgbench(), shape=PgbenchShape(steps=steps))
     if then:
-        await hand.execute(then)
-    facts = await recognise_pgbench(hand)
+        await sql_session.execute(then)
+    facts = await recognise_pgbench(sql_session)
     assert facts is not None
     assert says in facts.incomplete
     assert says in facts.describe()
@@ -108,19 +108,19 @@ async def test_half_made_tables_are_named_so(
         "CREATE VIEW public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS filler",
     ],
 )
-async def test_somebody_elses_tables_of_the_same_names_are_told_apart(made: str, hand: PsycopgSession) -> None:
-    await hand.execute(made)
+async def test_somebody_elses_tables_of_the_same_names_are_told_apart(made: str, sql_session: PsycopgSession) -> None:
+    await sql_session.execute(made)
     with pytest.raises(LoadProblem, match=r"has a table public\.pgbench_\w+ that is not pgbench's") as caught:
-        await recognise_pgbench(hand)
+        await recognise_pgbench(sql_session)
     assert "use another database" in caught.value.hint
 
 
 async def test_steps_of_which_pgbench_says_nothing_are_asked_of_the_server(
-    hand: PsycopgSession, endpoint: LoadEndpoint, monkeypatch: pytest.MonkeyPatch
+    sql_session: PsycopgSession, endpoint: LoadEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgtop_tune.bench.datasets.progress.LOOK_EVERY_S", 0.01)
     told: list[InitialiseProgress] = []
-    await initialise(endpoint, 5, find_pgbench(), told.append, PgbenchShape(steps="dtGvp"), hand)
+    await initialise(endpoint, 5, find_pgbench(), told.append, PgbenchShape(steps="dtGvp"), sql_session)
     made = [each for each in told if each.step == "generating data (server-side)" and each.total]
     assert all(each.estimated and each.total == 500_000 for each in made)
     assert any(0 < each.done < 500_000 for each in made)
@@ -129,7 +129,7 @@ async def test_steps_of_which_pgbench_says_nothing_are_asked_of_the_server(
         blocks = [each for each in told if each.step == step and each.total]
         assert blocks
         assert all(each.unit == "blocks" and each.done <= each.total for each in blocks)
-    assert await hand.rows("SELECT 1") == [(1,)]
+    assert await sql_session.rows("SELECT 1") == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_steps_of_which_pgbench_says_nothing_are_asked_of_the_server(
     ],
 )
 async def test_a_superuser_does_not_read_tables_of_an_ordinary_role(
-    database: str, hand: PsycopgSession, server: Throwaway, trap: str
+    database: str, sql_session: PsycopgSession, server: Throwaway, trap: str
 ) -> None:
     """Planning `SELECT count(*)` executes functions in expressions of indexes and statistics."""
     marker = server.data_dir / "executed"
@@ -158,7 +158,7 @@ async def test_a_superuser_does_not_read_tables_of_an_ordinary_role(
             f" CREATE {trap}".encode()
         )
         try:
-            found = await recognise_pgbench(hand)
+            found = await recognise_pgbench(sql_session)
             assert found is not None
             assert (found.stranger, found.scale) == ("mallory", 0)
             assert not marker.exists()

@@ -27,9 +27,9 @@ async def looked(server: Throwaway, free: int | str, estimated: int = GB, freed:
         asked.append(directory)
         return free
 
-    hand = await open_sql_session(resolve(conninfo(server)))
-    room = await look_for_room(hand, estimated, freed, free_bytes)
-    await hand.aclose()
+    sql_session = await open_sql_session(resolve(conninfo(server)))
+    room = await look_for_room(sql_session, estimated, freed, free_bytes)
+    await sql_session.aclose()
     return room, asked
 
 
@@ -77,9 +77,9 @@ async def test_a_role_that_may_not_see_the_directory_is_told_so(server: Throwawa
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("CREATE ROLE plain LOGIN")
         try:
-            hand = await open_sql_session(resolve(f"{conninfo(server)} user=plain"))
-            room = await look_for_room(hand, GB, 0, lambda directory: 0)
-            await hand.aclose()
+            sql_session = await open_sql_session(resolve(f"{conninfo(server)} user=plain"))
+            room = await look_for_room(sql_session, GB, 0, lambda directory: 0)
+            await sql_session.aclose()
         finally:
             connection.execute("DROP ROLE plain")
     assert room.check().endswith("is unknown: this role may not see the server's data directory")

@@ -1,4 +1,4 @@
-"""Sets on trial whose program and revert watchdog were killed: adopted by the next program, reverted at their time."""
+"""Pending sets whose program and revert watchdog were killed: adopted by the next program, reverted at their time."""
 
 from __future__ import annotations
 

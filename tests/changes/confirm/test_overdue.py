@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.changes.confirm.orphans import PendingWatch, leave_watchdogs
-from pgtop_tune.changes.deadlines import Trials
+from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.machine.control import HostControl, machine
 from pgtop_tune.changes.machine.one_change import Intent, make
@@ -27,10 +27,10 @@ from tests.support.servers import conninfo
 
 
 async def left_behind(server: Throwaway, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial whose time is over, and nobody who would end it."""
+    """A pending set whose deadline has passed, and no program that would revert it."""
     with monkeypatch.context() as patch:
         for ends_it in ("guard", "begin"):
-            patch.setattr(Trials, ends_it, lambda *arguments: None)
+            patch.setattr(Deadlines, ends_it, lambda *arguments: None)
         control = PostgresControl(place(server), directory=directory)
         await control.apply_set([WantedParameter("commit_delay", "123")], Terms(keep_within_s=-1.0))
         await control.aclose()

@@ -52,8 +52,56 @@ def test_what_is_no_whole_number_changes_nothing(made: Machine, value: str) -> N
 
 @pytest.mark.parametrize("name", ["vm.drop_caches", "../../etc/passwd", "vm/../../etc", "kernel.core_pattern", "sda/x"])
 def test_what_is_not_in_the_list_is_not_written(made: Machine, name: str) -> None:
-    with pytest.raises(UsageProblem, match="no setting of this machine"):
+    with pytest.raises(UsageProblem, match="not a setting of this machine"):
         made.change(name, "1")
+
+
+def meminfo(committed_mb: int) -> str:
+    """64 GB without swap, of which so much is committed."""
+    sizes = dict.fromkeys(("MemFree", "Buffers", "Cached", "Shmem", "Dirty", "Writeback", "PageTables"), 9)
+    sizes |= {"MemTotal": 65536, "Committed_AS": committed_mb, "CommitLimit": 32768, "SwapTotal": 0, "SwapFree": 0}
+    lines = [f"{name}: {size * 1024} kB" for name, size in sizes.items()]
+    return "\n".join([*lines, "HugePages_Total: 0", "HugePages_Free: 0", "HugePages_Rsvd: 0", "HugePages_Surp: 0",
+                      "Hugepagesize: 2048 kB", ""])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("strict", "name", "value", "refused"),
+    [
+        ("0", "vm.overcommit_memory", "2", True),
+        ("0", "vm.overcommit_memory", "1", False),
+        ("0", "vm.overcommit_ratio", "10", False),
+        ("2", "vm.overcommit_ratio", "40", True),
+        ("2", "vm.overcommit_ratio", "60", False),
+        ("2", "vm.nr_hugepages", "20", True),
+        ("0", "vm.nr_hugepages", "20", False),
+        ("2", "vm.swappiness", "5", False),
+    ],
+)
+def test_strict_accounting_that_leaves_no_room_to_fork_is_refused(
+    made: Machine, strict: str, name: str, value: str, refused: bool
+) -> None:
+    pool = {
+        f"sys/kernel/mm/hugepages/hugepages-2048kB/{which}_hugepages": "0\n" for which in ("free", "resv", "surplus")
+    }
+    write(made.root, {"proc/meminfo": meminfo(33_000), path_of("vm.overcommit_memory"): f"{strict}\n", **pool})
+    if not refused:
+        made.change(name, value)
+        return
+    with pytest.raises(HostProblem, match=r"CommitLimit would be .*: no program could start"):
+        made.change(name, value)
+    assert made.journaled() == ()
+
+
+def test_strict_accounting_is_not_entered_again_by_a_revert_where_no_program_could_start(made: Machine) -> None:
+    write(made.root, {"proc/meminfo": meminfo(9000), path_of("vm.overcommit_memory"): "2\n"})
+    made.change("vm.overcommit_memory", "0")
+    write(made.root, {"proc/meminfo": meminfo(33_000)})
+    with pytest.raises(HostProblem, match="no program could start"):
+        made.undo()
+    write(made.root, {"proc/meminfo": meminfo(9000)})
+    made.undo()
+    assert made.text(path_of("vm.overcommit_memory")) == "2\n"
 
 
 def test_a_setting_that_this_kernel_does_not_have_says_so(made: Machine) -> None:
@@ -106,7 +154,7 @@ def test_a_file_that_somebody_edited_since_keeps_the_edit_and_loses_only_our_lin
     reverted = made.undo()
     assert made.text(sysctl_files.PATH) == "# ours\nvm.swappiness = 10\nvm.max_map_count = 70000\n"
     assert reverted is not None
-    assert "has been edited since: only our line was taken out" in reverted.message
+    assert "has been edited since: only our line was removed" in reverted.message
 
 
 def test_a_file_that_wins_over_ours_at_boot_is_named(made: Machine) -> None:
@@ -117,7 +165,7 @@ def test_a_file_that_wins_over_ours_at_boot_is_named(made: Machine) -> None:
 
 
 def test_what_is_no_sysctl_cannot_be_kept_in_our_file_and_the_hint_is_the_line_to_paste(made: Machine) -> None:
-    with pytest.raises(UsageProblem, match="is no sysctl") as problem:
+    with pytest.raises(UsageProblem, match="is not a sysctl") as problem:
         made.change("transparent_hugepage/enabled", "never", survive=True)
     assert problem.value.hint.endswith("sudo tee -a /etc/tmpfiles.d/pgtop-tune.conf")
     assert made.text(f"{THP}/enabled").startswith("[always]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.changes.model.change import WantedSetting
-from pgtop_tune.changes.selection import gives_memory_up, settings_in_order
+from pgtop_tune.changes.selection import around_server, settings_in_order
 
 
 def in_order(*words: str) -> list[str]:
@@ -30,15 +30,21 @@ def test_strict_accounting_is_left_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "gives_up"),
+    ("word", "is_after"),
     [
         ("vm.nr_hugepages=0", True),
         ("vm.nr_hugepages=2130", False),
         ("hugepages-1048576kB/nr_hugepages=3", True),
         ("vm.swappiness=1", False),
         ("vm.nr_hugepages=many", False),
+        ("vm.overcommit_memory=2", True),
+        ("vm.overcommit_memory=0", False),
     ],
 )
-def test_memory_is_given_up_where_a_pool_gets_smaller(word: str, gives_up: bool) -> None:
+def test_pools_get_smaller_and_strict_accounting_begins_after_the_server_has_given_its_memory_back(
+    word: str, is_after: bool
+) -> None:
     live = {"vm.nr_hugepages": "100", "hugepages-1048576kB/nr_hugepages": "4", "vm.swappiness": "60"}
-    assert gives_memory_up([_wanted(word)], live) is gives_up
+    setting, ratio = _wanted(word), _wanted("vm.overcommit_ratio=90")
+    expected = ((ratio,), (setting,)) if is_after else (tuple(settings_in_order([ratio, setting])), ())
+    assert around_server([setting, ratio], live) == expected

@@ -57,12 +57,12 @@ def own(servers: Servers) -> Iterator[Throwaway]:
     server.stop("immediate")
 
 
-async def settled(control: PostgresControl, desk: RestartService) -> None:
+async def settled(control: PostgresControl, service: RestartService) -> None:
     """Waits until nothing is in force and no change is pending a restart, also while the server is away."""
     async with asyncio.timeout(60):
         while True:
             try:
-                if not await control.in_force() and not await desk.pending():
+                if not await control.in_force() and not await service.pending():
                     return
             except ConnectionProblem:
                 pass
@@ -77,14 +77,14 @@ async def test_a_throwaway_of_ours_gets_its_new_values_and_its_old_ones_when_it_
         file.write("jit = off\n# the DBA was here\nwork_mem = '5MB'\n")
     before = auto_conf_of(server)
     control = control_of(server, tmp_path)
-    desk = RestartService(control, server.restart)
-    plan = await desk.plan(TOO_MUCH)
+    service = RestartService(control, server.restart)
+    plan = await service.plan(TOO_MUCH)
     assert not plan.possible
     with pytest.raises(ServerProblem, match="more than the machine has"):
-        await desk.apply(TOO_MUCH, Terms())
+        await service.apply(TOO_MUCH, Terms())
     assert auto_conf_of(server) == before
 
-    outcome = await desk.apply(TOO_MUCH, Terms(), said.append, anyway=True)
+    outcome = await service.apply(TOO_MUCH, Terms(), said.append, anyway=True)
     assert outcome.state is RestartState.OLD_VALUES
     assert any("shared memory" in line for line in outcome.log), outcome.log
     assert "starting it with the old values" in said
@@ -93,17 +93,17 @@ async def test_a_throwaway_of_ours_gets_its_new_values_and_its_old_ones_when_it_
     (journal,) = journals(tmp_path)
     assert {change.state for change in read(journal).changes} == {ChangeState.REVERTED}
 
-    outcome = await desk.apply(
+    outcome = await service.apply(
         [WantedParameter("shared_buffers", "48MB"), WantedParameter("max_connections", "77")], Terms()
     )
     assert outcome.state is RestartState.CAME_UP
     assert [(each.shown_after, each.message) for each in outcome.changes] == [("48MB", ""), ("77", "")]
     assert shown(server, "shared_buffers") == "48MB"
-    outcome = await desk.revert_set(outcome.changes[0].set_id)
+    outcome = await service.revert_set(outcome.changes[0].set_id)
     assert outcome.state is RestartState.CAME_UP
     assert {each.shown_after for each in outcome.changes} == {"32MB", "100"}
     assert shown(server, "max_connections") == "100"
-    await desk.aclose()
+    await service.aclose()
     await control.aclose()
 
 
@@ -113,14 +113,14 @@ async def test_what_waits_already_is_taken_over_and_put_back_when_it_cannot_star
     server = own
     before = auto_conf_of(server)
     control = control_of(server, tmp_path)
-    desk = RestartService(control, server.restart)
-    assert await desk.pending() == ()
+    service = RestartService(control, server.restart)
+    assert await service.pending() == ()
     await control.apply("shared_buffers", "900GB")
-    (waiting,) = await desk.pending()
+    (waiting,) = await service.pending()
     assert (waiting.running, waiting.after) == ("32MB", "900GB")
     assert waiting.change is not None
-    assert not (await desk.plan()).possible
-    outcome = await desk.apply((), Terms(), anyway=True)
+    assert not (await service.plan()).possible
+    outcome = await service.apply((), Terms(), anyway=True)
     assert outcome.state is RestartState.OLD_VALUES
     assert auto_conf_of(server) == before
     assert await control.in_force() == ()
@@ -140,9 +140,9 @@ async def test_a_library_that_is_not_there_is_found_before(own: Throwaway, tmp_p
 
 async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Path) -> None:
     control = control_of(own, tmp_path)
-    desk = RestartService(control)
+    service = RestartService(control)
     said: list[str] = []
-    waiting = asyncio.create_task(desk.apply([WantedParameter("max_connections", "66")], Terms(), said.append))
+    waiting = asyncio.create_task(service.apply([WantedParameter("max_connections", "66")], Terms(), said.append))
     async with asyncio.timeout(60):
         while not any("waiting for the restart" in words for words in said):
             await asyncio.sleep(0.02)
@@ -151,7 +151,7 @@ async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Pa
         outcome = await waiting
     assert outcome.state is RestartState.CAME_UP
     assert outcome.changes[0].shown_after == "66"
-    outcome = await desk.revert_set(outcome.changes[0].id)
+    outcome = await service.revert_set(outcome.changes[0].id)
     assert outcome.state is RestartState.WAITING
     assert "only the pgtop-tune that made it" in outcome.hint
     await asyncio.to_thread(own.restart)
@@ -160,15 +160,15 @@ async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Pa
 
 async def test_on_trial_a_second_restart_brings_the_old_values_back(own: Throwaway, tmp_path: Path) -> None:
     control = control_of(own, tmp_path)
-    desk = RestartService(control, own.restart)
-    outcome = await desk.apply([WantedParameter("max_connections", "66")], Terms(keep_within_s=0.5))
+    service = RestartService(control, own.restart)
+    outcome = await service.apply([WantedParameter("max_connections", "66")], Terms(keep_within_s=0.5))
     assert outcome.state is RestartState.CAME_UP
     (journal,) = journals(tmp_path)
     assert all(change.until_ms is not None for change in read(journal).changes)
     assert {change.id for change in overdue(now_ms() + 60_000)(read(journal).changes)} == {outcome.changes[0].id}
-    await settled(control, desk)
+    await settled(control, service)
     assert await asyncio.to_thread(shown, own, "max_connections") == "100"
-    await desk.aclose()
+    await service.aclose()
     await control.aclose()
 
 
@@ -184,17 +184,17 @@ def by_hand(request: pytest.FixtureRequest, make_server: Callable[..., Throwaway
 async def test_pg_ctl_restarts_and_the_way_back_is_the_same(by_hand: Throwaway, tmp_path: Path) -> None:
     before = auto_conf_of(by_hand)
     control = control_of(by_hand, tmp_path)
-    desk = RestartService(control)
-    plan = await desk.plan(TOO_MUCH)
+    service = RestartService(control)
+    plan = await service.plan(TOO_MUCH)
     assert (plan.managed, plan.by_us, plan.possible) == ("pg_ctl", True, False)
-    outcome = await desk.apply(TOO_MUCH, Terms(), anyway=True)
+    outcome = await service.apply(TOO_MUCH, Terms(), anyway=True)
     assert outcome.state is RestartState.OLD_VALUES
     assert any("shared memory" in line for line in outcome.log), outcome.log
     assert auto_conf_of(by_hand) == before
-    outcome = await desk.apply([WantedParameter("shared_buffers", "48MB")], Terms())
+    outcome = await service.apply([WantedParameter("shared_buffers", "48MB")], Terms())
     assert outcome.state is RestartState.CAME_UP
     assert shown(by_hand, "shared_buffers") == "48MB"
-    outcome = await desk.revert_set(outcome.changes[0].id)
+    outcome = await service.revert_set(outcome.changes[0].id)
     assert shown(by_hand, "shared_buffers") == "32MB"
     assert auto_conf_of(by_hand) == before
     await control.aclose()

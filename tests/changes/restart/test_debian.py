@@ -56,19 +56,19 @@ async def test_pg_ctlcluster_restarts_and_the_way_back_is_the_same(
     conninfo, data = cluster
     before = (data / "postgresql.auto.conf").read_bytes()
     control = PostgresControl(conninfo, directory=tmp_path, rules=Rules(note_place=note_place))
-    desk = RestartService(control)
+    service = RestartService(control)
     wanted = [WantedParameter("shared_preload_libraries", "no_such_library"), WantedParameter("max_connections", "55")]
-    plan = await desk.plan(wanted)
+    plan = await service.plan(wanted)
     assert plan.command.startswith("pg_ctlcluster ")
     assert (plan.by_us, plan.possible) == (True, False)
-    outcome = await desk.apply(wanted, Terms(), anyway=True)
+    outcome = await service.apply(wanted, Terms(), anyway=True)
     assert outcome.state is RestartState.OLD_VALUES
     assert any("no_such_library" in line for line in outcome.log), outcome.log
     assert (data / "postgresql.auto.conf").read_bytes() == before
-    outcome = await desk.apply([WantedParameter("max_connections", "55")], Terms())
+    outcome = await service.apply([WantedParameter("max_connections", "55")], Terms())
     assert outcome.state is RestartState.CAME_UP
     with psycopg.connect(host=conninfo.host, port=conninfo.port, user="postgres", dbname="postgres") as connection:
         assert connection.execute("SHOW max_connections").fetchone() == ("55",)
-    await desk.revert_set(outcome.changes[0].id)
+    await service.revert_set(outcome.changes[0].id)
     assert (data / "postgresql.auto.conf").read_bytes() == before
     await control.aclose()

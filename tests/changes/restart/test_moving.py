@@ -73,8 +73,8 @@ def test_the_way_it_had_comes_before_the_other_one(tmp_path: Path) -> None:
 async def test_a_new_port_is_followed_there_and_back(by_hand: Throwaway, tmp_path: Path) -> None:
     before, moved = auto_conf_of(by_hand), list[str]()
     control = control_to(place(by_hand), tmp_path)
-    desk = RestartService(control, moved=lambda conninfo: moved.append(str(conninfo.endpoints[0])))
-    outcome = await desk.apply([WantedParameter("port", "6543"), WantedParameter("max_connections", "55")], Terms())
+    service = RestartService(control, moved=lambda conninfo: moved.append(str(conninfo.endpoints[0])))
+    outcome = await service.apply([WantedParameter("port", "6543"), WantedParameter("max_connections", "55")], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     assert f"{by_hand.socket_dir}:6543" in outcome.words
     assert answers(by_hand.socket_dir, 6543)
@@ -83,7 +83,7 @@ async def test_a_new_port_is_followed_there_and_back(by_hand: Throwaway, tmp_pat
     assert noted is not None
     assert noted.was_at([f"{by_hand.socket_dir}:6543"])
     assert noted.was_at([f"{by_hand.socket_dir}:5432"])
-    outcome = await desk.revert_set(outcome.changes[0].set_id)
+    outcome = await service.revert_set(outcome.changes[0].set_id)
     assert outcome.state is RestartState.CAME_UP, outcome
     assert {each.shown_after for each in outcome.changes} == {"5432", "100"}
     assert (answers(by_hand.socket_dir, 5432), answers(by_hand.socket_dir, 6543)) == (True, False)
@@ -95,13 +95,13 @@ async def test_a_new_port_is_followed_there_and_back(by_hand: Throwaway, tmp_pat
 async def test_a_port_on_trial_is_taken_back_at_its_new_place(by_hand: Throwaway, tmp_path: Path) -> None:
     before = auto_conf_of(by_hand)
     control = control_to(place(by_hand), tmp_path)
-    desk = RestartService(control)
-    outcome = await desk.apply([WantedParameter("port", "6543")], Terms(keep_within_s=0.5))
+    service = RestartService(control)
+    outcome = await service.apply([WantedParameter("port", "6543")], Terms(keep_within_s=0.5))
     assert outcome.state is RestartState.CAME_UP, outcome
-    await settled(control, desk)
+    await settled(control, service)
     assert await asyncio.to_thread(answers, by_hand.socket_dir, 5432)
     assert auto_conf_of(by_hand) == before
-    await desk.aclose()
+    await service.aclose()
     await control.aclose()
 
 
@@ -111,11 +111,11 @@ async def test_another_directory_of_sockets_is_followed(by_hand: Throwaway, tmp_
     owner = by_hand.data_dir.stat()
     os.chown(other, owner.st_uid, owner.st_gid)
     control = control_to(place(by_hand), tmp_path)
-    desk = RestartService(control)
-    outcome = await desk.apply([WantedParameter("unix_socket_directories", f'"{other}"')], Terms())
+    service = RestartService(control)
+    outcome = await service.apply([WantedParameter("unix_socket_directories", f'"{other}"')], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     assert not answers(by_hand.socket_dir, 5432)
-    outcome = await desk.revert_set(outcome.changes[0].id)
+    outcome = await service.revert_set(outcome.changes[0].id)
     assert outcome.state is RestartState.CAME_UP, outcome
     assert answers(by_hand.socket_dir, 5432)
     assert auto_conf_of(by_hand) == before
@@ -131,14 +131,14 @@ async def test_without_addresses_this_goes_on_through_the_socket(
     with by_pg_ctl(make_server(major), listen_addresses="127.0.0.1", port=str(port)) as server:
         before = auto_conf_of(server)
         control = control_to(resolve("postgres", host="127.0.0.1", port=str(port), user="postgres"), tmp_path)
-        desk = RestartService(control)
-        plan = await desk.plan([WantedParameter("listen_addresses", "")])
+        service = RestartService(control)
+        plan = await service.plan([WantedParameter("listen_addresses", "")])
         (reach,) = (check for check in plan.checks if check.subject == "reach")
         assert (reach.verdict, str(server.socket_dir) in reach.words) == (RestartVerdict.DOUBTFUL, True)
-        outcome = await desk.apply([WantedParameter("listen_addresses", "")], Terms())
+        outcome = await service.apply([WantedParameter("listen_addresses", "")], Terms())
         assert outcome.state is RestartState.CAME_UP, outcome
         assert not answers("127.0.0.1", port)
-        outcome = await desk.revert_set(outcome.changes[0].id)
+        outcome = await service.revert_set(outcome.changes[0].id)
         assert outcome.state is RestartState.CAME_UP, outcome
         assert answers("127.0.0.1", port)
         assert auto_conf_of(server) == before
@@ -188,28 +188,28 @@ async def test_no_way_left_is_refused_before(by_hand: Throwaway, tmp_path: Path)
     """by_pg_ctl leaves a socket only."""
     before = auto_conf_of(by_hand)
     control = control_to(place(by_hand), tmp_path)
-    desk = RestartService(control)
+    service = RestartService(control)
     with pytest.raises(ServerProblem, match="empty unix_socket_directories"):
-        await desk.apply([WantedParameter("unix_socket_directories", "")], Terms())
+        await service.apply([WantedParameter("unix_socket_directories", "")], Terms())
     assert auto_conf_of(by_hand) == before
     await control.aclose()
 
 
 async def test_libraries_are_emptied_where_no_other_file_has_any(by_hand: Throwaway, tmp_path: Path) -> None:
     control = control_to(place(by_hand), tmp_path)
-    desk = RestartService(control)
+    service = RestartService(control)
     with pytest.raises(ServerProblem, match="cannot write an empty shared_preload_libraries"):
-        await desk.apply([WantedParameter("shared_preload_libraries", "")], Terms())
+        await service.apply([WantedParameter("shared_preload_libraries", "")], Terms())
     conf = by_hand.data_dir / "pgtop-tune.conf"
     lines = [line for line in conf.read_text().splitlines() if not line.startswith("shared_preload_libraries")]
     conf.write_text("\n".join((*lines, "")))
-    outcome = await desk.apply([WantedParameter("shared_preload_libraries", "auto_explain")], Terms())
+    outcome = await service.apply([WantedParameter("shared_preload_libraries", "auto_explain")], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     before = auto_conf_of(by_hand)
-    outcome = await desk.apply([WantedParameter("shared_preload_libraries", "")], Terms())
+    outcome = await service.apply([WantedParameter("shared_preload_libraries", "")], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     assert [each.shown_after for each in outcome.changes if each.state is ChangeState.APPLIED][-1] == ""
-    outcome = await desk.revert_set(outcome.changes[-1].id)
+    outcome = await service.revert_set(outcome.changes[-1].id)
     assert outcome.state is RestartState.CAME_UP, outcome
     assert auto_conf_of(by_hand) == before
     await control.undo_all()
@@ -219,12 +219,12 @@ async def test_libraries_are_emptied_where_no_other_file_has_any(by_hand: Throwa
 async def test_a_mistyped_library_is_found_before_and_survived(by_hand: Throwaway, tmp_path: Path) -> None:
     before = auto_conf_of(by_hand)
     control = control_to(place(by_hand), tmp_path)
-    desk = RestartService(control)
+    service = RestartService(control)
     mistyped = [WantedParameter("shared_preload_libraries", "pg_stat_statements, pg_stat_statemnts")]
     with pytest.raises(ServerProblem, match="pg_stat_statemnts"):
-        await desk.apply(mistyped, Terms())
+        await service.apply(mistyped, Terms())
     assert auto_conf_of(by_hand) == before
-    outcome = await desk.apply(mistyped, Terms(), anyway=True)
+    outcome = await service.apply(mistyped, Terms(), anyway=True)
     assert outcome.state is RestartState.OLD_VALUES, outcome
     assert any("pg_stat_statemnts" in line for line in outcome.log)
     assert auto_conf_of(by_hand) == before
@@ -235,7 +235,7 @@ async def test_where_the_old_values_do_not_help_the_copy_does(by_hand: Throwaway
     """What stands in the file is not what the journal says it should be."""
     before = auto_conf_of(by_hand)
     control = control_to(place(by_hand), tmp_path)
-    desk = RestartService(control)
+    service = RestartService(control)
     await control.apply("shared_preload_libraries", "auto_explain")
     with psycopg.connect(
         host=str(by_hand.socket_dir), user="postgres", dbname="postgres", autocommit=True
@@ -244,10 +244,10 @@ async def test_where_the_old_values_do_not_help_the_copy_does(by_hand: Throwaway
         connection.execute("SELECT pg_reload_conf()")
     said: list[str] = []
     deadline = time.monotonic() + 30
-    while not await desk.pending():
+    while not await service.pending():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
-    outcome = await desk.apply((), Terms(), said.append, anyway=True)
+    outcome = await service.apply((), Terms(), said.append, anyway=True)
     assert outcome.state is RestartState.OLD_VALUES, outcome
     assert "starting it with the copy of postgresql.auto.conf" in said
     assert auto_conf_of(by_hand) == before

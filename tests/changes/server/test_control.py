@@ -248,7 +248,7 @@ async def test_two_operators_see_each_other_and_overwrite_nothing_unseen(server:
     await second.list(("work_mem",))
     change = await first.apply("work_mem", "6MB")
     assert await second.in_force() == (change,)
-    with pytest.raises(ChangedMeanwhile, match="work_mem is 6MB by now; it was 4MB when you looked"):
+    with pytest.raises(ChangedMeanwhile, match="work_mem is now 6MB; it was 4MB when you looked"):
         await second.apply("work_mem", "8MB")
     assert await second.in_force() == (change,)
     await second.list(("work_mem",))

@@ -242,16 +242,16 @@ async def test_a_trial_of_the_primary_is_not_over_where_the_connection_leads_to_
 ) -> None:
     primary = make_server()
     standby = standby_of(primary, make_server, "there", servers.binaries(18))
-    on_trial = PostgresControl(place(primary), directory=tmp_path)
+    pending = PostgresControl(place(primary), directory=tmp_path)
     elsewhere = PostgresControl(place(standby), directory=tmp_path)
-    made = await on_trial.apply_set([WantedParameter("commit_delay", "7")], Terms(keep_within_s=600))
+    made = await pending.apply_set([WantedParameter("commit_delay", "7")], Terms(keep_within_s=600))
     with pytest.raises(ServerProblem, match="commit_delay was changed on another server of this cluster"):
         await elsewhere.revert_set(made[0].set_id)
     assert await elsewhere.in_force() == ()
     assert await elsewhere.revert_overdue() == ()
     assert await elsewhere.undo_all() == ()
-    assert await on_trial.in_force() == made
+    assert await pending.in_force() == made
     await elsewhere.aclose()
-    (back,) = await on_trial.revert_set(made[0].set_id)
+    (back,) = await pending.revert_set(made[0].set_id)
     assert back.shown_after == "0"
-    await on_trial.aclose()
+    await pending.aclose()

@@ -72,7 +72,7 @@ def test_what_has_no_load_is_refused(tmp_path: Path, state: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "-x", ".hidden", "a\nb", "ü", "x" * 65])
 def test_a_name_is_a_plain_word(name: str) -> None:
-    with pytest.raises(UsageProblem, match="no name of a baseline"):
+    with pytest.raises(UsageProblem, match="not a valid name of a baseline"):
         baselines.kept_runs(name)
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_summary_is_a_problem_and_the_others_are_read(text: str, tmp_p
     runs, problems = baselines.kept_runs("go-live")
     assert len(runs) == 1
     assert len(problems) == 1
-    assert "no summary of a run" in problems[0]
+    assert "not the summary of a run" in problems[0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.overlay.curves import MOST_POINTS, Curve, Overlay, OverlayCurves, OverlayRun, against_ghost
+from pgtop_tune.compare.overlay.curves import MOST_POINTS, Curve, Overlay, OverlayCurves, OverlayRun, against_baseline
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
@@ -45,8 +45,8 @@ def session_of(found: list[Frame]) -> Session:
     return session
 
 
-def overlay_of(ghost: OverlayCurves, *shown: Frame) -> Overlay:
-    overlay = Overlay(ghost)
+def overlay_of(baseline: OverlayCurves, *shown: Frame) -> Overlay:
+    overlay = Overlay(baseline)
     for frame in shown:
         overlay.follow(frame)
     return overlay
@@ -63,19 +63,19 @@ def test_the_start_of_the_ghost_lies_under_the_start_of_the_load() -> None:
 
 
 def test_each_step_has_the_ghost_of_as_many_clients_under_it() -> None:
-    ghost = OverlayCurves("g", (ghost_run(8, 80.0, 80.0, 80.0), ghost_run(16, 160.0, 160.0, 160.0)))
+    baseline = OverlayCurves("g", (ghost_run(8, 80.0, 80.0, 80.0), ghost_run(16, 160.0, 160.0, 160.0)))
     base = frames(seconds=40)
     first = started(base, 5, clients=16, run=1)[10]
     second = started(base, 20, clients=8, run=2)[25]
-    overlay = overlay_of(ghost, first, second)
+    overlay = overlay_of(baseline, first, second)
     points = [(point.at_s, point.value) for point in overlay.points("tps", 0.0, 60.0) if point.value is not None]
     assert points == [(6.0, 160.0), (7.0, 160.0), (8.0, 160.0), (21.0, 80.0), (22.0, 80.0), (23.0, 80.0)]
 
 
 def test_a_ghost_ends_where_the_next_load_begins() -> None:
-    ghost = OverlayCurves("g", (ghost_run(16, *[160.0] * 30),))
+    baseline = OverlayCurves("g", (ghost_run(16, *[160.0] * 30),))
     base = frames(seconds=40)
-    overlay = overlay_of(ghost, started(base, 5, run=1)[8], started(base, 12, run=2)[15])
+    overlay = overlay_of(baseline, started(base, 5, run=1)[8], started(base, 12, run=2)[15])
     moments = [point.at_s for point in overlay.points("tps", 0.0, 20.0) if point.value is not None]
     assert moments == sorted(moments)
     assert len(moments) == len(set(moments))
@@ -96,9 +96,9 @@ def test_which_run_stands_under_a_load() -> None:
 
 def test_five_per_cent_more_than_the_ghost_is_told_with_its_interval() -> None:
     slow = noisy(1000.0, "ghost", 0.01)
-    ghost = OverlayCurves("g", (ghost_run(16, *(slow(second) for second in range(1, 160))),))
+    baseline = OverlayCurves("g", (ghost_run(16, *(slow(second) for second in range(1, 160))),))
     session = session_of(started(frames(1050.0, "now"), 0))
-    tps, _ = against_ghost(session, overlay_of(ghost, *filter(None, [session.now])))
+    tps, _ = against_baseline(session, overlay_of(baseline, *filter(None, [session.now])))
     assert tps is not None
     assert tps.effect.relative == pytest.approx(0.05, abs=0.02)
     assert tps.verdict is Verdict.DIFFER
@@ -109,7 +109,7 @@ def test_the_difference_is_of_all_seconds_that_both_have_not_of_whole_blocks() -
     slow = noisy(1000.0, "ghost", 0.01)
     theirs = [5000.0 if second < 3 else slow(second) for second in range(1, 160)]
     session = session_of(started(frames(1050.0, "now"), 0))
-    tps, _ = against_ghost(
+    tps, _ = against_baseline(
         session, overlay_of(OverlayCurves("g", (ghost_run(16, *theirs),)), *filter(None, [session.now]))
     )
     assert tps is not None
@@ -118,9 +118,9 @@ def test_the_difference_is_of_all_seconds_that_both_have_not_of_whole_blocks() -
 
 
 def test_a_few_seconds_have_a_difference_and_no_verdict() -> None:
-    ghost = OverlayCurves("g", (ghost_run(16, *[500.0] * 100),))
+    baseline = OverlayCurves("g", (ghost_run(16, *[500.0] * 100),))
     session = session_of(started(frames(1000.0, "now"), 0)[:12])
-    tps, _ = against_ghost(session, overlay_of(ghost, *filter(None, [session.now])))
+    tps, _ = against_baseline(session, overlay_of(baseline, *filter(None, [session.now])))
     assert tps is not None
     assert tps.effect.relative == pytest.approx(1.0, abs=0.1)
     assert tps.effect.low is None
@@ -128,9 +128,9 @@ def test_a_few_seconds_have_a_difference_and_no_verdict() -> None:
 
 
 def test_seconds_after_the_end_of_the_ghost_are_compared_with_nothing() -> None:
-    ghost = OverlayCurves("g", (ghost_run(16, 500.0, 500.0, 500.0),))
+    baseline = OverlayCurves("g", (ghost_run(16, 500.0, 500.0, 500.0),))
     session = session_of(started(frames(1000.0, "now"), 0)[:60])
-    assert against_ghost(session, overlay_of(ghost, *filter(None, [session.now])))[0] is None
+    assert against_baseline(session, overlay_of(baseline, *filter(None, [session.now])))[0] is None
 
 
 def test_a_curve_holds_no_more_than_its_most_points() -> None:

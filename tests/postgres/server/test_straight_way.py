@@ -18,11 +18,11 @@ from tests.support.servers import conninfo
 def straight(server: Throwaway, way: str) -> bool:
     async def ask() -> bool:
         watched = resolve(conninfo(server))
-        hand = await open_sql_session(watched)
+        sql_session = await open_sql_session(watched)
         try:
-            return await leads_straight(resolve(way, user="postgres"), hand, watched)
+            return await leads_straight(resolve(way, user="postgres"), sql_session, watched)
         finally:
-            await hand.aclose()
+            await sql_session.aclose()
 
     return asyncio.run(ask())
 

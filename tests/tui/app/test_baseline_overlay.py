@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.compare.overlay.shelf import Shelf
+from pgtop_tune.compare.overlay.directory import OverlayDirectory
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
@@ -24,8 +24,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def shelf(directory: Path) -> Shelf:
-    return Shelf(directory, lambda: None)
+def overlay_source(directory: Path) -> OverlayDirectory:
+    return OverlayDirectory(directory, lambda: None)
 
 
 def faster(seconds: int = 120) -> ScriptedSource:
@@ -33,7 +33,7 @@ def faster(seconds: int = 120) -> ScriptedSource:
 
 
 async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept: Path) -> None:
-    async with running_screen(faster(), overlays=shelf(kept)) as rig:
+    async with running_screen(faster(), overlays=overlay_source(kept)) as rig:
         await rig.press("g")
         await rig.sees("run-041.jsonl.gz")
         await rig.sees("00:02:40")
@@ -47,7 +47,7 @@ async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept
 
 
 async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path) -> None:
-    async with running_screen(faster(), overlays=shelf(tmp_path)) as rig:
+    async with running_screen(faster(), overlays=overlay_source(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("there are no recordings yet")
         assert "Enter draw" not in rig.text(), "it would do nothing"
@@ -57,7 +57,7 @@ async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path
 
 async def test_a_file_that_cannot_be_read_says_why_and_the_screen_goes_on(tmp_path: Path) -> None:
     (tmp_path / "torn\x1b[31m.jsonl").write_text("hello\n", encoding="utf-8")
-    async with running_screen(faster(), overlays=shelf(tmp_path)) as rig:
+    async with running_screen(faster(), overlays=overlay_source(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("not a recording")
         (listed,) = (row for row in rig.text().splitlines() if "not a recording" in row)
@@ -72,7 +72,7 @@ async def test_a_file_that_cannot_be_read_says_why_and_the_screen_goes_on(tmp_pa
 async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> None:
     both = [*frames(800.0, "a", run={"clients": 4}), *frames(800.0, "a", run={"clients": 8, "run": 2})]
     recorded(both, tmp_path / "steps.jsonl")
-    async with running_screen(faster(), overlays=shelf(tmp_path)) as rig:
+    async with running_screen(faster(), overlays=overlay_source(tmp_path)) as rig:
         await rig.press("g")
         await rig.sees("steps.jsonl")
         await rig.press("enter")
@@ -82,11 +82,11 @@ async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_a_ghost_asked_for_at_the_start_as_a_picture(kept: Path, size: tuple[int, int]) -> None:
     options = ScreenOptions(overlay=kept / "run-041.jsonl.gz")
-    async with running_screen(faster(90), size=size, options=options, overlays=shelf(kept)) as rig:
+    async with running_screen(faster(90), size=size, options=options, overlays=overlay_source(kept)) as rig:
         watch = rig.app.overlay
         await rig.until(lambda: (now := watch.watch(rig.app.context.live.now)) is not None and not now.reading)
         rig.source.feed(frames(1000.0, "b")[90])
         await rig.sees("baseline")
         await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 90)
         await rig.pilot.pause()
-        assert_picture(GOLDENS / f"ghost-{size[0]}x{size[1]}.txt", rig.text().splitlines())
+        assert_picture(GOLDENS / f"baseline-overlay-{size[0]}x{size[1]}.txt", rig.text().splitlines())

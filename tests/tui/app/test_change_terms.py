@@ -1,4 +1,4 @@
-"""The terms of a change from the parameter dialog: for whom, on trial, trip wires, unlocked."""
+"""The terms of a change from the parameter dialog: for whom, pending confirmation, trip wires, unlocked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check on the screen: what it found, why, and fixes as a set on trial or as a script."""
+"""The check on the screen: what it found, why, and fixes as a pending set or as a script."""
 
 from __future__ import annotations
 

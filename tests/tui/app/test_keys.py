@@ -10,7 +10,7 @@ from textual.command import CommandPalette
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.compare.overlay.shelf import Shelf
+from pgtop_tune.compare.overlay.directory import OverlayDirectory
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.tui.actions import ACTIONS
@@ -127,7 +127,7 @@ async def _jump(rig: Rig) -> None:
     await rig.press("T")
     await rig.type("nonsense")
     await rig.press("enter")
-    await rig.sees("is not a moment")
+    await rig.sees("is not a point in time")
     await rig.press("ctrl+u")
     await rig.type("00:01:30")
     await rig.press("enter")
@@ -283,7 +283,7 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         checks=None if replayed else ScriptedCheck(),
         on_password=lambda password: None,
         frames=lambda since_s: iter(frames(5)),
-        overlays=Shelf(tmp_path, lambda: None),
+        overlays=OverlayDirectory(tmp_path, lambda: None),
     ) as rig:
         await check(rig)
 

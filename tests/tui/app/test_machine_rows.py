@@ -63,12 +63,21 @@ class ScriptedMachine:
         return tuple(each for each in self.journal if each.set_id == set_id)
 
     async def revert_set(
-        self, set_id: str, why: str = "", only: Callable[[HostChange], bool] = lambda change: True
+        self,
+        set_id: str,
+        why: str = "",
+        only: Callable[[HostChange], bool] = lambda change: True,
+        each: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
-        back = [each for each in self.journal if each.set_id == set_id and only(each)]
-        self.journal = [each for each in self.journal if each not in back]
-        self.live |= {each.name: each.value_before for each in back}
-        return tuple(replace(each, state=ChangeState.REVERTED, shown_after=each.value_before) for each in back)
+        back = [one for one in self.journal if one.set_id == set_id and only(one)]
+        self.journal = [one for one in self.journal if one not in back]
+        self.live |= {one.name: one.value_before for one in back}
+        reverted = tuple(replace(one, state=ChangeState.REVERTED, shown_after=one.value_before) for one in back)
+        for one in reverted:
+            each(one)
+        return reverted
+
+    async def begin_deadline(self, set_id: str, within_s: float) -> None: ...
 
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         return ()

@@ -1,4 +1,4 @@
-"""The check over the live screen of a real server: what it finds there, and mending it on trial."""
+"""The check over the live screen of a real server: what it finds there, and mending it in a pending set."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def test_a_value_that_somebody_else_has_changed_is_not_overwritten_unseen(
         theirs = ("ALTER SYSTEM SET max_wal_size = '5GB'", reload)
         assert await asyncio.to_thread(_run, fresh_server, *theirs) == "5GB"
         await screen.press("a")
-        await screen.shows(r"▸ max_wal_size +5GB", r"max_wal_size is 5GB by now; it was 1GB when you looked")
+        await screen.shows(r"▸ max_wal_size +5GB", r"max_wal_size is now 5GB; it was 1GB when you looked")
         assert await asyncio.to_thread(_run, fresh_server) == "5GB"
         await screen.press("a")
         await screen.shows(r"Y confirm +u undo +max_wal_size 5GB→2GB", r"max_wal_size is now 2GB, read back")

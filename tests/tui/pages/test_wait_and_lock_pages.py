@@ -68,7 +68,7 @@ def rows_of(table: str, session: Session) -> dict[str, waits.WaitGroup]:
 def test_sessions_shares_and_milliseconds_are_what_was_seen() -> None:
     session = waiting_session(90)
     rows = rows_of("waits-events", session)
-    sync, turn = rows["IO:WalSync"], rows["Client:turn"]
+    sync, turn = rows["IO:WalSync"], rows["Client:think"]
     assert sync.group.sessions == pytest.approx(3.0)
     assert sync.share == pytest.approx(100 * 3.0 / 7.5)
     assert turn.group.sessions == pytest.approx(5.0), "between two transactions as well: one part of the budget"

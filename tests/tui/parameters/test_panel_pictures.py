@@ -13,7 +13,7 @@ from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.model.machine import AfterReboot, Assignment, SystemSetting
 from pgtop_tune.tui.parameters.drawing import details_lines, list_lines, word_lines
-from pgtop_tune.tui.parameters.row import PanelRow, PanelTable, of_machine
+from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, of_machine
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.widgets.lines import Line, text_of, width
 from tests.support.pictures import assert_picture
@@ -24,7 +24,7 @@ CELLS = (76, 116, 164)
 HOSTILE = "ann\x1b[31m@db1, [red] 77"
 
 
-def rows() -> list[PanelRow]:
+def rows() -> list[SettingRow]:
     commit = parameter(
         "synchronous_commit", "on", "on", vartype="enum", context="user",
         enumvals=("local", "remote_write", "remote_apply", "on", "off"),
@@ -44,18 +44,18 @@ def rows() -> list[PanelRow]:
         after_reboot=AfterReboot((Assignment("12\x1b", "/etc/sysctl.d/9.conf", 3),), ("tuned",)),
     )  # fmt: skip
     return [
-        PanelRow(wal, BY_NAME["max_wal_size"], advice, change=change),
-        PanelRow(fsync, BY_NAME["fsync"]),
-        PanelRow(commit, BY_NAME["synchronous_commit"]),
-        PanelRow(waits, BY_NAME["shared_buffers"], replace(advice, value="4GB")),
-        PanelRow(scale, BY_NAME[long_name], next_load="0.1"),
-        PanelRow(of_machine(pages), system.BY_NAME["vm.nr_hugepages"], replace(advice, value="2130"), setting=pages),
+        SettingRow(wal, BY_NAME["max_wal_size"], advice, change=change),
+        SettingRow(fsync, BY_NAME["fsync"]),
+        SettingRow(commit, BY_NAME["synchronous_commit"]),
+        SettingRow(waits, BY_NAME["shared_buffers"], replace(advice, value="4GB")),
+        SettingRow(scale, BY_NAME[long_name], next_load="0.1"),
+        SettingRow(of_machine(pages), system.BY_NAME["vm.nr_hugepages"], replace(advice, value="2130"), setting=pages),
     ]
 
 
 def picture(cells: int, ascii_only: bool = False) -> list[Line]:
     glyphs = ASCII if ascii_only else UNICODE
-    table = PanelTable()
+    table = SettingTable()
     table.load(rows())
     table.step(1)
     table.move(2)
@@ -69,7 +69,7 @@ def picture(cells: int, ascii_only: bool = False) -> list[Line]:
 @pytest.mark.parametrize("cells", CELLS)
 def test_the_list_and_the_details_are_as_in_the_picture(cells: int) -> None:
 
-    assert_picture(GOLDENS / f"panel-{cells}.txt", [text_of(line) for line in picture(cells)])
+    assert_picture(GOLDENS / f"parameters-{cells}.txt", [text_of(line) for line in picture(cells)])
 
 
 @pytest.mark.parametrize("cells", [56, *CELLS])
@@ -81,7 +81,7 @@ def test_foreign_text_and_an_ascii_terminal_stay_what_they_are() -> None:
     drawn = "\n".join(text_of(line) for line in picture(116))
     assert "\x1b" not in drawn
     assert "ann" in drawn
-    table = PanelTable()
+    table = SettingTable()
     table.load(rows())
     names = "".join(text_of(line) for line in list_lines(table, 76, 20, ASCII))
     assert "─" not in names

@@ -11,8 +11,8 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.parameters.row import PanelRow, PanelTable, Staged
-from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, check_reach, circumstances, one_set
+from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged
+from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, check_reach, circumstances, staged_changes
 from tests.support.frames import frame
 from tests.support.screens import parameter
 
@@ -23,8 +23,8 @@ MIN_WAL = parameter("min_wal_size", "80", "80MB", unit="MB", min_val="2", max_va
 BUFFERS = parameter("shared_buffers", "16384", "128MB", unit="8kB", context="postmaster")
 
 
-def row(known: Parameter, value: str | None) -> PanelRow:
-    return PanelRow(known, BY_NAME[known.name], staged=Staged(value))
+def row(known: Parameter, value: str | None) -> SettingRow:
+    return SettingRow(known, BY_NAME[known.name], staged=Staged(value))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def row(known: Parameter, value: str | None) -> PanelRow:
 def test_a_parameter_of_sessions_is_changed_for_whom_one_wants(
     reach: Reach | None, around: Circumstances, scope: Scope | None
 ) -> None:
-    found = one_set([row(WORK_MEM, "8MB")], Conditions(reach), around)
+    found = staged_changes([row(WORK_MEM, "8MB")], Conditions(reach), around)
     assert [each.scope for each in found.live] == ([] if scope is None else [scope])
     assert found.next_load == ((("work_mem", "8MB"),) if scope is None else ())
     assert len(found.connected) == 1
@@ -53,7 +53,7 @@ def test_a_role_or_a_database_of_others_is_taken_by_its_name() -> None:
         (Reach.ROLE, Scope(ScopeKind.ROLE, role="shop")),
         (Reach.DATABASE, Scope(ScopeKind.DATABASE, database="shop")),
     ):
-        found = one_set([row(WORK_MEM, "8MB")], Conditions(reach, "shop"), AROUND)
+        found = staged_changes([row(WORK_MEM, "8MB")], Conditions(reach, "shop"), AROUND)
         assert [each.scope for each in found.live] == [scope]
         check_reach(Conditions(reach, "shop"), Circumstances())
 
@@ -72,14 +72,14 @@ def test_roles_and_databases_of_connected_sessions_are_known_those_of_most_first
 
 
 def test_what_is_one_value_for_the_whole_server_stays_that_whatever_is_chosen() -> None:
-    found = one_set([row(MAX_WAL, "4GB"), row(WORK_MEM, "8MB")], Conditions(Reach.ROLE), AROUND)
+    found = staged_changes([row(MAX_WAL, "4GB"), row(WORK_MEM, "8MB")], Conditions(Reach.ROLE), AROUND)
     assert {each.name: each.scope.kind for each in found.live} == {
         "max_wal_size": ScopeKind.SYSTEM, "work_mem": ScopeKind.ROLE,
     }  # fmt: skip
 
 
 def test_room_is_made_before_it_is_used_and_a_restart_waits() -> None:
-    found = one_set([row(MIN_WAL, "2GB"), row(BUFFERS, "1GB"), row(MAX_WAL, "8GB")], Conditions(), AROUND)
+    found = staged_changes([row(MIN_WAL, "2GB"), row(BUFFERS, "1GB"), row(MAX_WAL, "8GB")], Conditions(), AROUND)
     assert [each.name for each in found.live] == ["max_wal_size", "min_wal_size"]
     assert [each.name for each in found.restart] == ["shared_buffers"]
 
@@ -94,14 +94,14 @@ def test_wires_are_separated_by_blanks_or_commas() -> None:
     assert [wire.text for wire in wires] == ["p99>50ms", "tps<10", "errors>0"]
 
 
-def table(*rows: PanelRow) -> PanelTable:
-    found = PanelTable()
+def table(*rows: SettingRow) -> SettingTable:
+    found = SettingTable()
     found.load(rows)
     return found
 
 
 def test_the_list_is_narrowed_by_words_and_what_is_staged_stays_staged() -> None:
-    found = table(PanelRow(MAX_WAL, BY_NAME["max_wal_size"]), PanelRow(BUFFERS, BY_NAME["shared_buffers"]))
+    found = table(SettingRow(MAX_WAL, BY_NAME["max_wal_size"]), SettingRow(BUFFERS, BY_NAME["shared_buffers"]))
     found.move(1)
     found.step(1)
     for words, names in (
@@ -119,13 +119,13 @@ def test_the_list_is_narrowed_by_words_and_what_is_staged_stays_staged() -> None
 def test_fresh_values_keep_what_is_staged_unless_the_server_has_it_by_now() -> None:
     found = table(row(MAX_WAL, None))
     found.stage(Staged("2048MB"))
-    found.load([PanelRow(replace(MAX_WAL, setting="1536", shown="1536MB"), BY_NAME["max_wal_size"])])
+    found.load([SettingRow(replace(MAX_WAL, setting="1536", shown="1536MB"), BY_NAME["max_wal_size"])])
     assert [str(each.staged) for each in found.rows] == ["2048MB"]
-    found.load([PanelRow(replace(MAX_WAL, setting="2048", shown="2GB"), BY_NAME["max_wal_size"])])
+    found.load([SettingRow(replace(MAX_WAL, setting="2048", shown="2GB"), BY_NAME["max_wal_size"])])
     assert [each.staged for each in found.rows] == [None]
 
 
 def test_the_value_it_has_in_other_words_is_no_change() -> None:
-    found = table(PanelRow(MAX_WAL, BY_NAME["max_wal_size"]))
+    found = table(SettingRow(MAX_WAL, BY_NAME["max_wal_size"]))
     found.stage(Staged("1024MB"))
     assert found.staged == ()

@@ -119,8 +119,8 @@ def test_marks_and_cursor_stand_in_their_columns_and_do_not_hide_the_curve() -> 
 
 def test_a_ghost_never_covers_a_live_curve() -> None:
     live = ChartSeries(curve(*[50.0] * 10), "series-1")
-    ghost = ChartSeries(curve(*[50.0] * 20), "series-2", dim=True)
-    for order in ((live, ghost), (ghost, live)):
+    baseline = ChartSeries(curve(*[50.0] * 20), "series-2", dim=True)
+    for order in ((live, baseline), (baseline, live)):
         row = chart(*order, height=2, maximum=100)[0]
         assert [style for text, style in row[1:] if text.strip()] == ["series-1", "dim"]
 

@@ -2,75 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from msgspec import Struct
 
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.shared import TableFormat
+from pgtop_tune.cli.commands.bench.shared import Dataset, InitWords, TableFormat
 from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.errors import UsageProblem
-
-# The options of `bench init`, as typed.
-
-
-class Dataset(StrEnum):
-    """What can be made."""
-
-    PGBENCH = "pgbench"
-    BUS = "bus"
-
-
-class InitWords(Struct, frozen=True):
-    """None and "" where an option was not given."""
-
-    dataset: Dataset = Dataset.PGBENCH
-    foreign_keys: bool = False
-    unlogged: bool = False
-    force: bool = False
-    skip_space_check: bool = False
-    scale: int | None = None
-    steps: str = ""
-    fillfactor: int | None = None
-    partitions: int | None = None
-    partition_method: str = ""
-    tablespace: str = ""
-    index_tablespace: str = ""
-    pgbench: Path | None = None
-    size: str = ""
-    seed: int | None = None
-    jobs: int | None = None
-
-    def check(self) -> None:
-        """Refuses an option of the other data set, which would count for nothing.
-
-        Raises:
-            UsageProblem: Names it.
-        """
-        for dataset, rows in _ONLY_FOR.items():
-            for name, option in rows.items():
-                if dataset is not self.dataset and getattr(self, name) not in (None, ""):
-                    raise UsageProblem(f"{option} is for --dataset {dataset}", "leave one of the two out")
-
-
-_ONLY_FOR: Final = {
-    Dataset.PGBENCH: {
-        "scale": "-s",
-        "steps": "-I",
-        "fillfactor": "--fillfactor",
-        "partitions": "--partitions",
-        "partition_method": "--partition-method",
-        "tablespace": "--tablespace",
-        "index_tablespace": "--index-tablespace",
-        "pgbench": "--pgbench",
-    },
-    Dataset.BUS: {"size": "--size", "seed": "--seed", "jobs": "--jobs"},
-}
-"""Options of one data set only."""
-
 
 _PGBENCH: Final = "pgbench's tables"
 _BUS: Final = "The bus company's tables"
@@ -104,7 +42,8 @@ def init(
             metavar="STEPS",
             rich_help_panel=_PGBENCH,
             show_default="dtgvp",
-            help="d drop, t create, g rows from here, G rows made by the server, v vacuum, p primary, f foreign keys.",
+            help="d drop, t create, g rows sent by pgbench, G rows made by the server, v vacuum, p primary keys, f "
+            "foreign keys.",
         ),
     ] = "",
     fillfactor: Annotated[
@@ -161,7 +100,7 @@ def init(
     """Create the tables for a load, and report the seconds of each step.
 
     Recognises an existing data set, and replaces it only on request: type the database's name on a terminal, or pass
-    --force. Checks disk space first. Ctrl-C ends it, on the server too; to resume a bus data set after an
+    --force. Checks disk space first. Ctrl-C stops the creation, on the server too; to resume a bus data set after an
     interruption, run the same command again.
 
     Examples: pgtop-tune bench init -s 100 -d bench  ·  pgtop-tune bench init -s 5 -I dtGvpf -d bench  ·

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.cli.commands.bench.init import InitWords
-from pgtop_tune.cli.commands.bench.shared import TableFormat, opened
+from pgtop_tune.cli.commands.bench.shared import InitWords, TableFormat, opened
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.output import tell
 from pgtop_tune.errors import LoadProblem
@@ -322,11 +321,11 @@ async def _pgbench_found(
     from pgtop_tune.bench.datasets.recognise import recognise_pgbench
     from pgtop_tune.cli.free_bytes import free_bytes_for
 
-    async with opened(words) as (hand, conninfo):
-        found = await recognise_pgbench(hand)
+    async with opened(words) as (sql_session, conninfo):
+        found = await recognise_pgbench(sql_session)
         freed = found.size_bytes if found is not None and "d" in shape.steps else 0
-        free_bytes = await free_bytes_for(hand)
-        return conninfo, found, await look_for_room(hand, estimated_bytes, freed, free_bytes, shape.tablespace)
+        free_bytes = await free_bytes_for(sql_session)
+        return conninfo, found, await look_for_room(sql_session, estimated_bytes, freed, free_bytes, shape.tablespace)
 
 
 async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, BusFacts | None, Room]:
@@ -334,11 +333,11 @@ async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, B
     from pgtop_tune.bench.datasets.recognise import recognise_bus
     from pgtop_tune.cli.free_bytes import free_bytes_for
 
-    async with opened(words) as (hand, conninfo):
-        found = await recognise_bus(hand)
+    async with opened(words) as (sql_session, conninfo):
+        found = await recognise_bus(sql_session)
         there = found.size_bytes if found is not None else 0
-        free_bytes = await free_bytes_for(hand)
-        return conninfo, found, await look_for_room(hand, plan.estimated_bytes, there, free_bytes)
+        free_bytes = await free_bytes_for(sql_session)
+        return conninfo, found, await look_for_room(sql_session, plan.estimated_bytes, there, free_bytes)
 
 
 async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgbench: Pgbench) -> Initialised:
@@ -346,13 +345,13 @@ async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgb
     from pgtop_tune.cli.wiring import endpoint_of
     from pgtop_tune.postgres.server.sql_session import open_sql_session
 
-    hand = await open_sql_session(conninfo)
+    sql_session = await open_sql_session(conninfo)
 
     try:
         with shown() as tell_progress:
-            return await initialise(endpoint_of(conninfo), scale, pgbench, tell_progress, shape, hand)
+            return await initialise(endpoint_of(conninfo), scale, pgbench, tell_progress, shape, sql_session)
     finally:
-        await hand.aclose()
+        await sql_session.aclose()
 
 
 async def _make_bus(conninfo: ConnInfo, plan: BusPlan, anew: bool, jobs: int) -> Initialised:

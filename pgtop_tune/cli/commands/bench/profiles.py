@@ -108,8 +108,8 @@ async def _found(words: ConnectionWords, dataset: str) -> dict[str, str]:
     from pgtop_tune.bench.datasets.recognise import found_variables
     from pgtop_tune.cli.commands.bench.shared import opened
 
-    async with opened(words) as (hand, _):
-        return await found_variables(hand, dataset)
+    async with opened(words) as (sql_session, _):
+        return await found_variables(sql_session, dataset)
 
 
 def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ def list_profiles(
     profiles: ProfilesDirectory = None,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
 ) -> None:
-    """Show the load profiles: ours, yours in ~/.config/pgtop-tune/profiles, and those of a directory.
+    """Show the load profiles: the built-in ones, yours in ~/.config/pgtop-tune/profiles, and those of --profiles.
 
     Examples: pgtop-tune bench list  ·  pgtop-tune bench list --profiles ./loads --format json
     """

@@ -153,7 +153,7 @@ def run(
             "--housekeeping",
             metavar="LIST",
             rich_help_panel=_MEASURING,
-            help="Before each run, in this order; or none.",
+            help="Steps before each run, in this order; or none.",
         ),
     ] = DEFAULT_HOUSEKEEPING,
     warm_up: Annotated[
@@ -290,5 +290,5 @@ def _scripts(words: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageProblem(f"{text!r} is no variable", "write -D NAME=VALUE")
+        raise UsageProblem(f"{text!r} is not a variable", "write -D NAME=VALUE")
     return name, value

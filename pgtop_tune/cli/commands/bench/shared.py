@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec import Struct
 
 from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -61,15 +63,73 @@ async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, 
 
     conninfo = resolve_words(words)
     try:
-        hand = await open_sql_session(conninfo)
+        sql_session = await open_sql_session(conninfo)
     except PasswordNeeded:
         if words.no_password or not can_ask():
             raise
         conninfo = conninfo.with_password(ask_password(conninfo.user))
-        hand = await open_sql_session(conninfo)
+        sql_session = await open_sql_session(conninfo)
     try:
-        yield hand, conninfo
+        yield sql_session, conninfo
     except ServerProblem as refusal:
         raise LoadProblem(refusal.message, refusal.hint) from None
     finally:
-        await hand.aclose()
+        await sql_session.aclose()
+
+
+# The options of `bench init`, as typed.
+
+
+class Dataset(StrEnum):
+    """What can be made."""
+
+    PGBENCH = "pgbench"
+    BUS = "bus"
+
+
+class InitWords(Struct, frozen=True):
+    """None and "" where an option was not given."""
+
+    dataset: Dataset = Dataset.PGBENCH
+    foreign_keys: bool = False
+    unlogged: bool = False
+    force: bool = False
+    skip_space_check: bool = False
+    scale: int | None = None
+    steps: str = ""
+    fillfactor: int | None = None
+    partitions: int | None = None
+    partition_method: str = ""
+    tablespace: str = ""
+    index_tablespace: str = ""
+    pgbench: Path | None = None
+    size: str = ""
+    seed: int | None = None
+    jobs: int | None = None
+
+    def check(self) -> None:
+        """Refuses an option of the other data set, which would count for nothing.
+
+        Raises:
+            UsageProblem: Names it.
+        """
+        for dataset, rows in _ONLY_FOR.items():
+            for name, option in rows.items():
+                if dataset is not self.dataset and getattr(self, name) not in (None, ""):
+                    raise UsageProblem(f"{option} is for --dataset {dataset}", "leave one of the two out")
+
+
+_ONLY_FOR: Final = {
+    Dataset.PGBENCH: {
+        "scale": "-s",
+        "steps": "-I",
+        "fillfactor": "--fillfactor",
+        "partitions": "--partitions",
+        "partition_method": "--partition-method",
+        "tablespace": "--tablespace",
+        "index_tablespace": "--index-tablespace",
+        "pgbench": "--pgbench",
+    },
+    Dataset.BUS: {"size": "--size", "seed": "--seed", "jobs": "--jobs"},
+}
+"""Options of one data set only."""

@@ -1,4 +1,4 @@
-"""What is on trial, in one line that fits every screen; and the trip wires that are offered."""
+"""The pending set, in one line that fits every screen; and the trip wires that are offered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.tui.parameters.conditions_dialog import HARM, OFF, SLOWER, suggested
-from pgtop_tune.tui.parameters.pending_line import trial_line
+from pgtop_tune.tui.parameters.pending_line import pending_line
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.widgets.lines import text_of, width
 from tests.support.frames import frame
@@ -17,27 +17,27 @@ from tests.support.frames import frame
 CHANGE = ParameterChange(
     "c1", 0, "max_wal_size", "16GB", "1GB", None, "default", ChangeState.APPLIED, "16GB", set_id="s1"
 )
-TRIAL = Pending(set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_wire("p99>50ms"),))
+PENDING = Pending(set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_wire("p99>50ms"),))
 
 
 def test_seconds_keys_change_and_wires() -> None:
-    line = text_of(trial_line(TRIAL, 18_400, 120, UNICODE))
+    line = text_of(pending_line(PENDING, 18_400, 120, UNICODE))
     assert line == " auto-revert in 42 s  Y confirm  u undo  max_wal_size 1GB→16GB  · or at p99>50ms"
-    assert "auto-revert in 0 s" in text_of(trial_line(TRIAL, 99_000, 120, UNICODE))
+    assert "auto-revert in 0 s" in text_of(pending_line(PENDING, 99_000, 120, UNICODE))
 
 
 def test_what_is_being_taken_back_says_why_and_what_is_in_the_way() -> None:
     away = Pending(
         set_id="s1", changes=(CHANGE,), until_ms=60_000, reverting="p99>50ms for 3 s", problem="connection refused"
     )
-    words = text_of(trial_line(away, 0, 200, UNICODE))
+    words = text_of(pending_line(away, 0, 200, UNICODE))
     assert words.startswith(" reverting: p99>50ms for 3 s (connection refused; retrying)")
 
 
 @pytest.mark.parametrize("cells", [60, 80, 120])
 def test_it_fits_and_an_ascii_terminal_gets_ascii(cells: int) -> None:
-    assert width(trial_line(TRIAL, 0, cells, UNICODE)) <= cells
-    assert text_of(trial_line(TRIAL, 0, cells, ASCII)).isascii()
+    assert width(pending_line(PENDING, 0, cells, UNICODE)) <= cells
+    assert text_of(pending_line(PENDING, 0, cells, ASCII)).isascii()
 
 
 def test_offered_wires_are_typed_as_one_types_them_and_are_not_crossed_now() -> None:
@@ -55,8 +55,8 @@ def test_what_has_no_room_is_left_out_and_no_word_is_cut() -> None:
     wires = Pending(
         set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_wire("p99>50ms"), trip_wire("errors>0"))
     )
-    whole = text_of(trial_line(wires, 0, 200, UNICODE))
+    whole = text_of(pending_line(wires, 0, 200, UNICODE))
     for cells in range(60, len(whole)):
-        line = text_of(trial_line(wires, 0, cells, UNICODE))
+        line = text_of(pending_line(wires, 0, cells, UNICODE))
         assert whole.startswith(line), line
         assert line.endswith(("undo", "16GB")), line

@@ -1,4 +1,4 @@
-"""Earlier recordings and records of runs as ghosts: only their curves are kept, whatever their length."""
+"""Earlier recordings and records of runs as baseline overlays: only their curves are kept, whatever their length."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_LISTED: Final = 40
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json")
 
 
-class Shelf:
-    """Implements `OverlayShelf`.
+class OverlayDirectory:
+    """Implements `OverlaySource`.
 
     Args:
         directory: Where recordings are.
@@ -27,7 +27,7 @@ class Shelf:
         self._without = without
 
     def newest(self) -> Sequence[Path]:
-        """See `OverlayShelf.newest`."""
+        """See `OverlaySource.newest`."""
         found: list[tuple[float, Path]] = []
         shown = self._without()
         without = None if shown is None else shown.resolve()
@@ -40,7 +40,7 @@ class Shelf:
         return [path for _, path in sorted(found, reverse=True)[:MOST_LISTED]]
 
     def check(self, path: Path) -> None:
-        """Looks whether a file can be a ghost, without reading all of it.
+        """Looks whether a file can be a baseline, without reading all of it.
 
         Raises:
             RecordingProblem: It is neither a recording nor a record of runs, or cannot be read.
@@ -50,7 +50,7 @@ class Shelf:
         described(path)
 
     def entry(self, path: Path) -> OverlayEntry:
-        """See `OverlayShelf.entry`."""
+        """See `OverlaySource.entry`."""
         from pgtop_tune.compare.overlay.reading import described
 
         try:
@@ -60,10 +60,10 @@ class Shelf:
             return OverlayEntry(path, 0, problem=problem.message.removeprefix(f"{path}: "))
 
     def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
-        """See `OverlayShelf.read`."""
-        from pgtop_tune.compare.overlay.reading import ghost_of
+        """See `OverlaySource.read`."""
+        from pgtop_tune.compare.overlay.reading import baseline_of
 
-        yield from ghost_of(path, _name(path))
+        yield from baseline_of(path, _name(path))
 
 
 def _name(path: Path) -> str:

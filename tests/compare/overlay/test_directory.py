@@ -1,4 +1,4 @@
-"""Files as ghosts: what is read of recordings and records, and what the list says of them."""
+"""Files as baselines: what is read of recordings and records, and what the list says of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.overlay.curves import OverlayCurves
-from pgtop_tune.compare.overlay.shelf import Shelf
+from pgtop_tune.compare.overlay.directory import OverlayDirectory
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, LatencySecond
@@ -21,12 +21,12 @@ from tests.support.results import result
 from tests.support.sides import frames, recorded
 
 
-def shelf(directory: Path, shown: Path | None = None) -> Shelf:
-    return Shelf(directory, lambda: shown)
+def overlay_source(directory: Path, shown: Path | None = None) -> OverlayDirectory:
+    return OverlayDirectory(directory, lambda: shown)
 
 
 def whole(path: Path) -> OverlayCurves:
-    *_, last = shelf(path.parent).read(path)
+    *_, last = overlay_source(path.parent).read(path)
     return last
 
 
@@ -42,9 +42,9 @@ def three_hundred(second: LatencySecond) -> LatencySecond:
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_a_recording_gives_the_curves_of_each_load_from_its_start(tmp_path: Path, ending: str) -> None:
-    ghost = whole(recorded(frames(1000.0, "a"), tmp_path / f"run-041{ending}"))
-    (run,) = ghost.runs
-    assert ghost.name == "run-041"
+    baseline = whole(recorded(frames(1000.0, "a"), tmp_path / f"run-041{ending}"))
+    (run,) = baseline.runs
+    assert baseline.name == "run-041"
     assert (run.profile, run.clients) == ("tpcb-like", 16)
     assert len(run.tps) > 150
     assert len(run.p99_ms) > 150
@@ -77,7 +77,7 @@ def test_without_a_load_it_is_the_transactions_of_the_server(tmp_path: Path) -> 
 
 def test_a_ghost_grows_while_it_is_read(tmp_path: Path) -> None:
     path = recorded(frames(1000.0, "a"), tmp_path / "run.jsonl")
-    lengths = [ghost.runs[0].tps.length_s for ghost in shelf(tmp_path).read(path)]
+    lengths = [baseline.runs[0].tps.length_s for baseline in overlay_source(tmp_path).read(path)]
     assert len(lengths) > 1
 
 
@@ -88,7 +88,7 @@ def test_a_record_of_a_run_is_a_ghost(tmp_path: Path) -> None:
     assert (run.profile, run.clients) == ("tpcb-like", 16)
     assert len(run.tps) == 70
     assert len(run.p99_ms) == 70
-    entry = shelf(tmp_path).entry(path)
+    entry = overlay_source(tmp_path).entry(path)
     assert (entry.tps, entry.target) == (900.0, "tpcb-like ×16")
 
 
@@ -96,26 +96,26 @@ def test_the_list_has_the_newest_first_without_the_one_that_is_shown(tmp_path: P
     for age, name in enumerate(("c.jsonl", "b.jsonl.gz", "a.jsonl")):
         os.utime(recorded(frames(seconds=5), tmp_path / name), (1_000_000 - age, 1_000_000 - age))
     (tmp_path / "notes.txt").write_text("no recording", encoding="utf-8")
-    found = shelf(tmp_path, tmp_path / "a.jsonl").newest()
+    found = overlay_source(tmp_path, tmp_path / "a.jsonl").newest()
     assert [path.name for path in found] == ["c.jsonl", "b.jsonl.gz"]
-    entry = shelf(tmp_path).entry(found[0])
+    entry = overlay_source(tmp_path).entry(found[0])
     assert (entry.target, entry.seconds) == ("bench@/run/postgresql:5432/bench", 5.0)
     assert entry.tps is not None
-    assert shelf(tmp_path / "nowhere").newest() == []
+    assert overlay_source(tmp_path / "nowhere").newest() == []
 
 
 def test_a_name_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> None:
     for name in ("run-1.jsonl", "run-2.jsonl", "run-3.jsonl"):
         (tmp_path / f"beside-{name}").symlink_to("x" * 300)
         (tmp_path / name).write_text("")
-    assert {path.name for path in shelf(tmp_path).newest()} == {"run-1.jsonl", "run-2.jsonl", "run-3.jsonl"}
+    assert {path.name for path in overlay_source(tmp_path).newest()} == {"run-1.jsonl", "run-2.jsonl", "run-3.jsonl"}
 
 
 def test_what_is_no_recording_is_listed_with_its_reason_and_refused(tmp_path: Path) -> None:
     path = tmp_path / "torn.jsonl"
     path.write_text("hello\n", encoding="utf-8")
-    assert shelf(tmp_path).entry(path).problem
+    assert overlay_source(tmp_path).entry(path).problem
     with pytest.raises(RecordingProblem):
-        shelf(tmp_path).check(path)
+        overlay_source(tmp_path).check(path)
     with pytest.raises(RecordingProblem):
-        list(shelf(tmp_path).read(path))
+        list(overlay_source(tmp_path).read(path))

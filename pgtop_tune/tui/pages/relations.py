@@ -367,7 +367,7 @@ PROGRESS: Final = PageTable(
     rows=rows_of(sections.progress, progress_rows),
     key_of=lambda row: row.row.pid,
     backend_of=lambda row: row.backend,
-    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup is in progress",
+    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup runs",
 )
 WRAPAROUND: Final = PageTable(
     id="wraparound",

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import settings
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.model.postgres import NEWEST_MAJOR
+from tests.support.newer_major import server_of_newer_major
 from tests.support.quick_server import quick_server
 from tests.support.servers import MAJORS, NotAvailable, Servers, conninfo
 
@@ -145,6 +147,21 @@ def make_server(servers: Servers) -> Iterator[Callable[..., Throwaway]]:
 def fresh_server(make_server: Callable[..., Throwaway]) -> Throwaway:
     """A PostgreSQL 18 of the test's own, to be restarted, changed and broken."""
     return make_server()
+
+
+@pytest.fixture(scope="session")
+def newer_server(servers: Servers) -> Iterator[Throwaway]:
+    """A server of a major that nobody knows yet; a column of pg_stat_io and one of pg_replication_slots are gone."""
+    try:
+        binaries = servers.binaries(NEWEST_MAJOR)
+    except NotAvailable as problem:
+        pytest.skip(f"no PostgreSQL {NEWEST_MAJOR}: {problem}")
+    with server_of_newer_major(binaries, NEWEST_MAJOR + 1) as server:
+        with psycopg.connect(conninfo(server), autocommit=True) as connection:
+            connection.execute("SET allow_system_table_mods = on")
+            connection.execute("ALTER VIEW pg_stat_io RENAME COLUMN reuses TO ring_reuses")
+            connection.execute("ALTER VIEW pg_replication_slots RENAME COLUMN safe_wal_size TO safe_wal_bytes")
+        yield server
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """From a load as the operator describes it to pgbench's command line.
 
-Source: pgbench's documentation, options of 13 to 18. Where a version lacks one that is asked for, that is said here
+Source: pgbench's documentation, options of 13 to 19. Where a version lacks one that is asked for, that is said here
 (`_SINCE`). The database is named by position, because -d means "debug" up to 16.
 """
 

@@ -1,4 +1,4 @@
-"""Lines of pgbench's transaction log (-l), versions 13 to 18.
+"""Lines of pgbench's transaction log (-l), versions 13 to 19.
 
     client transaction latency_us script epoch_s us [lag_us] [retries]
 

@@ -1,11 +1,11 @@
-"""pgbench's final report (stdout), versions 13 to 18, read line by line.
+"""pgbench's final report (stdout), versions 13 to 19, read line by line.
 
 Figures of the run come first; "SQL script N: …" begins a section whose figures are indented with " - "; "statement
 latencies in milliseconds…" begins a table. Up to 14 a script's transactions have the skipped ones among them, from 15
 to 17 they are those that ended well, and from 18 on a line of its own tells these. pgbench counts for scripts and
 statements without locks: with several threads their sums fall short of the run's by a few.
 
-pgbench's `progress:` lines (stderr, one per second with -P 1), versions 13 to 18.
+pgbench's `progress:` lines (stderr, one per second with -P 1), versions 13 to 19.
 progress: 10.0 s, 1234.5 tps, lat 8.097 ms stddev 1.234 13, 14 progress: 10.0 s, 1234.5 tps, lat 8.097 ms stddev 1.234,
 0 failed 15 and later …, lag 0.123 ms[, 5 skipped][, 7 retried, 9 retries] with --rate, --latency-limit, --max-tries
 With --progress-timestamp the first figure is seconds since the epoch.

@@ -148,6 +148,11 @@ _IO: Final = (
     _Column("fsyncs", "", "Syncs."),
     _Column("fsync_time", "us", "Time of syncs.", "fsync_us"),
 )
+_LOCK: Final = (
+    _Column("waits", "", "Waits that lasted longer than deadlock_timeout and ended with the lock; from 19 on."),
+    _Column("wait_time", "us", "Time of them.", "wait_us"),
+    _Column("fastpath_exceeded", "", "Locks that found the fast-path slots of their session full."),
+)
 _SLRU: Final = (
     _Column("blks_zeroed", "", "Pages zeroed."),
     _Column("blks_hit", "", "Pages found in the cache."),
@@ -260,6 +265,8 @@ COUNTERS: Final = (
     *_counters("pg_stat_io", sections.io, _IO, lambda sample: sample.rows, ("backend_type", "object", "context"),
                lambda row: (row.backend_type, row.object, row.context)),
     *_counters("pg_stat_slru", sections.slru, _SLRU, lambda sample: sample.slrus, ("name",), lambda row: (row.name,)),
+    *_counters("pg_stat_lock", sections.lock_counters, _LOCK, lambda sample: sample.types, ("locktype",),
+               lambda row: (row.locktype,)),
     *_counters("pg_stat_archiver", sections.archiver, (
         _Column("archived", "", "WAL files archived.", "archived_count"),
         _Column("failed", "", "Attempts that failed.", "failed_count"),

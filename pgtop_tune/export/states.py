@@ -189,6 +189,8 @@ STATES: Final = (
            _of_receiver(lambda lag: lag.unreplayed_bytes)),
     _gauge("standby.delay", "s", "Since the last replayed transaction ended on the primary; 0 when all is replayed. "
            "Source: pg_last_xact_replay_timestamp()", _of_receiver(lambda lag: lag.delay_s)),
+    _gauge("standby.not_caught_up", "s", "Since replay last had nothing left to do; nothing when all is replayed, and "
+           "before 19. Source: pg_stat_recovery.current_chunk_start_time", _of_receiver(lambda lag: lag.not_caught_up_s)),
     _gauge("slot.retained", "bytes", "WAL kept for a slot. Source: pg_replication_slots.restart_lsn",
            _of_slots(lambda state: state.retained_bytes), _SLOT),
     _gauge("slot.active", "", "1 while the slot is in use. Source: pg_replication_slots.active_pid",

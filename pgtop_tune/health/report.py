@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from pgtop_tune.health.check import Check, Finding, Severity, Unknown
+from pgtop_tune.model.postgres import NEWEST_MAJOR
 from pgtop_tune.model.setup import MeasuredLimit
 
 
@@ -94,9 +95,9 @@ class Report(Struct, frozen=True):
         return sum(1 for _, finding in self.findings if finding.severity.rank >= severity.rank)
 
 
-def documentation(check: Check, major: int | None, newest: int = 18) -> str:
+def documentation(check: Check, major: int | None) -> str:
     """Where PostgreSQL's documentation of that major speaks of it; a major newer than we know is "devel"."""
-    version = "current" if major is None else "devel" if major > newest else str(major)
+    version = "current" if major is None else "devel" if major > NEWEST_MAJOR else str(major)
     return f"https://www.postgresql.org/docs/{version}/{check.page}"
 
 

@@ -57,6 +57,8 @@ _SLEEPS: Final = frozenset(
     }
 )
 """Class and event, the event in lower case: majors do not spell them alike."""
+_DECODING_AT_REST: Final = ("REPACK decoding worker", "waitforwalflush")
+"""Of REPACK (CONCURRENTLY): it has read all WAL there is."""
 _FROM_THE_PRIMARY: Final = frozenset({"libpqwalreceiverconnect", "libpqwalreceiverreceive"})
 """Waits for an answer of another server: at rest, unless a client waits for it (CREATE SUBSCRIPTION)."""
 
@@ -77,6 +79,8 @@ def activity_of(count: WaitCount) -> SessionActivity:
     if count.backend_type == IO_WORKER:
         return SessionActivity.IO_WORKER
     event = count.wait_event.lower()
+    if (count.backend_type, event) == _DECODING_AT_REST:
+        return SessionActivity.PACING
     remote = count.backend_type != CLIENT_BACKEND and count.wait_event_type == CLIENT and event in _FROM_THE_PRIMARY
     if remote or count.backend_type == _ARCHIVER or (count.wait_event_type, event) in _SLEEPS:
         return SessionActivity.PACING

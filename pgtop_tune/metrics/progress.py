@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,6 +26,7 @@ class CommandProgress(Struct, frozen=True):
         per_s: In the row's unit; mean of the last 10 s of the same phase.
         remaining_s: Until the phase is done, at that rate.
         backend: pid and backend_start_ms; None where the session was not seen.
+        workers: Parallel workers that help it.
     """
 
     row: ProgressRow
@@ -32,6 +34,7 @@ class CommandProgress(Struct, frozen=True):
     per_s: float | None
     remaining_s: float | None
     backend: BackendKey | None = None
+    workers: int = 0
 
 
 def progress_rows(interval: Interval) -> list[CommandProgress]:
@@ -43,9 +46,15 @@ def progress_rows(interval: Interval) -> list[CommandProgress]:
     if not recent:
         return []
     activity = interval.now(sections.activity)
-    sessions = {} if activity is None else {backend.pid: backend.backend_start_ms for backend in activity.backends}
+    backends = () if activity is None else activity.backends
+    sessions = {backend.pid: backend.backend_start_ms for backend in backends}
+    helped = Counter(backend.leader_pid for backend in backends)
     return [
-        replace(_progress(row, recent), backend=(row.pid, sessions[row.pid]) if row.pid in sessions else None)
+        replace(
+            _progress(row, recent),
+            backend=(row.pid, sessions[row.pid]) if row.pid in sessions else None,
+            workers=helped[row.pid],
+        )
         for row in _by_kind(recent[0].commands)
     ]
 

@@ -78,6 +78,8 @@ class ReceiverLag(Struct, frozen=True):
         unreplayed_bytes: Received, not replayed.
         delay_s: Since the last replayed transaction ended on the primary; 0 when everything received is replayed.
         message_age_s: Since the primary's last message.
+        not_caught_up_s: Since replay last had nothing left to do (19+), which max_standby_streaming_delay limits; None when
+            all is replayed.
     """
 
     receiver: Receiver
@@ -85,6 +87,7 @@ class ReceiverLag(Struct, frozen=True):
     unreplayed_bytes: int | None
     delay_s: float | None
     message_age_s: float | None
+    not_caught_up_s: float | None = None
 
 
 def receiver_lag(interval: Interval) -> ReceiverLag | None:
@@ -105,6 +108,9 @@ def receiver_lag(interval: Interval) -> ReceiverLag | None:
         unreplayed_bytes=unreplayed,
         delay_s=delay_s,
         message_age_s=None if receiver.message_ms is None else max(now.now_ms - receiver.message_ms, 0) / 1000.0,
+        not_caught_up_s=None
+        if receiver.caught_up_ms is None or not unreplayed
+        else max(now.now_ms - receiver.caught_up_ms, 0) / 1000.0,
     )
 
 

@@ -57,7 +57,7 @@ from pgtop_tune.model.relations import (
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.setup import MachineSetup, Measured
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.waits import LockSample, WaitSample
+from pgtop_tune.model.waits import LockCounters, LockCounterSample, LockSample, WaitSample
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Reading)
@@ -185,6 +185,9 @@ database_limits: Final = _section(
     every_s=29.9,
 )  # fmt: skip
 temp_files: Final = _section(PostgresSample.temp_files, TempFileSample, "pg_ls_tmpdir()", row=TempFiles, every_s=14.9)
+lock_counters: Final = _section(
+    PostgresSample.lock_counters, LockCounterSample, "pg_stat_lock", row=LockCounters, every_s=1.9
+)
 
 READ: Final = tuple(_rows)
 """Sections that the sampler reads one by one, in this order: sessions come before the locks they wait for."""

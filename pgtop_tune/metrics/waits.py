@@ -244,7 +244,7 @@ CLASSES: Final = (
     _class(CLIENT, (CLIENT,), "Active sessions that read from or write to their client in the middle of a statement."),
     _class("IPC", ("IPC",), "Active sessions that wait for another process of the server."),
     _class("Timeout", ("Timeout",), "Active sessions that sleep: pg_sleep, commit_delay; pacing is not among them."),
-    _class("other", _NAMED, "Active sessions in any other wait class: BufferPin, Extension, InjectionPoint.", others=True),
+    _class("other", _NAMED, "Active sessions in any other wait class: Extension, InjectionPoint, BufferPin; from 19 on Buffer in its place, with the locks of pages that were LWLock:BufferContent.", others=True),
 )  # fmt: skip
 """The parts of the active sessions."""
 
@@ -261,7 +261,7 @@ PACING: Final = Metric(
 )  # fmt: skip
 IO_WORKERS: Final = Metric(
     "waits.io_workers", "io workers busy", "sessions",
-    "Mean number of busy io workers (18, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
+    "Mean number of busy io workers (18 and newer, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
     "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(SessionActivity.IO_WORKER),
 )  # fmt: skip
 METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENT_THINKS, PACING, IO_WORKERS)

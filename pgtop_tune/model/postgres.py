@@ -18,7 +18,7 @@ from pgtop_tune.model.recorded_as import WIDE, Keyed, Near
 from pgtop_tune.model.relations import DatabaseLimits, ProgressSample, RelationSample, TempFileSample
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.waits import LockSample, WaitSample
+from pgtop_tune.model.waits import LockCounterSample, LockSample, WaitSample
 
 
 class ServerFacts(Struct, frozen=True):
@@ -56,6 +56,18 @@ class ServerFacts(Struct, frozen=True):
     """Those of this database: "pg_stat_statements 1.11"."""
     pooled: bool = False
     """Reached through a pooler: pg_backend_pid() is not the process that answered the start-up packet."""
+
+
+NEWEST_MAJOR: Final = 19
+"""The newest major whose views this program knows; a newer server is asked as if it were of this one."""
+
+
+def newer_than_known(version_num: int) -> str:
+    """A sentence where the server is of a newer major than the newest known one; "" otherwise."""
+    major = version_num // 10_000
+    if major <= NEWEST_MAJOR:
+        return ""
+    return f"{major} is newer than this program knows: figures of {NEWEST_MAJOR} are shown"
 
 
 HIDDEN_QUERY: Final = "<insufficient privilege>"
@@ -277,3 +289,4 @@ class PostgresSample(Struct, frozen=True):
     temp_files: TempFileSample | Unavailable = NOT_RECORDED
     server_log: LogTail | Unavailable = NOT_RECORDED
     checkpoint_cycle: CheckpointCycle | Unavailable = NOT_RECORDED
+    lock_counters: LockCounterSample | Unavailable = NOT_RECORDED

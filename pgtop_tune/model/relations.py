@@ -34,6 +34,8 @@ class TableCounters(Struct, frozen=True):
         frozen_xid: relfrozenxid.
         min_multixact: relminmxid.
         options: reloptions ("autovacuum_enabled=off"), of a TOAST table without any those of its table.
+        autovacuum_score: pg_stat_autovacuum_scores.score: autovacuum takes tables from 1 on, the highest first; None
+            before 19.
     """
 
     oid: int
@@ -70,6 +72,7 @@ class TableCounters(Struct, frozen=True):
     frozen_xid: int
     min_multixact: int
     options: tuple[str, ...] = ()
+    autovacuum_score: float | None = None
 
 
 class IndexCounters(Struct, frozen=True):
@@ -182,7 +185,7 @@ class ProgressRow(Struct, frozen=True):
 
     Attributes:
         pid: Backend; each has one such command at most.
-        command: "VACUUM", "ANALYZE", "CREATE INDEX CONCURRENTLY", "CLUSTER", "COPY FROM", "BASE BACKUP", …
+        command: "VACUUM", "ANALYZE", "CREATE INDEX CONCURRENTLY", "CLUSTER", "REPACK", "COPY FROM", "BASE BACKUP", …
         relation: Table, with index where there is one; the oid as text when it is of another database, "" without.
         phase: In the server's words; "" where the view has none.
         done, total: What the phase counts; None where it counts nothing, or does not know how much there is.
@@ -194,6 +197,9 @@ class ProgressRow(Struct, frozen=True):
         memory_limit_bytes: When these are reached the indexes are vacuumed, and once more later.
         passes: Index vacuum cycles completed.
         delay_ms: Slept for the cost limit (18, with track_cost_delay_timing); None without.
+        mode: Of a VACUUM "normal", "aggressive" or "failsafe", of a base backup "full" or "incremental" (19+); ""
+            without.
+        started_by: Of VACUUM and ANALYZE "manual", "autovacuum", "autovacuum_wraparound" (19+); "" without.
     """
 
     pid: int
@@ -212,6 +218,8 @@ class ProgressRow(Struct, frozen=True):
     memory_limit_bytes: int | None
     passes: int | None
     delay_ms: float | None
+    mode: str = ""
+    started_by: str = ""
 
 
 class ProgressSample(Struct, frozen=True):

@@ -43,6 +43,10 @@ class Receiver(Struct, frozen=True):
         replay_lsn_bytes: pg_last_wal_replay_lsn().
         replayed_xact_ms: pg_last_xact_replay_timestamp(): when the last replayed transaction ended on the primary.
         replay_state: pg_get_wal_replay_pause_state(): "not paused", "pause requested", "paused".
+        replay_timeline: Timeline of the last replayed record (19+).
+        caught_up_ms: pg_stat_recovery.current_chunk_start_time (19+): when replay last began on new WAL with nothing
+            left of the old, from which max_standby_streaming_delay counts.
+        promoting: Whether promotion was asked for (19+).
     """
 
     status: str | None
@@ -54,6 +58,9 @@ class Receiver(Struct, frozen=True):
     replay_lsn_bytes: int | None
     replayed_xact_ms: int | None
     replay_state: str
+    replay_timeline: int | None = None
+    caught_up_ms: int | None = None
+    promoting: bool | None = None
 
 
 class ReplicationSample(Struct, frozen=True):
@@ -85,6 +92,9 @@ class Slot(Struct, frozen=True):
         invalid: invalidation_reason (17+), "conflicting" (16); "" otherwise.
         failover: 17+; None before.
         two_phase: Whether it decodes prepared transactions; None where a recording does not have it.
+        mem_exceeded: Times logical_decoding_work_mem was exceeded (19+).
+        sync_skips: Times the synchronization of the slot to this standby was skipped (19+).
+        sync_skip_reason: slotsync_skip_reason of the last attempt (19+); "" without.
         spill_*, stream_*, total_*: Transactions and bytes of logical decoding; None for a physical slot.
     """
 
@@ -111,6 +121,9 @@ class Slot(Struct, frozen=True):
     total_bytes: int | None
     stats_reset_ms: int | None
     two_phase: bool | None = None
+    mem_exceeded: int | None = None
+    sync_skips: int | None = None
+    sync_skip_reason: str = ""
 
 
 class SlotSample(Struct, frozen=True):
@@ -134,12 +147,14 @@ class SubscriptionWorker(Struct, frozen=True):
     Attributes:
         id: Subscription and pid: "orders:4711", "orders:" without a worker.
         name: Subscription.
-        kind: "apply", "parallel apply", "table synchronization"; "none" when no worker runs.
+        kind: "apply", "parallel apply", "table synchronization", "sequence synchronization"; "none" when no worker
+            runs.
         pid: Worker.
         relation: Table being synchronised; "" for others.
         received_lsn_bytes, latest_end_lsn_bytes: Received, and reported back.
         message_ms: When the last message arrived.
         apply_errors, sync_errors: pg_stat_subscription_stats (15+); None before.
+        sequence_errors: Of the synchronization of sequences (19+); None before.
     """
 
     id: str
@@ -152,6 +167,7 @@ class SubscriptionWorker(Struct, frozen=True):
     message_ms: int | None
     apply_errors: int | None
     sync_errors: int | None
+    sequence_errors: int | None = None
 
 
 class SubscriptionSample(Struct, frozen=True):

@@ -55,6 +55,31 @@ class LockSample(Struct, frozen=True):
     left_out: int = 0
 
 
+class LockCounters(Struct, frozen=True):
+    """One row of pg_stat_lock (19+).
+
+    Attributes:
+        locktype: "relation", "transactionid", "tuple", "advisory", …; the lock type is the wait event of class Lock.
+        waits: Waits that lasted longer than deadlock_timeout and ended with the lock.
+        wait_us: Time of these waits.
+        fastpath_exceeded: Locks that went to the shared lock table because the fast-path slots of their session were
+            full.
+    """
+
+    locktype: str
+    waits: int
+    wait_us: int
+    fastpath_exceeded: int
+    stats_reset_ms: int | None
+
+
+class LockCounterSample(Struct, frozen=True):
+    """pg_stat_lock: long waits for heavyweight locks by type."""
+
+    at_s: float
+    types: Annotated[tuple[LockCounters, ...], Keyed("locktype")]
+
+
 CPU: Final = "CPU"
 """In place of a wait class: an active backend that waits for nothing."""
 QUEUE: Final = "CPU queue"

@@ -14,7 +14,7 @@ from pgtop_tune.health.judge import judge, statistics_age_s
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import CheckOutcome, documentation
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.model.postgres import NEWEST_MAJOR, PostgresSample
 from tests.support import frames
 from tests.support.health_facts import EPOCH_MS, result, spoilt, unknown
 
@@ -108,7 +108,7 @@ def test_a_report_names_server_and_major_and_documentation_follows_it() -> None:
     said = judge(CHECKS[:1], spoilt(major=15))
     assert (said.server, said.major) == ("PostgreSQL 15.1", 15)
     assert documentation(CHECKS[0], 15).startswith("https://www.postgresql.org/docs/15/")
-    assert "/devel/" in documentation(CHECKS[0], 19)
+    assert "/devel/" in documentation(CHECKS[0], NEWEST_MAJOR + 1)
     assert "/current/" in documentation(CHECKS[0], None)
 
 

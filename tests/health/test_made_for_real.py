@@ -36,6 +36,7 @@ MADE: Mapping[Callable[..., Any], Collection[str]] = {
     real.test_the_rate_of_wal_is_that_between_two_looks_at_a_working_server: {"WAL-04"},
     real.test_a_page_that_fails_its_checksum_is_damage: {"DUR-06"},
     real.test_a_standby_is_checked_and_its_primary_sees_it: {"REP-01", "REP-03"},
+    real.test_a_server_of_a_major_that_nobody_knows_is_said_to_be_one: {"CFG-07"},
     real.test_the_pools_of_a_pooler_are_summed_up: {"CON-03", "CON-04"},
 }
 """What each test finds where it has been made."""

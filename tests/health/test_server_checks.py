@@ -18,6 +18,7 @@ from pgtop_tune.health.questions import (
     WeakPassword,
 )
 from pgtop_tune.model.io import DatabaseSample
+from pgtop_tune.model.postgres import NEWEST_MAJOR
 from pgtop_tune.model.relations import ProgressRow, ProgressSample
 from tests.support.frames import GIB, MIB
 from tests.support.health_facts import found
@@ -271,6 +272,8 @@ CASES: tuple[Case, ...] = (
     ("CFG-05", {"server": {"version_num": 180007}}, None),
     ("CFG-06", older(0.9), INFO),
     ("CFG-06", older(1.1), None),
+    ("CFG-07", {"server": {"version_num": (NEWEST_MAJOR + 1) * 10_000}}, INFO),
+    ("CFG-07", {"server": {"version_num": NEWEST_MAJOR * 10_000 + 3}}, None),
     ("BEN-01", clients(11, 10), WARNING),
     ("BEN-01", clients(10, 10), None),
     ("BEN-01", clients(10, None), None),

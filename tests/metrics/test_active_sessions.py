@@ -26,6 +26,7 @@ BESIDE = (
     (SessionActivity.PACING, WaitCount("IPC", "WalReceiverWaitStart", "walreceiver", 10)),
     (SessionActivity.PACING, WaitCount("Client", "LibPQWalReceiverReceive", "walreceiver", 10)),
     (SessionActivity.PACING, WaitCount("Client", "WalSenderWaitForWAL", "walsender", 10)),
+    (SessionActivity.PACING, WaitCount("IPC", "WaitForWalFlush", "REPACK decoding worker", 10)),
     (SessionActivity.IO_WORKER, WaitCount("IO", "DataFileRead", "io worker", 10)),
     (SessionActivity.IO_WORKER, WaitCount("CPU", "", "io worker", 10)),
     (SessionActivity.TURN, WaitCount("Client", "turn", "client backend", 10)),
@@ -38,6 +39,8 @@ AT_WORK = (
     WaitCount("CPU", "", "autovacuum worker", 10),
     WaitCount("IO", "AioIoCompletion", "client backend", 10),
     WaitCount("BufferPin", "BufferPin", "startup", 10),
+    WaitCount("Buffer", "BufferExclusive", "client backend", 10),
+    WaitCount("IPC", "WaitForWalFlush", "client backend", 10),
 )
 
 
@@ -46,7 +49,7 @@ def test_sleeps_that_are_meant_and_io_workers_stand_beside() -> None:
     assert all(is_active(count) for count in AT_WORK)
     found = interval(*(count for _, count in BESIDE), *AT_WORK)
     assert ACTIVE_SESSIONS(found) == pytest.approx(len(AT_WORK))
-    assert (PACING(found), IO_WORKERS(found), CLIENT_THINKS(found)) == pytest.approx((9.0, 2.0, 1.0))
+    assert (PACING(found), IO_WORKERS(found), CLIENT_THINKS(found)) == pytest.approx((10.0, 2.0, 1.0))
 
 
 def test_sleeps_and_processes_of_the_server_are_no_part_of_a_transaction() -> None:

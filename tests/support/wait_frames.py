@@ -6,7 +6,7 @@ from typing import Final
 
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.statements import StatementText, StatementTexts
-from pgtop_tune.model.waits import LockSample, LockWait, WaitCount, WaitSample
+from pgtop_tune.model.waits import LockCounters, LockCounterSample, LockSample, LockWait, WaitCount, WaitSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, backend, postgres_sample, session_of
@@ -77,11 +77,24 @@ def queue_at(second: int) -> tuple[Activity, LockSample]:
     return Activity(float(second), now_ms, rows), LockSample(float(second), locks, 3)
 
 
+def lock_counters_at(second: int) -> LockCounterSample:
+    """Every other second a wait of 3 s for a transaction ends, and 40 locks a second find the fast path full."""
+    ended = second // 2
+    rows = (
+        LockCounters("relation", 0, 0, 40 * second, EPOCH_MS),
+        LockCounters("transactionid", 7 + ended, 21_000_000 + 3_000_000 * ended, 0, EPOCH_MS),
+        LockCounters("tuple", 2, 5_000_000, 0, EPOCH_MS),
+        LockCounters("advisory", 0, 0, 0, EPOCH_MS),
+    )  # fmt: skip
+    return LockCounterSample(float(second), rows)
+
+
 def queueing_session(n_seconds: int = 5) -> Session:
     """A session with that queue."""
 
     def change(second: int) -> dict[str, object]:
         activity, locks = queue_at(second)
-        return {"postgres": postgres_sample(second, activity=activity, locks=locks)}
+        counters = lock_counters_at(second)
+        return {"postgres": postgres_sample(second, activity=activity, locks=locks, lock_counters=counters)}
 
     return session_of(n_seconds, change=change)

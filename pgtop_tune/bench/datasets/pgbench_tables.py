@@ -1,6 +1,6 @@
 """pgbench's own tables: how they are to be made, what room they take, and pgbench -i with its progress.
 
-Source: pgbench's documentation, initialisation options of 13 to 18.
+Source: pgbench's documentation, initialisation options of 13 to 19.
 
 Whether a data set will fit: an estimate against what the file system of the data has left.
 Source: pg_settings data_directory and max_wal_size, pg_database.dattablespace, pg_tablespace_location().

@@ -17,6 +17,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FILE_ERRORS, HBA
+from pgtop_tune.model.postgres import newer_than_known
 from pgtop_tune.units import duration
 
 # Which releases of PostgreSQL there are and for how long they get fixes, as of a day: data/releases.toml.
@@ -147,6 +148,20 @@ def _minor(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
+def _newer(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    version_num = facts.have(needs.SERVER).version_num
+    sentence = newer_than_known(version_num)
+    if sentence:
+        yield Finding(
+            severity=Severity.INFO,
+            says=sentence,
+            evidence=(Evidence(f"server_version_num {version_num}", "pg_settings.setting"),),
+            fix=words(
+                "Install a version of pgtop-tune that knows it; until then advice and checks follow the older one."
+            ),
+        )
+
+
 def _source(as_of: date) -> str:
     return f"postgresql.org/support/versioning as of {as_of.isoformat()}"
 
@@ -233,5 +248,15 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SERVER,),
         look=_statistics,
         thresholds=(Threshold("days", 1, "d", "younger is worth a note"),),
+    ),
+    Check(
+        id="CFG-07",
+        group=_GROUP,
+        title="unknown major version",
+        why="Views and parameters of a newer major may have changed their meaning without a word.",
+        severity=Severity.INFO,
+        page="release.html",
+        needs=(needs.SERVER,),
+        look=_newer,
     ),
 )

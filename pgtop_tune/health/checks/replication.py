@@ -134,13 +134,13 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 ),
                 subject=worker.name,
             )
-        errors = (worker.apply_errors or 0) + (worker.sync_errors or 0)
+        errors = sum(each or 0 for each in (worker.apply_errors, worker.sync_errors, worker.sequence_errors))
         if errors > limits["errors"]:
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"subscription {worker.name} failed {errors} times; while it fails its publisher keeps WAL",
                 evidence=(
-                    Evidence(f"{errors} errors", "pg_stat_subscription_stats.apply_error_count, sync_error_count"),
+                    Evidence(f"{errors} errors", "pg_stat_subscription_stats: errors of apply and synchronization"),
                 ),
                 fix=Fix(
                     composed(

@@ -173,6 +173,9 @@ _RECEIVER: Final = (
     "replay_lsn_bytes",
     "replayed_xact_ms",
     "replay_state",
+    "replay_timeline",
+    "caught_up_ms",
+    "promoting",
 )
 
 

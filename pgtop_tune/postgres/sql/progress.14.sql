@@ -1,5 +1,6 @@
 -- All commands that tell how far they are, in one shape. To 16 VACUUM counts dead tuples, six bytes each; from 17 on bytes and indexes;
--- 18 knows how long VACUUM and ANALYZE slept for their cost limit.
+-- 18 knows how long VACUUM and ANALYZE slept for their cost limit; 19 who began them and how thorough a VACUUM is, and has REPACK, of
+-- which CLUSTER and VACUUM FULL are kinds.
 -- A relation has a name here only when it is of this database; of another it is its oid.
 SELECT r.pid,
        r.command,
@@ -12,7 +13,8 @@ SELECT r.pid,
             ELSE r.relid::text END AS relation,
        coalesce(r.phase, '') AS phase,
        r.done, r.total, r.unit, r.steps_done, r.steps_total, r.steps_unit, r.tuples,
-       r.memory_bytes, r.memory_limit_bytes, r.passes, r.delay_ms
+       r.memory_bytes, r.memory_limit_bytes, r.passes, r.delay_ms, coalesce(r.mode, '') AS mode,
+       coalesce(r.started_by, '') AS started_by
   FROM (SELECT pid,
                datid,
                datname,
@@ -39,8 +41,12 @@ SELECT r.pid,
                dead_tuple_bytes AS memory_bytes,  -- from 17
                max_dead_tuple_bytes AS memory_limit_bytes,  -- from 17
                index_vacuum_count AS passes,
-               NULL::float8 AS delay_ms  -- until 17
-               delay_time::float8 AS delay_ms  -- from 18
+               NULL::float8 AS delay_ms,  -- until 17
+               delay_time::float8 AS delay_ms,  -- from 18
+               ''::text AS mode,  -- until 18
+               ''::text AS started_by  -- until 18
+               mode AS mode,  -- from 19
+               started_by AS started_by  -- from 19
           FROM pg_stat_progress_vacuum
         UNION ALL
         SELECT pid,
@@ -60,8 +66,12 @@ SELECT r.pid,
                NULL::bigint AS memory_bytes,
                NULL::bigint AS memory_limit_bytes,
                NULL::bigint AS passes,
-               NULL::float8 AS delay_ms  -- until 17
-               delay_time::float8 AS delay_ms  -- from 18
+               NULL::float8 AS delay_ms,  -- until 17
+               delay_time::float8 AS delay_ms,  -- from 18
+               ''::text AS mode,  -- until 18
+               ''::text AS started_by  -- until 18
+               ''::text AS mode,  -- from 19
+               started_by AS started_by  -- from 19
           FROM pg_stat_progress_analyze
         UNION ALL
         SELECT pid,
@@ -84,14 +94,17 @@ SELECT r.pid,
                NULL::bigint AS memory_bytes,
                NULL::bigint AS memory_limit_bytes,
                NULL::bigint AS passes,
-               NULL::float8 AS delay_ms
+               NULL::float8 AS delay_ms,
+               ''::text AS mode,
+               ''::text AS started_by
           FROM pg_stat_progress_create_index
         UNION ALL
         SELECT pid,
                datid,
                datname,
                relid,
-               cluster_index_relid AS index_relid,
+               cluster_index_relid AS index_relid,  -- until 18
+               repack_index_relid AS index_relid,  -- from 19
                coalesce(command, 'CLUSTER') AS command,
                phase,
                CASE WHEN phase = 'seq scanning heap' THEN heap_blks_scanned END AS done,
@@ -100,12 +113,17 @@ SELECT r.pid,
                CASE WHEN phase = 'rebuilding index' THEN index_rebuild_count END AS steps_done,
                NULL::bigint AS steps_total,
                'indexes' AS steps_unit,
-               CASE WHEN phase LIKE '%scanning%' THEN heap_tuples_scanned ELSE heap_tuples_written END AS tuples,
+               CASE WHEN phase LIKE '%scanning%' THEN heap_tuples_scanned ELSE heap_tuples_written END AS tuples,  -- until 18
+               CASE WHEN phase LIKE '%scanning%' THEN heap_tuples_scanned  -- from 19
+                    ELSE heap_tuples_inserted + heap_tuples_updated + heap_tuples_deleted END AS tuples,  -- from 19
                NULL::bigint AS memory_bytes,
                NULL::bigint AS memory_limit_bytes,
                NULL::bigint AS passes,
-               NULL::float8 AS delay_ms
-          FROM pg_stat_progress_cluster
+               NULL::float8 AS delay_ms,
+               ''::text AS mode,
+               ''::text AS started_by
+          FROM pg_stat_progress_cluster  -- until 18
+          FROM pg_stat_progress_repack  -- from 19
         UNION ALL
         SELECT pid,
                datid,
@@ -124,7 +142,9 @@ SELECT r.pid,
                NULL::bigint AS memory_bytes,
                NULL::bigint AS memory_limit_bytes,
                NULL::bigint AS passes,
-               NULL::float8 AS delay_ms
+               NULL::float8 AS delay_ms,
+               ''::text AS mode,
+               ''::text AS started_by
           FROM pg_stat_progress_copy
         UNION ALL
         SELECT pid,
@@ -144,5 +164,9 @@ SELECT r.pid,
                NULL::bigint AS memory_bytes,
                NULL::bigint AS memory_limit_bytes,
                NULL::bigint AS passes,
-               NULL::float8 AS delay_ms
+               NULL::float8 AS delay_ms,
+               ''::text AS mode,  -- until 18
+               ''::text AS started_by  -- until 18
+               backup_type AS mode,  -- from 19
+               ''::text AS started_by  -- from 19
           FROM pg_stat_progress_basebackup) r

@@ -1,5 +1,6 @@
 -- The tables named by oid. A TOAST table is called after its table, whose oid is in its name, and has its options.
--- 16 counts updates that went to another page; 18 sums the time of vacuum and analyze and knows how many pages are frozen.
+-- 16 counts updates that went to another page; 18 sums the time of vacuum and analyze and knows how many pages are frozen;
+-- 19 tells how urgent autovacuum finds a table.
 SELECT c.oid,
        CASE WHEN o.oid IS NULL THEN n.nspname || '.' || c.relname
             ELSE (SELECT p.nspname FROM pg_namespace p WHERE p.oid = o.relnamespace) || '.' || o.relname END AS name,
@@ -38,6 +39,8 @@ SELECT c.oid,
        c.relallfrozen AS frozen_pages,  -- from 18
        c.relfrozenxid AS frozen_xid,
        c.relminmxid AS min_multixact,
+       NULL::float8 AS autovacuum_score,  -- until 18
+       s.score AS autovacuum_score,  -- from 19
        coalesce(c.reloptions, o.reloptions, '{}') AS options
   FROM pg_class c
   JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -45,4 +48,5 @@ SELECT c.oid,
   LEFT JOIN LATERAL (SELECT sum(pg_stat_get_numscans(i.indexrelid))::bigint AS scans,
                             sum(pg_stat_get_tuples_fetched(i.indexrelid))::bigint AS fetched
                        FROM pg_index i WHERE i.indrelid = c.oid) x ON true
+  LEFT JOIN pg_stat_get_autovacuum_scores() s ON s.oid = c.oid  -- from 19
  WHERE c.oid = ANY($1::oid[])

@@ -13,6 +13,12 @@ SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        CASE WHEN pg_is_in_recovery() THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint END AS standby_replay_lsn_bytes,
        CASE WHEN pg_is_in_recovery() THEN (date_part('epoch', pg_last_xact_replay_timestamp()) * 1000)::bigint END AS replayed_xact_ms,
        CASE WHEN pg_is_in_recovery() THEN pg_get_wal_replay_pause_state() ELSE '' END AS replay_state,
+       NULL::int AS replay_timeline,  -- until 18
+       NULL::bigint AS caught_up_ms,  -- until 18
+       NULL::bool AS promoting,  -- until 18
+       y.last_replayed_tli AS replay_timeline,  -- from 19
+       (date_part('epoch', y.current_chunk_start_time) * 1000)::bigint AS caught_up_ms,  -- from 19
+       y.promote_triggered AS promoting,  -- from 19
        w.pid,
        CASE WHEN a.usesysid IS NOT NULL THEN pg_get_userbyid(a.usesysid)::text END AS usename,
        a.application_name,
@@ -28,5 +34,6 @@ SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        w.sync_state,
        (date_part('epoch', w.reply_time) * 1000)::bigint AS reply_time_ms
   FROM pg_stat_get_wal_receiver() v
+ CROSS JOIN pg_stat_get_recovery() y  -- from 19
   LEFT JOIN pg_stat_get_wal_senders() w ON true
   LEFT JOIN LATERAL pg_stat_get_activity(w.pid) a ON w.pid IS NOT NULL

@@ -1,5 +1,5 @@
 -- One row with nulls when there is no slot. 16 tells which slots of a standby recovery made useless, 17 since when nobody uses a
--- slot and why it is invalid.
+-- slot and why it is invalid, 19 how often decoding ran out of memory and why a slot is not synchronised.
 SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        (CASE WHEN pg_is_in_recovery() THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) ELSE pg_current_wal_insert_lsn() END - '0/0'::pg_lsn)::bigint AS lsn_bytes,
        ((age('3'::xid)::bigint + 3) & 4294967295) AS next_xid,
@@ -23,6 +23,12 @@ SELECT (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now_ms,
        coalesce(s.invalidation_reason, '') AS invalid,  -- from 17
        s.failover AS failover,  -- from 17
        s.two_phase,
+       NULL::bigint AS mem_exceeded,  -- until 18
+       NULL::bigint AS sync_skips,  -- until 18
+       '' AS sync_skip_reason,  -- until 18
+       t.mem_exceeded_count AS mem_exceeded,  -- from 19
+       t.slotsync_skip_count AS sync_skips,  -- from 19
+       coalesce(s.slotsync_skip_reason, '') AS sync_skip_reason,  -- from 19
        t.spill_txns,
        t.spill_bytes,
        t.stream_txns,

@@ -5,7 +5,8 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
        w.wal_records,
        w.wal_fpi,
        w.wal_bytes::bigint AS wal_bytes,
-       (to_jsonb(w) ->> 'wal_fpi_bytes')::bigint AS wal_fpi_bytes,
+       NULL::bigint AS wal_fpi_bytes,  -- until 18
+       w.wal_fpi_bytes::bigint AS wal_fpi_bytes,  -- from 19
        w.wal_buffers_full,
        (date_part('epoch', greatest(w.stats_reset, i.stats_reset)) * 1000)::bigint AS stats_reset_ms,
        i.wal_writes,

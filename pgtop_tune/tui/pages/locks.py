@@ -16,6 +16,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.sql_quoting import literal
 from pgtop_tune.tui.dashboard.session_details import details_lines, locked_object
+from pgtop_tune.tui.pages.lock_types import LOCK_TYPES
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit, shortened, width
@@ -247,4 +248,6 @@ TABLE: Final = PageTable(
     empty="no session waits for a lock",
 )
 
-PAGE: Final = Page(key="4", id="locks", title="locks", tables=(TABLE,), summary=_summary, summary_rows=_summary_rows)
+PAGE: Final = Page(
+    key="4", id="locks", title="locks", tables=(TABLE, LOCK_TYPES), summary=_summary, summary_rows=_summary_rows
+)

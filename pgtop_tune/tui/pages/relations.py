@@ -191,6 +191,9 @@ _VACUUM_COLUMNS: Final = (
     number("freeze", "freeze%", 7, _first(_vacuum("freeze_percent")), percent,
            "Age in per cent of the limit for a forced vacuum, the higher of both.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=_FULL),
+    number("score", "score", 6, _first(lambda vacuum: vacuum.table.autovacuum_score), count,
+           "Urgency: autovacuum takes the highest first; from 1 on a threshold is passed (19+).",
+           "pg_stat_autovacuum_scores.score"),
 )  # fmt: skip
 
 
@@ -224,9 +227,17 @@ def _steps(row: CommandProgress) -> str:
     return f"{count(progress.steps_done)}{whole} {progress.steps_unit}"
 
 
+_BY_HAND: Final = "manual"
+_NORMAL: Final = "normal"
+
+
 def _more(row: CommandProgress) -> str:
     progress = row.row
+    by, mode = progress.started_by, progress.mode
     facts = (
+        (row.workers, f"{row.workers} parallel worker{'s' if row.workers > 1 else ''}"),
+        (by not in ("", _BY_HAND), by.replace("_", ", ")),
+        (mode not in ("", _NORMAL), mode),
         (progress.tuples, f"{count(progress.tuples)} {'dead' if progress.command == 'VACUUM' else 'rows'}"),
         (progress.memory_bytes, f"memory {size(progress.memory_bytes)}/{size(progress.memory_limit_bytes)}"),
         (progress.passes, f"{progress.passes} index passes"),
@@ -257,8 +268,10 @@ _PROGRESS_COLUMNS: Final = (
          "heap_blks_scanned, partitions_done, child_tables_done, tablespaces_streamed"),
     word("database", "db", 10, foreign(lambda row: row.row.datname), "Database.", "pg_stat_progress_*.datname",
          shown=False),
-    word("more", "more", 24, foreign(_more), "Rows, memory for dead ones, index passes, sleep for the cost limit.",
-         "tuples_done, dead_tuple_bytes, index_vacuum_count, delay_time", most=44),
+    word("more", "more", 24, foreign(_more), "Parallel workers; from 19 on autovacuum and its reason, aggressive or "
+         "failsafe vacuum, kind of backup; rows, memory for dead ones, index passes, sleep for the cost limit.",
+         "pg_stat_activity.leader_pid; started_by, mode, backup_type, tuples_done, dead_tuple_bytes, "
+         "index_vacuum_count, delay_time of pg_stat_progress_*", most=44),
 )  # fmt: skip
 
 _AGE_COLUMNS: Final = (
@@ -354,7 +367,7 @@ PROGRESS: Final = PageTable(
     rows=rows_of(sections.progress, progress_rows),
     key_of=lambda row: row.row.pid,
     backend_of=lambda row: row.backend,
-    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, COPY or base backup is in progress",
+    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup runs",
 )
 WRAPAROUND: Final = PageTable(
     id="wraparound",

@@ -119,6 +119,15 @@ _SLOT_COLUMNS: Final = (
            "Δ pg_stat_replication_slots.spill_bytes / Δt"),
     number("streamed", "strm/s", 7, attrgetter("streamed_per_s"), size,
            "Changes of transactions in progress sent per second.", "Δ pg_stat_replication_slots.stream_bytes / Δt"),
+    number("mem-exceeded", "mem full", 8, attrgetter("slot.mem_exceeded"), count,
+           "Times decoding exceeded logical_decoding_work_mem since the reset (19+).",
+           "pg_stat_replication_slots.mem_exceeded_count"),
+    number("sync-skips", "skips", 6, attrgetter("slot.sync_skips"), count,
+           "Times its synchronization to this standby was skipped since the reset (19+).",
+           "pg_stat_replication_slots.slotsync_skip_count"),
+    word("sync-skip", "not synchronised", 22, foreign(attrgetter("slot.sync_skip_reason")),
+         "Reason why its last synchronization to this standby was skipped (19+).",
+         "pg_replication_slots.slotsync_skip_reason"),
 )  # fmt: skip
 
 _HOLDER_COLUMNS: Final = (
@@ -158,7 +167,8 @@ _PREPARED_COLUMNS: Final = (
 _SUBSCRIPTION_COLUMNS: Final = (
     word("name", "subscription", 18, foreign(lambda row: row[0].name), "Name.", "pg_stat_subscription.subname"),
     word("kind", "worker", 22, lambda row: row[0].kind,
-         "apply, parallel apply (16+), table synchronization; none: enabled and no worker runs; disabled.",
+         "apply, parallel apply (16+), table or sequence (19+) synchronization; none: enabled and no worker runs; "
+         "disabled.",
          "pg_stat_subscription, pg_subscription.subenabled"),
     number("message", "message", 8, lambda row: row[1], age, "Since the last message of the publisher.",
            "now − pg_stat_subscription.last_msg_receipt_time"),
@@ -166,8 +176,12 @@ _SUBSCRIPTION_COLUMNS: Final = (
            "received_lsn − latest_end_lsn of pg_stat_subscription"),
     number("apply-errors", "apply err", 9, lambda row: row[0].apply_errors, count, "Errors while applying (15+).",
            "pg_stat_subscription_stats.apply_error_count", critical=1.0),
-    number("sync-errors", "sync err", 8, lambda row: row[0].sync_errors, count, "Errors while synchronising (15+).",
-           "pg_stat_subscription_stats.sync_error_count", critical=1.0),
+    number("sync-errors", "sync err", 8, lambda row: row[0].sync_errors, count,
+           "Errors while synchronising tables (15+).",
+           "pg_stat_subscription_stats.sync_table_error_count, before 19 sync_error_count", critical=1.0),
+    number("sequence-errors", "seq err", 7, lambda row: row[0].sequence_errors, count,
+           "Errors while synchronising sequences (19+).", "pg_stat_subscription_stats.sync_seq_error_count",
+           critical=1.0),
     number("pid", "PID", 7, lambda row: row[0].pid, _pid, "Worker.", "pg_stat_subscription.pid"),
     word("relation", "table", 24, foreign(lambda row: row[0].relation), "Table being synchronised.",
          "pg_stat_subscription.relid"),
@@ -213,13 +227,17 @@ def _of_standby(lag: ReceiverLag) -> list[Phrase]:
     receiver = lag.receiver
     source = f"{receiver.status} from {one_line(receiver.sender, 80)}" if receiver.status else "no WAL receiver"
     replay = receiver.replay_state
+    caught_up_s = lag.not_caught_up_s
     return [
+        Phrase((("promotion was asked for", "warning"),) if receiver.promoting else ()),
         Phrase(labelled("standby", source, PLAIN if receiver.status else "warning")),
         Phrase(labelled("replay", replay, PLAIN if replay == "not paused" else "warning"), 1),
         Phrase(labelled("behind", lasting(lag.delay_s), "strong"), 0),
         Phrase(labelled("not received", size(lag.unreceived_bytes)), 2),
         Phrase(labelled("not replayed", size(lag.unreplayed_bytes)), 1),
         Phrase(labelled("last message", lasting(lag.message_age_s)), 3),
+        Phrase(labelled("not caught up for", lasting(caught_up_s)) if caught_up_s is not None else (), 2),
+        Phrase(labelled("timeline", str(receiver.replay_timeline)) if receiver.replay_timeline is not None else (), 4),
     ]
 
 

@@ -11,7 +11,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.own_cost import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.model.postgres import NEWEST_MAJOR, ServerFacts, newer_than_known
 from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
@@ -79,6 +79,7 @@ def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
         Phrase(name),
         Phrase(((one_line(f"{server.user}@{server.endpoint}", _NAME), PLAIN),), 3),
         Phrase(_product(server, narrow=narrow), 1, _product(server, narrow=True)),
+        _unknown_major(server),
         Phrase((("via pooler", "warning"),) if server.pooled else (), 2),
         Phrase(labelled("up", lasting(up_s)), 4),
     ]
@@ -110,6 +111,13 @@ def _product(server: ServerFacts, *, narrow: bool) -> Line:
         (version if narrow else f"PostgreSQL {version}", PLAIN),
         (" standby" if server.in_recovery else " primary", "warning" if server.in_recovery else PLAIN),
     )
+
+
+def _unknown_major(server: ServerFacts) -> Phrase:
+    """Never left out: figures of an older major may be wrong."""
+    sentence = newer_than_known(server.version_num)
+    short: Line = ((f"newer than known, shown as {NEWEST_MAJOR}", "warning"),)
+    return Phrase(((sentence, "warning"),), 0, short) if sentence else Phrase(())
 
 
 def _server_now_ms(frame: Frame) -> int:

@@ -105,4 +105,4 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
         await screen.turn_to("repl", "subscriptions")
         await screen.shows(r"^ bought +apply +\S+ +\S+ ")
         await screen.resize(WIDE)
-        await screen.shows(r"^ bought +apply +\S+ +\S+ +(- +-|0 +0) +\d+ - ")
+        await screen.shows(r"^ bought +apply +\S+ +\S+ +(- +-|0 +0) +(?:-|0) +\d+ - ")

@@ -45,10 +45,10 @@ def shown(
 
 @pytest.mark.parametrize(("cells", "height"), [(80, 24), (160, 48)])
 @pytest.mark.parametrize(
-    "name", ["waits-events", "waits-queries", "waits-databases", "waits-users", "waits-types", "locks"]
+    "name", ["waits-events", "waits-queries", "waits-databases", "waits-users", "waits-types", "locks", "lock-types"]
 )
 def test_pictures(name: str, cells: int, height: int) -> None:
-    page = locks.PAGE if name == "locks" else waits.PAGE
+    page = locks.PAGE if name.startswith("lock") else waits.PAGE
     rows = shown(page, TABLES[name], MADE[page.id](), cells, height)
     assert_picture(GOLDENS / f"page-{name}-{cells}x{height}.txt", rows)
 
@@ -229,7 +229,9 @@ def test_every_line_fits_and_no_foreign_text_is_obeyed(size: tuple[int, int], gl
 def test_missing_sections_say_why_in_the_place_of_their_tables() -> None:
     why = Unavailable(Reason.SWITCHED_OFF, "track_activities is off: the server keeps no session states")
     session = session_of(
-        3, charted=CHARTED, change=lambda second: {"postgres": postgres_sample(second, waits=why, activity=why)}
+        3,
+        charted=CHARTED,
+        change=lambda second: {"postgres": postgres_sample(second, waits=why, activity=why, lock_counters=why)},
     )
     for page in (waits.PAGE, locks.PAGE):
         for table in page.tables:

@@ -110,12 +110,12 @@ def _generator(result: RunResult) -> str:
     load = result.generator
     if load is None or load.busiest_cpu is None:
         return ""
-    queued = load.most_queued or 0.0
+    queued = "unknown" if load.most_queued is None else f"{load.most_queued:.0f} % of the time"
     turn = "" if load.client_turn is None else f", sessions wait for it in {load.client_turn:.0f} % of the samples"
     threads = f"{load.threads} thread{'s' if load.threads != 1 else ''}"
     return (
         f"pgbench: {load.cpu_cores or 0.0:.2f} CPUs in {threads}, the busiest {load.busiest_cpu:.0f} % of a core;"
-        f" the longest wait for one {queued:.0f} % of the time{turn}"
+        f" the longest wait for one {queued}{turn}"
     )
 
 

@@ -53,8 +53,9 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
     """
     threads = _threads(interval, run, window_s)
     cpu_shares = [cpu for cpu, _ in threads]
-    bound = max((each for each in threads if _never_sleeps(*each)), key=sum, default=None)
-    demand = max((cpu + delay for cpu, delay in threads), default=None)
+    wanted = [(cpu, delay or 0.0) for cpu, delay in threads]
+    delays = [delay for _, delay in threads if delay is not None]
+    bound = max((each for each in wanted if _never_sleeps(*each)), key=sum, default=None)
     turn = _client_turn(interval, run, window_s)
     facts = _host_facts(interval)
     load = GeneratorLoad(
@@ -62,13 +63,13 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
         cpus=facts.cpu_count if facts else None,
         cpu_cores=sum(cpu_shares) / 100.0 if threads else None,
         busiest_cpu=max(cpu_shares, default=None),
-        busiest_demand=demand,
+        busiest_demand=max(map(sum, wanted), default=None) if delays else None,
         client_turn=turn,
         lag_ms=_lag(interval, run, window_s),
         machine_busy=_machine_busy(interval, window_s),
         beside=bool(threads) and facts is not None and not facts.is_of_server,
         bound=False,
-        most_queued=max((queued for _, queued in threads), default=None),
+        most_queued=max(delays, default=None),
     )
     reason = _reason(load, run, bound)
     return replace(load, bound=True, reason=reason, advice=_advice(load, run)) if reason else load
@@ -111,8 +112,9 @@ def _advice(load: GeneratorLoad, run: BenchRun) -> str:
     return "run pgbench on another host, or on several"
 
 
-def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[tuple[float, float]]:
-    """(CPU, waiting for a CPU) of each thread of pgbench in per cent of one core, over as long as it was seen."""
+def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[tuple[float, float | None]]:
+    """(CPU, waiting for a CPU) of each thread of pgbench in per cent of one core, over as long as it was seen; None is
+    a wait that is not known."""
     facts = _host_facts(interval)
     looks = [
         (sample.at_s, {row.tid: row for row in sample.threads if row.pid == run.pid})
@@ -135,12 +137,12 @@ def _is_same(older: ThreadCounters | None, newer: ThreadCounters) -> bool:
     return older is not None and older.start_ticks == newer.start_ticks
 
 
-def _use(older: ThreadCounters, newer: ThreadCounters, seconds: float, ticks_per_s: int) -> tuple[float, float]:
+def _use(older: ThreadCounters, newer: ThreadCounters, seconds: float, ticks_per_s: int) -> tuple[float, float | None]:
     ticks = newer.user_ticks + newer.system_ticks - older.user_ticks - older.system_ticks
-    delay_ms = 0
-    if newer.run_delay_ms is not None and older.run_delay_ms is not None:
-        delay_ms = max(newer.run_delay_ms - older.run_delay_ms, 0)
-    return 100.0 * max(ticks, 0) / ticks_per_s / seconds, delay_ms / 10.0 / seconds
+    cpu = 100.0 * max(ticks, 0) / ticks_per_s / seconds
+    if newer.run_delay_ms is None or older.run_delay_ms is None:
+        return cpu, None
+    return cpu, max(newer.run_delay_ms - older.run_delay_ms, 0) / 10.0 / seconds
 
 
 def _client_turn(interval: Interval, run: BenchRun, window_s: float) -> float | None:

@@ -101,3 +101,25 @@ def test_the_screen_s_look_is_at_the_load_under_way_only() -> None:
     assert under_way.bound
     assert client_bound(Interval(frames)) is None
     assert frames[-1].bench.run.state is RunState.FINISHED  # type: ignore[union-attr]
+
+
+def test_a_wait_for_a_cpu_that_nobody_counts_is_unknown_and_not_zero() -> None:
+    frames = run_frames(cpu=(97, 5))
+    without = [
+        replace(
+            frame,
+            host=replace(
+                frame.host,
+                processes=replace(
+                    frame.host.processes,
+                    threads=tuple(replace(row, run_delay_ms=None) for row in frame.host.processes.threads),
+                ),
+            ),
+        )
+        for frame in frames
+    ]
+    load = client_bound(Interval(without[:-1]))
+    assert load is not None
+    assert (load.most_queued, load.busiest_demand) == (None, None)
+    assert load.bound
+    assert "on a CPU 97 % of the time" in load.reason

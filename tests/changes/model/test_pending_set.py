@@ -37,6 +37,8 @@ def change(number: int, **more: object) -> ParameterChange:
         (SetOwner("s", f"ann@{HERE}, 1", own_key(), GONE, left_alone=True), Holder.NOBODY),
         (SetOwner("s", f"ann@{HERE}, 1", BEFORE_BOOT, BEFORE_BOOT), Holder.NOBODY),
         (SetOwner("s", "ann@another-machine, 1", BEFORE_BOOT, BEFORE_BOOT), Holder.ELSEWHERE),
+        # A container of this name that hides /proc does not know the boot: its program may well run.
+        (SetOwner("s", f"ann@{HERE}, 1", replace(own_key(), boot_id=""), GONE), Holder.ELSEWHERE),
         (SetOwner("s", "ann@a-container, 1", CONTAINER, CONTAINER), Holder.ELSEWHERE),
     ],
 )

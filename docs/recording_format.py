@@ -17,7 +17,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.recorded_as import Keyed, Wide
+from pgtop_tune.model.recorded_as import KeyedBy, Wide
 from pgtop_tune.recording.codec import MANY
 from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header
 
@@ -68,7 +68,7 @@ def _type(hint: Any) -> str:
     """A type hint in the words of the page."""
     arguments = get_args(hint)
     for mark in getattr(hint, "__metadata__", ()):
-        if isinstance(mark, Keyed):
+        if isinstance(mark, KeyedBy):
             return f"table by {mark.by} of {_type(get_args(arguments[0])[0])}"
         return "identity or null" if isinstance(mark, Wide) else _type(arguments[0])
     if get_origin(hint) in (Union, types.UnionType):

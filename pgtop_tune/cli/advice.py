@@ -181,7 +181,7 @@ MACHINE_WRITERS: Final[Mapping[str, Callable[[Sequence[MachineRow]], list[str]]]
 _REASON = "advise --apply"
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class ApplyTerms(Struct, frozen=True, kw_only=True):
     """How a proposal is applied.
 
     Attributes:
@@ -241,7 +241,9 @@ def advised_with(half: MachineHalf, looked: Looked) -> Mapping[str, Advice]:
     return looked.proposal.server_half()
 
 
-def apply(words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], half: MachineHalf, terms: Terms) -> int:
+def apply(
+    words: ConnectionWords, looked: Looked, rows: Sequence[ParameterRow], half: MachineHalf, terms: ApplyTerms
+) -> int:
     """Shows the difference, asks, and makes the change set, the machine's half first.
 
     Args:

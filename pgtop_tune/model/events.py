@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 from pgtop_tune.secret import without_secrets
 
 
@@ -45,7 +45,7 @@ class LogTail(Struct, frozen=True):
     file: str
     skipped_bytes: int
     left_out: int
-    lines: Annotated[tuple[LogLine, ...], Keyed("id")]
+    lines: Annotated[tuple[LogLine, ...], KeyedBy("id")]
 
 
 class EventKind(StrEnum):

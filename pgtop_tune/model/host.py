@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 from pgtop_tune.model.setup import MachineSetup
 
 
@@ -55,7 +55,7 @@ class FileSystemSample(Struct, frozen=True):
     """
 
     at_s: float
-    file_systems: Annotated[tuple[FileSystem, ...], Keyed("mount")]
+    file_systems: Annotated[tuple[FileSystem, ...], KeyedBy("mount")]
     unanswered: tuple[str, ...] = ()
 
 
@@ -83,7 +83,7 @@ class NetworkSample(Struct, frozen=True):
     """Interfaces that have carried anything; loopback stands among them, a local pgbench goes through it."""
 
     at_s: float
-    interfaces: Annotated[tuple[InterfaceCounters, ...], Keyed("name")]
+    interfaces: Annotated[tuple[InterfaceCounters, ...], KeyedBy("name")]
 
 
 class UntoldFigure(Struct, frozen=True):
@@ -122,7 +122,7 @@ class HostFacts(Struct, frozen=True):
     ticks_per_s: int
     page_size_bytes: int
     memory_bytes: int
-    untold: Annotated[tuple[UntoldFigure, ...], Keyed("metric")] = ()
+    untold: Annotated[tuple[UntoldFigure, ...], KeyedBy("metric")] = ()
 
     @property
     def is_of_server(self) -> bool:
@@ -155,7 +155,7 @@ class CpuSample(Struct, frozen=True):
 
     at_s: float
     total: CpuTimes
-    cores: Annotated[tuple[CpuTimes, ...], Keyed("cpu")]
+    cores: Annotated[tuple[CpuTimes, ...], KeyedBy("cpu")]
     context_switches: int | None
     procs_running: int | None
     """Runnable now, on a CPU or waiting for one (`procs_running`)."""
@@ -208,7 +208,7 @@ class MemorySample(Struct, frozen=True):
     """Since boot; None where /proc/vmstat cannot be read."""
     thp_mode: str
     """The word in brackets in /sys/kernel/mm/transparent_hugepage/enabled: always, madvise, never; "" if unreadable."""
-    huge_pages: Annotated[tuple[HugePages, ...], Keyed("page_bytes")] = ()
+    huge_pages: Annotated[tuple[HugePages, ...], KeyedBy("page_bytes")] = ()
     thp_defrag: str = ""
     """The word in brackets in …/defrag: always, defer, defer+madvise, madvise, never; "" if unreadable."""
     file_huge_bytes: int | None = None
@@ -261,7 +261,7 @@ class DiskSample(Struct, frozen=True):
     """Whole disks, and every device under a directory of the server's."""
 
     at_s: float
-    disks: Annotated[tuple[DiskCounters, ...], Keyed("name")]
+    disks: Annotated[tuple[DiskCounters, ...], KeyedBy("name")]
     unplaced: tuple[str, ...] = ()
     """Roles whose device is not known, and why: "wal: … is not readable …". Foreign text."""
 
@@ -303,11 +303,11 @@ class ProcessSample(Struct, frozen=True):
     """The server's processes, pgbench and ourselves."""
 
     at_s: float
-    processes: Annotated[tuple[ProcessCounters, ...], Keyed("pid")]
+    processes: Annotated[tuple[ProcessCounters, ...], KeyedBy("pid")]
     io_refused: int = 0
     """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could. With psutil also
     those that are closed to us altogether."""
-    threads: Annotated[tuple[ThreadCounters, ...], Keyed("tid")] = ()
+    threads: Annotated[tuple[ThreadCounters, ...], KeyedBy("tid")] = ()
     """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 
 
 class DatabaseRow(Struct, frozen=True):
@@ -51,7 +51,7 @@ class DatabaseSample(Struct, frozen=True):
     """The databases with most transactions."""
 
     at_s: float
-    databases: Annotated[tuple[DatabaseRow, ...], Keyed("datid")]
+    databases: Annotated[tuple[DatabaseRow, ...], KeyedBy("datid")]
     left_out: int = 0
     """Databases that are not in `databases`."""
 
@@ -89,7 +89,7 @@ class IoSample(Struct, frozen=True):
 
     at_s: float
     stats_reset_ms: int | None
-    rows: Annotated[tuple[IoCounters, ...], Keyed("id")]
+    rows: Annotated[tuple[IoCounters, ...], KeyedBy("id")]
 
 
 class SlruCounters(Struct, frozen=True):
@@ -111,7 +111,7 @@ class SlruSample(Struct, frozen=True):
     """pg_stat_slru: the small caches of transaction states and the like."""
 
     at_s: float
-    slrus: Annotated[tuple[SlruCounters, ...], Keyed("name")]
+    slrus: Annotated[tuple[SlruCounters, ...], KeyedBy("name")]
 
 
 class ArchiverStatus(Struct, frozen=True):

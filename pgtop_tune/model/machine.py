@@ -14,7 +14,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 
 # A setting of the operating system: what it is now, and what it is after a reboot.
 
@@ -100,7 +100,7 @@ class NumaSample(Struct, frozen=True):
     """Every node with memory."""
 
     at_s: float
-    nodes: Annotated[tuple[NumaNode, ...], Keyed("node")]
+    nodes: Annotated[tuple[NumaNode, ...], KeyedBy("node")]
 
 
 class CpuFrequency(Struct, frozen=True):
@@ -123,7 +123,7 @@ class FrequencySample(Struct, frozen=True):
     """Frequencies, every few seconds."""
 
     at_s: float
-    policies: Annotated[tuple[CpuFrequency, ...], Keyed("policy")]
+    policies: Annotated[tuple[CpuFrequency, ...], KeyedBy("policy")]
 
 
 class ServerPlaces(Struct, frozen=True):

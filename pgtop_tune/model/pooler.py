@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 
 PGBOUNCER: Final = "PgBouncer"
 PGCAT: Final = "PgCat"
@@ -149,9 +149,9 @@ class ConsoleSample(Struct, frozen=True):
     clients: int | None = None
     login_clients: int | None = None
     servers: int | None = None
-    pools: Annotated[tuple[Pool, ...], Keyed("id")] = ()
-    counters: Annotated[tuple[PoolerCounters, ...], Keyed("id")] = ()
-    databases: Annotated[tuple[PooledDatabase, ...], Keyed("id")] = ()
+    pools: Annotated[tuple[Pool, ...], KeyedBy("id")] = ()
+    counters: Annotated[tuple[PoolerCounters, ...], KeyedBy("id")] = ()
+    databases: Annotated[tuple[PooledDatabase, ...], KeyedBy("id")] = ()
 
 
 class Pooler(Struct, frozen=True):
@@ -175,4 +175,4 @@ class PoolerSample(Struct, frozen=True):
     """All poolers the operator named (--pooler), each with a clock of its own."""
 
     at_s: float
-    poolers: Annotated[tuple[Pooler, ...], Keyed("name")] = ()
+    poolers: Annotated[tuple[Pooler, ...], KeyedBy("name")] = ()

@@ -14,7 +14,7 @@ from msgspec import Struct
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.events import LogTail
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
-from pgtop_tune.model.recorded_as import WIDE, Keyed, Near
+from pgtop_tune.model.recorded_as import WIDE, KeyedBy, Near
 from pgtop_tune.model.relations import DatabaseLimits, ProgressSample, RelationSample, TempFileSample
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.statements import StatementSample, StatementTexts
@@ -108,7 +108,7 @@ class Activity(Struct, frozen=True):
     at_s: float
     now_ms: int
     """clock_timestamp() of the server."""
-    backends: Annotated[tuple[Backend, ...], Keyed("pid")]
+    backends: Annotated[tuple[Backend, ...], KeyedBy("pid")]
     own_backends: int = 0
     """Sessions of ours that were left out."""
     configured_ms: int | None = None
@@ -257,7 +257,7 @@ class ParameterSample(Struct, frozen=True):
     """pg_settings, on a slow cadence and after every change."""
 
     at_s: float
-    parameters: Annotated[tuple[Parameter, ...], Keyed("name")]
+    parameters: Annotated[tuple[Parameter, ...], KeyedBy("name")]
 
 
 class PostgresSample(Struct, frozen=True):

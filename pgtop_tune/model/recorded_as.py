@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Keyed(Struct, frozen=True):
+class KeyedBy(Struct, frozen=True):
     """A table: rows are told apart by one of their fields.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 
 FIRST_USER_OID: Final = 16_384
 """FirstNormalObjectId: below it are the relations initdb made."""
@@ -122,8 +122,8 @@ class RelationSample(Struct, frozen=True):
     next_multixact: int
     n_tables: int
     n_indexes: int
-    tables: Annotated[tuple[TableCounters, ...], Keyed("oid")]
-    indexes: Annotated[tuple[IndexCounters, ...], Keyed("oid")]
+    tables: Annotated[tuple[TableCounters, ...], KeyedBy("oid")]
+    indexes: Annotated[tuple[IndexCounters, ...], KeyedBy("oid")]
 
 
 class DatabaseFacts(Struct, frozen=True):
@@ -158,8 +158,8 @@ class DatabaseLimits(Struct, frozen=True):
     at_s: float
     next_xid: int
     next_multixact: int
-    databases: Annotated[tuple[DatabaseFacts, ...], Keyed("oid")]
-    role_limits: Annotated[tuple[RoleLimit, ...], Keyed("oid")] = ()
+    databases: Annotated[tuple[DatabaseFacts, ...], KeyedBy("oid")]
+    role_limits: Annotated[tuple[RoleLimit, ...], KeyedBy("oid")] = ()
 
 
 class TempFiles(Struct, frozen=True):
@@ -174,7 +174,7 @@ class TempFileSample(Struct, frozen=True):
     """pg_ls_tmpdir() of all tablespaces. Files shared by parallel workers lie in directories and are not listed."""
 
     at_s: float
-    processes: Annotated[tuple[TempFiles, ...], Keyed("pid")]
+    processes: Annotated[tuple[TempFiles, ...], KeyedBy("pid")]
 
 
 # What was seen of commands that tell how far they are.
@@ -226,4 +226,4 @@ class ProgressSample(Struct, frozen=True):
     """All pg_stat_progress_* views at one moment."""
 
     at_s: float
-    commands: Annotated[tuple[ProgressRow, ...], Keyed("pid")]
+    commands: Annotated[tuple[ProgressRow, ...], KeyedBy("pid")]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 
 
 class Sender(Struct, frozen=True):
@@ -76,7 +76,7 @@ class ReplicationSample(Struct, frozen=True):
     at_s: float
     now_ms: int
     lsn_bytes: int | None
-    senders: Annotated[tuple[Sender, ...], Keyed("pid")]
+    senders: Annotated[tuple[Sender, ...], KeyedBy("pid")]
     receiver: Receiver | None = None
 
 
@@ -138,7 +138,7 @@ class SlotSample(Struct, frozen=True):
     now_ms: int
     lsn_bytes: int | None
     next_xid: int
-    slots: Annotated[tuple[Slot, ...], Keyed("slot_name")]
+    slots: Annotated[tuple[Slot, ...], KeyedBy("slot_name")]
 
 
 class SubscriptionWorker(Struct, frozen=True):
@@ -175,7 +175,7 @@ class SubscriptionSample(Struct, frozen=True):
 
     at_s: float
     now_ms: int
-    workers: Annotated[tuple[SubscriptionWorker, ...], Keyed("id")]
+    workers: Annotated[tuple[SubscriptionWorker, ...], KeyedBy("id")]
 
 
 # What was seen of those who keep old rows from being removed: transactions open or prepared.
@@ -228,5 +228,5 @@ class HorizonSample(Struct, frozen=True):
     now_ms: int
     next_xid: int
     n_open: int
-    open: Annotated[tuple[OpenTransaction, ...], Keyed("pid")]
-    prepared: Annotated[tuple[PreparedTransaction, ...], Keyed("gid")] = ()
+    open: Annotated[tuple[OpenTransaction, ...], KeyedBy("pid")]
+    prepared: Annotated[tuple[PreparedTransaction, ...], KeyedBy("gid")] = ()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 
 
 class SetValue(Struct, frozen=True):
@@ -78,9 +78,9 @@ class MachineSetup(Struct, frozen=True):
     sockets: int | None
     virtualisation: str
     clock_source: str
-    settings: Annotated[tuple[SetValue, ...], Keyed("name")]
-    disks: Annotated[tuple[DiskSetup, ...], Keyed("name")]
-    mounts: Annotated[tuple[MountSetup, ...], Keyed("role")]
+    settings: Annotated[tuple[SetValue, ...], KeyedBy("name")]
+    disks: Annotated[tuple[DiskSetup, ...], KeyedBy("name")]
+    mounts: Annotated[tuple[MountSetup, ...], KeyedBy("role")]
 
 
 # What a server and its machine were measured to do at most.
@@ -113,7 +113,7 @@ class Measured(Struct, frozen=True):
         at_ms: When, milliseconds since the epoch; 0 where it is not known.
     """
 
-    ceilings: Annotated[tuple[MeasuredLimit, ...], Keyed("id")]
+    ceilings: Annotated[tuple[MeasuredLimit, ...], KeyedBy("id")]
     missing: tuple[tuple[str, str], ...] = ()
     at_ms: int = 0
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from pgtop_tune.model.recorded_as import WIDE, Keyed
+from pgtop_tune.model.recorded_as import WIDE, KeyedBy
 
 OWN_MARK: Final = "/* pgtop-tune */"
 """Stands in the texts of this program's own statements, on the server as in its statistics."""
@@ -70,8 +70,8 @@ class StatementSample(Struct, frozen=True):
     at_s: float
     before_s: float | None
     """Moment of the look before; None in the first."""
-    statements: Annotated[tuple[StatementCounters, ...], Keyed("id")]
-    before: Annotated[tuple[StatementCounters, ...], Keyed("id")] = ()
+    statements: Annotated[tuple[StatementCounters, ...], KeyedBy("id")]
+    before: Annotated[tuple[StatementCounters, ...], KeyedBy("id")] = ()
     unknown_before: tuple[str, ...] = ()
     """Ids of entries that were on the server and whose older reading we do not have."""
     changed: int = 0
@@ -99,4 +99,4 @@ class StatementTexts(Struct, frozen=True):
 
     at_s: float
     """When the last of them was fetched."""
-    texts: Annotated[tuple[StatementText, ...], Keyed("queryid")]
+    texts: Annotated[tuple[StatementText, ...], KeyedBy("queryid")]

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from pgtop_tune.model.recorded_as import WIDE, Keyed
+from pgtop_tune.model.recorded_as import WIDE, KeyedBy
 
 PREPARED_TRANSACTION: Final = 0
 """pg_blocking_pids() gives 0 for a blocker without a process, and so do the holders here."""
@@ -51,7 +51,7 @@ class LockSample(Struct, frozen=True):
     """
 
     at_s: float
-    waits: Annotated[tuple[LockWait, ...], Keyed("pid")]
+    waits: Annotated[tuple[LockWait, ...], KeyedBy("pid")]
     left_out: int = 0
 
 
@@ -77,7 +77,7 @@ class LockCounterSample(Struct, frozen=True):
     """pg_stat_lock: long waits for heavyweight locks by type."""
 
     at_s: float
-    types: Annotated[tuple[LockCounters, ...], Keyed("locktype")]
+    types: Annotated[tuple[LockCounters, ...], KeyedBy("locktype")]
 
 
 CPU: Final = "CPU"
@@ -171,5 +171,5 @@ class WaitSample(Struct, frozen=True):
 
     at_s: float
     samples: int
-    counts: Annotated[tuple[WaitCount, ...], Keyed("kind")]
+    counts: Annotated[tuple[WaitCount, ...], KeyedBy("kind")]
     source: str = ACTIVITY_SOURCE

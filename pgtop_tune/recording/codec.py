@@ -355,7 +355,7 @@ def _marks(hint: Any) -> tuple[Any, ...]:
 
 def _codec_of_field(hint: Any) -> Codec:
     for mark in _marks(hint):
-        if isinstance(mark, recorded_as.Keyed):
+        if isinstance(mark, recorded_as.KeyedBy):
             return _Table(_struct_codec(get_args(get_args(hint)[0])[0]), mark.by)
         if isinstance(mark, recorded_as.Wide):
             return Optional(WideInt())

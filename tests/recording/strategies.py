@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.recorded_as import Keyed
+from pgtop_tune.model.recorded_as import KeyedBy
 
 _INTEGERS = st.integers(-(2**62), 2**62)
 _TEXT = st.text(max_size=12)
@@ -21,7 +21,7 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
     """Values of a type hint; keyed tables have unique keys, in any order."""
     for mark in getattr(hint, "__metadata__", ()):
         hint = get_args(hint)[0]
-        if isinstance(mark, Keyed):
+        if isinstance(mark, KeyedBy):
             return _table(get_args(hint)[0], mark.by)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):

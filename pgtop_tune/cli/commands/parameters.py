@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pgtop_tune.advice.facts import Advice
-    from pgtop_tune.cli.advice import Terms
+    from pgtop_tune.cli.advice import ApplyTerms
     from pgtop_tune.cli.looking import Looked
     from pgtop_tune.cli.parameter_rows import ParameterRow
 
@@ -165,9 +165,9 @@ def advise(
         raise UsageProblem("--apply writes no other format", "leave --format out")
     looked = _looked(words, workload, disk, seconds)
     if apply:
-        from pgtop_tune.cli.advice import Terms
+        from pgtop_tune.cli.advice import ApplyTerms
 
-        terms = Terms(for_s=for_seconds(for_how_long), dry_run=dry_run, restart=restart, yes=yes)
+        terms = ApplyTerms(for_s=for_seconds(for_how_long), dry_run=dry_run, restart=restart, yes=yes)
         sys.exit(_applied(words, looked, group, terms))
     if of_machine:
         settings = [row for row in machine_rows(looked) if row.differs or (everything and row.advice is not None)]
@@ -186,7 +186,7 @@ def advise(
         say(line)
 
 
-def _applied(words: ConnectionWords, looked: Looked, group: str, terms: Terms) -> int:
+def _applied(words: ConnectionWords, looked: Looked, group: str, terms: ApplyTerms) -> int:
     """Both halves, or that of the group; without the server's machine its half alone."""
     from pgtop_tune.cli.advice import advised_with, apply, settings_to_make
     from pgtop_tune.cli.machine_rows import GROUP, machine_rows

@@ -28,7 +28,7 @@ from pgtop_tune.tui.check.rows import (
     summary_line,
     wanted_values,
 )
-from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
+from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.parameters.applying import Applying, Came
@@ -141,7 +141,7 @@ class CheckDialog(Dialog[None]):
 
     async def _anyway(self, disturbs: Sequence[str]) -> bool:
         question = (Paragraph(f"The server is busy: {'; '.join(disturbs)}.", "warning"), Paragraph(_WHAT_IT_DOES))
-        choices = (Answer(("m", "y"), "measure anyway", True), Answer(("n",), "leave it", False))
+        choices = (AnswerKey(("m", "y"), "measure anyway", True), AnswerKey(("n",), "leave it", False))
         dialog: ConfirmDialog[bool] = ConfirmDialog("measure", question, choices, self.glyphs)
         answer = await self.app.push_screen_wait(dialog)
         return bool(answer)

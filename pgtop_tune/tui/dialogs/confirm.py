@@ -20,7 +20,7 @@ T = TypeVar("T")
 _WIDEST: Final = 156
 
 
-class Answer(Struct, Generic[T], frozen=True):
+class AnswerKey(Struct, Generic[T], frozen=True):
     """One answer.
 
     Attributes:
@@ -50,7 +50,9 @@ class ConfirmDialog(Dialog[T]):
         choices: The answers.
     """
 
-    def __init__(self, title: str, question: Sequence[Paragraph], choices: Sequence[Answer[T]], glyphs: Glyphs) -> None:
+    def __init__(
+        self, title: str, question: Sequence[Paragraph], choices: Sequence[AnswerKey[T]], glyphs: Glyphs
+    ) -> None:
         super().__init__(title, glyphs, keys="Esc back")
         self._question = tuple(question)
         self._choices = tuple(choices)

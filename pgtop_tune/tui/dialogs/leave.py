@@ -94,7 +94,7 @@ def leave_question(
         going_on: Steps of a load, or a data set in the making; "" for none.
         pending: What is taken back unless it is kept.
     """
-    from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
+    from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 
     said: list[Paragraph] = []
     if going_on:
@@ -109,11 +109,11 @@ def leave_question(
     said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
     stop = "stop it and leave" if going_on else "stop the load and leave" if run is not None else "leave"
     plainly = ("l", "ctrl+c") if made or pending is not None else ("y", "enter", "q", "ctrl+c")
-    choices = [Answer(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
+    choices = [AnswerKey(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
     if pending is not None:
-        choices.insert(0, Answer(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
+        choices.insert(0, AnswerKey(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
     if staying:
-        choices.insert(0, Answer(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
+        choices.insert(0, AnswerKey(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
     return ConfirmDialog("leave?", said, choices, glyphs)
 
 

@@ -22,7 +22,7 @@ from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.selection import in_order
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.trip_wires import TripWire
-from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
+from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
 from pgtop_tune.tui.parameters.changes import Changes, ListScope, told
 from pgtop_tune.tui.parameters.restart_dialog import RestartDialog
@@ -168,7 +168,7 @@ class Applying:
         ]
         said = [Paragraph("This process may not change them. Run these commands as root, now and for the next boot:")]
         said += [Paragraph(command, "strong") for command in commands]
-        choices = (Answer(("y",), "copy to the clipboard of your terminal", True),)
+        choices = (AnswerKey(("y",), "copy to the clipboard of your terminal", True),)
         if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):
             return Came(copy(self._app, "\n".join(commands), "the commands are in your terminal's clipboard"), PLAIN)
         return _NOTHING
@@ -200,7 +200,7 @@ class Applying:
         said += [Paragraph(text, "strong") for text in sql]
         said += [Paragraph(""), *(Paragraph(text) for text in wanted.connected), Paragraph(pending_words(conditions))]
         names = ", ".join(row.name for row in rows) if len(rows) < 3 else f"{len(rows)} parameters"
-        return ConfirmDialog(f"change {names}?", said, (Answer(("y",), "apply it", True),), self._glyphs)
+        return ConfirmDialog(f"change {names}?", said, (AnswerKey(("y",), "apply it", True),), self._glyphs)
 
 
 _MANY: Final = 3

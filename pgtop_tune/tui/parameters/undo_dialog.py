@@ -11,7 +11,7 @@ from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.changes.selection import last
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
+from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.parameters.changes import Changes, told
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 
@@ -71,7 +71,7 @@ async def _question(changes: Changes, wanted: Sequence[Change], glyphs: Glyphs) 
         else:
             said.append(Paragraph(await changes.statement(change.name, change.auto_conf_before, change.scope)))
     title = "undo the last change" if len(wanted) == 1 else f"undo {len(wanted)} changes"
-    return ConfirmDialog(title, said, (Answer(("y", "enter"), "undo", True),), glyphs)
+    return ConfirmDialog(title, said, (AnswerKey(("y", "enter"), "undo", True),), glyphs)
 
 
 def _result(change: Change) -> str:

@@ -20,7 +20,7 @@ from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.session_details import find
-from pgtop_tune.tui.dialogs.confirm import Answer, ConfirmDialog, Paragraph
+from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -167,9 +167,9 @@ class SessionActions:
         if len(wanted) > _LISTED:
             said.append(Paragraph(f"and {len(wanted) - _LISTED} more of the same kind", "warning"))
         what = f"session {wanted[0][0]}" if len(wanted) == 1 else f"{len(wanted)} sessions"
-        choices = [Answer(("y",), f"{act} {what}", True)]
+        choices = [AnswerKey(("y",), f"{act} {what}", True)]
         if more:
-            choices.append(Answer(("a",), f"{act} all {more} filtered client sessions; asks again", False))
+            choices.append(AnswerKey(("a",), f"{act} all {more} filtered client sessions; asks again", False))
         title = f"{act} the statement of {what}" if act is BackendAct.CANCEL else f"{act} {what}"
         return ConfirmDialog(title, said, choices, self._glyphs)
 
@@ -197,7 +197,7 @@ def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bo
     return ConfirmDialog(
         f"plan the statement of session {pid} as {risk.role}?",
         said,
-        [Answer(("y",), "plan it anyway", True)],
+        [AnswerKey(("y",), "plan it anyway", True)],
         glyphs,
     )
 

@@ -25,6 +25,7 @@ from pgtop_tune.changes.selection import last
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.commands.revert import revert
+from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from tests.postgres.conftest import place
@@ -339,9 +340,9 @@ async def undo_everything(server: Throwaway, machine: Machine, monkeypatch: pyte
 async def reverted(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, **words: Any) -> None:
     """`pgtop-tune revert`."""
     monkeypatch.setattr(machine_control, "HostControl", lambda **more: machine)
-    host, port = str(server.socket_dir), str(server.port)
+    where = ConnectionWords(host=str(server.socket_dir), port=str(server.port), user=server.user, database="postgres")
     with pytest.raises(SystemExit) as ended:
-        await asyncio.to_thread(revert, host=host, port=port, user=server.user, database="postgres", **words)
+        await asyncio.to_thread(revert, words=where, **words)
     assert ended.value.code == 0
 
 

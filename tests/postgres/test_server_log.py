@@ -238,7 +238,7 @@ async def test_the_grants_that_are_named_open_the_log(make_server: Callable[...,
         await reader.aclose()
         assert isinstance(why, Unavailable)
         assert why.reason is Reason.NO_PERMISSION
-        monitor, functions = why.detail.split(": ", 1)[1].rsplit(" open it", 1)[0].split("; ")
+        monitor, functions = why.detail.split(": ", 1)[1].rsplit(" show it", 1)[0].split("; ")
         connection.execute(monitor.encode())
         connection.execute(functions.encode())
     await reader.connect()

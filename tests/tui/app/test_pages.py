@@ -179,8 +179,8 @@ async def test_help_begins_with_what_is_done_here_and_tab_leads_to_the_numbers_o
     ("key", "tabs", "offered", "missing"),
     [
         ("2", 0, "Tab table  Enter open  / filter  c cancel  K kill  e plan  s sort  i idle  o columns  y copy", ""),
-        ("5", 0, "Enter open  / filter  s sort  i idle  o columns", "kill"),
-        ("4", 0, "Enter open  / filter  c cancel  K kill", "Tab table"),
+        ("5", 0, "Enter open  / filter  s sort  i idle  o columns", "Tab table"),
+        ("4", 0, "Tab table  Enter open  / filter  c cancel  K kill", "idle"),
         ("6", 1, "Tab table  Enter open  / filter  s sort  o columns", "idle"),
     ],
 )

@@ -15,6 +15,11 @@ from pgtop_tune.model.bench import BenchProgress
 from pgtop_tune.model.host import HostSample, ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.budget import budget_lines
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, host_sample, postgres_sample
 
 ELSEWHERE = Unavailable(Reason.NOT_LOCAL)
@@ -51,6 +56,15 @@ def interval(
         postgres = postgres_sample(second, activity=activity, waits=waits)
         frames.append(frame(second, host=host, postgres=postgres, bench=bench if load else Unavailable(Reason.NO_LOAD)))
     return Interval(frames)
+
+
+@pytest.mark.parametrize(("delay_ms", "is_told"), [(None, True), (500, False)])
+def test_where_the_system_counts_no_queue_the_pane_says_where_it_went(delay_ms: int | None, *, is_told: bool) -> None:
+    session = Session(())
+    for each in interval(waiting("Client", "turn", 20), cpu_ticks=25, delay_ms=delay_ms)._frames:
+        session.apply(Step((each,)))
+    title = text_of(budget_lines(session, 120, 4, UNICODE)[0])
+    assert ("CPU queue unknown: part of CPU and Client:think" in title) is is_told
 
 
 def parts(budget: LatencyBudget | None) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, sessions
+from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, cpu_of_load, sessions
 from pgtop_tune.metrics.budget import OTHER, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import wait_profile
@@ -71,6 +71,9 @@ def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
     parts = [_Part(part.label, part.wait_event_type, part.ms) for part in budget.parts]
     before, after = _TITLES[budget.measured]
     title: Line = ((before, "title"), (with_ms(budget.total_ms), "strong"), (after, "title"))
+    use = cpu_of_load(interval) if budget.measured else None
+    if use is not None and use.queued is None:
+        title += ((" · CPU queue unknown: part of CPU and Client:think", "dim"),)
     return title, parts, "ms"
 
 

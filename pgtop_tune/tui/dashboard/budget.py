@@ -73,7 +73,7 @@ def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
     title: Line = ((before, "title"), (with_ms(budget.total_ms), "strong"), (after, "title"))
     use = cpu_of_load(interval) if budget.measured else None
     if use is not None and use.queued is None:
-        title += ((" · CPU queue unknown: part of CPU and Client:think", "dim"),)
+        title += ((" · CPU queue unknown", "dim"),)
     return title, parts, "ms"
 
 

@@ -57,7 +57,8 @@ _BUDGET: Final = Entry(
     "where each transaction goes",
     "ms",
     "Mean sessions of the load in a wait, divided by the transactions per second of the load (Little's law), over 10 "
-    "s. CPU is the CPU time of the load's backends and CPU queue their run-queue wait, if the host is known. "
+    "s. CPU is the CPU time of the load's backends and CPU queue their run-queue wait, if the system "
+    "counts it; else that is part of CPU and Client:think. "
     "Client:think is client think time and network time: pgbench, the network, both sides' scheduling. The rest of the "
     "client's latency is other. Overlapping parts are scaled down to the latency that the client measures. Without a "
     "load started here: client backends in a wait, divided by the server's TPS.",

@@ -1,7 +1,7 @@
 """The change journal: each change and its previous value, written and synced to disk before the change is made.
 
 One file of JSON lines per server, append-only. Each line carries a checksum, and the last word on a change wins.
-A journal is obeyed, so it has to be ours (`own_files`). Nothing here talks to a server; `changes/server/instances`
+A journal is obeyed, so it has to be ours (`paths.read_own`). Nothing here talks to a server; `changes/server/instances`
 finds out which journal is whose.
 """
 

@@ -73,7 +73,7 @@ def _withdraw(journal: Journal, root: Path, change: HostChange) -> None:
         pass
 
 
-# A change set of this machine goes back also when we are killed; see `changes/server/revert_guard`.
+# A change set of this machine goes back also when we are killed; see `changes/server/reverting`.
 
 Guard = Callable[[str, int | None, Path | None], RevertWatchdog]
 """Starts the process that takes a set back when we are gone: id of the set, its deadline in milliseconds since

@@ -167,7 +167,7 @@ def take(seconds: int) -> str:
         terminal.press("a")
         terminal.until("the value read back", lambda text: "read back from pg_settings" in text)
         terminal.press("Y")
-        terminal.until("the change kept", lambda text: "kept: " in text)
+        terminal.until("the change confirmed", lambda text: "confirmed: " in text)
         terminal.press("\x1b")
         terminal.until("the dashboard", lambda text: "remark" not in text)
         terminal.until("some time after the change", lambda text: _recorded_s(text) >= seconds * 2 // 3)

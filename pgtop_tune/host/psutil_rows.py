@@ -103,7 +103,9 @@ NEVER: Final = tuple(
         "psutil does not tell how many tasks are ready to run": ("host.run_queue",),
         "psutil does not tell how many tasks wait for a disk": ("host.blocked",),
         "psutil does not tell requests under way": ("host.disk.queue",),
-        "psutil does not tell the wait in the run queue (schedstat)": ("host.process.run_delay",),
+        "psutil does not tell the wait in the run queue (schedstat)": (
+            "host.process.run_delay", "waits.cpu_queue",
+        ),
         "psutil does not tell huge pages": (
             "host.huge_pages.total", "host.huge_pages.free", "host.huge_pages.used", "host.huge_pages.reserved",
             "host.huge.surplus", "host.memory.anon_huge", "host.memory.shmem_huge", "host.memory.file_huge",

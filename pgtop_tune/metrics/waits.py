@@ -18,6 +18,7 @@ from pgtop_tune.metrics.active_sessions import (
     sessions,
 )
 from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.waits import CLIENT, CPU, QUEUE, TURN, WaitCount
 
 LONG_WINDOW_S: Final = 60.0
@@ -190,6 +191,14 @@ class _Mean(Struct, frozen=True):
         return None if found is None else sum(one.mean for one in found if self.wanted(one.kind))
 
 
+class _Queue(_Mean, frozen=True):
+    """None where the source of host numbers does not tell the run queue: 0 would say that nobody waited for a CPU."""
+
+    def over(self, interval: Interval, window_s: float) -> float | None:
+        hidden = untold(interval.newest, "waits.cpu_queue") is not None
+        return None if hidden else super().over(interval, window_s)
+
+
 def mean_over(metric: Metric, interval: Interval, window_s: float) -> float | None:
     """A metric of this module over the last seconds instead of the newest frame; None when nobody looked."""
     value = metric.value
@@ -214,7 +223,8 @@ def _class(
     title: str, classes: tuple[str, ...], definition: str, *, others: bool = False, source: str = _SAMPLED
 ) -> Metric:
     identity = f"waits.{title.lower().replace(' ', '_')}"
-    value = _Mean(lambda kind: is_active(kind) and (kind.wait_event_type in classes) is not others)
+    mean = _Queue if classes == (QUEUE,) else _Mean
+    value = mean(lambda kind: is_active(kind) and (kind.wait_event_type in classes) is not others)
     return Metric(id=identity, title=title, unit="sessions", definition=definition, source=source, value=value)
 
 

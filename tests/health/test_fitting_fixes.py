@@ -86,6 +86,7 @@ def _with_disk(frame: Any, total_bytes: int) -> Any:
     [
         ("normal", "client backend", False), ("bulkwrite", "client backend", True), ("vacuum", "client backend", True),
         ("normal", "checkpointer", True), ("normal", "background writer", True),
+        ("normal", "startup", True),
     ],
 )  # fmt: skip
 def test_a_background_writer_is_not_blamed_for_what_a_bulk_load_writes_from_its_ring(

@@ -17,11 +17,12 @@ from pgtop_tune.health.questions import (
     SuperuserLogin,
     WeakPassword,
 )
+from pgtop_tune.health.rules import ON_STANDBY
 from pgtop_tune.model.io import DatabaseSample
 from pgtop_tune.model.postgres import NEWEST_MAJOR
 from pgtop_tune.model.relations import ProgressRow, ProgressSample
 from tests.support.frames import GIB, MIB
-from tests.support.health_facts import found
+from tests.support.health_facts import found, result
 from tests.support.relation_frames import slot
 from tests.support.server_conditions import (
     CRITICAL,
@@ -301,6 +302,11 @@ def test_it_finds_its_condition_and_nothing_beside_it(
         assert each.says
         assert each.evidence
         assert each.fix is None or each.fix.do
+
+
+def test_a_standby_runs_no_worker_of_a_subscription() -> None:
+    said = result(check("REP-04"), spoiled(**subscribed("none"), server={"in_recovery": True}))
+    assert (said.findings, [each.reason for each in said.unknowns]) == ((), [ON_STANDBY])
 
 
 def test_every_check_of_the_server_has_a_case_that_finds_and_one_that_is_silent() -> None:

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pgtop_tune.host.psutil_rows import NEVER
 from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_active, sessions
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, CLIENT_THINKS, IO_WORKERS, NEWEST, PACING, mean_over
-from pgtop_tune.model.host import HostSample, ProcessSample
+from pgtop_tune.model.host import HostFacts, HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from tests.metrics.test_budget import interval, waiting
@@ -105,6 +107,19 @@ def test_the_queue_is_taken_from_the_client_s_turn_and_stands_on_its_own() -> No
     means = {metric.title: metric(found) for metric in (*CLASSES, ACTIVE_SESSIONS, CLIENT_THINKS)}
     expected = {"IO": 1.0, "CPU": 0.5, QUEUE: 2.0, "active sessions": 3.5, "client think/network": 2.5}
     assert {name: value for name, value in means.items() if value} == pytest.approx(expected)
+
+
+def test_a_queue_that_the_host_source_does_not_tell_is_no_0() -> None:
+    *frames, last = interval(waiting("IO", "WalSync", 10), waiting("Client", "turn", 40), cpu_ticks=25)._frames
+    host = last.host
+    assert isinstance(host, HostSample)
+    assert isinstance(host.facts, HostFacts)
+    (queue,) = [metric for metric in CLASSES if metric.title == QUEUE]
+    assert queue(Interval((*frames, last))) == 0.0
+    facts = replace(host.facts, source="psutil", untold=NEVER)
+    found = Interval((*frames, replace(last, host=replace(host, facts=facts))))
+    assert (queue(found), mean_over(queue, found, 10.0)) == (None, None)
+    assert "schedstat" in str(untold(found.newest, queue.id))
 
 
 def test_of_a_young_load_no_more_is_counted_than_there_was() -> None:

@@ -22,7 +22,8 @@ _VIEW: Final = "pg_stat_bgwriter"
 _RESET: Final = "pg_stat_reset_shared('bgwriter')"
 _ROUNDED_TO: Final = 100
 _CONTEXTS_SINCE: Final = 16
-_NOT_BACKENDS: Final = frozenset({"checkpointer", "background writer"})
+_NOT_BACKENDS: Final = frozenset({"checkpointer", "background writer", "startup"})
+"""No client waits for their writes; "startup" replays on a standby."""
 
 
 class _Writers(Struct, frozen=True):

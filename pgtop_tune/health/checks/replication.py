@@ -110,8 +110,12 @@ def _enable(name: str) -> Fix:
     return Fix(enable, disable, remark="in its database; with its slot in place")
 
 
-def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    for worker in facts.have(needs.SUBSCRIPTIONS).workers:
+def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    workers = facts.have(needs.SUBSCRIPTIONS).workers
+    if workers and on_standby(facts):
+        yield Unknown(ON_STANDBY)
+        return
+    for worker in workers:
         if worker.kind == "disabled":
             yield Finding(
                 severity=Severity.INFO,
@@ -198,7 +202,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="A stalled subscription keeps WAL on its publisher, and its tables become stale.",
         severity=Severity.HIGH,
         page="logical-replication-monitoring.html",
-        needs=(needs.SUBSCRIPTIONS,),
+        needs=(needs.SERVER, needs.SUBSCRIPTIONS),
         look=_subscriptions,
         thresholds=(Threshold("errors", 0, "", "more errors are a warning"),),
     ),

@@ -169,7 +169,7 @@ def _machine(interval: Interval) -> MachineLook | Unavailable:
 
     server, facts = sections.server(interval.newest), sections.machine(interval.newest)
     if isinstance(server, Unavailable) or not server.local:
-        return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine")
+        return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, or /proc here does not show it")
     if not isinstance(facts, Unavailable) and facts.source == SOURCE:
         return NO_DETAILS
     described = disks((each.name for each in disks_of_data(interval)), ROOT)

@@ -118,7 +118,7 @@ class _AsSet:
         return None if number is None else int(number)
 
     def is_chosen(self, name: str) -> bool:
-        """Whether somebody has set it, and not the server worked it out."""
+        """Whether its value is set, and not derived by the server."""
         parameter = self._of.get(name)
         return parameter is not None and (parameter.pending is not None or parameter.source not in DERIVED)
 
@@ -256,7 +256,7 @@ def _disk(interval: Interval, described: Sequence[Disk]) -> DiskKind | None:
 def _wal_rate(interval: Interval, server: ServerFacts) -> tuple[float | None, str]:
     """WAL in a second and where that is from: the larger of the mean since the counters began, and the last two looks.
 
-    The last two only where somebody works: the WAL of an idle server says nothing about its load. A standby counts
+    The last two only on a busy server: the WAL of an idle server says nothing about its load. A standby counts
     none that it replays.
     """
     activity, wal = interval.now(sections.activity), interval.now(sections.wal)

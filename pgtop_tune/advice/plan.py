@@ -130,7 +130,7 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
 
 
 def typed(size_bytes: float) -> float:
-    """A size as it is after somebody has typed it: rounded down."""
+    """A size as its text gives it back, "5888MB": rounded down."""
     return parse(memory(size_bytes), "kB", integer=True) * 1024
 
 
@@ -247,7 +247,7 @@ def pages_taken(pool: HugePages) -> int:
 
 
 def is_enough(live: int, pages: int, page_bytes: int) -> bool:
-    """Whether a pool holds so many pages, and not so many more that it is worth a change: a tenth, or a gigabyte."""
+    """Whether a pool holds at least so many pages, and at most a tenth or a gigabyte more: a smaller surplus stays."""
     return pages <= live <= _with_spare(pages, page_bytes)
 
 

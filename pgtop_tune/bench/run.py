@@ -20,8 +20,9 @@ from pgtop_tune.bench.log_lines import LogLayout
 from pgtop_tune.bench.messages import BoundedText, hint_for, last_words, with_script
 from pgtop_tune.bench.places import LoadPlace, Running, RunOrder
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.bench.profiles import Profile, read_script
+from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.report import parse_progress, parse_report
+from pgtop_tune.bench.scripts import read_script
 from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
 from pgtop_tune.model.bench import (
     BenchProgress,

@@ -18,9 +18,10 @@ from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.places import LoadPlace, LocalPlace
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, with_settings
-from pgtop_tune.bench.profiles import Profile, Profiles, check_script, load_profiles, read_script, with_variables
+from pgtop_tune.bench.profiles import Profile, Profiles, load_profiles, with_variables
 from pgtop_tune.bench.run import PgbenchRun, planned_argv, start_run
 from pgtop_tune.bench.run_directory import base_directory, sweep, unused_name
+from pgtop_tune.bench.scripts import check_script, read_script
 from pgtop_tune.bench.transaction_log import LogStatistics
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -25,7 +25,7 @@ from pgtop_tune.model.absence import Unavailable
 AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
 MAKING_S: Final = 900.0
-"""More for the halves of a set with a deadline, until both are made: a restart may be somebody else's."""
+"""More for the halves of a set with a deadline, until both are made: a restart may be another user's."""
 BACKSTOP_S: Final = 2.0
 """After the deadline each half reverts by itself, then the process that waits for our end."""
 

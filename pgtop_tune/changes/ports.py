@@ -163,14 +163,6 @@ class MachineControl(Protocol):
         """Takes back what nobody kept in time, also of processes that are gone."""
         ...
 
-    async def undo(self) -> HostChange | None:
-        """Reverts the last change that is still in force, with its set; None when there is none."""
-        ...
-
-    async def undo_all(self) -> tuple[HostChange, ...]:
-        """Reverts all changes still in force, last first."""
-        ...
-
     async def in_force(self) -> tuple[HostChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
         ...
@@ -224,14 +216,6 @@ class ParameterControl(Protocol):
         """
         ...
 
-    async def undo(self) -> ParameterChange | None:
-        """Reverts the last change that is still in force; None when there is none."""
-        ...
-
-    async def undo_all(self) -> tuple[ParameterChange, ...]:
-        """Reverts all changes still in force, last first."""
-        ...
-
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
         ...
@@ -279,7 +263,7 @@ class ChangeControl(ParameterControl, SetControl, Protocol):
         ...
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what `undo` took back last; empty when there is nothing."""
+        """Makes again what `undo_these` took back last; empty when there is nothing."""
         ...
 
     async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:

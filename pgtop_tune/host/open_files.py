@@ -20,7 +20,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 _RANGE: Final = "proc/sys/net/ipv4/ip_local_port_range"
 _REUSE: Final = "proc/sys/net/ipv4/tcp_tw_reuse"
 _TIME_WAIT_S: Final = 60.0
-"""TCP_TIMEWAIT_LEN of include/net/tcp.h; whoever closes first waits."""
+"""TCP_TIMEWAIT_LEN of include/net/tcp.h; the side that closes first waits."""
 _REUSED_AFTER_S: Final = 1.0
 """tcp_twsk_unique() of net/ipv4/tcp_ipv4.c."""
 

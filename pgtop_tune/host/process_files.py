@@ -1,6 +1,6 @@
 """/proc/PID/stat and /proc/PID/io. Source: proc_pid_stat(5), proc_pid_io(5), Documentation/filesystems/proc.rst.
 
-Programs called pgbench that run on this machine, whoever started them.
+Programs called pgbench that run on this machine, of any user.
 """
 
 from __future__ import annotations

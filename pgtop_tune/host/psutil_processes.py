@@ -56,7 +56,7 @@ class PsutilProcesses:
             return None
 
     def pgbench(self) -> tuple[int, ...]:
-        """Programs called pgbench, whoever started them: pids, ascending; the first eight."""
+        """Programs called pgbench, of any user: pids, ascending; the first eight."""
         try:
             found = [process.pid for process in self._psutil.process_iter(["name"]) if process.info["name"] == PGBENCH]
         except (self._psutil.Error, *FAILURES):

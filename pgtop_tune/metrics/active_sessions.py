@@ -202,27 +202,34 @@ def cpu_of_load(interval: Interval, window_s: float = WAITS_WINDOW_S) -> CpuUse 
     None where processes are not known: another machine, or sessions too short-lived (pgbench -C).
     Source: /proc/PID/stat utime and stime, /proc/PID/schedstat field 2 of backends with application_name pgbench.
     """
-    host = interval.newest.host
-    if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
+    return interval.once(_UseOver(window_s))
+
+
+class _UseOver(Struct, frozen=True):
+    window_s: float
+
+    def __call__(self, interval: Interval) -> CpuUse | None:
+        host = interval.newest.host
+        if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
+            return None
+        pids = next(filter(None, map(_of_load, interval.recent(sections.activity, self.window_s))), frozenset())
+        recent = interval.recent(sections.processes, self.window_s, least=2)
+        last = next((at for at, sample in enumerate(recent) if len(_rows(sample, pids)) >= COVERED * len(pids)), None)
+        if not pids or last is None:
+            return None
+        newest = _rows(recent[last], pids)
+        for oldest in reversed(recent[last + 1 :]):
+            before = _rows(oldest, pids)
+            pairs = [
+                (before[pid], row)
+                for pid, row in newest.items()
+                if pid in before and before[pid].start_ticks == row.start_ticks
+            ]
+            if len(pairs) >= COVERED * len(pids):
+                seconds = recent[last].at_s - oldest.at_s
+                use = _use(pairs, seconds, host.facts.ticks_per_s, len(pids) / len(pairs))
+                return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
         return None
-    pids = next(filter(None, map(_of_load, interval.recent(sections.activity, window_s))), frozenset())
-    recent = interval.recent(sections.processes, window_s, least=2)
-    last = next((at for at, sample in enumerate(recent) if len(_rows(sample, pids)) >= COVERED * len(pids)), None)
-    if not pids or last is None:
-        return None
-    newest = _rows(recent[last], pids)
-    for oldest in reversed(recent[last + 1 :]):
-        before = _rows(oldest, pids)
-        pairs = [
-            (before[pid], row)
-            for pid, row in newest.items()
-            if pid in before and before[pid].start_ticks == row.start_ticks
-        ]
-        if len(pairs) >= COVERED * len(pids):
-            seconds = recent[last].at_s - oldest.at_s
-            use = _use(pairs, seconds, host.facts.ticks_per_s, len(pids) / len(pairs))
-            return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
-    return None
 
 
 def load_pids(frame: Frame) -> frozenset[int]:

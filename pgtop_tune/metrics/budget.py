@@ -5,7 +5,7 @@ With a load of ours the whole is the client's own mean latency L (pgbench), at X
     wait W       mean sessions of the load in W, ÷ X (Little's law)
     CPU          mean sessions of the load on a CPU, ÷ X
     CPU queue    mean sessions of the load that were ready to run and had no CPU, ÷ X
-    Client:think mean sessions whose client has the word, ÷ X, at most what the parts above leave of L
+    Client:think mean sessions that wait for their client, ÷ X, at most what the parts above leave of L
     other        what is left of L
 
 The sessions are those of `active_sessions`, as on every page. Should waits, CPU and queue together exceed L (they

@@ -152,7 +152,7 @@ _OWN: Final = frozenset({"default", "override", "client", "session"})
 
 
 class SetParameter(Struct, frozen=True):
-    """A parameter somebody set.
+    """A parameter that is set to another value than the default.
 
     Attributes:
         parameter: The row.

@@ -156,7 +156,7 @@ RULES: Final[tuple[Callable[[Frame, Frame, Interval], Found], ...]] = (
 )
 
 
-# Changes of the server's parameters, whoever made them: ticks read off two looks at pg_settings.
+# Changes of the server's parameters, by any program: ticks read off two looks at pg_settings.
 
 _SHOWN: Final = 60
 """Characters of a value in the tick; the whole of it is in the detail."""

@@ -18,9 +18,9 @@ from pgtop_tune.bench.profiles import (
     load_profiles,
     profile_directories,
     read_profile,
-    read_script,
     with_variables,
 )
+from pgtop_tune.bench.scripts import read_script
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 

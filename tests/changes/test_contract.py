@@ -32,6 +32,7 @@ from tests.postgres.conftest import place
 from tests.support.makers import ROOT
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
+from tests.support.undoing import undo_all
 from tests.support.ways import Command, Machine, Screen, kill, way_of
 
 WAYS = ("screen", "command")
@@ -392,7 +393,7 @@ async def test_undo_takes_back_what_was_shown_and_nothing_that_came_after(shared
     undone = await screen.changes.undo(what_is_asked)
     assert {each.name for each in undone} == {"max_wal_size", PAGES}
     assert in_force() == ["work_mem"]
-    await another.undo_all()
+    await undo_all(another)
     await another.aclose()
     await screen.close()
 

@@ -13,6 +13,7 @@ from pgtop_tune.changes.model.change import HostChange, Terms, WantedSetting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from tests.support.machine_tree import USUAL, write
+from tests.support.undoing import undo_setting
 
 SWAPPINESS = "proc/sys/vm/swappiness"
 
@@ -37,7 +38,7 @@ class Machine:
             return make(journal, self.root, name, value, survive=False, intent=intent)
 
     def undo(self) -> HostChange | None:
-        return asyncio.run(self.control.undo())
+        return asyncio.run(undo_setting(self.control))
 
     def undo_only(self, change: HostChange) -> HostChange:
         return revert(lambda all_of_it: [each for each in all_of_it if each.id == change.id], self.root, self.journals)[

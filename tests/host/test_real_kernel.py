@@ -25,6 +25,7 @@ from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, default_page_b
 from pgtop_tune.model.host import HugePages
 from tests.support.kernel import kernel, kernel_of_our_own
 from tests.support.servers import conninfo
+from tests.support.undoing import undo_setting
 
 PAGE = 2 << 20
 SAID: LiteralString = "SELECT current_setting('shared_memory_size_in_huge_pages')::int"
@@ -68,7 +69,7 @@ def test_every_setting_is_changed_on_the_real_kernel_and_all_of_it_restored(cont
     change = asyncio.run(control.apply(name, value))
     assert (change.state, change.shown_after, change.message) == (ChangeState.APPLIED, value, "")
     assert live_value(path_of(name), ROOT) == value
-    undone = asyncio.run(control.undo())
+    undone = asyncio.run(undo_setting(control))
     assert undone is not None
     assert (undone.state, undone.message) == (ChangeState.REVERTED, "")
     assert kernel() == before, "also what the kernel had changed along with it"
@@ -112,7 +113,7 @@ def test_huge_pages_are_raised_a_server_lives_in_them_and_both_are_restored(
         assert isinstance(in_use, HugePages)
         used = in_use.total - in_use.free + in_use.reserved - (pool.total - pool.free + pool.reserved)
         assert need - 1 <= used <= need, "as many as were asked for, or one less where a size was rounded up"
-        early = asyncio.run(control.undo())
+        early = asyncio.run(undo_setting(control))
         assert early is not None
         kept = "more pages are in use; the kernel frees them when their last process ends" in early.message
         assert kept == (pool.free - pool.reserved < used), "they go at once where others were free before"
@@ -133,7 +134,7 @@ def test_a_page_of_a_gigabyte_is_had_and_given_back(control: HostControl) -> Non
     after = pool_of(name, ROOT)
     assert after is not None
     assert (change.message, after.total) == ("", before.total + 1)
-    asyncio.run(control.undo())
+    asyncio.run(undo_setting(control))
     assert pool_of(name, ROOT) == before
 
 

@@ -24,6 +24,7 @@ from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.hostile.bouncer import Bouncer, program
 from tests.postgres.statements.test_backend_control import agreed_plan
 from tests.sampling.test_live_source import answered, watching
+from tests.support.undoing import undo
 
 POOL: Final = 3
 ABSENT: Final = {"server_log", "lock_counters"}
@@ -123,7 +124,7 @@ async def test_a_parameter_is_changed_and_undone(pooled: str, clients: list[Clie
         change = await control.apply("work_mem", f"{5 + number}MB")
         assert (change.shown_after, change.message) == (f"{5 + number}MB", "")
     for _ in range(4):
-        await control.undo()
+        await undo(control)
     assert await control.in_force() == ()
     assert [parameter.shown for parameter in await control.list(("work_mem",))] == ["4MB"]
     await control.aclose()

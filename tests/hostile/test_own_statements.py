@@ -27,6 +27,7 @@ from tests.postgres.statements.test_backend_control import agreed_plan, key_of
 from tests.sampling.test_live_source import answered, watching
 from tests.support.crowd import Crowd
 from tests.support.servers import conninfo
+from tests.support.undoing import undo_all
 
 HOUSEKEEPING = re.compile(r"SET |RESET |BEGIN|COMMIT|ROLLBACK")
 
@@ -94,7 +95,7 @@ async def test_what_the_operator_does_bears_our_mark(
     superuser.execute(f"ALTER ROLE {user} SUPERUSER")
     control = PostgresControl(place(server, user=user), directory=tmp_path)
     await control.apply("log_temp_files", "5001kB")
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
     with psycopg.connect(conninfo(server), autocommit=True) as other:
         backends, key = PostgresBackends(place(server, user=user)), key_of(server, other)

@@ -31,6 +31,7 @@ from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.postgres.conftest import place
 from tests.postgres.test_on_trial import shown
 from tests.support.servers import conninfo
+from tests.support.undoing import undo, undo_all
 
 WAL = (
     WantedParameter("min_wal_size", "2GB"),
@@ -61,7 +62,7 @@ async def test_a_set_is_made_in_the_right_order_undone_together_and_made_again(
     assert [(change.shown_after, change.message, change.reason) for change in made] == [
         ("4GB", "", "a larger WAL"), ("2GB", "", "a larger WAL"), ("8MB", "", "a larger WAL")
     ]  # fmt: skip
-    undone = await control.undo()
+    undone = await undo(control)
     assert undone is not None
     assert undone.name == "work_mem"
     assert await control.in_force() == ()
@@ -114,7 +115,7 @@ async def test_lines_of_the_file_stand_in_their_order_again(fresh_server: Throwa
     )
     await control.apply("search_path", '"$user", public')
     assert auto_conf(fresh_server) != file_before
-    undone = await control.undo_all()
+    undone = await undo_all(control)
     assert not [change.message for change in undone if "order" in change.message]
     assert auto_conf(fresh_server) == file_before
     await control.aclose()
@@ -170,7 +171,7 @@ async def test_what_is_reset_for_a_role_was_what_the_role_had_and_not_our_own_va
     assert first.shown_before == "4MB"
     (back,) = await control.apply_set([WantedParameter("work_mem", None, theirs)], Terms())
     assert back.shown_before == "64MB"
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 
@@ -196,7 +197,7 @@ async def test_a_full_disk_under_the_journal_leaves_everything_as_it_was(
         )
     monkeypatch.undo()
     assert (settings(server), auto_conf(server)) == (before, file_before)
-    await control.undo_all()
+    await undo_all(control)
     assert (settings(server), auto_conf(server)) == (before, file_before)
     await control.aclose()
 
@@ -232,7 +233,7 @@ async def test_what_a_lost_connection_left_open_is_found_out_on_reconnecting(
     in_force = await control.in_force()
     assert [change.shown_after for change in in_force] == (["8MB", "off"] if made == 2 else [])
     assert {each for _, each in states(tmp_path)} == {state}
-    await control.undo_all()
+    await undo_all(control)
     assert auto_conf(server) == file_before
     await control.aclose()
 
@@ -254,7 +255,7 @@ async def test_a_time_limit_set_too_low_can_still_be_taken_back(
     another = control_of(server, tmp_path)
     (seen,) = await another.list((name,))
     assert (seen.shown, seen.source) == ("1ms", "configuration file")
-    assert [change.shown_after for change in await another.undo_all()] == ["0"]
+    assert [change.shown_after for change in await undo_all(another)] == ["0"]
     assert auto_conf(server) == file_before
     assert shown(server, name) == "0"
     await another.aclose()
@@ -272,7 +273,7 @@ async def test_a_session_that_a_limit_has_ended_begins_without_it(
     another = control_of(server, tmp_path)
     (seen,) = await another.list(("statement_timeout",))
     assert (seen.shown, seen.source) == ("20ms", "configuration file")
-    await another.undo_all()
+    await undo_all(another)
     assert auto_conf(server) == file_before
     await another.aclose()
 

@@ -25,6 +25,7 @@ CRASHING = """
     from pgtop_tune.changes.server import operator_session
     from pgtop_tune.postgres.server.conninfo import resolve
     from pgtop_tune.changes.server.control import PostgresControl
+    from tests.support.undoing import undo
     from pgtop_tune.changes.journal import Journal
 
     host, port, directory, point = sys.argv[1:]
@@ -58,7 +59,7 @@ CRASHING = """
         if point.startswith("undo"):
             await control.apply("work_mem", "6MB")
             arm()
-            await control.undo()
+            await undo(control)
         arm()
         await control.apply("work_mem", "6MB")
 

@@ -17,6 +17,7 @@ from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.support.servers import conninfo
+from tests.support.undoing import undo
 
 TEN: Final = (
     "max_wal_size", "checkpoint_timeout", "synchronous_commit", "bgwriter_delay", "shared_buffers",
@@ -60,7 +61,7 @@ async def there_and_back(server: Throwaway, control: PostgresControl, name: str)
         later = "restart" in change.message or "sessions that start" in change.message
         assert later or change.shown_after != change.shown_before, (name, value, change)
         assert later or not change.message, (name, value, change)
-        undone = await control.undo()
+        undone = await undo(control)
         assert undone is not None
         assert undone.shown_after == found[0].shown
         assert auto_conf(server) == file_before, (name, value)

@@ -27,6 +27,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
 from tests.changes.server.test_control import auto_conf, control_of
 from tests.support.servers import conninfo
+from tests.support.undoing import undo
 
 SCHEMAS: Final = ("a", "A", "a b", "a,b", 'a"b', "é")
 LISTS: Final = st.text(st.sampled_from('aAbB é"",,  \t'), max_size=9)
@@ -136,7 +137,7 @@ async def test_what_the_server_wrote_is_ours_however_it_writes_it(major_server: 
         made = await control.apply("search_path", value)
         (journal,) = journals(tmp_path)
         assert read(journal).changes[-1].stored_after == made.stored_after != ""
-        undone = await control.undo()
+        undone = await undo(control)
         assert undone is not None
         assert undone.message == ""
     await control.aclose()

@@ -24,6 +24,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT, auto_conf, control_of, settings
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
+from tests.support.undoing import undo_all
 
 TWO = (WantedParameter("work_mem", "8MB"), WantedParameter("max_wal_size", "4GB"))
 
@@ -68,7 +69,7 @@ async def test_what_is_kept_stays_beyond_its_time_and_our_end(server: Throwaway,
     await control.aclose()
     assert shown(server, "work_mem") == "8MB"
     assert await asyncio.to_thread(revert, place(server), overdue(now_ms() + 10**9), directory=tmp_path) == ()
-    await control.undo_all()
+    await undo_all(control)
     assert auto_conf(server) == file_before
     await control.aclose()
 

@@ -190,24 +190,8 @@ class ScriptedParameters:
     async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:
         return ()
 
-    async def undo(self) -> ParameterChange | None:
-        undone = await self.undo_last()
-        return undone[0] if undone else None
-
     async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
         undone = self._taken_back([each for each in self.journal if each.id in ids])
-        self._undone.append(undone)
-        return undone
-
-    async def undo_last(self) -> tuple[ParameterChange, ...]:
-        if not self.journal:
-            return ()
-        undone = self._taken_back([each for each in self.journal if each.set_id == self.journal[-1].set_id])
-        self._undone.append(undone)
-        return undone
-
-    async def undo_all(self) -> tuple[ParameterChange, ...]:
-        undone = self._taken_back(list(self.journal))
         self._undone.append(undone)
         return undone
 

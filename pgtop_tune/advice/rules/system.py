@@ -118,9 +118,8 @@ def _swappiness(name: str, site: Site) -> Advice:
         return Advice(None, "This machine has no swap: the setting has no effect.")
     return Advice(
         value="5",
-        because="Memory of idle backends may be swapped out, that of busy ones should not. 0 leaves it until the "
-        "OOM killer "
-        "is near.",
+        because="The kernel may swap out memory of idle backends, not that of busy ones. With 0 it swaps nothing until "
+        "the OOM killer is near.",
         low="1",
         high="10",
     )

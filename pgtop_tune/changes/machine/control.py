@@ -21,7 +21,7 @@ from pgtop_tune.changes.machine.one_change import Intent, take_back
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedSetting
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, pending_sets
-from pgtop_tune.changes.selection import everything, last, of_set, overdue
+from pgtop_tune.changes.selection import everything, of_set, overdue
 from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError
 from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
 from pgtop_tune.host.kernel_text import read_once
@@ -142,19 +142,10 @@ class HostControl:
         self._deadlines.begin(set_id, within_s)
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
-        """Confirms a set: its changes stay until somebody reverts them."""
+        """Confirms a set: its changes stay until they are reverted."""
         kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
         self._deadlines.end(set_id)
         return kept
-
-    async def undo(self) -> HostChange | None:
-        """Reverts the last change that is still in force, with its set; None when there is none."""
-        undone = await self._reverted(last)
-        return undone[0] if undone else None
-
-    async def undo_all(self) -> tuple[HostChange, ...]:
-        """Reverts all changes still in force, last first."""
-        return await self._reverted(everything)
 
     async def revert_set(
         self,

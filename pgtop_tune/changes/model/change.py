@@ -14,7 +14,7 @@ from msgspec import Struct
 
 
 class WantedSetting(Struct, frozen=True):
-    """A setting of the operating system as somebody wants it.
+    """A setting of the operating system as it is asked for.
 
     Attributes:
         name: As in SystemSetting.

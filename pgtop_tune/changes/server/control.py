@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Deadlines
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ChangeState,
@@ -23,10 +23,10 @@ from pgtop_tune.changes.model.change import (
 )
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
-from pgtop_tune.changes.selection import everything, in_order, last, of_set, overdue
+from pgtop_tune.changes.selection import in_order, of_set, overdue
 from pgtop_tune.changes.server import change_set, reverting
-from pgtop_tune.changes.server.instances import ServerJournals, find_journals
 from pgtop_tune.changes.server.one_change import Rules, SeenValue, losses, now_ms, who
+from pgtop_tune.changes.server.own_journals import OwnJournals
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.reverting import (
     OUTLIVED,
@@ -73,12 +73,10 @@ class PostgresControl:
         rules: The fence and the order of changes.
         """
         self._own = own if own is not None else OwnSessions()
-        self._runner: Final = SessionRunner(conninfo, self._own, opened=self._settle, closed=self._forget_journal)
         self.directory: Final = directory
+        self._journals: Final = OwnJournals(lambda: self.conninfo.describe(), directory)
+        self._runner: Final = SessionRunner(conninfo, self._own, opened=self._settle, closed=self._journals.forget)
         self._rules = rules
-        self._journal: ServerName | None = None
-        self._journal_key = ""
-        self._paths: tuple[Path, ...] = ()
         self._seen: dict[str, SeenValue] = {}
         self._undone_sets: list[tuple[WantedParameter, ...]] = []
         self._deadlines = Deadlines(self.revert_set)
@@ -132,7 +130,7 @@ class PostgresControl:
         """
 
         def kept(session: OperatorSession) -> tuple[ParameterChange, ...]:
-            with Journal(self._journal_with(session, set_id), self.directory) as journal:
+            with Journal(self._journals.holding(session, set_id), self.directory) as journal:
                 chosen = of_set(set_id)(journal.text().in_force)
                 staying = tuple(replace(change, kept=True, until_ms=None) for change in chosen)
                 for change in staying:
@@ -173,7 +171,7 @@ class PostgresControl:
     @property
     def journal_paths(self) -> tuple[Path, ...] | None:
         """The journals that are, or may be, of this server; None before the server has said which one it is."""
-        return None if self._journal is None else self._paths
+        return self._journals.paths
 
     async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[ParameterChange], ...]:
         """Takes over sets that are pending confirmation, and whose program is gone; see `adoption.adopt`.
@@ -183,11 +181,11 @@ class PostgresControl:
         """
 
         def of_all(session: OperatorSession) -> tuple[PendingSet[ParameterChange], ...]:
-            own, found = self.journal_of(session), self._journals(session)
+            own, found = self._journals.own(session), self._journals.find(session)
             here = {change.id for change in in_force_on(session, found)}
             names = [each.name for each in found.known if here.intersection(change.id for change in each.text.in_force)]
             # What perhaps is of this server, and is not here, is not asked for again.
-            self._look_into(names)
+            self._journals.look_into(names)
             adopted: list[PendingSet[ParameterChange]] = []
             for name in dict.fromkeys((own, *names)):
                 try:
@@ -216,25 +214,12 @@ class PostgresControl:
         back = await self._take_back(lambda in_force: [each for each in in_force if each in outlived], OUTLIVED)
         return back.settled
 
-    async def undo(self) -> ParameterChange | None:
-        """Reverts the last change that is still in force, with its set; None when there is none."""
-        undone = await self.undo_last()
-        return undone[0] if undone else None
-
-    async def undo_last(self) -> tuple[ParameterChange, ...]:
-        """Reverts the last change that is still in force, with its set, last first; empty when there is none."""
-        return await self._undone(last)
-
     async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
         """See `ChangeControl.undo_these`."""
         return await self._undone(lambda in_force: [each for each in in_force if each.id in ids])
 
-    async def undo_all(self) -> tuple[ParameterChange, ...]:
-        """Reverts all changes still in force, last first."""
-        return await self._undone(everything)
-
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what `undo` or `undo_all` took back last; empty when there is nothing."""
+        """Makes again what `undo_these` took back last; empty when there is nothing."""
         if not self._undone_sets:
             return ()
         made = await self._make(self._undone_sets[-1], Terms())
@@ -255,7 +240,7 @@ class PostgresControl:
         """Reads a set in force once more, after a restart; the journal has what it is now."""
 
         def again(session: OperatorSession) -> tuple[ParameterChange, ...]:
-            with Journal(self._journal_with(session, set_id), self.directory) as journal:
+            with Journal(self._journals.holding(session, set_id), self.directory) as journal:
                 return change_set.look_again(session, journal, of_set(set_id)(journal.text().in_force))
 
         settled = await self._runner.run(again)
@@ -263,7 +248,7 @@ class PostgresControl:
         return settled
 
     async def overdue_after(self, set_id: str, later_s: float) -> None:
-        """A pending set counts as overdue so many seconds from now, for whoever finds it in the journal then."""
+        """A pending set counts as overdue so many seconds from now, for programs that find it in the journal then."""
         await self._count_again(set_id, now_ms() + int(later_s * 1000), lambda journal: None)
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
@@ -284,7 +269,7 @@ class PostgresControl:
 
     async def _count_again(self, set_id: str, until_ms: int, first: Callable[[Journal], None]) -> None:
         def noted(session: OperatorSession) -> None:
-            with Journal(self._journal_with(session, set_id), self.directory) as journal:
+            with Journal(self._journals.holding(session, set_id), self.directory) as journal:
                 first(journal)
                 for change in of_set(set_id)(journal.text().in_force):
                     journal.write(replace(change, until_ms=until_ms))
@@ -301,20 +286,16 @@ class PostgresControl:
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
-        return await self._runner.run(lambda session: in_force_on(session, self._journals(session)))
+        return await self._runner.run(lambda session: in_force_on(session, self._journals.find(session)))
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""
-        found = await self._runner.run(self._journals)
+        found = await self._runner.run(self._journals.find)
         return tuple(each.text for each in found.known if each.kin is not Kin.OTHER)
 
     def journal_of(self, session: OperatorSession) -> ServerName:
         """What the journal of the server is called to which a session leads."""
-        if self._journal is None:
-            found = self._journals(session)
-            self._journal, self._journal_key = found.name, found.name.key
-            self._look_into([each.name for each in found.known if each.kin is not Kin.OTHER])
-        return self._journal
+        return self._journals.own(session)
 
     async def aclose(self) -> None:
         """Reverts pending changes and those that can lose data, and closes the connection; others stay in force."""
@@ -335,7 +316,7 @@ class PostgresControl:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         at_stake = losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)
-        with Journal(self.journal_of(session), self.directory) as journal:
+        with Journal(self._journals.own(session), self.directory) as journal:
             known = set(self._deadlines.ids)
 
             def watched(changes: Sequence[ParameterChange]) -> None:
@@ -367,7 +348,7 @@ class PostgresControl:
 
     async def _take_back(self, selection: ServerSelection, why: str = "") -> RevertOutcome:
         outcome = await self._runner.run(
-            lambda session: take_back_from(session, self._journals(session), selection, why)
+            lambda session: take_back_from(session, self._journals.find(session), selection, why)
         )
         undone = outcome.settled
         self._look_again(undone)
@@ -391,33 +372,14 @@ class PostgresControl:
             self._undone_sets.append(tuple(WantedParameter(each.name, each.value, each.scope) for each in ours))
         return undone
 
-    def _read(self, session: OperatorSession) -> JournalText:
-        return read(path_for(self.journal_of(session).key, self.directory))
-
-    def _journals(self, session: OperatorSession) -> ServerJournals:
-        return find_journals(session, self.conninfo.describe(), self.directory, self._journal_key)
-
-    def _look_into(self, names: Sequence[ServerName]) -> None:
-        keys = dict.fromkeys((self._journal_key, *(name.key for name in names)))
-        self._paths = tuple(path_for(key, self.directory) for key in keys)
-
-    def _journal_with(self, session: OperatorSession, set_id: str) -> ServerName:
-        """That holds a set: the server's own, or one that may be of it, whose set we have adopted."""
-        known = (each for each in self._journals(session).known if each.kin is not Kin.OTHER)
-        own = self.journal_of(session)
-        return next((each.name for each in known if of_set(set_id)(each.text.in_force)), own)
-
     def _settle(self, session: OperatorSession) -> None:
         """Finds out whether a set that was begun when the connection was lost is made; a failure leaves it open."""
-        if not self._begun(self._read(session)):
+        if not self._begun(self._journals.read(session)):
             return
-        with Journal(self.journal_of(session), self.directory) as journal:
+        with Journal(self._journals.own(session), self.directory) as journal:
             for set_id in dict.fromkeys(each.set_id or each.id for each in self._begun(journal.text())):
                 change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
 
     def _begun(self, text: JournalText) -> tuple[ParameterChange, ...]:
         ours = who()
         return tuple(each for each in text.in_force if each.state is ChangeState.INTENDED and each.by == ours)
-
-    def _forget_journal(self) -> None:
-        self._journal = None

@@ -71,7 +71,7 @@ def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
     parts = [_Part(part.label, part.wait_event_type, part.ms) for part in budget.parts]
     before, after = _TITLES[budget.measured]
     title: Line = ((before, "title"), (with_ms(budget.total_ms), "strong"), (after, "title"))
-    use = cpu_of_load(interval) if budget.measured else None
+    use = cpu_of_load(interval, budget.window_s) if budget.measured else None
     if use is not None and use.queued is None:
         title += ((" · CPU queue unknown", "dim"),)
     return title, parts, "ms"

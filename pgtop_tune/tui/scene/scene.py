@@ -78,7 +78,7 @@ class Scene(Struct, frozen=True):
         behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
         transport: Where a replay stands; None when live.
         load: What of the load goes on that frames do not show; None where there is no door to it.
-        pending: The set of changes that is taken back unless somebody keeps it.
+        pending: The change set that awaits confirmation.
         marks: Windows that are marked.
         baseline: An earlier run under the charts.
     """

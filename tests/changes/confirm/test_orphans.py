@@ -30,6 +30,7 @@ from tests.support.machine_tree import USUAL, write
 from tests.support.makers import kill_with_watchdogs, leave_pending, maker, watchers
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
+from tests.support.undoing import undo_all
 
 
 class Program:
@@ -127,7 +128,7 @@ async def test_an_adopted_set_that_is_kept_stays(server: Throwaway, tmp_path: Pa
     assert shown(server, "work_mem") == "8MB"
     assert [change.kept for change in of_server(tmp_path).in_force] == [True, True]
     control = PostgresControl(place(server), directory=tmp_path)
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 
@@ -204,7 +205,7 @@ async def test_a_command_that_does_not_stay_leaves_a_watchdog_from_which_a_scree
     assert time.time() >= ends_s
     assert shown(server, "work_mem") == "8MB"
     control = PostgresControl(place(server), directory=tmp_path)
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 

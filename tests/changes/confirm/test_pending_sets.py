@@ -21,6 +21,7 @@ from pgtop_tune.model.events import Event
 from pgtop_tune.runtime.ports import Step
 from tests.support.frames import frame
 from tests.support.screens import ScriptedParameters
+from tests.support.undoing import undo_last
 
 SET = ChangeSet(parameters=(WantedParameter("max_wal_size", "2GB"), WantedParameter("work_mem", "8MB")))
 CROSSED = (trip_wire("tps<1000000"),)
@@ -162,7 +163,7 @@ async def test_what_was_undone_by_hand_is_not_on_trial_any_more() -> None:
     control = ScriptedParameters()
     pending = sets(control)
     await pending.apply(SET, Terms(0.05))
-    pending.reverted_by_hand(await control.undo_last())
+    pending.reverted_by_hand(await undo_last(control))
     watched(pending, range(20))
     assert (pending.current, pending.ended, control.reverted) == (None, None, [])
 
@@ -222,6 +223,6 @@ async def test_nobody_waits_for_a_set_that_was_reverted_by_hand() -> None:
     made = await pending.apply(SET, Terms(600.0))
     over = asyncio.create_task(pending.over(made.set_id))
     await asyncio.sleep(0)
-    pending.reverted_by_hand(await control.undo_last())
+    pending.reverted_by_hand(await undo_last(control))
     async with asyncio.timeout(10):
         assert (await over).changes == ()

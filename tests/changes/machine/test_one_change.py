@@ -19,6 +19,7 @@ from pgtop_tune.host.system_settings import path_of
 from pgtop_tune.model.absence import Unavailable
 from tests.host.made_machine import SWAPPINESS, Machine, let_others_enter
 from tests.support.machine_tree import THP, USUAL, snapshot, write
+from tests.support.undoing import undo_settings
 
 
 def test_a_change_is_live_and_journaled_and_its_undoing_leaves_everything_as_it_was(made: Machine) -> None:
@@ -121,7 +122,7 @@ def test_a_change_that_shall_survive_is_a_line_of_our_file_and_undone_the_file_i
     assert made.text(sysctl_files.PATH) == "vm.swappiness = 5\nvm.min_free_kbytes = 102400\n"
     boot = made.setting("vm.swappiness").after_reboot
     assert (boot.value, boot.assignments[-1].file) == ("5", f"/{sysctl_files.PATH}")
-    asyncio.run(made.control.undo_all())
+    asyncio.run(undo_settings(made.control))
     assert snapshot(made.root) == before
 
 

@@ -28,6 +28,7 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from tests.changes.restart.test_control import settled
 from tests.postgres.conftest import place
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
+from tests.support.undoing import undo_all
 
 MAJORS = [14, 16, 18]
 
@@ -212,7 +213,7 @@ async def test_libraries_are_emptied_where_no_other_file_has_any(by_hand: Throwa
     outcome = await service.revert_set(outcome.changes[-1].id)
     assert outcome.state is RestartState.CAME_UP, outcome
     assert auto_conf_of(by_hand) == before
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 

@@ -19,6 +19,7 @@ from pgtop_tune.errors import ChangedMeanwhile, ConnectionProblem, JournalProble
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
+from tests.support.undoing import undo, undo_all
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,17 +60,17 @@ async def test_a_change_takes_effect_in_running_sessions_and_is_undone_to_the_by
         assert second.auto_conf_before == "7MB"
         assert await control.in_force() == (change, second)
         assert [parameter.shown for parameter in await control.list(("work_mem", "no_such"))] == ["9MB"]
-        undone = await control.undo()
+        undone = await undo(control)
         assert undone is not None
         assert (undone.id, undone.state, undone.shown_after) == (second.id, ChangeState.REVERTED, "7MB")
         await control.apply("random_page_cost", "1.1")
         await control.apply("max_wal_size", "2GB")
-        everything = await control.undo_all()
+        everything = await undo_all(control)
         assert [each.name for each in everything] == ["max_wal_size", "random_page_cost", "work_mem"]
         await _shows(running, "work_mem", "4MB")
     assert await control.in_force() == ()
-    assert await control.undo() is None
-    assert await control.undo_all() == ()
+    assert await undo(control) is None
+    assert await undo_all(control) == ()
     await control.aclose()
     assert settings(all_servers) == before
     assert auto_conf(all_servers) == file_before
@@ -132,7 +133,7 @@ async def test_odd_values_come_back_as_they_were(fresh_server: Throwaway, tmp_pa
         change = await control.apply(name, value)
         assert change.shown_after == value
         assert change.message == ""
-    assert len(await control.undo_all()) == 3
+    assert len(await undo_all(control)) == 3
     assert auto_conf(fresh_server) == file_before
     await control.aclose()
 
@@ -144,7 +145,7 @@ async def test_what_needs_a_restart_is_said_and_undone_without_one(fresh_server:
     assert change.state is ChangeState.APPLIED
     assert change.message == "takes effect when the server is restarted; until then 32MB"
     assert (await control.list(("shared_buffers",)))[0].pending_restart
-    undone = await control.undo()
+    undone = await undo(control)
     assert undone is not None
     assert undone.message == ""
     assert auto_conf(fresh_server) == file_before
@@ -160,7 +161,7 @@ async def test_a_restart_in_between_does_not_keep_a_change_from_being_undone(
     await asyncio.to_thread(fresh_server.restart)
     assert settings(fresh_server)["shared_buffers"] == (str(48 * 128), "configuration file")
     assert (await control.list(("shared_buffers",)))[0].shown == "48MB"
-    assert len(await control.undo_all()) == 1
+    assert len(await undo_all(control)) == 1
     assert auto_conf(fresh_server) == file_before
     await control.aclose()
 
@@ -176,7 +177,7 @@ async def test_a_value_that_something_else_overrides_is_not_called_effective(
     assert change.message == "overridden (user): sessions like ours still have 3MB"
     late = await control.apply("log_connections", "on")
     assert late.message == "takes effect in sessions that start from now on"
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 
@@ -199,7 +200,7 @@ async def test_a_fault_elsewhere_in_the_files_is_told(
     assert "postgresql.conf" in change.message
     assert "unrecognized configuration parameter" in change.message
     main.write_text(sound)
-    await control.undo_all()
+    await undo_all(control)
     assert auto_conf(fresh_server) == file_before
     await control.aclose()
 
@@ -213,7 +214,7 @@ async def test_a_value_set_before_us_is_put_back(fresh_server: Throwaway, tmp_pa
     change = await control.apply("work_mem", None)
     assert (change.value, change.auto_conf_before, change.shown_after) == (None, "5MB", "4MB")
     await control.apply("work_mem", "6MB")
-    await control.undo_all()
+    await undo_all(control)
     assert settings(fresh_server) == before
     assert auto_conf(fresh_server) == file_before
     await control.aclose()
@@ -225,7 +226,7 @@ async def test_what_somebody_else_has_set_since_is_left_alone(fresh_server: Thro
     with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET work_mem = '32MB'")
         connection.execute("SELECT pg_reload_conf()")
-    undone = await control.undo()
+    undone = await undo(control)
     assert undone is not None
     assert undone.message == "left alone: another user has set it to 32MB since"
     assert undone.shown_after == "32MB"
@@ -255,7 +256,7 @@ async def test_two_operators_see_each_other_and_overwrite_nothing_unseen(server:
     stacked = await second.apply("work_mem", "8MB")
     below = await first.revert_set(change.id)
     assert [each.message for each in below] == ["changed again since, to 8MB: undoing that gives 4MB"]
-    undone = await second.undo()
+    undone = await undo(second)
     assert undone is not None
     assert (undone.id, undone.shown_after) == (stacked.id, "4MB")
     assert await first.in_force() == ()
@@ -282,7 +283,7 @@ async def test_a_plain_role_is_told_what_it_needs_and_with_it_can_work(
         await control.apply("work_mem", "6MB")
     superuser.execute(f"GRANT ALTER SYSTEM ON PARAMETER work_mem TO {name}".encode())
     assert (await control.apply("work_mem", "6MB")).shown_after == "6MB"
-    await control.undo_all()
+    await undo_all(control)
     assert auto_conf(server) == file_before
     await control.aclose()
     superuser.execute(f"REVOKE ALTER SYSTEM ON PARAMETER work_mem FROM {name}".encode())

@@ -24,6 +24,7 @@ from tests.postgres.conftest import Superuser, place
 from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.servers import Servers, conninfo
 from tests.support.standby import standby_of
+from tests.support.undoing import undo, undo_all
 
 KNOWN = Instance(
     system_identifier="77",
@@ -230,10 +231,10 @@ async def test_a_value_that_waited_for_a_restart_is_not_called_overridden(server
     control = PostgresControl(place(server), directory=tmp_path)
     await control.apply("max_worker_processes", "8")
     await control.apply("max_worker_processes", "9")
-    undone = await control.undo()
+    undone = await undo(control)
     assert undone is not None
     assert (undone.shown_after, undone.message) == ("8", "")
-    await control.undo()
+    await undo(control)
     await control.aclose()
 
 
@@ -249,7 +250,7 @@ async def test_a_trial_of_the_primary_is_not_over_where_the_connection_leads_to_
         await elsewhere.revert_set(made[0].set_id)
     assert await elsewhere.in_force() == ()
     assert await elsewhere.revert_overdue() == ()
-    assert await elsewhere.undo_all() == ()
+    assert await undo_all(elsewhere) == ()
     assert await pending.in_force() == made
     await elsewhere.aclose()
     (back,) = await pending.revert_set(made[0].set_id)

@@ -18,6 +18,7 @@ from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.postgres.conftest import place
 from tests.postgres.test_on_trial import shown
 from tests.support.servers import conninfo
+from tests.support.undoing import undo, undo_all
 
 STORED = "SELECT setdatabase, setrole, setconfig FROM pg_db_role_setting ORDER BY 1, 2"
 
@@ -29,7 +30,7 @@ async def test_a_change_is_proven_by_an_older_and_a_newer_session(server: Throwa
     assert (memory.running, memory.fresh, memory.source) == ("8MB", "8MB", "configuration file")
     assert "postgresql.auto.conf:" in memory.place
     assert (jit.fresh, jit.overrides, jit.pending_restart) == ("off", (), False)
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 
@@ -50,7 +51,7 @@ async def test_what_wins_over_a_change_is_named(fresh_server: Throwaway, tmp_pat
     (restart,) = await control.prove((await control.apply("shared_buffers", "64MB"),))
     assert restart.pending_restart
     assert restart.overrides == ()
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 
@@ -62,7 +63,7 @@ async def test_the_command_line_wins_and_is_named(fresh_server: Throwaway, tmp_p
     (proof,) = await control.prove((change,))
     assert proof.overrides == ("the command line has 5432",)
     assert "where the server is started" in proof.advice[0]
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 
@@ -79,7 +80,7 @@ async def test_a_file_that_is_read_later_and_a_fault_in_one_are_named(
     (proof,) = await control.prove((change,))
     assert proof.overrides == (f"{main}:{lines + 2}: syntax error",)
     main.write_text(sound)
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 
@@ -101,7 +102,7 @@ async def test_sessions_in_an_old_statement_are_counted(server: Throwaway, tmp_p
         assert proof.behind >= 1
         busy.cancel()
         thread.join(60)
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
 
 
@@ -136,12 +137,12 @@ async def test_a_change_for_some_sessions_is_taken_back_exactly(
         assert shown(fresh_server, "work_mem") == "8MB"
         (proof, *_) = await control.prove((change,))
         assert (proof.fresh, proof.overrides) == ("8MB", ())
-        await control.undo()
+        await undo(control)
         assert {str(row) for row in _sorted(connection.execute(STORED).fetchall())} == {
             str(row) for row in _sorted(stored)
         }
     assert (settings(fresh_server), auto_conf(fresh_server)) == (before, file_before)
-    await control.undo_all()
+    await undo_all(control)
     with psycopg.connect(conninfo(fresh_server)) as connection:
         assert connection.execute(STORED).fetchall() == []
     await control.aclose()
@@ -164,6 +165,6 @@ async def test_where_alter_system_is_switched_off_the_way_out_is_named(
     (change,) = await control.apply_set([WantedParameter("work_mem", "8MB", role)], Terms())
     assert shown(server, "work_mem") == "8MB"
     assert (await control.prove((change,)))[0].fresh == "8MB"
-    await control.undo_all()
+    await undo_all(control)
     await control.aclose()
     assert place(server).user == "postgres"

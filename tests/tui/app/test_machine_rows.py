@@ -82,12 +82,6 @@ class ScriptedMachine:
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         return ()
 
-    async def undo(self) -> HostChange | None:
-        raise NotImplementedError
-
-    async def undo_all(self) -> tuple[HostChange, ...]:
-        raise NotImplementedError
-
     async def in_force(self) -> tuple[HostChange, ...]:
         return tuple(self.journal)
 

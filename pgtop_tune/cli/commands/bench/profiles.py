@@ -100,7 +100,7 @@ async def _found(words: ConnectionWords, dataset: str) -> dict[str, str]:
 
 
 def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:
-    from pgtop_tune.bench.profiles import check_script, read_script
+    from pgtop_tune.bench.scripts import check_script, read_script
 
     if profile.builtin:
         return [{"name": profile.builtin, "weight": 1, "sha256": None, "text": _builtin(profile.builtin, pgbench)}]

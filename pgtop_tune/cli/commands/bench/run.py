@@ -263,7 +263,7 @@ def _scripts(words: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
     """
     from msgspec.structs import replace
 
-    from pgtop_tune.bench.profiles import LONGEST_BYTES, parse_choice
+    from pgtop_tune.bench.scripts import LONGEST_BYTES, parse_choice
 
     choices = tuple(parse_choice(each) for each in words)
     if not any(each.file in _STDIN for each in choices):

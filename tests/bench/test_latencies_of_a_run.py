@@ -139,10 +139,15 @@ async def test_a_fast_load_that_is_looked_at_once_is_the_whole_log(
     merged = merge(load.latencies)
     assert run.sampling_rate == 1.0
     assert report is not None
-    assert merged.logged == report.processed == len(every)
-    assert (merged.sum_us, merged.max_us) == (sum(every), max(every))
-    found = percentiles(merged.buckets, (50.0, 95.0, 99.0), merged.max_us)
-    assert found == pytest.approx(np.percentile(every, (50.0, 95.0, 99.0)), rel=WORST_RELATIVE_ERROR)
+    assert (merged.logged, merged.max_us) == (report.processed, max(every))
+    assert merged.logged == len(every)
+    # A quick machine writes more than READ_LINES a second: what was only counted is an estimate, and marked.
+    exact = not merged.counted
+    assert merged.sum_us == pytest.approx(sum(every), rel=0 if exact else 0.1)
+    for q in (50.0, 95.0, 99.0):
+        true = np.percentile(every, q)
+        off = WORST_RELATIVE_ERROR if true >= merged.counted_below_us else 0.1
+        assert percentiles(merged.buckets, (q,), merged.max_us) == pytest.approx([true], rel=off)
 
 
 @pytest.mark.usefixtures("unpunched")

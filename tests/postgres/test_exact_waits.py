@@ -12,11 +12,12 @@ from psycopg import sql
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.model.waits import PROFILE_SOURCE, WaitLook, WaitSample
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import Clock, reading
-from tests.sampling.test_live_source import answered, watching
+from tests.sampling.test_live_source import watching
 
 SCHEMA = 'Odd "ws"'
 
@@ -97,27 +98,26 @@ async def test_without_the_extension_nothing_is_asked(server: Throwaway) -> None
         assert reader.own.statements == sent
 
 
+def profile_of(frame: Frame) -> WaitSample | None:
+    waits = frame.postgres.waits if isinstance(frame.postgres, PostgresSample) else None
+    return waits if isinstance(waits, WaitSample) and waits.source == PROFILE_SOURCE else None
+
+
+def flushes(frame: Frame) -> int:
+    profile = profile_of(frame)
+    return sum(count.observations for count in profile.counts if count.wait_event == "WalSync") if profile else 0
+
+
 async def test_the_profile_is_chosen_by_itself_and_named(pretended: Superuser) -> None:
     write(pretended, ("IO", "WalSync", 7, 1000))
     target = f"host={pretended.info.host} port={pretended.info.port} user=postgres dbname={pretended.info.dbname}"
     async with watching(target) as watcher:
-        await watcher.until(answered)
-        await watcher.more(1)
+        # The first look has nothing to compare with; what it saw is what the next ones count from.
+        await watcher.until(lambda frame: (profile := profile_of(frame)) is not None and profile.samples > 0)
         write(pretended, ("IO", "WalSync", 7, 1050))
-        await watcher.more(2)
-        interval = await watcher.more(1)
-        sample = interval.newest.postgres
-        assert isinstance(sample, PostgresSample)
-        assert isinstance(sample.waits, WaitSample)
-        assert sample.waits.source == PROFILE_SOURCE
-        total = sum(
-            count.observations
-            for frame in watcher.frames
-            if isinstance(frame.postgres, PostgresSample) and isinstance(frame.postgres.waits, WaitSample)
-            for count in frame.postgres.waits.counts
-            if count.wait_event == "WalSync"
-        )
-        assert total == 50
+        await watcher.until(lambda frame: flushes(frame) > 0)
+        interval = await watcher.more(2)
+        assert sum(map(flushes, watcher.frames)) == 50
         # The kernel may have seen the process of this session on a CPU, or ready for one.
         waits = [wait.label for wait in wait_profile(interval, 60.0) if not wait.label.startswith("CPU")]
         assert waits == ["IO:WalSync"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.changes.journal import JournalText, ServerName, path_for, read
 from pgtop_tune.changes.selection import of_set
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
-from pgtop_tune.changes.server.operator_session import OperatorSession
 from pgtop_tune.model.instance import Kin
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
 
 
 class OwnJournals:

@@ -130,6 +130,10 @@ class Effect(Struct, frozen=True):
         """Whether 0 is outside of the wider interval that a verdict takes."""
         return self.chance is not None and self.chance < WRONG
 
+    def within(self, share: float) -> bool:
+        """Whether the whole interval is closer to 0 than this."""
+        return self.low is not None and self.high is not None and self.low >= -share and self.high <= share
+
 
 class RunSpread(Struct, frozen=True):
     """How runs of one setting differ among each other.
@@ -314,7 +318,7 @@ def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = No
         return Verdict.UNDECIDED
     if (effect.certain if certain is None else certain) and abs(effect.relative) >= LEAST:
         return Verdict.BETTER if (effect.relative > 0) == higher_is_better else Verdict.WORSE
-    if effect.low >= -SAME and effect.high <= SAME:
+    if effect.within(SAME):
         return Verdict.NO_DIFFERENCE
     return Verdict.UNDECIDED
 

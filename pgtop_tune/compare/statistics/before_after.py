@@ -1,0 +1,266 @@
+"""Throughput after a moment against before it, in one run: weighted least squares with a drift allowance.
+
+    u_t = ln m + y_t/m − 1 = a + after·x + slope·t/600 s + columns·z_t + noise      m: mean of that side
+
+`x` is the log ratio of the means; seconds without a transaction do no harm. The slope has a normal prior of 4 % in ten
+minutes, a column (a checkpoint that writes, CPU time of other programs) one of 20 % per unit. A side weighs by its
+long-run variance: residuals are whitened by a first-order autoregression that is shrunk towards 0.6, and the rest is
+measured by cosine transforms of the longest periods.
+
+Looked at while it runs, it is looked at few times (`LOOKS`), and a claim takes more at the early ones (`SPENT`). A
+claim stays until a later look speaks clearly against it. Simulated: tests/compare/statistics/test_judge_by_simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from operator import mul
+from statistics import fmean
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.compare.statistics.effect import LEAST, SAME, Effect, Verdict
+from pgtop_tune.compare.statistics.student import t_probability, t_quantile
+
+LOOKS: Final = (15, 30, 60, 120, 240, 480)
+"""Seconds after the change has settled at which it is told anew; the last one stands."""
+SPENT: Final = (0.002, 0.005, 0.01, 0.01, 0.01, 0.01)
+"""At each look how seldom so large a difference must come by chance for a claim, two-sided."""
+UNCLEAR: Final = 0.2
+"""From which on a claim is taken back."""
+FEWEST_BEFORE: Final = 30
+FEWEST_AFTER: Final = 10
+"""Seconds below which nothing is said."""
+_DRIFT: Final = 0.04
+"""Prior of the slope, log ratio in 600 s."""
+_COLUMN: Final = 0.20
+_FREE: Final = 2
+"""Columns of the regression without a prior: level and effect."""
+_TURNS: Final = 3
+_FEWEST_DEGREES: Final = 5
+_PHI: Final = 0.6
+_PHI_WEIGHT_S: Final = 40.0
+_PHI_MOST: Final = 0.97
+_SECONDS_A_COSINE: Final = 15
+_MOST_COSINES: Final = 8
+_POOLED: Final = 4.0
+"""Weight of both sides' variance in that of each."""
+_LEAST_VARIANCE: Final = 1e-7
+_SLOPE_ALONE: Final = 2.5
+"""Errors from which on the slope before the change is worth a word."""
+_CLAIMS: Final = (Verdict.BETTER, Verdict.WORSE)
+
+
+class Second(Struct, frozen=True):
+    """One second of one side.
+
+    Attributes:
+        at_s: From the change; below 0 before it.
+        value: Transactions per second, or another positive number.
+        columns: What else weighed on it: the same columns in each second, scaled so that 1 costs some 20 %.
+    """
+
+    at_s: float
+    value: float
+    columns: tuple[float, ...] = ()
+
+
+class Difference(Struct, frozen=True):
+    """A log ratio.
+
+    Attributes:
+        change: ln(after/before), other things equal.
+        error: Its standard error.
+        degrees: Of freedom, of Student's t.
+    """
+
+    change: float
+    error: float
+    degrees: int
+
+    @property
+    def chance(self) -> float:
+        """How often so large a difference comes by chance, two-sided."""
+        return 2.0 * t_probability(-abs(self.change) / self.error, self.degrees)
+
+    def effect(self, confidence: float, seconds: tuple[int, int]) -> Effect:
+        """It as a ratio with an interval of this confidence."""
+        half = t_quantile((1.0 + confidence) / 2.0, self.degrees) * self.error
+        return Effect(
+            relative=math.expm1(self.change),
+            low=math.expm1(self.change - half),
+            high=math.expm1(self.change + half),
+            blocks_a=seconds[0],
+            blocks_b=seconds[1],
+            block_s=1,
+            smallest_seen=math.expm1(half + t_quantile(0.8, self.degrees) * self.error),
+            chance=self.chance,
+        )
+
+
+class Told(Struct, frozen=True):
+    """What the title may say after its newest look.
+
+    Attributes:
+        verdict: Better or worse (higher is better), no difference beyond 2 %, or undecided.
+        effect: Of the newest look, with the interval of that look's limit: it holds for all looks together.
+        look: Its number from 0.
+        withdrawn: A claim was made earlier and is not held.
+    """
+
+    verdict: Verdict
+    effect: Effect
+    look: int
+    withdrawn: bool = False
+
+
+def difference(before: Sequence[Second], after: Sequence[Second]) -> Difference:
+    """The log ratio of both sides' means.
+
+    Raises:
+        ValueError: A side is empty or its mean is not above 0.
+    """
+    rows: list[tuple[float, ...]] = []
+    readings: list[float] = []
+    for side, seconds in ((0.0, before), (1.0, after)):
+        mean = fmean(each.value for each in seconds) if seconds else 0.0
+        if mean <= 0.0:
+            raise ValueError("nothing to be divided by")
+        for each in seconds:
+            rows.append((1.0, side, each.at_s / 600.0, *each.columns))
+            readings.append(math.log(mean) + each.value / mean - 1.0)
+    split, degrees = len(before), _FEWEST_DEGREES
+    variances = tuple(4.0 * _variance(part) + _LEAST_VARIANCE for part in (readings[:split], readings[split:]))
+    for _ in range(_TURNS - 1):
+        found, _ = _fit(rows, readings, split, variances)
+        rest = [y - sum(map(mul, row, found)) for row, y in zip(rows, readings, strict=True)]
+        variances, degrees = long_run_variances(rest, split)
+    found, error = _fit(rows, readings, split, variances)
+    return Difference(change=found[1], error=error, degrees=degrees)
+
+
+def _fit(
+    rows: Sequence[Sequence[float]], readings: Sequence[float], split: int, variances: Sequence[float]
+) -> tuple[list[float], float]:
+    """Coefficients, and the standard error of the second."""
+    width = len(rows[0])
+    left = [[0.0] * width for _ in range(width)]
+    right = [0.0] * width
+    for part, variance in ((slice(split), variances[0]), (slice(split, None), variances[1])):
+        columns = [*zip(*rows[part], strict=True)]
+        for i, column in enumerate(columns):
+            right[i] += sum(map(mul, column, readings[part])) / variance
+            for j in range(i, width):
+                left[i][j] += sum(map(mul, column, columns[j])) / variance
+    for i in range(width):
+        left[i][i] += 0.0 if i < _FREE else 1.0 / (_DRIFT if i == _FREE else _COLUMN) ** 2
+        for j in range(i):
+            left[i][j] = left[j][i]
+    found = _solve(left, right)
+    inverse = _solve(left, [float(place == 1) for place in range(width)])
+    return found, math.sqrt(max(inverse[1], 0.0))
+
+
+def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
+    """Gauss's elimination with pivots; the matrix is symmetric and positive."""
+    size = len(right)
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for i in range(size):
+        pivot = max(range(i, size), key=lambda each: abs(rows[each][i]))
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        for j in range(i + 1, size):
+            factor = rows[j][i] / rows[i][i]
+            rows[j] = [below - factor * above for below, above in zip(rows[j], rows[i], strict=True)]
+    found = [0.0] * size
+    for i in reversed(range(size)):
+        found[i] = (rows[i][size] - sum(map(mul, rows[i][i + 1 : size], found[i + 1 :]))) / rows[i][i]
+    return found
+
+
+def long_run_variances(residuals: Sequence[float], split: int) -> tuple[tuple[float, float], int]:
+    """Variance of one second times the seconds that count as one, of both sides, and degrees of freedom of both.
+
+    Args:
+        residuals: Of both sides, in the order of time.
+        split: So many are of the first side.
+    """
+    sides = [_centred(part) for part in (residuals[:split], residuals[split:])]
+    count, squares = len(residuals), math.fsum(value * value for side in sides for value in side)
+    if squares <= 0.0:
+        return (_LEAST_VARIANCE, _LEAST_VARIANCE), _FEWEST_DEGREES
+    phi = math.fsum(a * b for side in sides for a, b in pairwise(side)) / squares
+    phi += 2.0 * (1.0 + 3.0 * phi) / count
+    phi = min(max((count * phi + _PHI_WEIGHT_S * _PHI) / (count + _PHI_WEIGHT_S), 0.0), _PHI_MOST)
+    power, cosines = [], []
+    for side in sides:
+        length = len(side)
+        highest = min(_MOST_COSINES, max(1, length // _SECONDS_A_COSINE))
+        white = [side[0] * math.sqrt(1.0 - phi * phi), *(b - phi * a for a, b in pairwise(side))]
+        power.append(sum(2.0 / length * sum(map(mul, white, _cosine(k, length))) ** 2 for k in range(1, highest + 1)))
+        cosines.append(highest)
+    pooled = sum(power) / sum(cosines)
+    shrunk = [
+        max((own + _POOLED * pooled) / (k + _POOLED) / (1.0 - phi) ** 2, _LEAST_VARIANCE)
+        for own, k in zip(power, cosines, strict=True)
+    ]
+    return (shrunk[0], shrunk[1]), sum(cosines)
+
+
+@lru_cache(maxsize=128)
+def _cosine(k: int, length: int) -> tuple[float, ...]:
+    return tuple(math.cos(math.pi * k * (i + 0.5) / length) for i in range(length))
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    mean = fmean(values)
+    return [value - mean for value in values]
+
+
+def _variance(values: Sequence[float]) -> float:
+    return math.fsum(value * value for value in _centred(values)) / len(values)
+
+
+def tell(looks: Iterable[Difference | None], seconds: Sequence[tuple[int, int]]) -> Told | None:
+    """What may be said after some looks, in their order; None while there was none.
+
+    Args:
+        looks: None where a look may claim nothing (the sides are not alike); a claim made before it is held.
+        seconds: Of both sides, at each look.
+    """
+    told: Told | None = None
+    for number, (look, (limit, sizes)) in enumerate(zip(looks, zip(SPENT, seconds, strict=False), strict=False)):
+        if look is not None:
+            told = _next(told, look, number, limit, sizes)
+    return told
+
+
+def _next(told: Told | None, look: Difference, number: int, limit: float, seconds: tuple[int, int]) -> Told:
+    effect, change = look.effect(1.0 - limit, seconds), look.change
+    if told is not None and told.verdict in _CLAIMS:
+        held = look.chance <= UNCLEAR and told.effect.relative * change > 0.0
+        return Told(told.verdict if held else Verdict.UNDECIDED, effect, number, withdrawn=not held)
+    if look.chance < limit and abs(effect.relative) >= LEAST:
+        return Told(Verdict.BETTER if change > 0.0 else Verdict.WORSE, effect, number)
+    alike = effect.within(SAME)
+    withdrawn = told is not None and told.withdrawn
+    return Told(Verdict.NO_DIFFERENCE if alike else Verdict.UNDECIDED, effect, number, withdrawn)
+
+
+def moving(before: Sequence[Second]) -> float | None:
+    """The slope before the change, log ratio in ten minutes, where it is clear; None where it is not."""
+    if len(before) < FEWEST_BEFORE:
+        return None
+    mean, middle = fmean(each.value for each in before), fmean(each.at_s for each in before)
+    if mean <= 0.0:
+        return None
+    times = [(each.at_s - middle) / 600.0 for each in before]
+    spread = math.fsum(time * time for time in times)
+    slope = math.fsum(time * each.value / mean for time, each in zip(times, before, strict=True)) / spread
+    rest = [each.value / mean - 1.0 - slope * time for time, each in zip(times, before, strict=True)]
+    half = len(rest) // 2
+    (first, second), _ = long_run_variances(rest, half)
+    return slope if abs(slope) > _SLOPE_ALONE * math.sqrt((first + second) / 2.0 / spread) else None

@@ -1,0 +1,169 @@
+"""A against B by turns in one run: pairs of blocks whose order a coin decides, and an interval that is valid always.
+
+    d_i = ln(mean of B / mean of A) in pair i;   s² = (Σ(d_i − mean)² + 3·0.02²) / (n − 1 + 3)
+
+The interval is the mixture bound of Student's t: it holds at all looks together, so an experiment may stop at any pair.
+It relies on d being symmetric under "no effect", and the coin makes it so, whatever the noise. At the end two
+cross-checks that share none of its assumptions: the sign-flip test and the Hodges-Lehmann estimate.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import product
+from statistics import fmean, median
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.compare.statistics.effect import SAME
+from pgtop_tune.compare.statistics.student import t_probability
+
+FEWEST_PAIRS: Final = 4
+MOST_PAIRS: Final = 60
+_PRIOR_SD: Final = 0.02
+_PRIOR_WEIGHT: Final = 3
+_MIXTURE: Final = 2.0
+_SHOWN: Final = 0.05
+_SAME_AS: Final = 0.10
+"""Both one-sided claims of "within ±2 %" at 5 %."""
+_FARTHEST: Final = 400
+_EXACT_UP_TO: Final = 12
+"""Pairs whose signs are all tried (4,096 ways); above, so many are drawn."""
+_DRAWN: Final = 10_000
+_BUILDS_UP: Final = 0.01
+
+
+class PairedVerdict(StrEnum):
+    """What pairs of blocks say of B against A; higher is better."""
+
+    MEASURING = "measuring"
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    UNDECIDED = "undecided"
+
+
+class Paired(Struct, frozen=True):
+    """B against A after some pairs.
+
+    Attributes:
+        relative: B / A − 1, from the mean of the log ratios.
+        low, high: Its interval, 95 % at all looks together; None below `FEWEST_PAIRS`.
+        pairs: That counted.
+        pair_sd: Standard deviation of one pair's log ratio.
+        more_pairs: So many until a verdict is likely; 0 with a verdict, None below `FEWEST_PAIRS` or beyond 400.
+    """
+
+    verdict: PairedVerdict
+    relative: float
+    low: float | None
+    high: float | None
+    pairs: int
+    pair_sd: float
+    more_pairs: int | None
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to be measured."""
+        return self.verdict in (PairedVerdict.BETTER, PairedVerdict.WORSE, PairedVerdict.EQUIVALENT)
+
+
+class CrossCheck(Struct, frozen=True):
+    """The same pairs without the model.
+
+    Attributes:
+        relative: Median of the means of all twos of pairs (Hodges and Lehmann, 1963).
+        chance: How often flipping signs at random gives so large a mean, two-sided.
+    """
+
+    relative: float
+    chance: float
+
+
+def bound(pairs: int, alpha: float) -> float:
+    """The t beyond which a claim is valid at every look; infinite with too few pairs.
+
+    Source: Lai, "On confidence sequences", 1976, as a mixture over the effect size with weight 1/2.
+    """
+    k = 1.0 + _MIXTURE * pairs
+    q = (k / alpha**2) ** (1.0 / pairs)
+    return math.sqrt((pairs - 1) * (q - 1.0) / (1.0 - q / k)) if q < k else math.inf
+
+
+def decide(ratios: Sequence[float], *, higher_is_better: bool = True) -> Paired:
+    """What the pairs so far say.
+
+    Args:
+        ratios: ln(B/A) of each pair.
+    """
+    count = len(ratios)
+    mean = fmean(ratios) if ratios else 0.0
+    squares = math.fsum((each - mean) ** 2 for each in ratios)
+    spread = math.sqrt((squares + _PRIOR_WEIGHT * _PRIOR_SD**2) / (max(count, 1) - 1 + _PRIOR_WEIGHT))
+    if count < FEWEST_PAIRS:
+        return Paired(
+            verdict=PairedVerdict.MEASURING, relative=math.expm1(mean), low=None, high=None, pairs=count,
+            pair_sd=spread, more_pairs=None,
+        )  # fmt: skip
+    half, narrow = (bound(count, alpha) * spread / math.sqrt(count) for alpha in (_SHOWN, _SAME_AS))
+    verdict = PairedVerdict.UNDECIDED
+    if abs(mean) > half:
+        verdict = PairedVerdict.BETTER if (mean > 0.0) == higher_is_better else PairedVerdict.WORSE
+    elif abs(mean) + narrow < math.log1p(SAME):
+        verdict = PairedVerdict.EQUIVALENT
+    found = Paired(
+        verdict=verdict, relative=math.expm1(mean), low=_share(mean - half), high=_share(mean + half), pairs=count,
+        pair_sd=spread, more_pairs=0,
+    )  # fmt: skip
+    if found.over:
+        return found
+    return replace(found, more_pairs=_more(mean, spread, count))
+
+
+def _share(log_ratio: float) -> float | None:
+    """None where the interval has no end yet."""
+    return math.expm1(log_ratio) if math.isfinite(log_ratio) else None
+
+
+def _more(mean: float, spread: float, count: int) -> int | None:
+    goal = max(abs(mean), SAME - abs(mean))
+    return next(
+        (n - count for n in range(count + 1, _FARTHEST) if bound(n, _SHOWN) * spread / math.sqrt(n) < goal), None
+    )
+
+
+def cross_check(ratios: Sequence[float], seed: int = 0) -> CrossCheck:
+    """The same pairs without the model; at least one."""
+    walsh = [(a + b) / 2.0 for place, a in enumerate(ratios) for b in ratios[place:]]
+    seen = abs(math.fsum(ratios)) * (1.0 - 1e-12)
+    if len(ratios) <= _EXACT_UP_TO:
+        flips = [*product((1.0, -1.0), repeat=len(ratios))]
+        chance = sum(abs(_dot(signs, ratios)) >= seen for signs in flips) / len(flips)
+    else:
+        draw = random.Random(seed)
+        beyond = sum(abs(_dot([draw.choice((1.0, -1.0)) for _ in ratios], ratios)) >= seen for _ in range(_DRAWN))
+        chance = (beyond + 1) / (_DRAWN + 1)
+    return CrossCheck(relative=math.expm1(median(walsh)), chance=chance)
+
+
+def _dot(signs: Sequence[float], ratios: Sequence[float]) -> float:
+    return math.fsum(sign * ratio for sign, ratio in zip(signs, ratios, strict=True))
+
+
+def builds_up(halves: Sequence[float]) -> bool:
+    """Whether the effect still grows within B's blocks: it builds up slower than it was let settle.
+
+    Args:
+        halves: Of each block of B, ln(second half / first half), less the same of the block of A beside it.
+    """
+    count = len(halves)
+    if count < FEWEST_PAIRS:
+        return False
+    mean = fmean(halves)
+    error = math.sqrt(math.fsum((each - mean) ** 2 for each in halves) / (count - 1) / count)
+    return error > 0.0 and 2.0 * t_probability(-abs(mean) / error, count - 1) < _BUILDS_UP

@@ -34,6 +34,7 @@ class AlikeCondition(Struct, frozen=True):
         of: What the percentages are of, between "A" and "B" of a sentence.
         by_time: Not the number counts, but the share of the time in which it is above 0.
         made_by: Parameters that change it by themselves: it is part of what they do.
+        column: The regression of before and after has a column for it, which takes its part out of the difference.
     """
 
     metric: Metric
@@ -42,6 +43,7 @@ class AlikeCondition(Struct, frozen=True):
     of: str
     by_time: bool = False
     made_by: frozenset[str] = frozenset()
+    column: bool = False
 
     def mean(self, values: Iterable[tuple[float, float]]) -> float | None:
         """Percentage of (value, weight) pairs; None without weight."""
@@ -53,12 +55,15 @@ class AlikeCondition(Struct, frozen=True):
 
 
 CONDITIONS: Final = (
-    AlikeCondition(CHECKPOINT_WRITES, 20.0, "checkpoints differ", "checkpoints wrote for {} of the time", by_time=True),
     AlikeCondition(
         FULL_PAGES, 20.0, "full pages differ", "full pages were {} of the WAL",
         made_by=frozenset({"full_page_writes", "wal_compression"}),
     ),
     AlikeCondition(CPU_FOREIGN, 5.0, "foreign CPU differs", "other programs took {} of the CPU time"),
+    AlikeCondition(
+        CHECKPOINT_WRITES, 20.0, "checkpoints differ", "checkpoints wrote for {} of the time",
+        by_time=True, column=True,
+    ),
 )  # fmt: skip
 """A page is written whole to the WAL when it is first changed after a checkpoint, also long after a forced one has
 written its last."""

@@ -12,14 +12,9 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun
-from pgtop_tune.compare.statistics.effect import (
-    FEWEST,
-    TIMES,
-    Effect,
-    autocorrelation_time,
-    effect_of_runs,
-    share_effect,
-)
+from pgtop_tune.compare.statistics.before_after import mean_variance
+from pgtop_tune.compare.statistics.effect import TIMES, Effect, autocorrelation_time, share_effect
+from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import CLIENT_TPS, P50, P95, P99, Quantile
@@ -119,6 +114,8 @@ FIGURES: Final = (
 )
 """In the order of the table."""
 PERCENTILES: Final = tuple(figure for figure in FIGURES if figure.quantile is not None)
+FORESEEN: Final = frozenset({TPS, "server_tps", LATENCY})
+"""Of which it is known beforehand by how much runs differ."""
 BY_ID: Final = {figure.id: figure for figure in FIGURES}
 
 Found = Iterator[tuple[str, float, float]]
@@ -260,12 +257,17 @@ class WaitRow(Struct, frozen=True):
 
 
 def wait_rows(
-    a: Sequence[ComparedRun], b: Sequence[ComparedRun], latency_ms: tuple[float | None, float | None]
+    a: Sequence[ComparedRun],
+    b: Sequence[ComparedRun],
+    latency_ms: tuple[float | None, float | None],
+    *,
+    windows: bool = False,
 ) -> tuple[WaitRow, ...]:
     """Classes, largest change first, each followed by its waits; empty where a side has no samples.
 
     Args:
         latency_ms: Of A and B; without a load of ours the sum of all waits stands for it.
+        windows: Both are parts of runs, judged by blocks of seconds; else each run is one value.
     """
     sides = (_budgets(a), _budgets(b))
     if not all(sides):
@@ -280,7 +282,7 @@ def wait_rows(
     rows: list[WaitRow] = []
     for kind in dict.fromkeys(classes.values()):
         labels = [label for label, of in classes.items() if of == kind]
-        effect = _effect((a, b), sides, labels, whole)
+        effect = _effect((a, b), sides, labels, whole, windows=windows)
         sums = [sum(mean[label] for label in labels) for mean in means]
         if max(sums) < least:
             continue
@@ -315,15 +317,17 @@ def _effect(
     budgets: tuple[Sequence[Budget], Sequence[Budget]],
     labels: Sequence[str],
     whole: float,
+    *,
+    windows: bool,
 ) -> Effect | None:
-    """Of four runs a side each is one value, so that what varies from run to run is in the interval."""
-    if min(map(len, runs)) < FEWEST:
+    """As a share of the latency."""
+    if windows:
         return share_effect(_class_blocks(budgets[0], labels), _class_blocks(budgets[1], labels), whole)
-    values = [
-        [sum(_ms(found)[label] for label in labels) for run in side if (found := _budgets((run,)))] for side in runs
-    ]
-    sums = [sum(_ms(side)[label] for label in labels) for side in budgets]
-    return effect_of_runs((sums[0], sums[1]), values[0], values[1], whole)
+    found = [[each for run in side if (each := _budgets((run,)))] for side in runs]
+    left, right = ([sum(_ms(each)[label] for label in labels) / whole for each in side] for side in found)
+    within = fmean(mean_variance(_class_values(each, labels)) for side in found for each in side) / whole**2
+    a, b = (sum(_ms(side)[label] for label in labels) / whole for side in budgets)
+    return runs_effect(left, right, run_noise(left, right, within, foreseen=False), ratio=False, change=b - a)
 
 
 def _budgets(runs: Sequence[ComparedRun]) -> list[Budget]:
@@ -346,9 +350,13 @@ def _ms(budgets: Sequence[Budget]) -> defaultdict[str, float]:
     return total
 
 
+def _class_values(budgets: Sequence[Budget], labels: Sequence[str]) -> list[float]:
+    return [sum(budget.ms.get(label, 0.0) for label in labels) / budget.transactions for budget in budgets]
+
+
 def _class_blocks(budgets: Sequence[Budget], labels: Sequence[str]) -> list[float]:
     """ms per transaction in blocks of ten seconds or, where neighbours resemble each other, of more."""
-    values = [sum(budget.ms.get(label, 0.0) for label in labels) / budget.transactions for budget in budgets]
+    values = _class_values(budgets, labels)
     time = autocorrelation_time(values)
     length = ceil(TIMES * time) if time > 1.5 else 1
     return [fmean(values[at : at + length]) for at in range(len(values) % length, len(values), length)]

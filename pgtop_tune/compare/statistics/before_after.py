@@ -100,6 +100,7 @@ class Difference(Struct, frozen=True):
             block_s=1,
             smallest_seen=math.expm1(half + t_quantile(0.8, self.degrees) * self.error),
             chance=self.chance,
+            confidence=confidence,
         )
 
 
@@ -193,6 +194,18 @@ def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[fl
     for i in reversed(range(size)):
         found[i] = (rows[i][size] - sum(map(mul, rows[i][i + 1 : size], found[i + 1 :]))) / rows[i][i]
     return found
+
+
+def mean_variance(values: Sequence[float]) -> float:
+    """Of the mean of one series, correlated as it is; 0 with too few values to tell.
+
+    Args:
+        values: Evenly spaced.
+    """
+    if len(values) < FEWEST_AFTER:
+        return 0.0
+    (first, second), _ = long_run_variances(_centred(values), len(values) // 2)
+    return (first + second) / 2.0 / len(values)
 
 
 def long_run_variances(residuals: Sequence[float], split: int) -> tuple[tuple[float, float], int]:

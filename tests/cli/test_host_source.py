@@ -164,3 +164,23 @@ def test_without_proc_parameters_are_changed_confirmed_and_reverted(server: Thro
     assert ran.status == 0, ran.err
     ran = hidden(tmp_path, "advise", "--apply", "--dry-run", "--yes", *place)
     assert "psutil does not tell settings of the operating system" in ran.err or "another machine" in ran.err
+
+
+@hides_proc
+@pytest.mark.parametrize("words", [("record", "-q", "-o", "a.jsonl", "--seconds", "1"), ("check",), ("bench", "run")])
+def test_proc_is_refused_where_it_is_hidden_and_nothing_else_is_taken(
+    server: Throwaway, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    ran = hidden(tmp_path, *words, "--host-source", "proc", conninfo(server))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == (
+        "pgtop-tune: --host-source proc: /proc/stat cannot be read here\n"
+        "hint: auto takes psutil, and the server's own /proc where the role may read it\n"
+    )
+
+
+@hides_proc
+def test_without_proc_the_kernel_is_not_blamed_for_a_missing_setting(server: Throwaway, tmp_path: Path) -> None:
+    ran = hidden(tmp_path, "set", "vm.swappiness=10", "--dry-run", "-d", conninfo(server))
+    assert ran.status != 0
+    assert ran.err == "pgtop-tune: vm.swappiness: /proc/sys is hidden from this process, or not mounted\n"

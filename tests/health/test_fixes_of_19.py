@@ -125,3 +125,17 @@ def test_the_fix_names_the_file_that_certificates_are_taken_from(
         ((_, finding),) = checked(server, "postgres", select=("SEC-04",)).findings
     assert named in finding.fix.do
     assert not_named not in finding.fix.do
+
+
+def test_checksums_are_switched_on_offline_because_19_has_no_other_way(
+    server_for_major: Callable[[int], Throwaway],
+) -> None:
+    """The notes of its betas had one; it was reverted before the release."""
+    with psycopg.connect(conninfo(server_for_major(19))) as root:
+        online = root.execute(
+            "SELECT proname FROM pg_proc WHERE proname ~ '^pg_(en|dis)able_data_checksums$'"
+        ).fetchall()
+    assert online == []
+    report = judge(chosen(["DUR-05"], ()), spoilt({"data_checksums": "off"}, major=19))
+    ((_, finding),) = report.findings
+    assert finding.fix.do.startswith("pg_checksums --enable ")

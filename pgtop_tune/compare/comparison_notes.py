@@ -186,6 +186,7 @@ def _bench_run(side: Material, runs: Sequence[ComparedRun]) -> str:
     words += ["-R", units.number(spec.rate_per_s)] if spec.rate_per_s is not None else []
     words += ["-L", units.number(spec.latency_limit_ms)] if spec.latency_limit_ms is not None else []
     words += ["--max-tries", str(spec.max_tries)] if spec.max_tries is not None else []
+    words += ["--continue-on-error"] if spec.continue_on_error else []
     words += ["-M", spec.protocol] + (["-C"] if spec.connect_per_transaction else [])
     # Cut and cleaned before it is quoted: a quote that is cut off would free what stands behind it.
     return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in (*words, *_connection(side)))

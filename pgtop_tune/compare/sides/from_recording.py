@@ -317,6 +317,7 @@ def spec_of(run: BenchRun) -> LoadSpec | None:
         transactions=run.transactions,
         latency_limit_ms=run.latency_limit_ms,
         max_tries=run.max_tries,
+        continue_on_error=run.continue_on_error,
         connect_per_transaction=run.connect_per_transaction,
         seed=run.seed,
     )

@@ -166,6 +166,8 @@ _STATEMENTS: Final = (
     _Column("total_exec_time", "us", "Time of execution.", "exec_us"),
     _Column("plans", "", "Times planned; 0 while track_planning is off."),
     _Column("total_plan_time", "us", "Time of planning.", "plan_us"),
+    _Column("generic_plan_calls", "", "Executions of prepared statements with a generic plan; from 19 on."),
+    _Column("custom_plan_calls", "", "Executions of prepared statements with a plan for their parameters; from 19 on."),
     _Column("rows", "", "Rows returned or affected."),
     _Column("shared_blks_hit", "", "Blocks found in shared buffers."),
     _Column("shared_blks_read", "", "Blocks not found in shared buffers."),

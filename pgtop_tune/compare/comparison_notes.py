@@ -9,7 +9,7 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.compare.sides.facts import SERVER
-from pgtop_tune.compare.sides.figures import Figure
+from pgtop_tune.compare.sides.figures import Figure, sides_without_queue
 from pgtop_tune.compare.sides.fingerprint import Fingerprints
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, Material
 from pgtop_tune.compare.statistics.effect import RunSpread
@@ -29,7 +29,9 @@ def phase_notes(a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: in
         no_verdict: Why the runs allow no verdict; "" where they do.
     """
     notes = [f"no verdict: {no_verdict}" if no_verdict else f"A {len(a)} runs, B {len(b)} runs: each run is one value"]
-    notes += [words for note in (_unsteady, _partial, _cold, _blocked, _unmerged) for words in note(a, b)]
+    notes += [
+        words for note in (_unsteady, _partial, _cold, _blocked, _unmerged, _without_queue) for words in note(a, b)
+    ]
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if all(None not in side for side in checkpoints):
         counts = [sum(len(each or ()) for each in side) for side in checkpoints]
@@ -108,6 +110,13 @@ def _blocked(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     return [
         "the sides were not measured in alternation (A B B A): a drift cannot be distinguished from the effect of the "
         "change"
+    ]
+
+
+def _without_queue(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
+    return [
+        f"{side} does not tell the CPU queue: its CPU and Client include that time"
+        for side in sides_without_queue(a, b)
     ]
 
 

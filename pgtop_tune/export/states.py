@@ -116,6 +116,32 @@ def _of_slots(pick: Callable[[SlotState], float | None]) -> Callable[[Interval],
     return read
 
 
+def _skipped(interval: Interval) -> Iterable[ExportedPoint]:
+    slots = (state.slot for state in slot_states(interval))
+    return [
+        ExportedPoint((slot.slot_name, slot.slot_type, slot.sync_skip_reason), 1.0)
+        for slot in slots
+        if slot.sync_skip_reason
+    ]
+
+
+def _scores(interval: Interval) -> list[ExportedPoint]:
+    """Of the database that this program is connected to."""
+    sample, server = interval.now(sections.relations), sections.server(interval.newest)
+    if sample is None or isinstance(server, Unavailable):
+        return []
+    return [
+        ExportedPoint((server.database, table.name, table.kind), table.autovacuum_score)
+        for table in sample.tables
+        if table.autovacuum_score is not None
+    ]
+
+
+def _highest_score(interval: Interval) -> Iterable[ExportedPoint]:
+    highest = max((point.value for point in _scores(interval)), default=None)
+    return () if highest is None else (ExportedPoint((), highest),)
+
+
 def _of_receiver(pick: Callable[[ReceiverLag], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
     def read(interval: Interval) -> Iterable[ExportedPoint]:
         lag = receiver_lag(interval)
@@ -197,4 +223,10 @@ STATES: Final = (
            _of_slots(lambda state: float(state.slot.active_pid is not None)), _SLOT),
     _gauge("slot.safe", "bytes", "WAL that may be written before the slot is at risk. Source: pg_replication_slots.safe_wal_size",
            _of_slots(lambda state: state.slot.safe_wal_bytes), _SLOT),
+    _gauge("slot.sync_skipped", "", "1 while the synchronization of the slot to this standby is skipped, with the reason; "
+           "from 19 on. Source: pg_replication_slots.slotsync_skip_reason", _skipped, (*_SLOT, "reason")),
+    _gauge("autovacuum.highest_score", "", "Of the tables of this database; autovacuum takes tables from 1 on, the "
+           "highest first; from 19 on. Source: pg_stat_autovacuum_scores.score", _highest_score),
+    _gauge("autovacuum.score", "", "Of each table on page 8; a TOAST table has the name of its table and kind=toast; from 19 on. "
+           "Source: pg_stat_autovacuum_scores.score", _scores, ("datname", "relname", "kind"), WantedRows.WHEN_NAMED),
 )  # fmt: skip

@@ -236,6 +236,7 @@ def _more(row: CommandProgress) -> str:
     by, mode = progress.started_by, progress.mode
     facts = (
         (row.workers, f"{row.workers} parallel worker{'s' if row.workers > 1 else ''}"),
+        (row.decoding, "decoding worker"),
         (by not in ("", _BY_HAND), by.replace("_", ", ")),
         (mode not in ("", _NORMAL), mode),
         (progress.tuples, f"{count(progress.tuples)} {'dead' if progress.command == 'VACUUM' else 'rows'}"),
@@ -268,9 +269,10 @@ _PROGRESS_COLUMNS: Final = (
          "heap_blks_scanned, partitions_done, child_tables_done, tablespaces_streamed"),
     word("database", "db", 10, foreign(lambda row: row.row.datname), "Database.", "pg_stat_progress_*.datname",
          shown=False),
-    word("more", "more", 24, foreign(_more), "Parallel workers; from 19 on autovacuum and its reason, aggressive or "
-         "failsafe vacuum, kind of backup; rows, memory for dead ones, index passes, sleep for the cost limit.",
-         "pg_stat_activity.leader_pid; started_by, mode, backup_type, tuples_done, dead_tuple_bytes, "
+    word("more", "more", 24, foreign(_more),
+         "Parallel workers; from 19 on the decoding worker of REPACK (CONCURRENTLY), autovacuum and its reason, "
+         "aggressive or failsafe vacuum, kind of backup; rows, memory for dead ones, index passes, sleep for the cost "
+         "limit.", "pg_stat_activity.leader_pid; started_by, mode, backup_type, tuples_done, dead_tuple_bytes, "
          "index_vacuum_count, delay_time of pg_stat_progress_*", most=44),
 )  # fmt: skip
 

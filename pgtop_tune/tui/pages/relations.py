@@ -26,7 +26,7 @@ from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
-from pgtop_tune.units import age, count, ms, percent, size, with_ms
+from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size, with_ms
 
 _BLOCK: Final = 8192
 """Bytes of a page, unless somebody built a server with another BLCKSZ."""
@@ -313,11 +313,16 @@ def _of_tables(interval: Interval) -> list[Phrase]:
 
 
 def _of_vacuum(interval: Interval) -> list[Phrase]:
-    waiting = [vacuum for vacuum in table_vacuums(interval) if (vacuum.dead_percent or 0) >= _FULL]
-    running = progress_rows(interval)
-    phrases = [Phrase(labelled("commands in progress", spaced(len(running)), "strong" if running else "dim"), 2)]
-    style = "warning" if waiting else "dim"
-    return [*phrases, Phrase(labelled("past their dead-row threshold", spaced(len(waiting)), style), 1)]
+    waiting = sum(1 for vacuum in table_vacuums(interval) if (vacuum.dead_percent or 0) >= _FULL)
+    return [
+        _counted("commands in progress", interval.now(sections.progress), len(progress_rows(interval)), "strong", 2),
+        _counted("past their dead-row threshold", interval.now(sections.relations), waiting, "warning", 1),
+    ]
+
+
+def _counted(label: str, sample: object | None, rows: int, style: str, rank: int) -> Phrase:
+    """How many there are; unknown where they could not be read."""
+    return Phrase(labelled(label, UNKNOWN if sample is None else spaced(rows), style if rows else "dim"), rank)
 
 
 def _of_databases(interval: Interval) -> list[Phrase]:

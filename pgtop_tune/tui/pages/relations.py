@@ -313,16 +313,19 @@ def _of_tables(interval: Interval) -> list[Phrase]:
 
 
 def _of_vacuum(interval: Interval) -> list[Phrase]:
-    waiting = sum(1 for vacuum in table_vacuums(interval) if (vacuum.dead_percent or 0) >= _FULL)
+    shares = [vacuum.dead_percent for vacuum in table_vacuums(interval)]
+    waiting = sum(1 for share in shares if share is not None and share >= _FULL)
+    # Without the parameters nobody knows a threshold.
+    known = interval.now(sections.relations) is not None and (not shares or any(share is not None for share in shares))
+    running = None if interval.now(sections.progress) is None else len(progress_rows(interval))
     return [
-        _counted("commands in progress", interval.now(sections.progress), len(progress_rows(interval)), "strong", 2),
-        _counted("past their dead-row threshold", interval.now(sections.relations), waiting, "warning", 1),
+        _counted("commands in progress", running, "strong", 2),
+        _counted("past their dead-row threshold", waiting if known else None, "warning", 1),
     ]
 
 
-def _counted(label: str, sample: object | None, rows: int, style: str, rank: int) -> Phrase:
-    """How many there are; unknown where they could not be read."""
-    return Phrase(labelled(label, UNKNOWN if sample is None else spaced(rows), style if rows else "dim"), rank)
+def _counted(label: str, rows: int | None, style: str, rank: int) -> Phrase:
+    return Phrase(labelled(label, UNKNOWN if rows is None else spaced(rows), style if rows else "dim"), rank)
 
 
 def _of_databases(interval: Interval) -> list[Phrase]:

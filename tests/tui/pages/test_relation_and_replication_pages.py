@@ -70,7 +70,11 @@ def test_every_table_as_a_picture(page: Page, cells: int, rows: int, utc: None) 
 
 @pytest.mark.parametrize(
     ("section", "label"),
-    [("progress", "commands in progress"), ("relations", "past their dead-row threshold")],
+    [
+        ("progress", "commands in progress"),
+        ("relations", "past their dead-row threshold"),
+        ("parameters", "past their dead-row threshold"),
+    ],
 )
 def test_a_section_that_is_not_there_counts_as_unknown_and_not_as_nothing(section: str, label: str) -> None:
     session = Session()

@@ -14,7 +14,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.server import states
-from pgtop_tune.metrics.vacuum import age
+from pgtop_tune.metrics.vacuum import TableVacuum, age, table_vacuums
 from pgtop_tune.metrics.waits import NEWEST
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HostFacts
@@ -138,8 +138,15 @@ def _scores(interval: Interval) -> list[ExportedPoint]:
 
 
 def _highest_score(interval: Interval) -> Iterable[ExportedPoint]:
-    highest = max((point.value for point in _scores(interval)), default=None)
+    """Tables that autovacuum leaves alone have scores, too: they would hide the others."""
+    taken = (vacuum for vacuum in table_vacuums(interval) if vacuum.enabled is not False or _must_freeze(vacuum))
+    scores = (vacuum.table.autovacuum_score for vacuum in taken)
+    highest = max((score for score in scores if score is not None), default=None)
     return () if highest is None else (ExportedPoint((), highest),)
+
+
+def _must_freeze(vacuum: TableVacuum) -> bool:
+    return vacuum.freeze_percent is not None and vacuum.freeze_percent >= 100.0
 
 
 def _of_receiver(pick: Callable[[ReceiverLag], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
@@ -225,8 +232,8 @@ STATES: Final = (
            _of_slots(lambda state: state.slot.safe_wal_bytes), _SLOT),
     _gauge("slot.sync_skipped", "", "1 while the synchronization of the slot to this standby is skipped, with the reason; "
            "from 19 on. Source: pg_replication_slots.slotsync_skip_reason", _skipped, (*_SLOT, "reason")),
-    _gauge("autovacuum.highest_score", "", "Of the tables of this database; autovacuum takes tables from 1 on, the "
+    _gauge("autovacuum.highest_score", "", "Of the tables of this database that autovacuum takes: from 1 on, the "
            "highest first; from 19 on. Source: pg_stat_autovacuum_scores.score", _highest_score),
-    _gauge("autovacuum.score", "", "Of each table on page 8; a TOAST table has the name of its table and kind=toast; from 19 on. "
+    _gauge("autovacuum.score", "", "Of each table on page 8, those with autovacuum_enabled=off as well; a TOAST table has the name of its table and kind=toast; from 19 on. "
            "Source: pg_stat_autovacuum_scores.score", _scores, ("datname", "relname", "kind"), WantedRows.WHEN_NAMED),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from pgtop_tune.model.replication import SlotSample, SubscriptionSample, Subscri
 from pgtop_tune.runtime.ports import Step
 from tests.export.pages import families, values
 from tests.support import frames
-from tests.support.relation_frames import relations, slot, table
+from tests.support.relation_frames import NEXT_XID, moment, relations, slot, table
 from tests.support.statement_frames import database, sample, statement
 
 BOTH = pytest.mark.parametrize("syntax", Syntax, ids=lambda syntax: syntax.name.lower())
@@ -172,6 +172,19 @@ def test_scores_of_autovacuum_slots_and_errors_of_subscriptions_are_told_once_ea
     by_default = values(scraped(seen))
     assert by_default.keys() >= found.keys() - {key for key in found if key[0] == "pgtop_autovacuum_score"}
     assert not [key for key in by_default if key[0] == "pgtop_autovacuum_score"]
+
+
+def test_a_table_that_autovacuum_leaves_alone_does_not_hide_the_others() -> None:
+    """Seen on 19rc1: a table with autovacuum_enabled=off has a score as if it were taken."""
+    off = table(16_400, "public.left_alone", 1, options=("autovacuum_enabled=off",), autovacuum_score=800.0)
+    on = table(16_401, "public.next", 1, autovacuum_score=1.5)
+    old = replace(
+        off, oid=16_402, name="public.old", frozen_xid=(NEXT_XID - 300_000_000) % (1 << 32), autovacuum_score=40.0
+    )
+    for tables, highest in (((off, on), 1.5), ((off, on, old), 40.0)):
+        seen = moment(1, relations=relations(1, tables=tables))
+        found = values(page(chosen(["autovacuum.highest_score"]), WatchedInterval([seen]), Syntax.OPENMETRICS))
+        assert found == {("pgtop_autovacuum_highest_score", ()): highest}
 
 
 def test_an_older_server_has_no_series_of_what_only_19_counts() -> None:

@@ -192,7 +192,8 @@ _VACUUM_COLUMNS: Final = (
            "Age in per cent of the limit for a forced vacuum, the higher of both.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=_FULL),
     number("score", "score", 6, _first(lambda vacuum: vacuum.table.autovacuum_score), count,
-           "Urgency: autovacuum takes the highest first; from 1 on a threshold is passed (19+).",
+           "Urgency: autovacuum takes the highest first; from 1 on a threshold is passed (19+). Tables with "
+           "autovacuum_enabled=off have one, too.",
            "pg_stat_autovacuum_scores.score"),
 )  # fmt: skip
 

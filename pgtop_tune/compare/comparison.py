@@ -198,7 +198,7 @@ def _phase(
     waits = wait_rows(a, b, latency, windows=windows)
     primary = _primary(key, rows)
     others = {row.figure.id: row.effect for row in rows if row.figure is not primary}
-    others |= {row.label: row.effect for row in waits if row.whole_class}
+    others |= {row.label: row.effect for row in waits if row.whole_class and not row.verdict}
     certain = certain_together(
         {name: effect.chance for name, effect in others.items() if effect is not None and effect.chance is not None}
     )
@@ -226,7 +226,9 @@ def _phase(
         b=b,
         rows=tuple(replace(row, verdict=said(row.figure.id, row.effect, row.figure.better)) for row in rows),
         waits=tuple(
-            replace(row, verdict=said(row.label, row.effect, Better.NEITHER)) if row.whole_class else row
+            replace(row, verdict=said(row.label, row.effect, Better.NEITHER))
+            if row.whole_class and not row.verdict
+            else row
             for row in waits
         ),
         notes=tuple(notes),

@@ -9,6 +9,7 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.compare.sides.facts import SERVER
+from pgtop_tune.compare.sides.figures import sides_without_queue
 from pgtop_tune.compare.sides.fingerprint import Fingerprints
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, Material
 from pgtop_tune.compare.statistics.effect import Effect
@@ -28,8 +29,9 @@ def phase_notes(a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: in
         period_s: Seconds of a checkpoint cycle that blocks are multiples of; None where they are not aligned.
         no_verdict: Why the runs allow no verdict; "" where they do.
     """
+    told = (_unsteady, _partial, _cold, _blocked, _unmerged, _without_queue)
     notes = [f"no verdict: {no_verdict}"] if no_verdict else []
-    notes += [words for note in (_unsteady, _partial, _cold, _blocked, _unmerged) for words in note(a, b)]
+    notes += [words for note in told for words in note(a, b)]
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if all(None not in side for side in checkpoints):
         counts = [sum(len(each or ()) for each in side) for side in checkpoints]
@@ -41,9 +43,7 @@ def _checkpoint_words(
     counts: Sequence[int], a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: int | None
 ) -> str:
     if period_s is not None:
-        return (
-            f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles of {period_s} s are compared"
-        )
+        return f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles of {period_s} s are compared"
     if counts == [0, 0] and any(part for run in (*a, *b) for part, _ in run.gathered.sums(CHECKPOINT_WRITES.id)):
         return "checkpoints: none began on either side, but an earlier one was still writing"
     if counts == [0, 0]:
@@ -106,6 +106,13 @@ def _blocked(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     if in_turn(a, b):
         return []
     return ["A and B were not measured in alternation (A B B A): order and change cannot be told apart"]
+
+
+def _without_queue(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
+    return [
+        f"{side} does not tell the CPU queue: its CPU and Client include that time"
+        for side in sides_without_queue(a, b)
+    ]
 
 
 def _unmerged(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:

@@ -63,7 +63,12 @@ def signed(number: float) -> str:
 
 def wait_change(row: WaitRow) -> str:
     """Milliseconds more or less."""
-    return f"{row.b_ms - row.a_ms:+.3f}"
+    return wait_ms(row.change_ms, "+.3f")
+
+
+def wait_ms(number: float | None, form: str = ".3f") -> str:
+    """Milliseconds of a wait; a dash where the side does not tell it."""
+    return units.UNKNOWN if number is None else format(number, form)
 
 
 def wait_interval(row: WaitRow) -> str:

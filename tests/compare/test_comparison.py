@@ -11,6 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.comparison import Comparison, FigureRow, compare, figure_of
+from pgtop_tune.compare.reports.sheets import wait_sheet
+from pgtop_tune.compare.reports.written import comparison_json
 from pgtop_tune.compare.sides import opening
 from pgtop_tune.compare.sides.facts import data_facts
 from pgtop_tune.compare.sides.figures import BY_ID, FORESEEN
@@ -22,13 +24,18 @@ from pgtop_tune.compare.statistics.verdicts import NOT_COMPARABLE, TOO_SHORT
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
-from pgtop_tune.model.host import DiskSample, HostSample
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import DiskSample, HostSample, ProcessSample
+from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.safe_text import one_line
+from tests.support.frames import EPOCH_MS, backend
+from tests.support.machine_frames import processes
 from tests.support.relation_frames import relations, table
 from tests.support.results import result
 from tests.support.run_frames import run_frames
-from tests.support.sides import frames, on_machine, recorded, repeated, side, with_parameter
+from tests.support.sides import frames, noisy, on_machine, recorded, repeated, side, with_parameter
 
 
 def row(found: Comparison, figure: str) -> FigureRow:
@@ -372,3 +379,66 @@ def test_a_histogram_of_any_shape_is_read_or_left(words: str) -> None:
     assert isinstance(seconds, dict)
     seconds["1000000"]["histogram"] = words
     assert len(material_of_records([made], "a").runs[0].gathered.latencies()) == 59
+
+
+def waiting(wait: str, event: str, observations: int) -> WaitCount:
+    return WaitCount(wait, event, "client backend", observations, of_load=True)
+
+
+def with_backends(seed: str, delay_ms: int | None) -> list[Frame]:
+    """A load whose backends the kernel tells: half a second of CPU a second, and in the run queue as long as said."""
+
+    def postgres(second: int) -> dict[str, object]:
+        now_ms = EPOCH_MS + second * 1000
+        rows = tuple(backend(pid, now_ms, application_name="pgbench") for pid in (101, 102))
+        seen = (waiting("IO", "WalSync", 40), waiting("CPU", "", 20), waiting("Client", "turn", 40))
+        return {"activity": Activity(float(second), now_ms, rows), "waits": WaitSample(float(second), 10, seen)}
+
+    def host(second: int) -> dict[str, object]:
+        rows = tuple(
+            replace(row, user_ticks=25 * second, system_ticks=0, run_delay_ms=delay_ms and delay_ms * second)
+            for row in processes(second, (101, 102)).processes
+        )
+        return {"processes": ProcessSample(float(second), rows)}
+
+    level = noisy(1000.0, seed)
+    return run_frames(tps=level, postgres=postgres, host=host, seconds=60)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_side_that_does_not_tell_the_cpu_queue_has_a_dash_and_no_verdict_about_it(
+    tmp_path: Path, *, swapped: bool
+) -> None:
+    paths = [
+        recorded(with_backends("a", 1000), tmp_path / "proc.jsonl"),
+        recorded(with_backends("b", None), tmp_path / "psutil.jsonl"),
+    ]
+    found = compare(*open_all(paths[::-1] if swapped else paths))
+    phase = found.phases[0]
+    classes = {each.label: each for each in phase.waits if each.whole_class}
+    queue = classes["CPU queue"]
+    told, untold = (queue.b_ms, queue.a_ms) if swapped else (queue.a_ms, queue.b_ms)
+    assert told == pytest.approx(2.0, rel=0.1)
+    assert (untold, queue.effect, queue.verdict) == (None, None, "not told")
+    # The time that the other side knows as queue is in its CPU and its client's turn: these are no differences either.
+    for name in ("CPU", "Client"):
+        assert (classes[name].effect, classes[name].verdict) == (None, "queue included"), name
+    assert classes["IO"].effect is not None
+    assert classes["IO"].verdict not in ("not told", "queue included")
+    missing = "A" if swapped else "B"
+    assert f"{missing} does not tell the CPU queue: its CPU and Client include that time" in phase.notes
+    (row,) = (row for row in wait_sheet(phase).table.rows if row[0] == "CPU queue")
+    assert "-" in row[1:3]
+    assert row[3:] == ("-", "", "not told")
+    (kept,) = (
+        each for each in comparison_json([found])["comparisons"][0]["phases"][0]["waits"] if each["wait"] == "CPU queue"
+    )
+    assert None in (kept["a_ms"], kept["b_ms"])
+
+
+def test_two_sides_that_both_do_not_tell_the_cpu_queue_are_judged_as_they_are() -> None:
+    phase = compare(*(side(with_backends(seed, None)) for seed in "ab")).phases[0]
+    classes = {each.label: each for each in phase.waits if each.whole_class}
+    assert "CPU queue" not in classes
+    assert classes["CPU"].verdict not in ("not told", "queue included")
+    assert not [note for note in phase.notes if "queue" in note]

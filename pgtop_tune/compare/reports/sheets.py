@@ -166,8 +166,8 @@ def wait_sheet(phase: Phase) -> Sheet:
     rows = tuple(
         (
             one_line(row.label, 40) if row.whole_class else f"  {one_line(row.label, 40)}",
-            f"{row.a_ms:.3f}",
-            f"{row.b_ms:.3f}",
+            words.wait_ms(row.a_ms),
+            words.wait_ms(row.b_ms),
             words.wait_change(row),
             words.wait_interval(row),
             row.verdict,

@@ -16,7 +16,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line
 
 PROTOCOLS: Final = ("prepared", "extended", "simple")
 _MEANS: Final = "mean latency of each statement (-r)"
-_ERRORS: Final = (("end", "end their client"), ("continue", "count as failed (pgbench 19)"))
+_ERRORS: Final = (("end", "an error ends its client"), ("continue", "an error counts as failed (pgbench 19)"))
 _STATEMENTS: Final = (("no", _MEANS), ("yes", _MEANS))
 
 

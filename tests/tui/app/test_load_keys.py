@@ -47,7 +47,7 @@ async def test_limit_tries_errors_and_statements_are_typed_and_started() -> None
         await rig.press("down", "down")
         await rig.type("3")
         await rig.press("down", "right")
-        await rig.sees("count as failed (pgbench 19)")
+        await rig.sees("counts as failed (pgbench 19)")
         await rig.press("down", "right", "enter")
         wanted = LoadSpec(latency_limit_ms=2.5, max_tries=3, continue_on_error=True, per_statement=True)
         await rig.until(lambda: load.started == [wanted])

@@ -71,3 +71,25 @@ def sample(kind: str, runs: int, seconds: int, seed: int) -> Sample:
     if noise.drift:
         tps += draw.choice((-1.0, 1.0), size=(runs, 1)) * noise.drift * (at_s - seconds / 2.0) / 600.0
     return Sample(np.maximum(tps, 0.0), checkpoint)
+
+
+TRANSACTIONS: Final = 100
+"""A second, of a load whose latencies are drawn one by one."""
+LATENCIES: Final = ("steady", "stalls", "checkpoints", "two populations")
+
+
+def latencies(kind: str, seconds: int, seed: int) -> Floats:
+    """Milliseconds: (seconds, transactions). Log-normal around a level that wanders."""
+    draw = np.random.default_rng([seed, *kind.encode()])
+    level = np.exp(lfilter([1.0], [1.0, -0.9], draw.standard_normal(seconds) * 0.03))
+    found = 8.0 * level[:, None] * np.exp(0.5 * draw.standard_normal((seconds, TRANSACTIONS)))
+    if kind == "stalls":
+        stalled = draw.random(seconds) < 1.0 / 30.0
+        found[stalled] += 400.0 * draw.random((int(stalled.sum()), TRANSACTIONS))
+    elif kind == "checkpoints":
+        phase = int(draw.integers(180))
+        writing = (np.arange(seconds) + phase) % 180 < 54
+        found[writing] *= np.where(draw.random((int(writing.sum()), TRANSACTIONS)) < 0.05, 8.0, 1.2)
+    elif kind == "two populations":
+        found *= np.where(draw.random(found.shape) < 0.012, 20.0, 1.0)
+    return found

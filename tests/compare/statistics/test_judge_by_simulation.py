@@ -18,7 +18,7 @@ from pgtop_tune.compare.statistics.before_after import CLAIMS, LOOKS, Look, Seco
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
 from pgtop_tune.compare.statistics.switchback import MOST_PAIRS, Paired, PairedVerdict, decide
-from tests.support.noises import NOISES, Floats, sample
+from tests.support.noises import LATENCIES, NOISES, Floats, latencies, sample
 
 SETTLED_S: Final = 5
 EDGE_S: Final = 10
@@ -118,6 +118,26 @@ def switchback(kind: str, runs: int, effect: float, seed: int = 0) -> list[Paire
     return found
 
 
+def switchback_of_latency(kind: str, runs: int, slower: float, per_cent: float, seed: int) -> list[Paired]:
+    """The same on a percentile of each block; less is better."""
+    coin, found = np.random.default_rng(seed + 7), []
+    for run in range(runs):
+        drawn = latencies(kind, MOST_PAIRS * 30, seed * 1000 + run)
+        ratios: list[float] = []
+        now, arm, told = 0, -1, decide(())
+        while now + 30 <= len(drawn) and not told.over and len(ratios) < MOST_PAIRS:
+            figures = [0.0, 0.0]
+            for each in (0, 1) if coin.random() < 0.5 else (1, 0):
+                now += SETTLED_S if each != arm else 0
+                arm = each
+                figures[each] = float(np.percentile(drawn[now : now + 10], per_cent)) * (1.0 + slower * each)
+                now += 10
+            ratios.append(math.log(figures[1] / figures[0]))
+            told = decide(ratios, higher_is_better=False)
+        found.append(told)
+    return found
+
+
 def share(found: Sequence[Paired], *verdicts: PairedVerdict) -> float:
     return sum(each.verdict in verdicts for each in found) / len(found)
 
@@ -157,6 +177,31 @@ def test_runs_that_differ_by_two_per_cent_are_seldom_called_different_and_eight_
         effect = runs_effect(a, b, run_noise(a, b))
         found += effect.low is not None and effect.low > 0.0
     assert found >= 170
+
+
+def test_a_switchback_of_the_p99_of_nothing_is_seldom_called_different() -> None:
+    found = [each for kind in LATENCIES for each in switchback_of_latency(kind, 20, 0.0, 99.0, seed=1)]
+    assert share(found, PairedVerdict.BETTER, PairedVerdict.WORSE) <= 0.1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", LATENCIES)
+@pytest.mark.parametrize("per_cent", [50.0, 99.0])
+def test_of_five_hundred_switchbacks_of_a_percentile_at_most_five_per_cent_are_wrong(
+    kind: str, per_cent: float
+) -> None:
+    nothing = switchback_of_latency(kind, 500, 0.0, per_cent, seed=2)
+    wrong = share(nothing, PairedVerdict.BETTER, PairedVerdict.WORSE)
+    print(f"p{per_cent:.0f} {kind}, nothing: wrong {wrong:.1%}")
+    assert wrong <= 0.05
+    for slower in (0.05, 0.20):
+        found = switchback_of_latency(kind, 200, slower, per_cent, seed=3)
+        held = [each.low <= slower <= each.high for each in found if each.low is not None and each.high is not None]
+        print(
+            f"p{per_cent:.0f} {kind} {slower:+.0%}: found {share(found, PairedVerdict.WORSE):.1%}, held {np.mean(held):.1%}"
+        )
+        assert share(found, PairedVerdict.BETTER) <= 0.01
+        assert np.mean(held) >= 0.95
 
 
 @pytest.mark.long

@@ -27,6 +27,7 @@ from pgtop_tune.cli.measuring import first_answer, targets
 from pgtop_tune.cli.output import say, say_as_it_is, tell
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
 from pgtop_tune.experiment.series import cells
@@ -130,6 +131,7 @@ async def switch(wanted: SwitchRequest) -> int:
             loaded=not wanted.against_load,
             for_s=wanted.for_s,
             seed=random.SystemRandom().getrandbits(32) if wanted.seed is None else wanted.seed,
+            objective=LATENCY if cell.spec.rate_per_s and not wanted.against_load else TPS,
             keep_better=wanted.keep_better,
         )
         await first_answer(session, keeper)

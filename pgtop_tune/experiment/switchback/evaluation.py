@@ -1,8 +1,8 @@
 """What the pairs of a switchback say: which of them count, the effect on each figure, and whether it can be put down
 to the parameters. Pure; the judge is `compare.statistics.switchback`.
 
-TPS decides. The other figures are judged by the same rule and corrected together (Holm), as they are looked at besides:
-a gain in one that is a loss in another is a trade.
+One figure decides: TPS, or the mean latency of a load with a rate. The others are judged by the same rule and corrected
+together (Holm), as they are looked at besides: a gain in one that is a loss in another is a trade.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.sides.figures import BY_ID, TPS, Better
+from pgtop_tune.compare.sides.figures import BY_ID, LATENCY, TPS, Better
 from pgtop_tune.compare.statistics.effect import certain_together
 from pgtop_tune.compare.statistics.switchback import (
     FEWEST_PAIRS,
@@ -65,7 +65,7 @@ class Evaluation(Struct, frozen=True):
     """After some pairs.
 
     Attributes:
-        tps: Decides.
+        main: The figure that decides.
         others: Other figures, secondary.
         counted: Numbers of the pairs that count.
         left_out: (number, why) of the others.
@@ -77,7 +77,7 @@ class Evaluation(Struct, frozen=True):
         check: The same pairs without the model; None below four.
     """
 
-    tps: FigureEffect
+    main: FigureEffect
     others: tuple[FigureEffect, ...]
     counted: tuple[int, ...]
     left_out: tuple[tuple[int, str], ...]
@@ -91,7 +91,7 @@ class Evaluation(Struct, frozen=True):
     @property
     def over(self) -> bool:
         """Whether there is a verdict that may be told."""
-        return self.tps.paired.over and not self.unattributable
+        return self.main.paired.over and not self.unattributable
 
 
 class _Row(Struct, frozen=True):
@@ -104,18 +104,19 @@ class _Row(Struct, frozen=True):
     of: Callable[[Block], float | None]
 
 
-def evaluate(pairs: Sequence[Pair]) -> Evaluation:
+def evaluate(pairs: Sequence[Pair], objective: str = TPS) -> Evaluation:
     """What these pairs say.
 
     Args:
         pairs: In the order of time; at least one.
+        objective: The figure that decides: TPS, or the mean latency of a load with a rate.
     """
     counted, left_out, kept = _counted(pairs)
-    tps = _effect(_Row(TPS, BY_ID[TPS].title, BY_ID[TPS].unit, Better.HIGHER, lambda block: block.mean_tps), counted)
-    others = _others(counted)
-    ratios = _ratios(lambda block: block.mean_tps, counted)
+    row = _MAIN[objective]
+    main, others = _effect(row, counted), _others(counted)
+    ratios = _ratios(row.of, counted)
     return Evaluation(
-        tps=tps,
+        main=main,
         others=others,
         counted=tuple(pair.number for pair in counted),
         left_out=left_out,
@@ -123,7 +124,7 @@ def evaluate(pairs: Sequence[Pair]) -> Evaluation:
         unattributable=_unattributable(counted),
         generator=_generator(counted),
         slow=still_builds_up(pairs),
-        trade=_trade(tps, others),
+        trade=_trade(main, others),
         check=cross_check(ratios) if len(ratios) >= FEWEST_PAIRS else None,
     )
 
@@ -231,13 +232,19 @@ def _wait(name: str) -> _Row:
     return _Row(f"wait {name}", f"{name} per transaction", "ms", Better.LOWER, lambda block: block.waits.get(name))
 
 
-def _trade(tps: FigureEffect, others: Sequence[FigureEffect]) -> str:
-    """TPS and what went the other way."""
-    against = {"better": "worse", "worse": "better"}.get(tps.verdict)
+_MAIN: Final = {
+    TPS: _Row(TPS, BY_ID[TPS].title, BY_ID[TPS].unit, Better.HIGHER, lambda block: block.mean_tps),
+    LATENCY: _sum(LATENCY),
+}
+
+
+def _trade(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
+    """The main figure and what went the other way."""
+    against = {"better": "worse", "worse": "better"}.get(main.verdict)
     paid = [effect for effect in others if effect.verdict == against and effect.better is not Better.NEITHER]
     if not paid:
         return ""
-    return ", ".join(f"{effect.title} {effect.paired.relative:+.1%}".replace("%", " %") for effect in (tps, *paid))
+    return ", ".join(f"{effect.title} {effect.paired.relative:+.1%}".replace("%", " %") for effect in (main, *paid))
 
 
 def _unattributable(pairs: Sequence[Pair]) -> str:

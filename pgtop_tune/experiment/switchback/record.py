@@ -38,6 +38,7 @@ def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, An
         "notes": list(state.notes),
         **plain(dict(facts)),
         "evaluation": plain(state.evaluation),
+        "warm_up_tps": [round(tps, 3) for tps in state.warm_up_tps],
         "pairs": [_pair(pair) for pair in state.pairs],
     }
 

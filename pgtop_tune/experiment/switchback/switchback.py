@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
 from pgtop_tune.errors import ConnectionProblem, PgtopError
 from pgtop_tune.experiment.switchback.arms import Arms, Rival
@@ -28,6 +29,7 @@ from pgtop_tune.experiment.switchback.blocks import (
 from pgtop_tune.experiment.switchback.cycles import cycle_s
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, collapsed, evaluate
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
+from pgtop_tune.model.run_result import SteadyState
 from pgtop_tune.units import duration
 
 _FIRST_SECOND_S: Final = 60.0
@@ -37,6 +39,11 @@ _STEADY_SHARE: Final = 1 / 3
 _STEADY_LEAST_S: Final = 60.0
 _LATE_S: Final = 15.0
 """A busy machine's frames come late."""
+_BETWEEN_LOOKS: Final = 5
+_NOISE: Final = 0.5
+"""A drift as large as this may hide in it."""
+_WINDOWS: Final = (120, 60, 40, 30, 20)
+"""Newest seconds that are looked at, besides all of them: what was before is the warm-up."""
 _SPOILED_IN_A_ROW: Final = 3
 _CYCLE_TOLERANCE: Final = 2.0
 
@@ -89,6 +96,7 @@ class SwitchbackPlan(Struct, frozen=True):
         loaded: Whether the load is one of ours.
         for_s: At most.
         seed: Of the coin.
+        objective: The figure that decides, of `compare.sides.figures`.
         keep_better: B stays if it is better.
     """
 
@@ -97,6 +105,7 @@ class SwitchbackPlan(Struct, frozen=True):
     loaded: bool
     for_s: float
     seed: int
+    objective: str = TPS
     keep_better: bool = False
 
     @property
@@ -118,6 +127,7 @@ class SwitchbackState(Struct, frozen=True):
         ending: Why it is over.
         reason: In words; "" while it goes on.
         notes: What happened on the way, in words.
+        warm_up_tps: Second by second, before the first pair.
     """
 
     phase: Phase = Phase.CHECKING
@@ -131,6 +141,7 @@ class SwitchbackState(Struct, frozen=True):
     ending: Ending = Ending.UNDER_WAY
     reason: str = ""
     notes: tuple[str, ...] = ()
+    warm_up_tps: tuple[float, ...] = ()
 
 
 class ContinuousLoad(Protocol):
@@ -143,6 +154,16 @@ class ContinuousLoad(Protocol):
     async def stop(self) -> None:
         """Ends it; a load of somebody else's goes on."""
         ...
+
+
+def newest_steady(seconds: Sequence[float]) -> SteadyState:
+    """Whether all seconds, or the newest of them, show no drift beyond their noise; else why all of them do.
+
+    The noise may be larger than that of a single run: pairs of blocks are compared, and a coin orders them.
+    """
+    whole = steady_state(seconds, _NOISE)
+    newest = (steady_state(seconds[-window:], _NOISE) for window in _WINDOWS if window < len(seconds))
+    return whole if whole.steady else next((found for found in newest if found.steady), whole)
 
 
 class _Over(Exception):
@@ -261,16 +282,15 @@ class Switchback:
         if not await frames.until(lambda: len(frames.tps) > 0, _FIRST_SECOND_S):
             self._check_trouble()
             raise _Over(Ending.NOT_STEADY, "no transaction ended")
-        looked = FEWEST_S
         found = steady_state(())
         while self.elapsed_s < limit_s:
-            await frames.until(self._ticking(lambda wanted=looked: len(frames.tps) >= wanted), looked + _LATE_S)  # type: ignore[misc]
-            self._check_trouble()
-            found = steady_state(frames.tps)
+            wanted = max(len(frames.tps) + _BETWEEN_LOOKS, FEWEST_S)
+            await self._wait(lambda: len(frames.tps) >= wanted, wanted + _LATE_S)  # noqa: B023
+            found = newest_steady(frames.tps)
+            self._put(warm_up_tps=tuple(frames.tps))
             if found.steady:
-                self._note(f"the load is steady at {found.tps:,.0f} tps: {found.reason}")
+                self._note(f"the load is steady at {found.tps or 0.0:,.0f} tps")
                 return
-            looked = len(frames.tps) + 5
         raise _Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
 
     def _plan_cycles(self) -> None:
@@ -359,7 +379,7 @@ class Switchback:
             (replace(pair, a=a.block(pair.a.spoiled), b=b.block(pair.b.spoiled)), a, b) for pair, a, b in self._open
         ]
         pairs = tuple(pair for pair, _, _ in self._open)
-        evaluation = evaluate(pairs)
+        evaluation = evaluate(pairs, self.plan.objective)
         self._put(pairs=pairs, evaluation=evaluation)
         if evaluation.slow and not self._cycle_s:
             self._settle_longer()
@@ -372,7 +392,7 @@ class Switchback:
         self._lengths = next_lengths
         self._open = [(replace(pair, superseded=True), a, b) for pair, a, b in self._open]
         pairs = tuple(pair for pair, _, _ in self._open)
-        self._put(pairs=pairs, evaluation=evaluate(pairs), lengths=next_lengths)
+        self._put(pairs=pairs, evaluation=evaluate(pairs, self.plan.objective), lengths=next_lengths)
         self._note(
             f"the effect builds up slower than {settled_s:.0f} s: {len(pairs)} pairs are dropped, "
             f"and the next ones settle for {next_lengths.settle_s:.0f} s"
@@ -384,15 +404,15 @@ class Switchback:
         if evaluation.generator and len(evaluation.counted) >= 2:
             raise _Over(Ending.GENERATOR, evaluation.generator)
         if evaluation.over:
-            raise _Over(_OF_VERDICT[evaluation.tps.paired.verdict], "")
+            raise _Over(_OF_VERDICT[evaluation.main.paired.verdict], "")
         if len(evaluation.counted) >= MOST_PAIRS:
             self._end_undecided(f"{MOST_PAIRS} pairs are the most")
 
     def _end_undecided(self, why: str) -> None:
         evaluation = self.state.evaluation
-        if evaluation is not None and evaluation.tps.paired.over and evaluation.unattributable:
+        if evaluation is not None and evaluation.main.paired.over and evaluation.unattributable:
             raise _Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
-        more = None if evaluation is None else evaluation.tps.paired.more_pairs
+        more = None if evaluation is None else evaluation.main.paired.more_pairs
         longer_s = None if more is None else more * self._pair_s
         raise _Over(
             Ending.UNDECIDED,

@@ -48,11 +48,13 @@ def _clock_s(seconds: float) -> str:
 
 
 def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
-    """The effect on TPS so far, with its interval and what is missing."""
-    paired = evaluation.tps.paired
+    """The effect so far, with its interval and what is missing."""
+    paired = evaluation.main.paired
+    why = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
+    left_out = f"left out ({why}); " if why else ""
     if not paired.pairs:
-        return "no pair counts yet"
-    return f"TPS {_effect(paired)}, {_verdict(paired, pairs)}"
+        return f"{left_out}no pair counts yet"
+    return f"{left_out}{evaluation.main.title} {_effect(paired)}, {_verdict(paired, pairs)}"
 
 
 def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
@@ -76,13 +78,14 @@ def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     evaluation = state.evaluation
     a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in plan.rivals) for arm in Arm)
     names = f"B ({b}) against A ({a})"
-    if evaluation is None or not evaluation.tps.paired.pairs:
+    if evaluation is None or not evaluation.main.paired.pairs:
         return f"{names}: {_ending(state)}"
+    effect = f"{evaluation.main.title} {_effect(evaluation.main.paired)}"
     if state.ending is Ending.EQUIVALENT:
-        return f"{names}: equivalent within 2 %, TPS {_effect(evaluation.tps.paired)}"
+        return f"{names}: equivalent within 2 %, {effect}"
     if state.ending in (Ending.BETTER, Ending.WORSE):
-        return f"{names}: {state.ending}, TPS {_effect(evaluation.tps.paired)}"
-    return f"{names}: {_ending(state)}; TPS {_effect(evaluation.tps.paired)} so far"
+        return f"{names}: {state.ending}, {effect}"
+    return f"{names}: {_ending(state)}; {effect} so far"
 
 
 def _ending(state: SwitchbackState) -> str:
@@ -123,7 +126,7 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
 
 
 def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
-    for effect in (evaluation.tps, *evaluation.others):
+    for effect in (evaluation.main, *evaluation.others):
         yield (
             effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.paired.relative),
             _interval(effect.paired), effect.verdict,
@@ -146,14 +149,16 @@ _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The result with its figures."""
     lines = [headline(plan, state)]
-    if state.evaluation is not None and state.evaluation.tps.paired.pairs:
+    if state.evaluation is not None and state.evaluation.main.paired.pairs:
         rows = [_HEADS, *_rows(state.evaluation)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         lines += [
             "",
             *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
         ]
-        lines.append("TPS decides; the other figures are corrected for being several")
+        lines.append(
+            f"{state.evaluation.main.title} decides; the other figures are secondary, and corrected for being several"
+        )
     if found := remarks(plan, state):
         lines += ["", *found]
     return "\n".join(lines)
@@ -162,7 +167,7 @@ def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The same for a document."""
     lines = [f"**{headline(plan, state)}**", ""]
-    if state.evaluation is not None and state.evaluation.tps.paired.pairs:
+    if state.evaluation is not None and state.evaluation.main.paired.pairs:
         lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(state.evaluation)), ""]
     lines += [f"- {remark}" for remark in remarks(plan, state)]
     return "\n".join(lines)

@@ -38,6 +38,8 @@ _LOOKS: Final = (4, 6, 8)
 """Pairs with the same lengths at which it is tested whether the effect still builds up."""
 _LOW: Final = 0.5
 _IN_A_ROW: Final = 2
+_GRANTED: Final = 2.0
+"""Times the CPU time that others took more of."""
 _LEAST_WAIT: Final = 0.02
 """Share of a transaction's time below which a class of waits is no figure."""
 _ACCURACY: Final = 60
@@ -71,6 +73,7 @@ class Evaluation(Struct, frozen=True):
         left_out: (number, why) of the others.
         checkpoints_kept: Half of the first eight pairs held the edge of a checkpoint: such pairs count.
         unattributable: Why a difference cannot be put down to the parameters; "" where it can.
+        beside: What differed between the arms and does not explain the effect; "" for nothing.
         generator: Why the load generator is the limit; "" where it is not.
         slow: The effect builds up more slowly than it was let settle: its figure is too small.
         trade: A gain that is a loss in another figure, in words; "" where there is none.
@@ -83,6 +86,7 @@ class Evaluation(Struct, frozen=True):
     left_out: tuple[tuple[int, str], ...]
     checkpoints_kept: bool = False
     unattributable: str = ""
+    beside: str = ""
     generator: str = ""
     slow: bool = False
     trade: str = ""
@@ -115,13 +119,15 @@ def evaluate(pairs: Sequence[Pair], objective: str = TPS) -> Evaluation:
     row = _MAIN[objective]
     main, others = _effect(row, counted), _others(counted)
     ratios = _ratios(row.of, counted)
+    unattributable, beside = _attribution(counted, main.paired)
     return Evaluation(
         main=main,
         others=others,
         counted=tuple(pair.number for pair in counted),
         left_out=left_out,
         checkpoints_kept=kept,
-        unattributable=_unattributable(counted),
+        unattributable=unattributable,
+        beside=beside,
         generator=_generator(counted),
         slow=still_builds_up(pairs),
         trade=_trade(main, others),
@@ -247,17 +253,45 @@ def _trade(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
     return ", ".join(f"{effect.title} {effect.paired.relative:+.1%}".replace("%", " %") for effect in (main, *paid))
 
 
-def _unattributable(pairs: Sequence[Pair]) -> str:
-    """Who took CPU time beside one arm and not beside the other."""
+def _attribution(pairs: Sequence[Pair], paired: Paired) -> tuple[str, str]:
+    """Why a difference cannot be put down to the parameters, and, where it can all the same, a remark; each may be "".
+
+    On a full machine other programs get more CPU time beside the arm that uses less of it. The difference is still
+    attributable where it is beyond what that time could have given: in proportion to the load's own, and as much again
+    for those who wait for a session that waits for a CPU.
+    """
     for words, of in (("the hypervisor", _steal), ("others", _foreign)):
         differences = [b - a for pair in pairs if (a := of(pair.a)) is not None and (b := of(pair.b)) is not None]
         points = fmean(differences) if differences else 0.0
-        if abs(points) > FOREIGN_POINTS:
-            arm = Arm.B if points > 0.0 else Arm.A
-            cpus = max(pair.a.cpus for pair in pairs)
-            took = f"{abs(points) / 100.0 * cpus:.1f} cores" if cpus else f"{abs(points):.0f} points of the CPU time"
-            return f"{words} took {took} more beside {arm}: not attributable"
-    return ""
+        if abs(points) <= FOREIGN_POINTS:
+            continue
+        arm = Arm.B if points > 0.0 else Arm.A
+        cpus = max(pair.a.cpus for pair in pairs)
+        took = f"{abs(points) / 100.0 * cpus:.1f} cores" if cpus else f"{abs(points):.0f} points of the CPU time"
+        told = f"{words} took {took} more beside {arm}"
+        explained = _explained([pair.a if arm is Arm.A else pair.b for pair in pairs], abs(points))
+        if explained is None or not _beyond(paired, arm, explained):
+            return f"{told}: not attributable", ""
+        return "", f"{told}, which explains less than the effect"
+    return "", ""
+
+
+def _explained(hindered: Sequence[Block], points: float) -> float | None:
+    """Logarithm of what the hindered arm could have gained with that CPU time; None where its own is not known."""
+    own = [
+        busy - block.foreign
+        for block in hindered
+        if block.foreign is not None and (busy := block.figure("cpu")) is not None
+    ]
+    return math.log1p(_GRANTED * points / fmean(own)) if own and fmean(own) > 0.0 else None
+
+
+def _beyond(paired: Paired, hindered: Arm, explained: float) -> bool:
+    """Whether the interval lies beyond what the hindered arm could have gained; or the hindered arm is ahead."""
+    if paired.low is None or paired.high is None:
+        return False
+    low, high = math.log1p(paired.low), math.log1p(paired.high)
+    return max(low - explained * (hindered is Arm.A), -high - explained * (hindered is Arm.B)) > 0.0
 
 
 def _foreign(block: Block) -> float | None:

@@ -54,7 +54,8 @@ def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
     left_out = f"left out ({why}); " if why else ""
     if not paired.pairs:
         return f"{left_out}no pair counts yet"
-    return f"{left_out}{evaluation.main.title} {_effect(paired)}, {_verdict(paired, pairs)}"
+    unattributable = f"; {evaluation.unattributable}" if evaluation.unattributable and paired.over else ""
+    return f"{left_out}{evaluation.main.title} {_effect(paired)}, {_verdict(paired, pairs)}{unattributable}"
 
 
 def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
@@ -107,6 +108,8 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
         found.append(f"the effect builds up slower than {settled_s:.0f} s; figure too small")
     if evaluation.unattributable and state.ending is not Ending.NOT_ATTRIBUTABLE:
         found.append(evaluation.unattributable)
+    if evaluation.beside:
+        found.append(evaluation.beside)
     if evaluation.check is not None:
         check = evaluation.check
         found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")

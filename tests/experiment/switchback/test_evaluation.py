@@ -99,6 +99,18 @@ def test_foreign_cpu_beside_one_arm_makes_no_claim() -> None:
     assert evaluate(pairs(6, -0.4, a={"foreign": 30.0}, b={"foreign": 33.0})).over
 
 
+def test_an_effect_beyond_what_that_cpu_time_could_give_is_attributable() -> None:
+    """On a full machine others get more beside the arm that waits for the disk."""
+    a, b = {"foreign": 70.0, "sums": {"cpu": (950.0, 10.0)}}, {"foreign": 58.0, "sums": {"cpu": (950.0, 10.0)}}
+    found = evaluate(pairs(6, 1.7, noise=0.05, a=a, b=b))
+    assert (found.unattributable, found.over) == ("", True)
+    assert found.beside == "others took 0.5 cores more beside A, which explains less than the effect"
+    found = evaluate(pairs(6, 0.6, noise=0.05, a=a, b=b))
+    assert found.unattributable == "others took 0.5 cores more beside A: not attributable"
+    # The arm that was hindered is ahead all the same.
+    assert evaluate(pairs(6, -0.3, noise=0.05, a=a, b=b)).over
+
+
 def test_steal_is_told_apart_from_other_programs() -> None:
     found = evaluate(pairs(6, 0.4, a={"foreign": 30.0, "steal": 30.0}, b={"foreign": 0.0, "steal": 0.0}))
     assert found.unattributable == "the hypervisor took 1.2 cores more beside A: not attributable"

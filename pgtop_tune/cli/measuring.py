@@ -245,7 +245,7 @@ async def measure(wanted: BenchRequest) -> int:
     series = Series(run, plan, before, began, ended)
 
     async def work() -> None:
-        await _first_answer(session, keeper)
+        await first_answer(session, keeper)
         await series.measure()
 
     async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
@@ -286,7 +286,7 @@ def _plan(
     )
 
 
-async def _first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
+async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
     """Waits for the server, whose numbers the runs are judged by.
 
     Raises:

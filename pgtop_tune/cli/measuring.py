@@ -30,9 +30,13 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
+from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
+from pgtop_tune.compare.sides.facts import FactsSeen
+from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem, UsageProblem
 from pgtop_tune.experiment.endpoints import EndpointWords, LoadTarget, parse_endpoint
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.repeats import Repeats, Repetition, check_goal, check_length, load_before
 from pgtop_tune.experiment.series import Series, Steps, cells, parse_steps, series_json
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -43,6 +47,7 @@ from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.paths import private, replacing
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.straight_way import leads_straight
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 if TYPE_CHECKING:
@@ -162,6 +167,7 @@ def base_name(number: int, result: RunResult) -> str:
 
 
 _FIRST_ANSWER_S = 30.0
+_SURROUNDINGS_S = 10.0
 
 
 class BenchRequest(Struct, frozen=True):
@@ -173,6 +179,7 @@ class BenchRequest(Struct, frozen=True):
         steps, endpoints: As typed.
         format: Of the results on stdout; "" for none.
         again: Runs that were made before, to be made again in place of all that profiles, spec and steps say.
+        repetition: How often each run is made.
     """
 
     connection: ConnectionWords
@@ -192,6 +199,7 @@ class BenchRequest(Struct, frozen=True):
     quiet: bool
     live: LiveOptions
     again: tuple[LoadSpec, ...] = ()
+    repetition: Repetition = Repetition()
 
 
 async def measure(wanted: BenchRequest) -> int:
@@ -207,7 +215,9 @@ async def measure(wanted: BenchRequest) -> int:
     loaded = load_profiles(directories)
     async with opened(wanted.connection) as (sql_session, conninfo):
         places = await targets(wanted.endpoints, sql_session, conninfo, from_here=wanted.live.load_from is None)
-    plan = _plan(wanted, loaded, places, steps)
+    plan, wish = _plan(wanted, loaded, places, steps), wanted.repetition
+    check_length(plan, wish)
+    repeats = Repeats(plan, wish)
     if wanted.output is not None:
         check_directory(wanted.output)
     session = LiveSession(conninfo, wanted.live)
@@ -222,16 +232,20 @@ async def measure(wanted: BenchRequest) -> int:
             tell(progress_words(run, line))
 
     def began(number: int, cell: RunCell) -> None:
-        tell(heading(number, len(plan), cell))
+        tell(heading(number, len(plan) * wish.most, cell, open_end=wish.until is not None))
 
-    keeper = FrameKeeper(progress)
+    keeper, surroundings = FrameKeeper(progress), Surroundings()
     session.engine.attach(keeper)
+    if wish.until is not None:
+        session.engine.attach(surroundings)
     run = LoadRun(session.load, keeper, session.open_sql_session, tell)
     measured: list[RunResult] = []
     unwritten: list[RecordingProblem] = []
 
     def ended(result: RunResult) -> None:
         measured.append(result)
+        if wish.most > 1:
+            repeats.take(result)
         if wanted.output is not None:
             try:
                 write_run(wanted.output, len(measured), result)
@@ -242,10 +256,14 @@ async def measure(wanted: BenchRequest) -> int:
             if doubt.verdict == "invalid":
                 tell(f"{doubt.id}: {doubt.reason}")
 
-    series = Series(run, plan, before, began, ended)
+    series = Series(run, plan, before, began, ended, repeats)
 
     async def work() -> None:
         await first_answer(session, keeper)
+        if wish.until is not None:
+            machine = "" if wanted.live.load_from is None else str(wanted.live.load_from)
+            loads = await _loads(surroundings, keeper, plan, machine)
+            check_goal(plan, loads, wish, wanted.warm_up_s)
         await series.measure()
 
     async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
@@ -254,7 +272,10 @@ async def measure(wanted: BenchRequest) -> int:
         finally:
             # However it ended: minutes of measuring are in them.
             if series.results and wanted.format:
-                _print(wanted.format, series.results, steps, single=len(plan) == 1)
+                _print(wanted.format, series.results, steps, repeats if wish.most > 1 else None, single=len(plan) == 1)
+            if wish.most > 1:
+                for line in (*repeats.outcome(), *filter(None, (repeats.keep(),))):
+                    tell(line)
     if unwritten:
         words = f"{len(unwritten)} of {len(measured)} records could not be saved: {unwritten[0].message}"
         raise RecordingProblem(words, unwritten[0].hint)
@@ -301,11 +322,59 @@ async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
         raise ConnectionProblem("the server does not answer", "" if server is None else server.why)
 
 
-def _print(format: str, results: Sequence[RunResult], steps: Steps | None, *, single: bool) -> None:
+class Surroundings:
+    """Implements `FrameSink`: what frames tell of server, machine and data, until it is asked for."""
+
+    def __init__(self) -> None:
+        self._seen: FactsSeen | None = FactsSeen()
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        if self._seen is not None:
+            for frame in step.frames:
+                self._seen.take(frame)
+
+    def close(self) -> None:
+        """See `FrameSink.close`. Nothing more is needed."""
+        self._seen = None
+
+    def facts(self) -> tuple[Fact, ...]:
+        """As far as frames have told them."""
+        return () if self._seen is None else self._seen.found(())
+
+
+async def _loads(
+    surroundings: Surroundings, keeper: FrameKeeper, plan: Sequence[RunCell], machine: str
+) -> list[LoadFingerprint | None]:
+    """What the noise of each cell belongs to, as far as it can be told before the first run."""
+    several = len({cell.target.name for cell in plan}) > 1
+
+    def found() -> list[LoadFingerprint | None]:
+        facts = surroundings.facts()
+        return [load_before(facts, cell, several=several, machine=machine) for cell in plan]
+
+    def told(_: Interval) -> bool:
+        return all(
+            load is not None and (load.scale or not cell.profile.builtin)
+            for load, cell in zip(found(), plan, strict=True)
+        )
+
+    await keeper.until(told, _SURROUNDINGS_S)
+    loads = found()
+    surroundings.close()
+    return loads
+
+
+def _print(
+    format: str, results: Sequence[RunResult], steps: Steps | None, repeats: Repeats | None, *, single: bool
+) -> None:
+    cells = () if repeats is None else repeats.cells()
     if format == "json":
         # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
-        say_as_it_is(json.dumps(series_json(results, steps, single=single), ensure_ascii=True))
+        more = None if repeats is None else repeats.as_json()
+        said = series_json(results, steps, single=single and repeats is None, repeats=more)
+        say_as_it_is(json.dumps(said, ensure_ascii=True))
     elif format == "markdown":
-        say(markdown(results, steps))
+        say(markdown(results, steps, cells))
     else:
-        say(text(results, steps, "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#"))
+        say(text(results, steps, "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#", cells))

@@ -10,6 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune import units
+from pgtop_tune.compare.noise.cells import CellOfRuns
+from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table
 from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.experiment.series import StepCurve, Steps, curves
@@ -47,11 +49,16 @@ _TOGETHER: Final = "*"
 _FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
-def heading(number: int, whole: int, cell: RunCell) -> str:
-    """What is run next."""
+def heading(number: int, whole: int, cell: RunCell, *, open_end: bool = False) -> str:
+    """What is run next.
+
+    Args:
+        open_end: There are so many at most.
+    """
     load = cell.profile_name or " ".join(script.name for script in cell.scripts)
     rate = "" if cell.spec.rate_per_s is None else f", {units.number(cell.spec.rate_per_s)} per second"
-    return one_line(f"run {number + 1} of {whole}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}")
+    of = f"at most {whole}" if open_end else str(whole)
+    return one_line(f"run {number + 1} of {of}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}")
 
 
 def progress_words(run: BenchRun, line: BenchProgress) -> str:
@@ -64,20 +71,29 @@ def progress_words(run: BenchRun, line: BenchProgress) -> str:
     return f"{line.elapsed_s:6.0f}{of} s  {line.tps:9.1f} tps  lat {latency:>8}{lag}{skipped}{failed}"
 
 
-def text(results: Sequence[RunResult], steps: Steps | None, block: str) -> str:
-    """One run in full; several as a table, with a chart over the steps, and each doubt with the runs it concerns."""
+def text(results: Sequence[RunResult], steps: Steps | None, block: str, cells: Sequence[CellOfRuns] = ()) -> str:
+    """One run in full; several as a table, with a chart over the steps, and each doubt with the runs it concerns.
+
+    Args:
+        block: What bars are made of.
+        cells: Of repeats.
+    """
     if len(results) == 1 and steps is None:
         return "\n".join(_in_full(results[0]))
     lines = [as_text(table_of(results))]
+    if cells:
+        lines += ["", as_text(cell_table(cells)), *(f"note: {note}" for note in cell_notes(cells))]
     for curve in curves(results, steps):
         name = " ".join(filter(None, (curve.endpoint, curve.profile)))
         lines += ["", one_line(name), *chart_lines(curve, block)]
     return "\n".join([*lines, "", *_doubts_of_all(results)])
 
 
-def markdown(results: Sequence[RunResult], steps: Steps | None) -> str:
-    """The table, the knees, and the doubts as a list."""
+def markdown(results: Sequence[RunResult], steps: Steps | None, cells: Sequence[CellOfRuns] = ()) -> str:
+    """The tables, the knees, and the doubts as a list."""
     lines = [as_markdown(table_of(results)), ""]
+    if cells:
+        lines += [as_markdown(cell_table(cells)), "", *(f"- {note}" for note in cell_notes(cells))]
     lines += [
         f"- {one_line(curve.endpoint)} {one_line(curve.profile)}: {curve.knee.reason}"
         for curve in curves(results, steps)

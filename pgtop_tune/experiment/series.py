@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from msgspec import Struct
@@ -91,11 +93,12 @@ class Series:
         run: Makes one run.
         cells: What is to be measured.
         before: What precedes each.
-        began: Takes the number of the cell from 0, and the cell.
+        began: Takes the number of the run from 0, and its cell.
         ended: Takes each result as it comes.
+        order: Numbers of the cells in the order of the runs, asked for one by one; None runs each once.
 
     Attributes:
-        results: So far, one per cell, in order.
+        results: So far, in order.
     """
 
     def __init__(
@@ -105,9 +108,11 @@ class Series:
         before: BeforeEachRun,
         began: Callable[[int, RunCell], None],
         ended: Callable[[RunResult], None],
+        order: Iterable[int] | None = None,
     ) -> None:
         self._run = run
         self._cells = tuple(cells)
+        self._order = range(len(self._cells)) if order is None else order
         self._before = before
         self._began = began
         self._ended = ended
@@ -119,7 +124,8 @@ class Series:
         Raises:
             asyncio.CancelledError: It was stopped; the run under way is in the results, marked partial.
         """
-        for number, cell in enumerate(self._cells):
+        for number, place in enumerate(self._order):
+            cell = self._cells[place]
             self._began(number, cell)
             try:
                 result = await self._run.measure(cell, self._before)
@@ -134,7 +140,7 @@ class Series:
 
 
 def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[StepCurve, ...]:
-    """One curve per endpoint and profile; none without steps."""
+    """One curve per endpoint and profile, each step once: the mean of its repeats; none without steps."""
     if steps is None:
         return ()
     groups: dict[tuple[str, str], list[RunResult]] = {}
@@ -144,7 +150,10 @@ def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[StepCurve
 
 
 def _curve(endpoint: str, profile: str, axis: str, results: Sequence[RunResult]) -> StepCurve:
-    points = tuple(_point(result, axis) for result in results)
+    loads: dict[float, list[LoadPoint]] = {}
+    for point in (_point(result, axis) for result in results):
+        loads.setdefault(point.load, []).append(point)
+    points = tuple(_together(each) for each in loads.values())
     knee = knee_of_clients(points) if axis == "clients" else knee_of_rates(points)
     return StepCurve(endpoint=endpoint, profile=profile, axis=axis, points=points, knee=knee)
 
@@ -155,14 +164,36 @@ def _point(result: RunResult, axis: str) -> LoadPoint:
     return LoadPoint(load=load, tps=tps, error_tps=result.steady.error_tps, p99_ms=result.percentile(P99.per_cent))
 
 
-def series_json(results: Sequence[RunResult], steps: Steps | None, *, single: bool) -> dict[str, Any]:
-    """One object: the record itself of a single run, else all of them with their curves."""
+def _together(repeats: Sequence[LoadPoint]) -> LoadPoint:
+    """One step: of repeats the means, over those that have a figure."""
+    if len(repeats) == 1:
+        return repeats[0]
+    tps = [each.tps for each in repeats if each.tps is not None]
+    p99_ms = [each.p99_ms for each in repeats if each.p99_ms is not None]
+    errors = [each.error_tps for each in repeats if each.error_tps is not None]
+    return LoadPoint(
+        load=repeats[0].load,
+        tps=fmean(tps) if tps else None,
+        error_tps=math.hypot(*errors) / len(errors) if errors else None,
+        p99_ms=fmean(p99_ms) if p99_ms else None,
+    )
+
+
+def series_json(
+    results: Sequence[RunResult], steps: Steps | None, *, single: bool, repeats: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """One object: the record itself of a single run, else all of them with their curves.
+
+    Args:
+        repeats: The order of the runs, and what is known of each cell; None where each was run once.
+    """
     if single and results:
         return as_json(results[0])
     return {
         "format": FORMAT,
         "runs": [as_json(result) for result in results],
         "curves": [plain(curve) for curve in curves(results, steps)],
+        **(repeats or {}),
     }
 
 

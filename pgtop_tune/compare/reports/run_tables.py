@@ -10,6 +10,8 @@ from msgspec import Struct
 from pgtop_tune import units
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, FigureRow, compare
+from pgtop_tune.compare.noise.cells import cells_of_side
+from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Summary
@@ -46,7 +48,7 @@ def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
     loaded = [side for side in sides if any(run.key.name for run in side.runs)]
     if not loaded:
         return ()
-    tables = (_datasets, _across, _down, _steps, _statements)
+    tables = (_datasets, _across, _down, _repeats, _steps, _statements)
     return tuple(sheet for table in tables if (sheet := table(loaded)) is not None)
 
 
@@ -94,6 +96,16 @@ def _down(sides: Sequence[Material]) -> Sheet | None:
         (*(one_line(name.text(side, run), 50) for name in named), *_figures(run.summary)) for side, run in cells
     )
     return Sheet("runs", (), Table(heads, rows, frozenset(range(len(named) - 1, len(heads)))))
+
+
+def _repeats(sides: Sequence[Material]) -> Sheet | None:
+    """Loads that a side ran several times: mean, deviation between runs, interval of the mean."""
+    cells = [(side, cell) for side in sides for cell in cells_of_side(side, {})]
+    if not cells:
+        return None
+    names = [f"{side.name}: {cell.title}" if len(sides) > 1 else cell.title for side, cell in cells]
+    found = [cell for _, cell in cells]
+    return Sheet("repeats", (), cell_table(found, names), notes=cell_notes(found))
 
 
 class _Name(Struct, frozen=True):

@@ -258,6 +258,7 @@ class _RunReading:
             doubts=() if last is None else self._doubts(last),
             summary=Summary() if last is None else _summary(last, gathered),
             spec=None if last is None else spec_of(last),
+            scripts=() if last is None else tuple(filter(None, last.script_hashes)),
         )
 
     def _doubts(self, last: BenchRun) -> tuple[Doubt, ...]:

@@ -181,6 +181,9 @@ def _run(record: Mapping[str, Any]) -> ComparedRun:
         doubts=tuple(_doubts(record)),
         summary=summary,
         spec=_spec(record),
+        scripts=tuple(
+            digest for each in _list(record.get("scripts")) if (digest := _text(_object(each).get("sha256")))
+        ),
     )
 
 

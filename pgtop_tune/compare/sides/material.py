@@ -128,6 +128,7 @@ class ComparedRun(Struct):
         looks: How often it was looked whether a disk stood at the most it does.
         at_cap: How often one did, by disk and what was reached: "vda (data): 6000 IOPS".
         spec: What it takes to run it again; None without a load, and for scripts, which are not kept.
+        scripts: SHA-256 of each script file; empty for pgbench's own.
     """
 
     began_ms: int
@@ -145,6 +146,7 @@ class ComparedRun(Struct):
     looks: int = 0
     at_cap: Mapping[str, int] = field(default_factory=dict)
     spec: LoadSpec | None = None
+    scripts: tuple[str, ...] = ()
 
     @property
     def first_hits(self) -> tuple[int, float] | None:

@@ -146,6 +146,32 @@ def run(
             help="One run per step: clients=1,2,4,8 or rate=100,200; names the knee.",
         ),
     ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            "--repeat",
+            metavar="N",
+            rich_help_panel=_MEASURING,
+            show_default=False,
+            help="Run each cell N times, there and back (A B B A); tells how runs differ.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="'±2 %'",
+            rich_help_panel=_MEASURING,
+            show_default=False,
+            help="Repeat until the 98 % interval of each cell's mean is so narrow.",
+        ),
+    ] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(
+            "--at-most", metavar="N", rich_help_panel=_MEASURING, show_default="12", help="Limit of --until, per cell."
+        ),
+    ] = None,
     endpoint: Annotated[
         list[str] | None,
         typer.Option(
@@ -206,12 +232,14 @@ def run(
 
     Examples: pgtop-tune bench run --profile select-only -c 8 -T 10 --format json  ·
     pgtop-tune bench run --steps clients=1,2,4,8,16,32,64 -T 60 -d bench  ·
+    pgtop-tune bench run --profile tpcb-like --profile select-only --until '±2 %' -T 60 -d bench  ·
     pgtop-tune bench run --endpoint direct=:5432 --endpoint pooler=:6432 --steps clients=500,1000 -T 60 -d bench  ·
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench
     """
     from pgtop_tune.bench.places import parse_address
     from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
     from pgtop_tune.cli.measuring import BenchRequest, measure
+    from pgtop_tune.experiment.repeats import repetition
     from pgtop_tune.model.bench import LoadSpec
 
     if seconds is not None and transactions is not None:
@@ -258,6 +286,7 @@ def run(
                 poolers=pooler_addresses(pooler),
                 load_from=parse_address(load_from) if load_from else None,
             ),
+            repetition=repetition(repeat, until, at_most),
         )
         sys.exit(asyncio.run(measure(wanted)))
 

@@ -1,0 +1,210 @@
+"""What `experiment noise` does: a continuous load and separate runs, recorded; the floor out of the recording."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.bench.profiles import load_profiles, profile_directories
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.measuring import BenchRequest, measure
+from pgtop_tune.cli.noise_words import WRITERS, MeasuredNoise
+from pgtop_tune.cli.output import say, tell, write_for_programs
+from pgtop_tune.compare.noise.cells import CellOfRuns, alone, cell_of, to_keep
+from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
+from pgtop_tune.compare.noise.store import SHORTEST_S, history, remember
+from pgtop_tune.compare.sides.from_recording import read_recording
+from pgtop_tune.compare.sides.material import ComparedRun, Material
+from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
+from pgtop_tune.experiment.noise_floor import Floor, floor_of, seen_of
+from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.events import EventKind
+from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.runtime.window import seconds as seconds_of
+
+SHORTEST_FLOOR_S: Final = 60
+"""Of the continuous load."""
+LONGEST_RUN_S: Final = 60
+FEWEST_RUNS: Final = 2
+MOST_RUNS: Final = 6
+_LONGEST_S: Final = 6 * 3600
+_GENERATOR: Final = "CLIENT-BOUND"
+
+
+class NoiseRequest(Struct, frozen=True):
+    """The command line of `experiment noise`.
+
+    Attributes:
+        spec: Clients 0 takes what suits the profile.
+        protocol: None takes what suits the profile.
+        how_long: As typed.
+        runs: None takes what fits.
+        format: Of the result on stdout.
+    """
+
+    connection: ConnectionWords
+    profiles_directory: Path | None
+    spec: LoadSpec
+    protocol: str | None
+    how_long: str
+    runs: int | None
+    housekeeping: str
+    format: str
+    record: Path | None
+    quiet: bool
+    live: LiveOptions
+
+
+class Shares(Struct, frozen=True):
+    """How the time is spent.
+
+    Attributes:
+        continuous_s: On the continuous load.
+        runs: Separate ones.
+        run_s: Of each.
+    """
+
+    continuous_s: int
+    runs: int
+    run_s: int
+
+
+def shares(seconds: float, runs: int | None) -> Shares:
+    """Half for the continuous load and half for runs of 30 to 60 s, at least two; what no run takes is continuous.
+
+    Raises:
+        UsageProblem: It is too short for that, with the time that it takes.
+    """
+    whole = int(seconds)
+    if whole > _LONGEST_S:
+        raise UsageProblem(f"{whole} s are longer than 6 h", "the noise floor takes 10 to 30 minutes")
+    if runs is None:
+        runs = max(min(whole // 2 // int(SHORTEST_S), MOST_RUNS), FEWEST_RUNS)
+    run_s = max(min(whole // 2 // runs, LONGEST_RUN_S), int(SHORTEST_S)) if runs else 0
+    continuous_s = whole - runs * run_s
+    if continuous_s < SHORTEST_FLOOR_S:
+        needed_s = SHORTEST_FLOOR_S + runs * int(SHORTEST_S)
+        raise UsageProblem(
+            f"{whole} s are too short for a continuous load and {runs} separate runs: that takes {needed_s} s",
+            f"pass --for {needed_s}s or more",
+        )
+    return Shares(continuous_s, runs, run_s)
+
+
+async def measure_noise(wanted: NoiseRequest) -> int:
+    """Measures, keeps, prints, and gives the exit status.
+
+    Raises:
+        PgtopError: Nothing could be measured.
+    """
+    spent = shares(seconds_of(wanted.how_long), wanted.runs)
+    profile = load_profiles(profile_directories(wanted.profiles_directory)).get(wanted.spec.profile)
+    if wanted.format != "text":
+        write_for_programs()
+    base = replace(
+        wanted.spec, clients=wanted.spec.clients or profile.clients(), protocol=wanted.protocol or profile.protocol
+    )
+    specs = (
+        replace(base, duration_s=spent.continuous_s),
+        *(replace(base, duration_s=spent.run_s) for _ in range(spent.runs)),
+    )
+    with _recording(wanted.record) as path:
+        status = await measure(_request(wanted, specs, path))
+        if status >= ExitCode.SIGNALLED:
+            return status
+        found = _found(path)
+    for line in WRITERS[wanted.format](found):
+        say(line)
+    return status
+
+
+@contextmanager
+def _recording(named: Path | None) -> Iterator[Path]:
+    """Where the session is recorded: as named, else in a file that is gone afterwards."""
+    if named is not None:
+        yield named
+        return
+    with TemporaryDirectory(prefix="pgtop-tune-") as directory:
+        yield Path(directory) / "noise.jsonl"
+
+
+def _request(wanted: NoiseRequest, specs: tuple[LoadSpec, ...], path: Path) -> BenchRequest:
+    return BenchRequest(
+        connection=wanted.connection,
+        profiles=(),
+        profiles_directory=wanted.profiles_directory,
+        spec=LoadSpec(),
+        clients=None,
+        protocol=None,
+        allow_shell=False,
+        steps=None,
+        endpoints=(),
+        housekeeping=wanted.housekeeping,
+        warm_up_s=0,
+        format="",
+        output=None,
+        record=path,
+        quiet=wanted.quiet,
+        live=wanted.live,
+        again=specs,
+    )
+
+
+def _found(path: Path) -> MeasuredNoise:
+    """What the recording shows, kept in the noise store.
+
+    Raises:
+        LoadProblem: The continuous load failed.
+        RecordingProblem: It ended too early.
+    """
+    side = read_recording(path, "noise")
+    first = side.runs[0]
+    if not first.key.name or first.summary.state == "failed":
+        raise LoadProblem("the continuous load failed", "see the messages above")
+    reader = RecordingReader(path)
+    try:
+        seen = seen_of((frame for _, frame in reader.frames()), 1)
+    finally:
+        reader.close()
+    # The same recording gives the same pairs.
+    floor = floor_of(first, seen, random.Random(first.began_ms))
+    load = load_fingerprint(side, first)
+    cell = _cell(side, side.runs[1:], load)
+    why_not = _why_not_kept(side, floor, load)
+    if load is not None and not why_not:
+        said = remember(load, to_keep([alone(side, run) for run in side.runs[1:]]), floor.kept)
+        if said:
+            tell(said)
+    return MeasuredNoise(load=load, floor=floor, cell=cell, run_s=_run_s(side.runs[1:]), not_kept=why_not)
+
+
+def _cell(side: Material, runs: Sequence[ComparedRun], load: LoadFingerprint | None) -> CellOfRuns | None:
+    return cell_of([alone(side, run) for run in runs], load, history(load)) if runs else None
+
+
+def _run_s(runs: Sequence[ComparedRun]) -> int:
+    return next((run.spec.duration_s for run in runs if run.spec is not None and run.spec.duration_s), LONGEST_RUN_S)
+
+
+def _why_not_kept(side: Material, floor: Floor, load: LoadFingerprint | None) -> str:
+    """Why this is not the noise of the server on this machine, one line; "" when it is."""
+    restarted = any(event.kind is EventKind.RESTART and event.at_ms > side.runs[0].began_ms for event in side.events)
+    changed = [
+        event.text for event in side.events if event.kind is EventKind.PARAMETER and event.at_ms > side.runs[0].began_ms
+    ]
+    if restarted:
+        return "the server was restarted meanwhile"
+    if changed:
+        return f"a parameter was changed meanwhile ({changed[0]})"
+    if _GENERATOR in floor.doubts:
+        return "pgbench was the limit: this is the noise of pgbench, not of the server"
+    return "" if load is not None else "the machine of the server is not known"

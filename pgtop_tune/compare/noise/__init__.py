@@ -1,0 +1,1 @@
+"""How runs of one setting differ on a machine and with a load, measured and kept."""

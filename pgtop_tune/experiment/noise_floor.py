@@ -1,0 +1,241 @@
+"""The noise floor of a machine and load: one continuous run judged as if something had been switched in it (A/A), and
+separate runs; and what difference can be seen over it, in how many minutes.
+
+Blocks of ten seconds stand in pairs; a coin says which one is called B. So a pair's log ratio has the noise that a
+switchback would have.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.compare.noise.cells import long_run_variance
+from pgtop_tune.compare.noise.store import NoiseFloor
+from pgtop_tune.compare.sides.figures import TPS
+from pgtop_tune.compare.sides.material import ComparedRun
+from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, LOOKS, SPENT
+from pgtop_tune.compare.statistics.effect import autocorrelation_time
+from pgtop_tune.compare.statistics.runs import RunNoise, half_width
+from pgtop_tune.compare.statistics.student import t_quantile
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, Paired, bound, decide
+from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
+from pgtop_tune.metrics.host import CPU_FOREIGN
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+
+BLOCK_S: Final = 10
+PAIR_S: Final = 28.0
+"""A pair of a switchback with the time in which a change settles, on average."""
+SHARES: Final = (0.01, 0.02, 0.03, 0.05, 0.10)
+"""Differences of which it is told what it takes to see them."""
+_APART: Final = 0.2
+"""Shares of two blocks under a checkpoint that differ by more make no pair."""
+_PAST: Final = 130
+_FARTHEST: Final = 400
+_MOST_RUNS: Final = 100
+_BEFORE_S: Final = 300
+_SETTLING_S: Final = 5
+_NOTICED_S: Final = 2
+_DRIFT: Final = 0.04
+"""In ten minutes: as the regression of `statistics.before_after` allows."""
+_DEGREES: Final = 16
+"""Of both sides of its last look."""
+_DRIFT_S: Final = 600.0
+
+
+class SecondSeen(Struct, frozen=True):
+    """What weighed on a second of a run besides the load.
+
+    Attributes:
+        writing: A checkpoint wrote; None where that is not known.
+        foreign_cpu: Of other programs, per cent of all cores; None where that is not known.
+    """
+
+    writing: bool | None
+    foreign_cpu: float | None
+
+
+Seen = dict[int, SecondSeen]
+"""By second since the run began."""
+
+
+class Floor(Struct, frozen=True):
+    """What a continuous run showed.
+
+    Attributes:
+        kept: For the noise store.
+        paired: The verdict on its pairs: the same against itself.
+        left_out: Pairs that a checkpoint made unlike.
+        doubts: Ids of what speaks against the run.
+    """
+
+    kept: NoiseFloor
+    paired: Paired
+    left_out: int
+    doubts: tuple[str, ...]
+
+
+class Visible(Struct, frozen=True):
+    """What it takes to see a difference.
+
+    Attributes:
+        share: The difference.
+        pairs: Of a switchback; None beyond 400.
+        runs: On each side; None beyond 100.
+        before_after: Whether the title can see it at its last look.
+    """
+
+    share: float
+    pairs: int | None
+    runs: int | None
+    before_after: bool
+
+
+def seen_of(frames: Iterable[Frame], number: int) -> Seen:
+    """What frames tell of the seconds of one run, from its first frame on."""
+    found: Seen = {}
+    past: list[Frame] = []
+    began_s: float | None = None
+    for frame in frames:
+        past.append(frame)
+        del past[:-_PAST]
+        if isinstance(frame.bench, Unavailable) or frame.bench.run.run != number:
+            continue
+        if began_s is None:
+            began_s = frame.elapsed_s
+            continue
+        interval = Interval(past)
+        writes = CHECKPOINT_WRITES(interval)
+        second = int(frame.elapsed_s - began_s)
+        found[second] = SecondSeen(None if writes is None else writes > 0.0, CPU_FOREIGN(interval))
+    return found
+
+
+def floor_of(run: ComparedRun, seen: Seen, coin: random.Random) -> Floor:
+    """The floor that a continuous run shows.
+
+    Args:
+        seen: What weighed on its seconds.
+        coin: Which block of a pair is called B.
+
+    Raises:
+        RecordingProblem: It is too short.
+    """
+    step_s = run.gathered.step_s
+    values = [part / whole for part, whole in run.gathered.sums(TPS, run.warm_up_s)]
+    if len(values) < FEWEST_BEFORE or fmean(values) <= 0.0:
+        raise RecordingProblem(
+            f"{len(values)} s behind the warm-up are too short to measure the noise", "measure longer: --for 10m"
+        )
+    first_s = int(run.warm_up_s)
+    writing = [_writing(seen, first_s + place * step_s) for place in range(len(values))]
+    ratios, left_out = _pairs(values, writing, max(BLOCK_S // step_s, 1), coin)
+    paired = decide(ratios)
+    foreign = [each.foreign_cpu for second, each in seen.items() if second >= first_s and each.foreign_cpu is not None]
+    begins = [at_s for at_s in run.checkpoints_s or () if at_s >= 0.0]
+    kept = NoiseFloor(
+        at_ms=run.began_ms,
+        seconds=float(len(values) * step_s),
+        pair_sd=paired.pair_sd,
+        pairs=len(ratios),
+        autocorrelation_s=autocorrelation_time(values) * step_s,
+        variance=long_run_variance(values) * step_s,
+        checkpoint_period_s=median(b - a for a, b in pairwise(begins)) if len(begins) > 1 else None,
+        checkpoint_depth=_depth(values, writing),
+        foreign_cpu=fmean(foreign) if foreign else None,
+        steady=run.steady,
+    )
+    return Floor(kept=kept, paired=paired, left_out=left_out, doubts=tuple(doubt.id for doubt in run.doubts))
+
+
+def _writing(seen: Seen, second: int) -> bool | None:
+    found = seen.get(second) or seen.get(second + 1) or seen.get(second - 1)
+    return None if found is None else found.writing
+
+
+def _pairs(
+    values: Sequence[float], writing: Sequence[bool | None], length: int, coin: random.Random
+) -> tuple[list[float], int]:
+    """Log ratios of the pairs that are alike, and how many are not; all where half of them are not."""
+    ratios, unlike = [], []
+    for start in range(0, len(values) - 2 * length + 1, 2 * length):
+        blocks = [slice(start + place * length, start + (place + 1) * length) for place in (0, 1)]
+        means = [fmean(values[block]) for block in blocks]
+        if min(means) <= 0.0:
+            continue
+        shares = [sum(each is True for each in writing[block]) / length for block in blocks]
+        ratios.append(math.log(means[1] / means[0]) * coin.choice((1.0, -1.0)))
+        unlike.append(abs(shares[1] - shares[0]) > _APART)
+    if 2 * sum(unlike) >= len(ratios):
+        return ratios, 0
+    return [ratio for ratio, apart in zip(ratios, unlike, strict=True) if not apart], sum(unlike)
+
+
+def _depth(values: Sequence[float], writing: Sequence[bool | None]) -> float | None:
+    """By which share throughput is lower while a checkpoint writes; None where it did always, or for under 10 s."""
+    during = [value for value, wrote in zip(values, writing, strict=True) if wrote]
+    beside = [value for value, wrote in zip(values, writing, strict=True) if wrote is False]
+    if min(len(during), len(beside)) < BLOCK_S:
+        return None
+    return 1.0 - fmean(during) / fmean(beside)
+
+
+# What can be seen over it.
+
+
+def visible(floor: NoiseFloor | None, noise: RunNoise | None) -> tuple[Visible, ...]:
+    """Differences, and what it takes to see each.
+
+    Args:
+        floor: None where no continuous run was measured.
+        noise: How runs differ; None where that is not known.
+    """
+    half = None if floor is None else before_after_half(floor.variance)
+    return tuple(
+        Visible(
+            share=share,
+            pairs=None if floor is None else pairs_needed(floor.pair_sd, share),
+            runs=None if noise is None else runs_a_side(noise, share),
+            before_after=half is not None and half <= share,
+        )
+        for share in SHARES
+    )
+
+
+def pairs_needed(pair_sd: float, share: float) -> int | None:
+    """Pairs of blocks until the always-valid interval is as narrow as the difference; None beyond 400."""
+    goal = math.log1p(share)
+    pairs = range(FEWEST_PAIRS, _FARTHEST)
+    return next((n for n in pairs if bound(n, 0.05) * pair_sd / math.sqrt(n) < goal), None)
+
+
+def runs_a_side(noise: RunNoise, share: float) -> int | None:
+    """Runs on each side until the 98 % interval is as narrow as the difference; None beyond 100."""
+    for runs in range(1, _MOST_RUNS + 1):
+        degrees = noise.degrees + 2 * (runs - 1)
+        if half_width(RunNoise(noise.sd, degrees, noise.from_history), runs, runs) <= share:
+            return runs
+    return None
+
+
+def before_after_half(variance: float, before_s: int = _BEFORE_S) -> float:
+    """Half of the interval of the title's last look, as a share, with seconds of this long-run variance.
+
+    The slope has a prior of 4 % in ten minutes, as `statistics.before_after` has it; both sides inform it:
+
+        var = V/n₀ + V/n₁ + (t₁ − t₀)² / ((n₀³ + n₁³) / (12·600²·V) + 1/0.04²)        t: middle of a side, in 600 s
+    """
+    after_s = LOOKS[-1]
+    apart = (_NOTICED_S + before_s / 2 + _SETTLING_S + after_s / 2) / _DRIFT_S
+    slope = (before_s**3 + after_s**3) / (12.0 * _DRIFT_S**2 * variance) + 1.0 / _DRIFT**2
+    error = math.sqrt(variance / before_s + variance / after_s + apart**2 / slope)
+    return math.expm1(t_quantile(1.0 - SPENT[-1] / 2.0, _DEGREES) * error)

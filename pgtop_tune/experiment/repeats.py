@@ -1,0 +1,257 @@
+"""Repeats of a series: in which order cells are run again, until when, and what all runs of a cell say together.
+
+Round by round there and back (c1 … ck, ck … c1): two rounds are a palindrome, so that a drift weighs on all cells
+alike. What cells show goes to the noise store, and what it knows says beforehand whether a goal can be reached.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune import units
+from pgtop_tune.compare.noise.cells import CellOfRuns, MeasuredRun, cell_of, measured_run, more_runs, to_keep
+from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
+from pgtop_tune.compare.noise.store import SHORTEST_S, history, remember
+from pgtop_tune.compare.sides.gathered import Gathered
+from pgtop_tune.compare.sides.material import ComparedRun, Fact, LoadKey, Material
+from pgtop_tune.compare.statistics.effect import RunSpread
+from pgtop_tune.compare.statistics.runs import run_noise
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.experiment.load_run import RunCell
+from pgtop_tune.model.run_json import as_json, plain
+from pgtop_tune.model.run_result import RunResult
+
+AT_MOST: Final = 12
+"""Runs of each cell, where the operator sets no limit."""
+FEWEST: Final = 2
+"""Runs of each cell before its interval may end the repeats."""
+_MOST: Final = 100
+_GOAL: Final = re.compile(r"(?:±|\+/?-)?\s*(\d+(?:\.\d+)?)\s*%?")
+_NARROWEST: Final = 0.001
+_WIDEST: Final = 0.5
+
+
+class Repetition(Struct, frozen=True):
+    """How often each cell is run.
+
+    Attributes:
+        runs: At least so often.
+        until: Half of the interval of each cell's mean, as a share, at which repeats end; None runs `runs` times.
+        at_most: Runs of each cell at which they end all the same.
+    """
+
+    runs: int = 1
+    until: float | None = None
+    at_most: int = AT_MOST
+
+    @property
+    def most(self) -> int:
+        """Runs of each cell, at most."""
+        return self.runs if self.until is None else self.at_most
+
+
+def repetition(repeat: int | None, until: str | None, at_most: int | None) -> Repetition:
+    """From the words of the command line.
+
+    Raises:
+        UsageProblem: They contradict each other, or are no numbers.
+    """
+    if until is None:
+        if at_most is not None:
+            raise UsageProblem("--at-most is the limit of --until", "pass --repeat N, or --until '±2 %' --at-most N")
+        return Repetition(runs=_checked("--repeat", repeat, 1))
+    goal, most = parse_goal(until), _checked("--at-most", at_most, AT_MOST)
+    runs = max(_checked("--repeat", repeat, FEWEST), FEWEST)
+    if runs > most:
+        raise UsageProblem(f"--repeat {runs} is above --at-most {most}", "raise the limit")
+    return Repetition(runs=runs, until=goal, at_most=most)
+
+
+def _checked(option: str, number: int | None, otherwise: int) -> int:
+    if number is not None and not 1 <= number <= _MOST:
+        raise UsageProblem(f"{option} {number} is not possible", f"1 to {_MOST} runs of each cell")
+    return otherwise if number is None else number
+
+
+def parse_goal(text: str) -> float:
+    """ "±2 %", "2%" or "2" as a share.
+
+    Raises:
+        UsageProblem: It is none of them, or out of reach.
+    """
+    found = _GOAL.fullmatch(text.strip())
+    goal = float(found[1]) / 100.0 if found else 0.0
+    if not _NARROWEST <= goal <= _WIDEST:
+        raise UsageProblem(f"{text!r} is not an interval", "write --until '±2 %', from 0.1 to 50 %")
+    return goal
+
+
+def there_and_back(cells: int) -> Iterator[tuple[int, ...]]:
+    """Rounds without end: 0 … k, then k … 0."""
+    while True:
+        yield tuple(range(cells))
+        yield tuple(reversed(range(cells)))
+
+
+class Repeats:
+    """Which cell is next; what was measured of each.
+
+    Args:
+        cells: Each once.
+        wish: How often.
+
+    Attributes:
+        order: Number of the cell of each run so far.
+    """
+
+    def __init__(self, cells: Sequence[RunCell], wish: Repetition) -> None:
+        self._cells = tuple(cells)
+        self._wish = wish
+        self._runs: list[list[MeasuredRun]] = [[] for _ in cells]
+        self._loads: list[LoadFingerprint | None] = [None for _ in cells]
+        self._known: list[RunSpread] = [RunSpread() for _ in cells]
+        self._several = len({cell.target.name for cell in cells}) > 1
+        self.order: list[int] = []
+
+    def __iter__(self) -> Iterator[int]:
+        """Numbers of cells; a round begins when all runs before it were taken."""
+        for number, places in enumerate(there_and_back(len(self._cells))):
+            if number >= self._wish.runs and (self._wish.until is None or number >= self._wish.at_most or self.narrow):
+                return
+            for place in places:
+                self.order.append(place)
+                yield place
+
+    def take(self, result: RunResult) -> None:
+        """The run of the newest cell."""
+        place = self.order[-1]
+        measured = measured_run(as_json(result))
+        self._runs[place].append(measured)
+        if self._loads[place] is None and (load := load_fingerprint(measured.side, measured.run)) is not None:
+            load = replace(load, endpoint=result.endpoint if self._several else "")
+            self._loads[place], self._known[place] = load, history(load)
+
+    def cells(self) -> tuple[CellOfRuns, ...]:
+        """What is known of each cell that was run."""
+        return tuple(
+            cell_of(runs, load, known)
+            for runs, load, known in zip(self._runs, self._loads, self._known, strict=True)
+            if runs
+        )
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the interval of each cell is as narrow as wished."""
+        return self._wish.until is not None and all(cell.narrow(self._wish.until) for cell in self.cells())
+
+    def outcome(self) -> tuple[str, ...]:
+        """How the wish for narrow intervals ended, a line for each cell that missed it."""
+        goal = self._wish.until
+        if goal is None:
+            return ()
+        return tuple(f"{cell.title}: {_missed(cell, goal)}" for cell in self.cells() if not cell.narrow(goal))
+
+    def keep(self) -> str:
+        """Hands what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
+        said = [
+            remember(load, to_keep(runs))
+            for runs, load in zip(self._runs, self._loads, strict=True)
+            if load is not None
+        ]
+        return next(filter(None, said), "")
+
+    def as_json(self) -> dict[str, Any]:
+        """For the object of the series."""
+        cells = [plain(cell) | {"interval": plain(cell.interval)} for cell in self.cells()]
+        return {"order": list(self.order), "cells": cells}
+
+
+def _missed(cell: CellOfRuns, goal: float) -> str:
+    if cell.half is None:
+        return "no interval"
+    more = cell.more(goal)
+    needs = "more than 200 runs" if more is None else f"about {more} more run{'' if more == 1 else 's'}"
+    return f"±{100 * cell.half:.1f} % after {cell.runs} runs; ±{100 * goal:g} % needs {needs}"
+
+
+# Whether a goal can be reached at all, before anything is run.
+
+
+def load_before(facts: Sequence[Fact], cell: RunCell, *, several: bool, machine: str) -> LoadFingerprint | None:
+    """What the noise of a cell belongs to, before its first run; None where too little is known.
+
+    Args:
+        facts: Of the server, its machine and its data.
+        several: Whether the load goes to one of several endpoints.
+        machine: Where pgbench runs; "" beside us.
+    """
+    spec = cell.spec
+    run = ComparedRun(
+        began_ms=0,
+        key=LoadKey(
+            name=cell.profile_name or " ".join(script.name for script in cell.scripts) or "scripts",
+            clients=spec.clients,
+            rate_per_s=spec.rate_per_s,
+            protocol=spec.protocol,
+            connect_per_transaction=spec.connect_per_transaction,
+            endpoint=cell.target.name if several else "",
+        ),
+        gathered=Gathered(),
+        scripts=tuple(script.sha256 for script in cell.scripts if script.sha256),
+    )
+    side = Material(name="", began_ms=0, seconds=0.0, runs=(), facts=tuple(facts))
+    found = load_fingerprint(side, run)
+    return None if found is None else replace(found, generator=machine)
+
+
+def check_length(cells: Sequence[RunCell], wish: Repetition) -> None:
+    """Refuses a goal for runs that are too short to have an interval.
+
+    Raises:
+        UsageProblem: Names the length that it takes.
+    """
+    for cell in cells:
+        if wish.until is not None and cell.spec.duration_s is not None and cell.spec.duration_s < SHORTEST_S:
+            raise UsageProblem(
+                f"runs of {cell.spec.duration_s} s have no interval: --until needs {SHORTEST_S:.0f} s",
+                f"pass -T {SHORTEST_S:.0f} or more",
+            )
+
+
+def check_goal(
+    cells: Sequence[RunCell], loads: Sequence[LoadFingerprint | None], wish: Repetition, warm_up_s: int = 0
+) -> None:
+    """Refuses a goal that the known noise of these loads puts out of reach.
+
+    Args:
+        loads: Of each cell; None where too little is known.
+        warm_up_s: Before each run.
+
+    Raises:
+        UsageProblem: Names the runs and the time that it takes.
+    """
+    if wish.until is None:
+        return
+    worst: tuple[int, LoadFingerprint] | None = None
+    for load in loads:
+        known = history(load)
+        if load is None or not known.degrees:
+            continue
+        needed = more_runs(run_noise((), (), history=known), 0, wish.until) or _MOST + 1
+        if needed > wish.at_most and (worst is None or needed > worst[0]):
+            worst = needed, load
+    if worst is not None:
+        needed, load = worst
+        seconds = sum((cell.spec.duration_s or 0) + warm_up_s for cell in cells) * needed
+        time = f" ({units.duration(seconds)} of load for all cells)" if seconds else ""
+        runs = f"more than {_MOST}" if needed > _MOST else f"about {needed}"
+        raise UsageProblem(
+            f"{load.title} is too noisy here for ±{100 * wish.until:g} %: that needs {runs} runs of each cell{time},"
+            f" and the limit is {wish.at_most}",
+            "a wider interval, longer runs, or --at-most",
+        )

@@ -54,7 +54,11 @@ COMMANDS: Final = (
     ("export", "export", "export"),
 )
 """Name, module below `cli.commands`, function."""
-GROUPS: Final = (("bench", "bench.app", "bench"), ("baseline", "baseline", "baseline"))
+GROUPS: Final = (
+    ("bench", "bench.app", "bench"),
+    ("baseline", "baseline", "baseline"),
+    ("experiment", "experiment.app", "experiment"),
+)
 """Commands with commands of their own: name, module, what typer makes of them."""
 _NAMES: Final = frozenset(name for name, _, _ in (*COMMANDS, *GROUPS))
 _LONG: Final = 4

@@ -51,6 +51,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
         settings: Of the machine by name, or why they cannot be changed.
         reserved: Connections that are not for this role.
         unreachable: Endpoint to the reason.
+        refused: Arm to the reason why the server would not start with it.
         scripts: (profile, what its scripts are).
         unsafe: Whether values that can lose data may be set.
     """
@@ -62,6 +63,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, SystemSetting] | Unavailable = field(default_factory=dict)
     reserved: int = 0
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     scripts: tuple[tuple[str, str], ...] = ()
     unsafe: bool = False
 
@@ -188,6 +190,7 @@ def _checked(arm: Arm, view: ServerView) -> Arm:
 
 
 def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
+    yield view.refused.get(arm.name, "")
     for name, value in arm.parameters:
         parameter = view.parameters.get(name)
         if parameter is None:

@@ -138,15 +138,16 @@ class ExperimentRun:
             PgtopError: A change cannot be reverted, or the server is gone.
             asyncio.CancelledError: It was stopped; the arm has been reverted, the cell under way is lost.
         """
-        await self._settle(self._outcome.sets)
+        await self.settle()
         for stage in self._plan.stages:
             if any(cell.number not in self._done for cell in stage.cells):
                 await self._stage(stage)
 
     # What an earlier process has left.
 
-    async def _settle(self, set_ids: Sequence[str]) -> None:
-        """Waits for revert watchdogs that are at work, and reverts what they have left."""
+    async def settle(self) -> None:
+        """Waits for revert watchdogs that are at work, and reverts what they have left. Raises as `measure`."""
+        set_ids = self._outcome.sets
         for set_id in set_ids:
             self._told(f"set {set_id} was left: waiting until it is reverted")
             if not await self._until(partial(self._reverted, set_id), _WATCHDOG_S):

@@ -1,0 +1,33 @@
+"""The commands of `pgtop-tune experiment`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import typer
+
+from pgtop_tune.cli.commands.experiment.plans import check, plan, report, resume, run, status
+from pgtop_tune.cli.options import register
+
+experiment: Final = typer.Typer(
+    help="Run experiments from a plan: configurations, loads, data sizes and endpoints, judged against a baseline.",
+    epilog=(
+        "Examples:  pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment run P1 --scale 5 --time 10s  ·  "
+        "pgtop-tune experiment status  ·  pgtop-tune experiment resume P1  ·  "
+        "pgtop-tune experiment report P1 -o p1.html"
+    ),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help"]},
+)
+
+COMMANDS: Final = (
+    ("check", check),
+    ("plan", plan),
+    ("run", run),
+    ("resume", resume),
+    ("status", status),
+    ("report", report),
+)
+for _name, _command in COMMANDS:
+    register(experiment, _name, _command)

@@ -1,4 +1,4 @@
-"""Experiments from a plan on a real server, as a user runs them: to the end, killed and resumed, and badly asked for."""
+"""Experiments from a plan on a real server, as a user runs them: to the end, killed and resumed, and refused."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def until_reverted(server: Throwaway, before: bytes) -> None:
         time.sleep(0.1)
 
 
-POINTS = (
+POINTS = [
     ("making the data set", 1),
     ("cell 2 of 4", 1),
     ("writing the changes", 1),
@@ -167,7 +167,7 @@ POINTS = (
     ("cell 3 of 4", 1),
     ("reverting", 1),
     ("restarting:", 2),
-)
+]
 
 
 @pytest.mark.parametrize(("words", "number"), POINTS[3:5])
@@ -188,7 +188,7 @@ def test_killed_anywhere_it_is_put_back_and_resumed_with_the_same_cells(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("words", "number"), (*POINTS[:3], *POINTS[5:]))
+@pytest.mark.parametrize(("words", "number"), [*POINTS[:3], *POINTS[5:]])
 def test_killed_at_the_other_points_too(managed: Throwaway, tmp_path: Path, words: str, number: int) -> None:
     test_killed_anywhere_it_is_put_back_and_resumed_with_the_same_cells(managed, tmp_path, words, number)
 

@@ -26,6 +26,8 @@ _REASON: Final = 200
 _MANY: Final = 16
 """Columns that fit beside each other."""
 _MARK: Final = " *"
+RESULTS: Final = ("Summary", "Results", "Against the baseline")
+"""Headings of what is told when an experiment has ended."""
 
 
 class _Figure(Struct, frozen=True):
@@ -52,9 +54,9 @@ def chapters(outcome: Outcome) -> tuple[Chapter, ...]:
     judged = judgements(outcome)
     results = [sheet for sheet in (_steps(outcome), _layout(ordered)) if sheet is not None]
     found = (
-        Chapter("Summary", (Sheet("", tuple(_summary(outcome, judged))),)),
-        Chapter("Results", (*results, *_pictures(ordered))),
-        Chapter("Against the baseline", tuple(_against(outcome, judged))),
+        Chapter(RESULTS[0], (Sheet("", tuple(_summary(outcome, judged))),)),
+        Chapter(RESULTS[1], (*results, *_pictures(ordered))),
+        Chapter(RESULTS[2], tuple(_against(outcome, judged))),
         Chapter("Configurations", (_configurations(outcome),)),
         Chapter("Cells in their order", (_all(cells),), folded=True),
     )
@@ -73,6 +75,9 @@ def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
     for cell, result in _with_results(outcome):
         if result.bound:
             yield one_line(f"{cell.words}: bound by {result.bound}", 300)
+    doubted = sum(bool(result.doubts) for result in outcome.results.values())
+    if doubted:
+        yield f"{doubted} cells have reasons to doubt them: see the cells in their order"
     yield from (one_line(words, 300) for words in best_arm(outcome))
 
 

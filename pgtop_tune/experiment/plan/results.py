@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,10 @@ from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.run_result import RunResult, RunVerdict
 from pgtop_tune.safe_text import one_line
 
-_REASON = 160
+_REASON: Final = 160
+COMPLETE: Final = "complete"
+ABANDONED: Final = "abandoned"
+"""How an experiment ends for good."""
 
 
 class CellResult(Struct, frozen=True, kw_only=True):

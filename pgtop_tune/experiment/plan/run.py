@@ -41,7 +41,7 @@ from pgtop_tune.model.run_json import as_json
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.paths import replacing
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from pgtop_tune.units import about
+from pgtop_tune.units import about, duration
 
 _SLACK_S: Final = 3600.0
 _ANSWER_S: Final = 120.0
@@ -129,6 +129,7 @@ class ExperimentRun:
         self._tables = outcome.tables
         self._scale_there: int | None = None
         self._told: Final = parts.told
+        self._began_s: Final = time.monotonic()
 
     async def measure(self) -> None:
         """Runs all that is left.
@@ -267,7 +268,7 @@ class ExperimentRun:
             return
         before = await self._state()
         for cell in left:
-            await self._check_disk()
+            await self._check_limits()
             now = await self._state()
             if changed := changes_between(before, now):
                 self._keep(failed(cell, f"not run: {changed}"))
@@ -344,7 +345,11 @@ class ExperimentRun:
             raise ConnectionProblem("the server does not answer any more")
         return found
 
-    async def _check_disk(self) -> None:
+    async def _check_limits(self) -> None:
+        """Raises Stopped where the time is over, or the disk of the data full."""
+        limit_s, took_s = self._plan.limits.time_s, time.monotonic() - self._began_s
+        if limit_s is not None and took_s > limit_s:
+            raise Stopped(f"it took {duration(took_s)}, and its limit is {duration(limit_s)}", "`resume` continues")
         free_bytes = await self._parts.free_bytes()
         if free_bytes is not None and free_bytes < SPARE_BYTES:
             raise Stopped(
@@ -363,7 +368,7 @@ class ExperimentRun:
         anew = stage.make_data and self._plan.data_per_configuration and stage.number not in self._made
         if not anew and await self._is_there(stage.scale):
             return
-        await self._check_disk()
+        await self._check_limits()
         if self._plan.database == CURRENT_DATABASE:
             await self._check_ours()
             self._log.write("tables", there=True)

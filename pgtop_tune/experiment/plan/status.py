@@ -8,7 +8,7 @@ from pgtop_tune.compare.words import moment
 from pgtop_tune.experiment.plan.amounts import scale_words
 from pgtop_tune.experiment.plan.estimate import JUDGED_S, estimate
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
-from pgtop_tune.experiment.plan.results import CellResult, Outcome
+from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.units import about, duration
 
@@ -67,8 +67,8 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
             yield f"{cell.number:>4}  {cell.words}: {result_words(done[cell.number])}"
         elif cell.number == outcome.running:
             yield f"{cell.number:>4}  {cell.words}: {'runs' if runs else 'was lost'}"
-    if outcome.complete and outcome.ended:
-        yield "complete"
+    if outcome.ended in (COMPLETE, ABANDONED):
+        yield outcome.ended
         return
     left = tuple(_left(stage, outcome) for stage in plan.stages if _unfinished(stage, outcome))
     found = estimate(plan, 0, left)

@@ -90,7 +90,7 @@ def check(
 
     Examples: pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment check mine.toml --scale 100 -d bench
     """
-    from pgtop_tune.cli.experimenting import check_plan
+    from pgtop_tune.cli.experiment_plans import check_plan
 
     check_plan(connection, plan, overrides, session, allow_unsafe=allow_unsafe)
 
@@ -109,7 +109,7 @@ def plan(
 
     Example: pgtop-tune experiment plan P1 --scale 100 -d bench
     """
-    from pgtop_tune.cli.experimenting import review_plan
+    from pgtop_tune.cli.experiment_plans import review_plan
 
     review_plan(connection, plan, overrides, session, allow_unsafe=allow_unsafe)
 
@@ -121,6 +121,7 @@ def run(
         str, typer.Option("--plan-hash", metavar="HASH", show_default=False, help="Run only what was reviewed.")
     ] = "",
     allow_unsafe: AllowUnsafe = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before restarts that end sessions of others.")] = False,
     overrides: PlanOverrides,
     session: SessionOptions,
     connection: ConnectionOptions,
@@ -129,7 +130,7 @@ def run(
 
     Changes are pending confirmation throughout: after a kill the revert watchdog reverts them, and `resume` continues
     with the cell that was lost. The plan runs in a database of its own, unless it says otherwise. The command restarts
-    the server where a configuration needs it, and does not ask.
+    the server where a configuration needs it, and asks first if that ends sessions of others.
 
     Examples: pgtop-tune experiment run P1 -d bench  ·
     pgtop-tune experiment run P1 --scale 5 --time 10s --allow-unsafe  ·
@@ -137,7 +138,7 @@ def run(
     """
     from pgtop_tune.cli.experimenting import run_plan
 
-    sys.exit(run_plan(connection, plan, overrides, session, plan_hash, allow_unsafe=allow_unsafe))
+    sys.exit(run_plan(connection, plan, overrides, session, plan_hash, allow_unsafe=allow_unsafe, yes=yes))
 
 
 def resume(

@@ -197,9 +197,8 @@ def test_of_five_hundred_switchbacks_of_a_percentile_at_most_five_per_cent_are_w
     for slower in (0.05, 0.20):
         found = switchback_of_latency(kind, 200, slower, per_cent, seed=3)
         held = [each.low <= slower <= each.high for each in found if each.low is not None and each.high is not None]
-        print(
-            f"p{per_cent:.0f} {kind} {slower:+.0%}: found {share(found, PairedVerdict.WORSE):.1%}, held {np.mean(held):.1%}"
-        )
+        worse = share(found, PairedVerdict.WORSE)
+        print(f"p{per_cent:.0f} {kind} {slower:+.0%}: found {worse:.1%}, held {np.mean(held):.1%}")
         assert share(found, PairedVerdict.BETTER) <= 0.01
         assert np.mean(held) >= 0.95
 

@@ -144,8 +144,9 @@ async def switch(wanted: SwitchRequest) -> int:
         try:
             await experiment.run()
         finally:
-            results.append((plan, experiment.state))
-            seen.keep(experiment.state)
+            if experiment.state.ending is not Ending.UNDER_WAY:
+                results.append((plan, experiment.state))
+                seen.keep(experiment.state)
 
     async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
         signalled = await run_beside(session.engine, work)

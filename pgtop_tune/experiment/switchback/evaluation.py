@@ -77,7 +77,7 @@ class Evaluation(Struct, frozen=True):
         generator: Why the load generator is the limit; "" where it is not.
         slow: The effect builds up more slowly than it was let settle: its figure is too small.
         trade: A gain that is a loss in another figure, in words; "" where there is none.
-        check: The same pairs without the model; None below four.
+        check: The same pairs without the model; None below four, and before the end.
     """
 
     main: FigureEffect
@@ -108,12 +108,13 @@ class _Row(Struct, frozen=True):
     of: Callable[[Block], float | None]
 
 
-def evaluate(pairs: Sequence[Pair], objective: str = TPS) -> Evaluation:
+def evaluate(pairs: Sequence[Pair], objective: str = TPS, *, final: bool = False) -> Evaluation:
     """What these pairs say.
 
     Args:
         pairs: In the order of time; at least one.
         objective: The figure that decides: TPS, or the mean latency of a load with a rate.
+        final: Nothing follows: the pairs are checked without the model as well, which takes longer.
     """
     counted, left_out, kept = _counted(pairs)
     row = _MAIN[objective]
@@ -131,7 +132,7 @@ def evaluate(pairs: Sequence[Pair], objective: str = TPS) -> Evaluation:
         generator=_generator(counted),
         slow=still_builds_up(pairs),
         trade=_trade(main, others),
-        check=cross_check(ratios) if len(ratios) >= FEWEST_PAIRS else None,
+        check=cross_check(ratios) if final and len(ratios) >= FEWEST_PAIRS else None,
     )
 
 

@@ -96,6 +96,7 @@ class SwitchbackPlan(Struct, frozen=True):
         loaded: Whether the load is one of ours.
         for_s: At most.
         seed: Of the coin.
+        lengths: Of the first blocks.
         objective: The figure that decides, of `compare.sides.figures`.
         keep_better: B stays if it is better.
     """
@@ -105,6 +106,7 @@ class SwitchbackPlan(Struct, frozen=True):
     loaded: bool
     for_s: float
     seed: int
+    lengths: Lengths = lengths()
     objective: str = TPS
     keep_better: bool = False
 
@@ -207,7 +209,7 @@ class Switchback:
         self._arms: Final = arms
         self._load: Final = load
         self._seen: Final = seen
-        self._lengths = lengths()
+        self._lengths = plan.lengths
         self._cycle_s = 0.0
         self._began_s = time.monotonic()
         self._open: list[tuple[Pair, OpenBlock, OpenBlock]] = []
@@ -234,6 +236,8 @@ class Switchback:
         finally:
             self._put(phase=Phase.PUTTING_BACK, arm=None)
             await self._put_back(ending)
+            if self.state.pairs:
+                self._put(evaluation=evaluate(self.state.pairs, self.plan.objective, final=True))
             self._put(phase=Phase.OVER, ending=ending, reason=reason)
         return self.state
 

@@ -60,7 +60,7 @@ def pairs(
 
 def test_a_large_gain_is_a_verdict_at_the_fourth_pair() -> None:
     assert evaluate(pairs(3, 0.5)).main.paired.verdict is PairedVerdict.MEASURING
-    found = evaluate(pairs(4, 0.5))
+    found = evaluate(pairs(4, 0.5), final=True)
     assert found.over
     assert found.main.verdict == "better"
     assert found.check is not None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.switchback import Ending, Phase
 from pgtop_tune.experiment.switchback.words import Narrator, headline, text
@@ -163,6 +165,43 @@ async def test_an_effect_that_builds_up_slowly_gets_more_time_to_settle() -> Non
     assert any(note.startswith("the effect builds up slower than 5 s: 4 pairs are dropped") for note in state.notes)
     assert state.evaluation is not None
     assert state.evaluation.main.paired.relative > 0.33
+
+
+CYCLES = replace(PLAN, rivals=(Rival("max_wal_size", "1GB", "16GB"),))
+
+
+def every(seconds: int) -> Callable[[int, Frame], Frame]:
+    """A checkpoint begins so often, and writes for ten seconds."""
+
+    def change(second: int, found: Frame) -> Frame:
+        begun, writing = second // seconds, min(second % seconds, 10)
+        counters = found.postgres.checkpoints  # type: ignore[union-attr]
+        pages = 1000 * (10 * begun + writing)
+        counters = replace(counters, requested=31 + begun, buffers_checkpoint=pages)  # type: ignore[type-var]
+        return replace(found, postgres=replace(found.postgres, checkpoints=counters))  # type: ignore[type-var]
+
+    return change
+
+
+async def test_blocks_of_what_works_through_checkpoints_are_whole_cycles() -> None:
+    made, draw = Made(CYCLES), random.Random(2)
+    made.change = every(40)
+    made.tps = lambda second, arm: 1000.0 * (1.0 + 0.2 * (arm is Arm.B)) * (1.0 + draw.gauss(0, 0.02))
+    state = await made.run()
+    assert state.ending is Ending.BETTER
+    blocks = [block for pair in state.pairs for block in pair.blocks]
+    assert all(38.0 <= block.seconds <= 42.0 for block in blocks)
+    assert all(block.checkpoint == pytest.approx(0.25, abs=0.06) for block in blocks)
+    assert any(note.startswith("blocks are whole checkpoint cycles of up to ") for note in state.notes)
+
+
+async def test_too_little_time_for_whole_cycles_is_refused_with_the_time_it_takes() -> None:
+    made = Made(replace(CYCLES, for_s=120.0))
+    state = await made.run()
+    assert state.ending is Ending.TOO_SHORT
+    assert state.reason.startswith("max_wal_size works through checkpoints, ")
+    assert "whole cycles need --for " in state.reason
+    assert "bench run --repeat" in state.reason
 
 
 async def test_lines_tell_each_phase_block_and_pair_once() -> None:

@@ -40,7 +40,7 @@ from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import text
-from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.estimate import Estimate, estimate
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.connecting import ConnectionWords
 
 _DATABASE: Final = "pgtop_tune_experiment_"
+_RESTART_S: Final = 180.0
 
 
 def run_plan(
@@ -130,22 +131,43 @@ def resume_experiment(
     """
     directory = directory_of(experiment)
     with ExperimentLog(directory) as log:
-        outcome = outcome_in(directory)
-        if outcome.ended in (COMPLETE, ABANDONED):
-            raise UsageProblem(
-                f"{outcome.id} is {outcome.ended}", f"`pgtop-tune experiment report {outcome.id}` shows it"
-            )
-        looked = look_closely(words, 0.0, None, None)
-        server = sections.server(looked.interval.newest)
-        now = "" if isinstance(server, Unavailable) else server.system_identifier
-        if now and now not in outcome.plan.server:
-            raise UsageProblem(f"{outcome.id} belongs to {outcome.plan.server}", "connect to that server")
-        scripts = scripts_by_profile([name for name, _ in outcome.plan.scripts], _profiles(session))
-        if not abandon and scripts != outcome.plan.scripts:
-            changed = [name for name, text in scripts if (name, text) not in outcome.plan.scripts]
-            raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
-        log.write("resumed", at_ms=_now_ms())
-        return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=abandon)
+        deadline_s = time.monotonic() + _RESTART_S
+        while True:
+            outcome = outcome_in(directory)
+            try:
+                return _resumed(words, outcome, log, session, allow_unsafe=allow_unsafe, abandon=abandon)
+            except NotLetIn:
+                raise
+            except ConnectionProblem:
+                # The revert watchdog of the process that was killed may just restart the server.
+                if not outcome.sets or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(1.0)
+
+
+def _resumed(
+    words: ConnectionWords,
+    outcome: Outcome,
+    log: ExperimentLog,
+    session: SessionOptions,
+    *,
+    allow_unsafe: bool,
+    abandon: bool,
+) -> int:
+    if outcome.ended in (COMPLETE, ABANDONED):
+        hint = f"`pgtop-tune experiment report {outcome.id}` shows it"
+        raise UsageProblem(f"{outcome.id} is {outcome.ended}", hint)
+    looked = look_closely(words, 0.0, None, None)
+    server = sections.server(looked.interval.newest)
+    now = "" if isinstance(server, Unavailable) else server.system_identifier
+    if now and now not in outcome.plan.server:
+        raise UsageProblem(f"{outcome.id} belongs to {outcome.plan.server}", "connect to that server")
+    scripts = scripts_by_profile([name for name, _ in outcome.plan.scripts], _profiles(session))
+    if not abandon and scripts != outcome.plan.scripts:
+        changed = [name for name, text in scripts if (name, text) not in outcome.plan.scripts]
+        raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
+    log.write("resumed", at_ms=_now_ms())
+    return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=abandon)
 
 
 def _gone_on(

@@ -29,7 +29,7 @@ class CellResult(Struct, frozen=True, kw_only=True):
         transactions, failed, latency_ms, connect_ms, tps, p99_ms: As in pgbench's report and the log.
         within: Variance of the logarithm of tps from the run's own seconds.
         bound: "the data disk vda: …", "" where no disk was the limit.
-        doubts: What speaks against it.
+        doubts: What speaks against it; notes are in the record.
         seconds: How long it was measured.
         record: Name of the run's record.
     """
@@ -81,7 +81,11 @@ def result_of(cell: Cell, run: RunResult, bound: str, record: str) -> CellResult
         p99_ms=run.percentile(P99.per_cent),
         within=(error / 1.96 / tps) ** 2 if tps and error else 0.0,
         bound=bound,
-        doubts=tuple(one_line(f"{doubt.id}: {doubt.reason}", _REASON) for doubt in run.doubts),
+        doubts=tuple(
+            one_line(f"{doubt.id}: {doubt.reason}", _REASON)
+            for doubt in run.doubts
+            if doubt.verdict is not RunVerdict.NOTE
+        ),
         seconds=float(run.spec.duration_s or 0),
         record=record,
     )

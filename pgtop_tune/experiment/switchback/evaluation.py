@@ -98,7 +98,7 @@ class Evaluation(Struct, frozen=True):
         return self.main.paired.over and not self.unattributable
 
 
-class _Row(Struct, frozen=True):
+class FigureRow(Struct, frozen=True):
     """A figure of a block."""
 
     id: str
@@ -117,7 +117,7 @@ def evaluate(pairs: Sequence[Pair], objective: str = TPS, *, final: bool = False
         final: Nothing follows: the pairs are checked without the model as well, which takes longer.
     """
     counted, left_out, kept = _counted(pairs)
-    row = _MAIN[objective]
+    row = MAIN[objective]
     main, others = _effect(row, counted), _others(counted)
     ratios = _ratios(row.of, counted)
     unattributable, beside = _attribution(counted, main.paired)
@@ -131,7 +131,7 @@ def evaluate(pairs: Sequence[Pair], objective: str = TPS, *, final: bool = False
         beside=beside,
         generator=_generator(counted),
         slow=still_builds_up(pairs),
-        trade=_trade(main, others),
+        trade=trade_of(main, others),
         check=cross_check(ratios) if final and len(ratios) >= FEWEST_PAIRS else None,
     )
 
@@ -164,15 +164,20 @@ def _ratios(of: Callable[[Block], float | None], pairs: Sequence[Pair]) -> list[
     return [math.log(b / a) for a, b in values if a and b and a > 0.0 and b > 0.0]
 
 
-def _effect(row: _Row, pairs: Sequence[Pair]) -> FigureEffect:
-    paired = decide(_ratios(row.of, pairs), higher_is_better=row.better is not Better.LOWER)
+def _effect(row: FigureRow, pairs: Sequence[Pair]) -> FigureEffect:
+    return effect_of(row, _ratios(row.of, pairs), [pair.a for pair in pairs], [pair.b for pair in pairs])
+
+
+def effect_of(row: FigureRow, ratios: Sequence[float], a: Sequence[Block], b: Sequence[Block]) -> FigureEffect:
+    """What ln(B/A) of each pair says of a figure, beside its means over the blocks of either arm."""
+    paired = decide(ratios, higher_is_better=row.better is not Better.LOWER)
     return FigureEffect(
         id=row.id,
         title=row.title,
         unit=row.unit,
         better=row.better,
-        a=_mean(row.of, [pair.a for pair in pairs]),
-        b=_mean(row.of, [pair.b for pair in pairs]),
+        a=_mean(row.of, a),
+        b=_mean(row.of, b),
         paired=paired,
         verdict=paired.verdict.value,
     )
@@ -185,8 +190,13 @@ def _mean(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> float
 
 def _others(pairs: Sequence[Pair]) -> tuple[FigureEffect, ...]:
     """The other figures, each judged for itself and then together."""
-    rows = [_quantile("p50", P50), _quantile("p99", P99), _sum("wal_per_tx"), _sum("cpu_per_tx"), *_waits(pairs)]
-    found = [effect for row in rows if (effect := _effect(row, pairs)).paired.pairs >= FEWEST_PAIRS]
+    rows = [*BESIDE, *_waits(pairs)]
+    return together([_effect(row, pairs) for row in rows])
+
+
+def together(effects: Sequence[FigureEffect]) -> tuple[FigureEffect, ...]:
+    """Those of enough pairs, corrected for being several."""
+    found = [effect for effect in effects if effect.paired.pairs >= FEWEST_PAIRS]
     certain = certain_together({effect.id: chance(effect.paired) for effect in found})
     return tuple(_corrected(effect, effect.id in certain) for effect in found)
 
@@ -215,15 +225,15 @@ def chance(paired: Paired) -> float:
     return high
 
 
-def _quantile(name: str, quantile: Quantile) -> _Row:
-    return _Row(name, BY_ID[name].title, BY_ID[name].unit, Better.LOWER, lambda block: block.quantile(quantile))
+def _quantile(name: str, quantile: Quantile) -> FigureRow:
+    return FigureRow(name, BY_ID[name].title, BY_ID[name].unit, Better.LOWER, lambda block: block.quantile(quantile))
 
 
-def _sum(name: str) -> _Row:
-    return _Row(name, BY_ID[name].title, BY_ID[name].unit, BY_ID[name].better, lambda block: block.figure(name))
+def _sum(name: str) -> FigureRow:
+    return FigureRow(name, BY_ID[name].title, BY_ID[name].unit, BY_ID[name].better, lambda block: block.figure(name))
 
 
-def _waits(pairs: Sequence[Pair]) -> list[_Row]:
+def _waits(pairs: Sequence[Pair]) -> list[FigureRow]:
     """Classes of waits that are a noticeable part of a transaction's time."""
     blocks = [block for pair in pairs for block in pair.blocks]
     whole = sum(sum(block.waits.values()) for block in blocks)
@@ -235,18 +245,21 @@ def _waits(pairs: Sequence[Pair]) -> list[_Row]:
     ]
 
 
-def _wait(name: str) -> _Row:
-    return _Row(f"wait {name}", f"{name} per transaction", "ms", Better.LOWER, lambda block: block.waits.get(name))
+def _wait(name: str) -> FigureRow:
+    return FigureRow(f"wait {name}", f"{name} per transaction", "ms", Better.LOWER, lambda block: block.waits.get(name))
 
 
-_MAIN: Final = {
-    TPS: _Row(TPS, BY_ID[TPS].title, BY_ID[TPS].unit, Better.HIGHER, lambda block: block.mean_tps),
+MAIN: Final = {
+    TPS: FigureRow(TPS, BY_ID[TPS].title, BY_ID[TPS].unit, Better.HIGHER, lambda block: block.mean_tps),
     LATENCY: _sum(LATENCY),
 }
+"""Figures that can decide."""
+BESIDE: Final = (_quantile("p50", P50), _quantile("p99", P99), _sum("wal_per_tx"), _sum("cpu_per_tx"))
+"""Figures that are judged besides."""
 
 
-def _trade(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
-    """The main figure and what went the other way."""
+def trade_of(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
+    """The main figure and what went the other way; "" where nothing did."""
     against = {"better": "worse", "worse": "better"}.get(main.verdict)
     paid = [effect for effect in others if effect.verdict == against and effect.better is not Better.NEITHER]
     if not paid:

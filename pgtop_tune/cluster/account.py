@@ -47,10 +47,11 @@ class Account(Struct, frozen=True):
 
     def can_run(self, binaries: Binaries) -> bool:
         """Whether the account may run these programs where they are."""
-        if self.uid is None:
-            return True
-        commands = [[str(binaries.program(name)), "--version"] for name in ("postgres", "initdb")]
-        return all(self._succeeds(command, binaries.environment()) for command in commands)
+        return all(self.can_run_it(binaries, name) for name in ("postgres", "initdb"))
+
+    def can_run_it(self, binaries: Binaries, name: str) -> bool:
+        """Whether the account may run one of these programs where it is."""
+        return self.uid is None or self._succeeds([str(binaries.program(name)), "--version"], binaries.environment())
 
     def _succeeds(self, command: list[str], extra: dict[str, str]) -> bool:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -45,11 +45,13 @@ class OwnServer:
         data_dir: PGDATA.
         log_file: What the server wrote to stderr.
         start_timeout_s: How long a start may take, its recovery included.
+        at_our_end: The signal that ends it when this process is gone.
     """
 
     port: Final = PORT
     title = "server"
     start_timeout_s = 60.0
+    at_our_end = "INT"
 
     def __init__(
         self, programs: Binaries, account: Account, work_dir: Path, home: Path, remove: Sequence[Path], grace_s: float
@@ -115,13 +117,17 @@ class OwnServer:
         argv = [str(self._programs.program(program)), *arguments]
         if words is not None:
             argv = ["/bin/sh", "-c", 'exec "$@" < "$0"', str(words), *argv]
+        self._run_words(program, argv, self._programs.environment(), _STEP_TIMEOUT_S)
+
+    def _run_words(self, program: str, argv: list[str], environment: Mapping[str, str], timeout_s: float) -> None:
+        """Runs any program to its end, as the server's account; it is called `program` in messages."""
         output = self._work_dir / "output"
         with output.open("wb") as file:
-            running = self._guarded(argv, file.fileno())
+            running = self._guarded(argv, file.fileno(), environment)
             try:
-                status = running.wait(_STEP_TIMEOUT_S)
+                status = running.wait(timeout_s)
             except TimeoutError:
-                raise ClusterProblem(f"{program} takes longer than {_STEP_TIMEOUT_S:.0f} s", _tail(output)) from None
+                raise ClusterProblem(f"{program} takes longer than {timeout_s:.0f} s", _tail(output)) from None
             finally:
                 running.stop()
         if status != 0:
@@ -141,7 +147,7 @@ class OwnServer:
         descriptor = os.open(self.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             said_before = os.fstat(descriptor).st_size
-            self._server = self._guarded(argv, descriptor)
+            self._server = self._guarded(argv, descriptor, self._programs.environment(), self.at_our_end)
         finally:
             os.close(descriptor)
         self._wait_until_ready(self._server, said_before)
@@ -181,12 +187,14 @@ class OwnServer:
         finally:
             server.stop()
 
-    def _guarded(self, argv: list[str], output: int) -> Guarded:
-        environment = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
+    def _guarded(
+        self, argv: list[str], output: int, environment: Mapping[str, str], at_our_end: str = "INT"
+    ) -> Guarded:
+        ours = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         try:
             return start_guarded(
                 argv,
-                signal="INT",
+                signal=at_our_end,
                 then="QUIT",
                 grace_s=self._grace_s,
                 remove=self._remove,
@@ -194,7 +202,7 @@ class OwnServer:
                 gid=self._account.gid,
                 stdout=output,
                 stderr=output,
-                env={**environment, "LC_ALL": "C", **self._programs.environment()},
+                env={**ours, "LC_ALL": "C", **environment},
                 cwd=self._work_dir,
             )
         except OSError as problem:

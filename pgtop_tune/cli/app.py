@@ -48,6 +48,7 @@ COMMANDS: Final = (
     ("reset", "set", "reset_parameters"),
     ("revert", "revert", "revert"),
     ("ab", "ab", "ab"),
+    ("twin", "twin", "twin"),
     ("diff", "diff", "diff"),
     ("check", "check", "check"),
     ("compare", "compare", "compare"),

@@ -206,7 +206,7 @@ class _Seen:
         self._facts = facts
         self._quiet = quiet
         self._narrator = Narrator()
-        self._file = RecordFile(plan, time.strftime("%Y%m%d-%H%M%S"))
+        self._file = RecordFile("ab", (rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
         self._pairs = 0
         self._cpu_s = time.process_time()
 

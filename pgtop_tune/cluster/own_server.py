@@ -72,6 +72,7 @@ class OwnServer:
         self._remove = tuple(remove)
         self._grace_s = grace_s
         self._server: Guarded | None = None
+        self._under_way: Guarded | None = None
 
     @property
     def postmaster_pid(self) -> int:
@@ -100,6 +101,8 @@ class OwnServer:
         Args:
             mode: As pg_ctl's; where it takes too long it becomes an immediate one.
         """
+        if self._under_way is not None:
+            self._under_way.stop()
         self._end(mode)
         for directory in self._remove:
             guard.remove_ours(str(directory))
@@ -123,12 +126,13 @@ class OwnServer:
         """Runs any program to its end, as the server's account; it is called `program` in messages."""
         output = self._work_dir / "output"
         with output.open("wb") as file:
-            running = self._guarded(argv, file.fileno(), environment)
+            running = self._under_way = self._guarded(argv, file.fileno(), environment)
             try:
                 status = running.wait(timeout_s)
             except TimeoutError:
                 raise ClusterProblem(f"{program} takes longer than {timeout_s:.0f} s", _tail(output)) from None
             finally:
+                self._under_way = None
                 running.stop()
         if status != 0:
             said = _tail(output)

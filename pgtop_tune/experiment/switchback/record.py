@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pgtop_tune.errors import RecordingProblem
@@ -48,11 +48,12 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "number": pair.number,
         "superseded": pair.superseded,
         "spoiled": pair.spoiled,
-        "blocks": [_block(block) for block in pair.blocks],
+        "blocks": [block_json(block) for block in pair.blocks],
     }
 
 
-def _block(block: Block) -> dict[str, Any]:
+def block_json(block: Block) -> dict[str, Any]:
+    """A block with its raw figures."""
     found: dict[str, Any] = plain(block)
     found["mean_tps"] = round(block.mean_tps, 3)
     found["p50_ms"], found["p99_ms"] = block.quantile(P50), block.quantile(P99)
@@ -68,13 +69,14 @@ class RecordFile:
     """The file of one experiment, written anew after each pair: completely or not at all.
 
     Args:
-        plan: Names it.
+        kind: "ab" or "twin".
+        parameters: Name it.
         began: Date and time, for the name.
     """
 
-    def __init__(self, plan: SwitchbackPlan, began: str) -> None:
-        names = "-".join(_UNSAFE.sub("-", rival.name) for rival in plan.rivals)[:60]
-        self.path: Final = experiments_dir() / f"ab-{began}-{names}-{os.getpid()}.json"
+    def __init__(self, kind: str, parameters: Iterable[str], began: str) -> None:
+        names = "-".join(_UNSAFE.sub("-", name) for name in parameters)[:60]
+        self.path: Final = experiments_dir() / f"{kind}-{began}-{names}-{os.getpid()}.json"
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Raises a RecordingProblem where it cannot be written; the former one is whole."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.compare.statistics.switchback import Paired
+from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
 from pgtop_tune.experiment.switchback.switchback import Ending, Phase, SwitchbackPlan, SwitchbackState
@@ -55,7 +56,7 @@ def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
     if not paired.pairs:
         return f"{left_out}no pair counts yet"
     unattributable = f"; {evaluation.unattributable}" if evaluation.unattributable and paired.over else ""
-    return f"{left_out}{evaluation.main.title} {_effect(paired)}, {_verdict(paired, pairs)}{unattributable}"
+    return f"{left_out}{evaluation.main.title} {effect_words(paired)}, {_verdict(paired, pairs)}{unattributable}"
 
 
 def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
@@ -65,7 +66,8 @@ def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
     return f"{paired.verdict}, about {paired.more_pairs} more pairs ({units.duration(more_s)})"
 
 
-def _effect(paired: Paired) -> str:
+def effect_words(paired: Paired) -> str:
+    """With its interval where it has one."""
     interval = "" if paired.low is None or paired.high is None else f" ({_share(paired.low)} … {_share(paired.high)})"
     return f"{_share(paired.relative)}{interval}"
 
@@ -76,23 +78,27 @@ def _share(relative: float) -> str:
 
 def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The result in one line."""
-    evaluation = state.evaluation
-    a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in plan.rivals) for arm in Arm)
+    return outcome(plan.rivals, state.evaluation, state.ending, state.reason)
+
+
+def outcome(rivals: Sequence[Rival], evaluation: Evaluation | None, ending: Ending, reason: str) -> str:
+    """A verdict with its effect in one line, or why there is none."""
+    a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in rivals) for arm in Arm)
     names = f"B ({b}) against A ({a})"
     if evaluation is None or not evaluation.main.paired.pairs:
-        return f"{names}: {_ending(state)}"
-    effect = f"{evaluation.main.title} {_effect(evaluation.main.paired)}"
-    if state.ending is Ending.EQUIVALENT:
+        return f"{names}: {_ending(ending, reason)}"
+    effect = f"{evaluation.main.title} {effect_words(evaluation.main.paired)}"
+    if ending is Ending.EQUIVALENT:
         return f"{names}: equivalent within 2 %, {effect}"
-    if state.ending in (Ending.BETTER, Ending.WORSE):
-        return f"{names}: {state.ending}, {effect}"
-    return f"{names}: {_ending(state)}; {effect} so far"
+    if ending in (Ending.BETTER, Ending.WORSE):
+        return f"{names}: {ending}, {effect}"
+    return f"{names}: {_ending(ending, reason)}; {effect} so far"
 
 
-def _ending(state: SwitchbackState) -> str:
-    if not state.reason or state.reason.startswith(state.ending.value):
-        return state.reason or state.ending.value
-    return f"{state.ending}: {state.reason}"
+def _ending(ending: Ending, reason: str) -> str:
+    if not reason or reason.startswith(ending.value):
+        return reason or ending.value
+    return f"{ending}: {reason}"
 
 
 def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
@@ -151,29 +157,38 @@ _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The result with its figures."""
-    lines = [headline(plan, state)]
-    if state.evaluation is not None and state.evaluation.main.paired.pairs:
-        rows = [_HEADS, *_rows(state.evaluation)]
+    return as_text(headline(plan, state), state.evaluation, remarks(plan, state))
+
+
+def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
+    """A result with its figures."""
+    lines = [headline]
+    if evaluation is not None and evaluation.main.paired.pairs:
+        rows = [_HEADS, *_rows(evaluation)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         lines += [
             "",
             *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
         ]
         lines.append(
-            f"{state.evaluation.main.title} decides; the other figures are secondary, and corrected for being several"
+            f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several"
         )
-    if found := remarks(plan, state):
-        lines += ["", *found]
+    if remarks:
+        lines += ["", *remarks]
     return "\n".join(lines)
 
 
 def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The same for a document."""
-    lines = [f"**{headline(plan, state)}**", ""]
-    if state.evaluation is not None and state.evaluation.main.paired.pairs:
-        lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(state.evaluation)), ""]
-    lines += [f"- {remark}" for remark in remarks(plan, state)]
-    return "\n".join(lines)
+    return as_markdown(headline(plan, state), state.evaluation, remarks(plan, state))
+
+
+def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
+    """A result with its figures, for a document."""
+    lines = [f"**{headline}**", ""]
+    if evaluation is not None and evaluation.main.paired.pairs:
+        lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(evaluation)), ""]
+    return "\n".join((*lines, *(f"- {remark}" for remark in remarks)))
 
 
 def _row(cells: tuple[str, ...]) -> str:

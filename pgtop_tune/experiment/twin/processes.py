@@ -13,7 +13,7 @@ from typing import Final
 _PROC: Final = Path("/proc")
 _TICK_MS: Final = 1000.0 / os.sysconf("SC_CLK_TCK")
 _UTIME: Final = 11
-"""Fields 14 to 17 of proc_pid_stat(5) from here, counted after the name: own and collected children's, user and system."""
+"""Fields 14 to 17 of proc_pid_stat(5), counted after the name: user and system, own and of collected children."""
 _ROUNDS: Final = 3
 """A child that is forked while we look is bound in the next one."""
 

@@ -1,0 +1,145 @@
+"""`twin` on real servers: refusals, an experiment from its copies to its verdict, and a kill that leaves nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.copied_server import PREFIX
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.cli.test_set import until
+from tests.support.servers import conninfo
+
+_CHANGING = ("pg_wal", "pg_xact", "pg_stat", "pg_logical", "pg_subtrans", "pg_multixact", "base", "pg_stat_tmp")
+"""Directories of a running server in which files change by themselves."""
+
+
+def still_files(server: Throwaway) -> dict[str, str]:
+    """Checksums of the files that nothing changes while a server runs; a checkpoint changes pg_control."""
+    return {
+        str(path.relative_to(server.data_dir)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(server.data_dir.rglob("*"))
+        if path.is_file()
+        and path.relative_to(server.data_dir).parts[0] not in _CHANGING
+        and path.name not in ("pg_control", "pg_internal.init")
+    }
+
+
+def asked(server: Throwaway, query: str) -> object:
+    with psycopg.connect(conninfo(server)) as connection:
+        row = connection.execute(query).fetchone()
+        assert row is not None
+        return row[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ((), 2, "nothing to judge"),
+        (("shared_buffers",), 2, "is not NAME=VALUE"),
+        (("shared_buffers=1MB", "SHARED_BUFFERS=2MB"), 2, "named twice"),
+        (("shared_bufers=1MB",), 2, "did you mean shared_buffers"),
+        (("shared_buffers=32MB",), 2, "shared_buffers is 32MB already"),
+        (("block_size=4096",), 2, "block_size cannot be changed"),
+        (("archive_mode=on",), 2, "a twin cannot judge it"),
+        (("shared_buffers=1MB", "--for", "1m"), 2, "two stages take"),
+        (("shared_buffers=900TB",), 2, "out of range"),
+        (("shared_buffers=500GB",), 1, "memory is short for two copies"),
+        (("max_wal_size=500TB",), 1, "the disk is short for two copies"),
+        (("shared_buffers=1MB", "--directory", "/nowhere"), 1, "/nowhere is not a directory"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_before_anything_is_copied(
+    server: Throwaway, tmp_path: Path, words: tuple[str, ...], status: int, said: str
+) -> None:
+    ran = run("twin", *words, "-w", "-d", conninfo(server), home=tmp_path)
+    assert said in ran.err
+    assert ran.status == status
+    assert not list(server.data_dir.parent.glob(f"{PREFIX}*"))
+
+
+def test_another_role_than_a_superuser_is_refused(fresh_server: Throwaway, tmp_path: Path) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("CREATE ROLE watcher LOGIN REPLICATION IN ROLE pg_monitor")
+    ran = run("twin", "shared_buffers=1MB", "-w", "-d", conninfo(fresh_server), "-U", "watcher", home=tmp_path)
+    assert "a copy takes a superuser's session" in ran.err
+    assert ran.status == 1
+
+
+@pytest.fixture
+def loaded(make_server: Callable[..., Throwaway], tmp_path: Path) -> Throwaway:
+    """A server with pgbench's tables and commits that do not wait for a disk."""
+    server = make_server(fsync="on", synchronous_commit="off", shared_buffers="64MB")
+    assert run("bench", "init", "-s", "2", "-w", "-d", conninfo(server), home=tmp_path).status == 0
+    return server
+
+
+@pytest.mark.long
+def test_buffers_for_next_to_nothing_are_found_worse_and_the_server_is_as_it_was(
+    loaded: Throwaway, tmp_path: Path
+) -> None:
+    before, started = still_files(loaded), asked(loaded, "SELECT pg_postmaster_start_time()")
+    ran = run(
+        "twin", "shared_buffers=128kB", "-c", "4", "--for", "8m", "--format", "json", "-w", "-d", conninfo(loaded),
+        home=tmp_path, timeout_s=900,
+    )  # fmt: skip
+    record = json.loads(ran.out)
+    assert record["format"] == "pgtop-tune-twin/1"
+    # A machine that others load may allow no claim; never the wrong one.
+    assert record["ending"] in ("worse", "undecided"), ran.err
+    assert record["evaluation"]["main"]["paired"]["relative"] < 0.0
+    assert ran.status == (0 if record["ending"] == "worse" else 8)
+    assert {pair["crossed"] for pair in record["pairs"]} == {False, True}
+    assert {effect["id"] for effect in record["evaluation"]["others"]} >= {"p50", "p99", "wal_per_tx", "cpu_per_tx"}
+    (kept,) = (tmp_path / ".local/state/pgtop-tune/experiments").iterdir()
+    assert json.loads(kept.read_text())["pairs"] == record["pairs"]
+    assert still_files(loaded) == before
+    assert asked(loaded, "SELECT pg_postmaster_start_time()") == started
+    assert asked(loaded, "SELECT count(*) FROM pg_replication_slots") == 0
+    assert not list(loaded.data_dir.parent.glob(f"{PREFIX}*"))
+
+
+@pytest.mark.parametrize("moment", ["copying the server", "cloning the copy", "warming up"])
+def test_a_kill_leaves_no_copy_no_server_and_no_slot(loaded: Throwaway, tmp_path: Path, moment: str) -> None:
+    """Also between two servers: while one copy is cloned, nothing runs in the other."""
+    before = still_files(loaded)
+    home = loaded.data_dir.parent
+    process = subprocess.Popen(
+        [*PROGRAM, "twin", "shared_buffers=1MB", "-c", "2", "-w", "-d", conninfo(loaded)],
+        cwd=ROOT, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if moment in line:
+            break
+    copies = list(home.glob(f"{PREFIX}*"))
+    assert len(copies) == 2
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+    until(lambda: not list(home.glob(f"{PREFIX}*")))
+    until(lambda: not _in(copies))
+    until(lambda: asked(loaded, "SELECT count(*) FROM pg_replication_slots") == 0)
+    assert still_files(loaded) == before
+
+
+def _in(copies: list[Path]) -> list[str]:
+    """Processes whose command line names one of the copies."""
+    found = []
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdecimal() and int(directory.name) != os.getpid():
+            try:
+                words = (directory / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            found += [words for copy in copies if str(copy) in words]
+    return found

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from pgtop_tune import __version__
 from pgtop_tune.bench.argv import endpoint_words
+from pgtop_tune.bench.housekeeping import find_tables
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.bench.runner import PgbenchRunner
@@ -33,6 +34,7 @@ from pgtop_tune.cluster.copied_server import BackupSource, with_backup
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.errors import ClusterProblem, RecordingProblem, UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
+from pgtop_tune.experiment.load_run import must_be_there
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.arms import Rival, as_shown
 from pgtop_tune.experiment.switchback.blocks import Arm
@@ -136,7 +138,7 @@ async def run_twin(wanted: TwinRequest) -> int:
         )
     directories = profile_directories(wanted.profiles_directory)
     profile = load_profiles(directories).get(wanted.profile)
-    async with opened(wanted.connection) as (_, conninfo):
+    async with opened(wanted.connection) as (sql_session, conninfo):
         original = await asyncio.to_thread(_looked, conninfo, tuple(values))
         rivals = rivals_of(values, original)
         check(original, os.geteuid())
@@ -144,6 +146,12 @@ async def run_twin(wanted: TwinRequest) -> int:
         (cell,) = cells([target], [profile], wanted.spec, None, clients=wanted.clients, protocol=wanted.protocol)
         place = (wanted.directory or Path(original.place.data_directory).parent).expanduser().absolute()
         huge_pages, arithmetic = await asyncio.to_thread(_fits, original, rivals, cell.spec.clients, place)
+        tables = await find_tables(sql_session, cell.dataset)
+        must_be_there(cell, tables)
+        if unlogged := [table.name for table in tables if table.unlogged]:
+            raise ClusterProblem(
+                f"{', '.join(unlogged)}: unlogged tables are empty in a copy", "ALTER TABLE … SET LOGGED, or bench init"
+            )
         for line in arithmetic:
             tell(line)
         material = _material(original, rivals, conninfo, cell.spec, place, huge_pages=huge_pages, wanted=wanted)

@@ -238,7 +238,7 @@ class LoadRun:
                 no_room = self._warn(*await self._will_not_fit(cell))
                 warnings = [*no_room, *await self._check_the_way(cell)]
                 tables = await find_tables(sql_session, cell.dataset)
-                _must_be_there(cell, tables)
+                must_be_there(cell, tables)
                 if cell.dataset == "pgbench" and cell.target.direct:
                     warnings += self._warn(await pgbench_ready(sql_session))
                 # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
@@ -366,7 +366,8 @@ def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:
     )
 
 
-def _must_be_there(cell: RunCell, tables: Sequence[DatasetTable]) -> None:
+def must_be_there(cell: RunCell, tables: Sequence[DatasetTable]) -> None:
+    """Raises a LoadProblem where the server has no tables of the load's data set."""
     if cell.dataset and cell.target.direct and not tables:
         raise LoadProblem(
             f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",

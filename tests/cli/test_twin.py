@@ -70,8 +70,21 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_copied(
 def test_another_role_than_a_superuser_is_refused(fresh_server: Throwaway, tmp_path: Path) -> None:
     with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
         connection.execute("CREATE ROLE watcher LOGIN REPLICATION IN ROLE pg_monitor")
-    ran = run("twin", "shared_buffers=1MB", "-w", "-d", conninfo(fresh_server), "-U", "watcher", home=tmp_path)
+    as_watcher = conninfo(fresh_server).replace("user=postgres", "user=watcher")
+    ran = run("twin", "shared_buffers=1MB", "-w", "-d", as_watcher, home=tmp_path)
     assert "a copy takes a superuser's session" in ran.err
+    assert ran.status == 1
+
+
+def test_a_load_without_its_tables_or_with_unlogged_ones_is_refused(fresh_server: Throwaway, tmp_path: Path) -> None:
+    """A backup has no rows of unlogged tables."""
+    words = ("twin", "work_mem=8MB", "-w", "-d", conninfo(fresh_server))
+    ran = run(*words, home=tmp_path)
+    assert "create them first: pgtop-tune bench init" in ran.err
+    assert ran.status == 4
+    run("bench", "init", "-s", "1", "--unlogged", "-w", "-d", conninfo(fresh_server), home=tmp_path)
+    ran = run(*words, home=tmp_path)
+    assert "unlogged tables are empty in a copy" in ran.err
     assert ran.status == 1
 
 

@@ -24,6 +24,9 @@ _AGAIN_S: Final = 2.0
 _MARGIN_S: Final = 30.0
 """Beyond the end of a block before its set reverts by itself."""
 _RUNS: Final = "`pgtop-tune bench run --repeat` with either value judges it"
+_TWIN: Final = "`pgtop-tune twin` judges it on two copies of the server"
+_INSTEAD: Final = {"postmaster": _TWIN, "backend": _RUNS, "superuser-backend": _RUNS}
+"""By pg_settings.context."""
 
 
 class Rival(Struct, frozen=True):
@@ -52,7 +55,7 @@ def resolved(rivals: Sequence[Rival], found: Mapping[str, Parameter]) -> tuple[R
         parameter = found[rival.name.lower()]
         why = _REFUSED.get(parameter.context)
         if why:
-            raise UsageProblem(f"{parameter.name} {why}", _RUNS if parameter.context != "internal" else "")
+            raise UsageProblem(f"{parameter.name} {why}", _INSTEAD.get(parameter.context, ""))
         a = parameter.shown if rival.a.lower() == CURRENT else rival.a
         if as_shown(parameter, a) == as_shown(parameter, rival.b):
             raise UsageProblem(f"{parameter.name}: A and B are both {rival.b}", "pass two different values")

@@ -3,7 +3,8 @@
 Both arms run at once, so that noise which reaches both cancels: d = ln(TPS of B / TPS of A) of the same seconds. What
 belongs to a place and not to the settings is exchanged, and cancels in the mean:
 
-- the halves of the CPUs, within each pair: one block before, one after; a coin decides who begins where;
+- the halves of the CPUs, every second: a neighbour that takes one CPU for longer hits both arms alike. A pair has a
+  block that begins on either half; a coin decides with which;
 - the copies, between two stages: both servers restart with the other's settings.
 
 A unit is a pair of one stage and a pair of the other. The judge sees units only (`compare.statistics.switchback`).
@@ -23,8 +24,9 @@ from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
 
 MEASURED_S: Final = 10.0
-SETTLE_S: Final = 2.0
-"""After the halves were exchanged: caches of CPUs fill in less."""
+EXCHANGE_S: Final = 1.0
+"""Caches of CPUs fill in milliseconds."""
+BETWEEN_S: Final = 0.5
 WARM_UP_S: Final = 20.0
 """After a start, at least: caches are cold."""
 RESTART_S: Final = 10.0
@@ -36,18 +38,23 @@ class TwinLengths(Struct, frozen=True):
 
     Attributes:
         measured_s: Of a block.
-        settle_s: Left out after the halves were exchanged.
+        exchange_s: Between two exchanges of the halves, about.
         warm_up_s: Left out after a start.
     """
 
     measured_s: float = MEASURED_S
-    settle_s: float = SETTLE_S
+    exchange_s: float = EXCHANGE_S
     warm_up_s: float = WARM_UP_S
 
     @property
+    def parts(self) -> int:
+        """Of a block, between exchanges: an even number, so that either arm has either half for as long."""
+        return 2 * max(round(self.measured_s / self.exchange_s / 2.0), 1)
+
+    @property
     def pair_s(self) -> float:
-        """Of a pair: the halves are exchanged within it, and before half of the pairs."""
-        return 2.0 * self.measured_s + 1.5 * self.settle_s
+        """Of a pair, with what is between its blocks."""
+        return 2.0 * (self.measured_s + BETWEEN_S)
 
     @property
     def stage_s(self) -> float:
@@ -64,7 +71,7 @@ class Moment(Struct, frozen=True):
     """Both arms in the same seconds.
 
     Attributes:
-        swapped: A runs on the second half of the CPUs.
+        swapped: A begins on the second half of the CPUs.
     """
 
     a: Block
@@ -78,7 +85,7 @@ class Moment(Struct, frozen=True):
 
 
 class TwinPair(Struct, frozen=True):
-    """A block on either half of the CPUs.
+    """Two blocks, begun on either half of the CPUs.
 
     Attributes:
         number: From 1.

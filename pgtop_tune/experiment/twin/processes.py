@@ -14,7 +14,7 @@ _PROC: Final = Path("/proc")
 _TICK_MS: Final = 1000.0 / os.sysconf("SC_CLK_TCK")
 _UTIME: Final = 11
 """Fields 14 to 17 of proc_pid_stat(5), counted after the name: user and system, own and of collected children."""
-_ROUNDS: Final = 3
+_ROUNDS: Final = 2
 """A child that is forked while we look is bound in the next one."""
 
 

@@ -368,15 +368,13 @@ class Twin:
         return None if evaluation is None else evaluation.main.paired.more_pairs
 
     async def _pair(self) -> None:
-        """One block, the halves exchanged, and another."""
+        """One block that begins on either half."""
         self._put(phase=TwinPhase.MEASURING, pair=len(self._measured) + 1)
         swapped = next(self._coin)
         spans = []
         for now in (swapped, not swapped):
-            if now != self._swapped:
-                self._swapped = now
-                self._bind()
-                await self._listen(self.plan.lengths.settle_s)
+            self._swapped = now
+            self._bind()
             spans.append(_BothSpans(now, await self._spans()))
         self._measured.append(_PairSpans(self._crossed, (spans[0], spans[1])))
         self._judge()
@@ -385,7 +383,12 @@ class Twin:
     async def _spans(self) -> tuple[Span, Span]:
         """The seconds of a block, on either copy."""
         began_s, first = time.time(), await self._counters()
-        await self._listen(self.plan.lengths.measured_s)
+        at_s, lengths = time.monotonic(), self.plan.lengths
+        for part in range(1, lengths.parts + 1):
+            await self._listen(at_s + part * lengths.measured_s / lengths.parts - time.monotonic())
+            if part < lengths.parts:
+                self._swapped = not self._swapped
+                self._bind()
         ended_s, last = time.time(), await self._counters()
         await self._listen(LATE_S)
         a, b = (Span(began_s, ended_s, *both) for both in zip(first, last, strict=True))

@@ -53,7 +53,7 @@ def remarks(plan: TwinPlan, state: TwinState) -> list[str]:
     found += state.notes
     cpus = " and ".join(",".join(map(str, half)) for half in plan.halves)
     found.append(
-        f"each copy and its load ran on half of the CPUs ({cpus}), by turns"
+        f"each copy and its load ran on half of the CPUs ({cpus}), exchanged every second"
         if cpus
         else "both copies and their loads shared the CPUs: there are too few for halves"
     )

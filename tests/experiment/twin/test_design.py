@@ -114,7 +114,7 @@ def test_a_coin_decides_where_a_pair_begins() -> None:
 
 
 def test_a_stage_leaves_room_for_the_next() -> None:
-    lengths = TwinLengths(measured_s=10.0, settle_s=2.0, warm_up_s=20.0)
+    lengths = TwinLengths(measured_s=10.0, warm_up_s=20.0)
     assert stage_pairs(lengths.least_s, lengths, fresh=True) == 4
     pairs = stage_pairs(600.0, lengths, fresh=True)
     assert 2 * pairs * lengths.pair_s + lengths.warm_up_s + lengths.stage_s <= 600.0
@@ -134,3 +134,8 @@ def test_a_stage_leaves_room_for_the_next() -> None:
 )
 def test_halves_are_whole_cores(allowed: list[int], siblings: dict[int, tuple[int, ...]], halves: object) -> None:
     assert cpu_halves(allowed, lambda cpu: siblings.get(cpu, (cpu,))) == halves
+
+
+@pytest.mark.parametrize(("measured_s", "parts"), [(10.0, 10), (1.0, 2), (2.0, 2), (5.0, 4), (60.0, 60)])
+def test_either_arm_has_either_half_for_as_long_in_a_block(measured_s: float, parts: int) -> None:
+    assert TwinLengths(measured_s=measured_s).parts == parts

@@ -191,7 +191,8 @@ def _notes(original: Original, *, huge_pages: bool) -> tuple[str, ...]:
         found.append("the copies wait for no standby: commits are cheaper than on the server")
     if libraries := left_out(original.in_force):
         found.append(f"the copies do not load {', '.join(libraries)}, which would run jobs")
-    if not huge_pages and original.parameters["huge_pages"].setting == "try":
+    pool = next(iter(parse_meminfo(0.0, read_once("/proc/meminfo")).huge_pages), None)
+    if not huge_pages and pool is not None and pool.total and original.parameters["huge_pages"].setting == "try":
         found.append("neither copy has huge pages: too few are free for both")
     return tuple(found)
 

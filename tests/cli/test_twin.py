@@ -145,6 +145,25 @@ def test_a_kill_leaves_no_copy_no_server_and_no_slot(loaded: Throwaway, tmp_path
     assert still_files(loaded) == before
 
 
+@pytest.mark.parametrize("moment", ["copying the server", "warming up"])
+def test_an_interrupt_removes_the_copies_and_keeps_the_record(loaded: Throwaway, tmp_path: Path, moment: str) -> None:
+    process = subprocess.Popen(
+        [*PROGRAM, "twin", "shared_buffers=1MB", "-c", "2", "-w", "-d", conninfo(loaded)],
+        cwd=ROOT, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if moment in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGINT
+    assert "interrupted" in out
+    assert "removing the copies" in err
+    assert not list(loaded.data_dir.parent.glob(f"{PREFIX}*"))
+    assert list((tmp_path / ".local/state/pgtop-tune/experiments").iterdir())
+
+
 def _in(copies: list[Path]) -> list[str]:
     """Processes whose command line names one of the copies."""
     found = []

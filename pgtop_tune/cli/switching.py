@@ -30,12 +30,13 @@ from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.prediction import score, score_words
 from pgtop_tune.experiment.series import cells
-from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
+from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, as_shown, resolved
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
-from pgtop_tune.experiment.switchback.record import RecordFile, as_json
+from pgtop_tune.experiment.switchback.record import RecordFile, as_json, trials_of
 from pgtop_tune.experiment.switchback.switchback import ANSWERS, Ending, Switchback, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
 from pgtop_tune.model.bench import LoadSpec
@@ -133,14 +134,19 @@ async def switch(wanted: SwitchRequest) -> int:
             seed=random.SystemRandom().getrandbits(32) if wanted.seed is None else wanted.seed,
             objective=LATENCY if cell.spec.rate_per_s and not wanted.against_load else TPS,
             keep_better=wanted.keep_better,
+            a_in_force=all(_in_force(rival, found[rival.name.lower()]) for rival in meant),
         )
         await first_answer(session, keeper)
         if wanted.against_load:
             keeper.rest()
         arms = Arms(ChangeSets(session.parameters, None), session.parameters, meant, confirmed)
         load = ForeignLoad() if wanted.against_load else OwnLoad(run, session.load, cell)
-        seen = _Seen(plan, {"version": __version__, "server": conninfo.describe()}, quiet=wanted.quiet)
-        experiment = Switchback(plan, frames, arms, load, seen)
+        server = conninfo.describe()
+        seen = _Seen(plan, {"version": __version__, "server": server}, quiet=wanted.quiet)
+        trials = trials_of(server)
+        if words := score_words(score(trials)):
+            tell(words)
+        experiment = Switchback(plan, frames, arms, load, seen, trials)
         try:
             await experiment.run()
         finally:
@@ -154,6 +160,10 @@ async def switch(wanted: SwitchRequest) -> int:
         return ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
     _print(wanted.format, *results[0])
     return _status(results[0][1].ending, signalled)
+
+
+def _in_force(rival: Rival, parameter: Parameter) -> bool:
+    return as_shown(parameter, rival.a) == as_shown(parameter, parameter.shown)
 
 
 def _status(ending: Ending, signalled: int | None) -> int:

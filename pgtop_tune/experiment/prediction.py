@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -33,6 +33,16 @@ _NOTHING: Final = 0.04
 """A bound below which no change of these parameters is worth an experiment."""
 _MOST: Final = 10.0
 """As a share: a bound above says nothing."""
+
+
+class Measured(Protocol):
+    """An effect on throughput with its interval, as shares."""
+
+    @property
+    def low(self) -> float | None: ...
+
+    @property
+    def high(self) -> float | None: ...
 
 
 class Trial(Struct, frozen=True):
@@ -145,17 +155,18 @@ def _bound(budget: LatencyBudget, names: Sequence[str], busy: float | None) -> P
 
 
 def inside(trial: Trial) -> bool | None:
-    """Whether a trial ended where it was predicted; None where nothing was predicted, or nothing found.
+    """Whether a trial ended where it was predicted; None where nothing was predicted, or nothing found."""
+    return None if trial.predicted is None else inside_bounds(trial.predicted, trial)
 
-    Its interval must reach the bound or lie below it, and where there was a likely value, overlap with its range.
-    """
-    told = trial.predicted
-    if told is None or trial.low is None or trial.high is None:
+
+def inside_bounds(told: Prediction, found: Measured) -> bool | None:
+    """Whether an interval reaches the bound or lies below it and, where a value was likely, overlaps with its range."""
+    if found.low is None or found.high is None:
         return None
-    below = told.most is None or trial.low <= told.most + _SURE
+    below = told.most is None or found.low <= told.most + _SURE
     if told.likely_low is None or told.likely_high is None:
         return below
-    return below and trial.low <= told.likely_high + _SURE and trial.high >= told.likely_low - _SURE
+    return below and found.low <= told.likely_high + _SURE and found.high >= told.likely_low - _SURE
 
 
 def score(trials: Iterable[Trial]) -> Score:

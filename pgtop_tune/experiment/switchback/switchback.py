@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
 from pgtop_tune.errors import ConnectionProblem, PgtopError
+from pgtop_tune.experiment.prediction import Prediction, Trial, predict, prediction_words
 from pgtop_tune.experiment.switchback.arms import Arms, Rival
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
 from pgtop_tune.experiment.switchback.blocks import (
@@ -99,6 +100,7 @@ class SwitchbackPlan(Struct, frozen=True):
         lengths: Of the first blocks.
         objective: The figure that decides, of `compare.sides.figures`.
         keep_better: B stays if it is better.
+        a_in_force: A is what was in force before: what B can bring is told of the load as it was.
     """
 
     rivals: tuple[Rival, ...]
@@ -109,6 +111,7 @@ class SwitchbackPlan(Struct, frozen=True):
     lengths: Lengths = lengths()
     objective: str = TPS
     keep_better: bool = False
+    a_in_force: bool = True
 
     @property
     def by_checkpoints(self) -> bool:
@@ -130,6 +133,7 @@ class SwitchbackState(Struct, frozen=True):
         reason: In words; "" while it goes on.
         notes: What happened on the way, in words.
         warm_up_tps: Second by second, before the first pair.
+        prediction: What B can bring, told when the load was steady; None where nothing can be said.
     """
 
     phase: Phase = Phase.CHECKING
@@ -144,6 +148,7 @@ class SwitchbackState(Struct, frozen=True):
     reason: str = ""
     notes: tuple[str, ...] = ()
     warm_up_tps: tuple[float, ...] = ()
+    prediction: Prediction | None = None
 
 
 class ContinuousLoad(Protocol):
@@ -190,6 +195,7 @@ class Switchback:
         arms: Puts values into force.
         load: The load.
         seen: Takes each new state.
+        trials: Made earlier on this server.
 
     Attributes:
         state: The newest. Thread-safe.
@@ -202,6 +208,7 @@ class Switchback:
         arms: Arms,
         load: ContinuousLoad,
         seen: Callable[[SwitchbackState], None] = lambda state: None,
+        trials: Sequence[Trial] = (),
     ) -> None:
         self.plan: Final = plan
         self.state = SwitchbackState(remaining_s=plan.for_s)
@@ -209,6 +216,7 @@ class Switchback:
         self._arms: Final = arms
         self._load: Final = load
         self._seen: Final = seen
+        self._trials: Final = tuple(trials)
         self._lengths = plan.lengths
         self._cycle_s = 0.0
         self._began_s = time.monotonic()
@@ -294,8 +302,19 @@ class Switchback:
             self._put(warm_up_tps=tuple(frames.tps))
             if found.steady:
                 self._note(f"the load is steady at {found.tps or 0.0:,.0f} tps")
+                self._predict()
                 return
         raise _Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
+
+    def _predict(self) -> None:
+        interval = self._frames.interval
+        if not self.plan.a_in_force or self.plan.objective != TPS or interval is None:
+            return
+        rivals = sorted(self.plan.rivals, key=lambda rival: rival.name)
+        names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
+        if (found := predict(interval, names, values, self._trials)) is not None:
+            self._put(prediction=found)
+            self._note(f"prediction: {prediction_words(found)}")
 
     def _plan_cycles(self) -> None:
         """Blocks are whole checkpoint cycles; ends where too few fit into the time."""

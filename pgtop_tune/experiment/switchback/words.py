@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.compare.statistics.switchback import Paired
+from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
 from pgtop_tune.experiment.switchback.switchback import Ending, Phase, SwitchbackPlan, SwitchbackState
@@ -113,6 +114,8 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     if evaluation.check is not None:
         check = evaluation.check
         found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
+    if state.prediction is not None and (hit := inside_bounds(state.prediction, evaluation.main.paired)) is not None:
+        found.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
     if evaluation.checkpoints_kept:
         found.append("pairs with the edge of a checkpoint count: half of the first eight had one")
     reasons: dict[str, list[int]] = {}

@@ -4,9 +4,9 @@ Of a closed loop of clients that think no time, removing r of a transaction's L 
 
     L / (L − r) − 1
 
-more transactions per second. Where a change leaves CPU time per transaction as it is, the CPUs bound it as well:
-1 / busy − 1. The likely value is the median of this server's own trials of the same parameters in the same direction.
-Afterwards the measured effect is inside or not, and the share of those inside is the score.
+more transactions per second. Where a change leaves the CPU time of a transaction c as it is, n CPUs bound it as well,
+at n / c transactions per second. The likely value is the median of this server's own trials of the same parameters in
+the same direction. Afterwards the measured effect is inside or not, and the share of those inside is the score.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pgtop_tune.advice.reach import reach_of, reached
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.host_values import all_ticks, busy_ticks
 from pgtop_tune.model.waits import CPU
 
 SCORED: Final = 20
@@ -117,7 +116,8 @@ def predict(
     budget = latency_budget(interval)
     if budget is None or not budget.measured:
         return None
-    found = _bound(budget, names, _busy(interval, budget.window_s))
+    cpu = interval.now(sections.cpu)
+    found = _bound(budget, names, None if cpu is None else len(cpu.cores))
     alike = [trial.relative for trial in trials if trial.names == tuple(names) and trial.values == tuple(values)]
     if found is None and len(alike) < _FEWEST_TRIALS:
         return None
@@ -130,17 +130,7 @@ def predict(
     )  # fmt: skip
 
 
-def _busy(interval: Interval, window_s: float) -> float | None:
-    """Share of the time of all CPUs that they were not idle."""
-    looks = interval.recent(sections.cpu, window_s, 2)
-    if len(looks) < 2:
-        return None
-    newer, older = looks[0].total, looks[-1].total
-    whole = all_ticks(newer) - all_ticks(older)
-    return (busy_ticks(newer) - busy_ticks(older)) / whole if whole > 0 else None
-
-
-def _bound(budget: LatencyBudget, names: Sequence[str], busy: float | None) -> Prediction | None:
+def _bound(budget: LatencyBudget, names: Sequence[str], cpus: int | None) -> Prediction | None:
     reach = reach_of(names)
     if reach is None or budget.total_ms <= 0.0:
         return None
@@ -148,9 +138,10 @@ def _bound(budget: LatencyBudget, names: Sequence[str], busy: float | None) -> P
     removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
     left_ms = budget.total_ms - removable_ms
     most = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST)
-    by_cpu = False
-    if busy and CPU not in reach and 1.0 / busy - 1.0 < most:
-        most, by_cpu = max(1.0 / busy - 1.0, 0.0), True
+    by_cpu, cpu_ms = False, sum(part.ms for part in budget.parts if part.label == CPU)
+    if cpus and cpu_ms > 0.0 and CPU not in reach:
+        full = max(1000.0 * cpus / cpu_ms / budget.tps - 1.0, 0.0)
+        most, by_cpu = min(most, full), full < most
     return Prediction(most=most, removable_ms=removable_ms, of_ms=budget.total_ms, waits=waits, by_cpu=by_cpu)
 
 

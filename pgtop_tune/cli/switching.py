@@ -184,7 +184,7 @@ def _checked(
         parameter = found[rival.name.lower()]
         knob = BY_NAME.get(rival.name.lower())
         if knob is not None and _TOLD_BY.isdisjoint(knob.panes):
-            tell(f"{rival.name} shows in {', '.join(knob.panes)}: nothing says that it reaches TPS")
+            tell(f"{rival.name}: its effect shows in {' and '.join(knob.panes)}, and may not reach TPS")
         for arm in Arm:
             if as_typed.value(arm).lower() == CURRENT:
                 continue

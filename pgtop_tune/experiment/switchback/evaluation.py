@@ -185,7 +185,7 @@ def _mean(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> float
 
 def _others(pairs: Sequence[Pair]) -> tuple[FigureEffect, ...]:
     """The other figures, each judged for itself and then together."""
-    rows = [_quantile("p50", P50), _quantile("p99", P99), _sum("wal_per_tx"), _sum("cpu_per_tx"), *_waits(pairs)]
+    rows = [_quantile("p50", P50), _quantile("p99", P99), _sum("wal_per_tx"), _CPU, *_waits(pairs)]
     found = [effect for row in rows if (effect := _effect(row, pairs)).paired.pairs >= FEWEST_PAIRS]
     certain = certain_together({effect.id: chance(effect.paired) for effect in found})
     return tuple(_corrected(effect, effect.id in certain) for effect in found)
@@ -223,6 +223,11 @@ def _sum(name: str) -> _Row:
     return _Row(name, BY_ID[name].title, BY_ID[name].unit, BY_ID[name].better, lambda block: block.figure(name))
 
 
+_CPU: Final = _Row(
+    "cpu_per_tx", BY_ID["cpu_per_tx"].title, BY_ID["cpu_per_tx"].unit, Better.LOWER, lambda block: block.own_cpu_ms
+)
+
+
 def _waits(pairs: Sequence[Pair]) -> list[_Row]:
     """Classes of waits that are a noticeable part of a transaction's time."""
     blocks = [block for pair in pairs for block in pair.blocks]
@@ -236,7 +241,7 @@ def _waits(pairs: Sequence[Pair]) -> list[_Row]:
 
 
 def _wait(name: str) -> _Row:
-    return _Row(f"wait {name}", f"{name} per transaction", "ms", Better.LOWER, lambda block: block.waits.get(name))
+    return _Row(f"wait {name}", f"budget {name}", "ms", Better.LOWER, lambda block: block.waits.get(name))
 
 
 _MAIN: Final = {
@@ -279,11 +284,7 @@ def _attribution(pairs: Sequence[Pair], paired: Paired) -> tuple[str, str]:
 
 def _explained(hindered: Sequence[Block], points: float) -> float | None:
     """Logarithm of what the hindered arm could have gained with that CPU time; None where its own is not known."""
-    own = [
-        busy - block.foreign
-        for block in hindered
-        if block.foreign is not None and (busy := block.figure("cpu")) is not None
-    ]
+    own = [each for block in hindered if (each := block.own_cpu) is not None]
     return math.log1p(_GRANTED * points / fmean(own)) if own and fmean(own) > 0.0 else None
 
 

@@ -321,7 +321,7 @@ class Switchback:
         """Measures one pair."""
         if self.elapsed_s + self._pair_s > self.plan.for_s:
             self._end_undecided("the time is over")
-        self._put(pair=number)
+        self._put(pair=number, arm=None)
         opened: dict[Arm, tuple[OpenBlock, str]] = {}
         for arm in order:
             opened[arm] = await self._block(arm)

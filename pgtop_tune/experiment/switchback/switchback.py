@@ -114,6 +114,11 @@ class SwitchbackPlan(Struct, frozen=True):
     a_in_force: bool = True
 
     @property
+    def least_s(self) -> float:
+        """What the fewest pairs take, with the shortest warm-up."""
+        return FEWEST_S + FEWEST_PAIRS * self.lengths.pair_s
+
+    @property
     def by_checkpoints(self) -> bool:
         """Whether blocks have to be whole checkpoint cycles."""
         return not BY_CHECKPOINTS.isdisjoint(rival.name for rival in self.rivals)
@@ -125,6 +130,7 @@ class SwitchbackState(Struct, frozen=True):
     Attributes:
         pair: From 1; 0 before the first.
         arm: In force as a block; None between blocks.
+        arm_since_s: Since when, on the session's clock.
         elapsed_s: Since the load runs.
         remaining_s: At most.
         pairs: Complete ones, with their blocks' places in time.
@@ -139,6 +145,7 @@ class SwitchbackState(Struct, frozen=True):
     phase: Phase = Phase.CHECKING
     pair: int = 0
     arm: Arm | None = None
+    arm_since_s: float = 0.0
     elapsed_s: float = 0.0
     remaining_s: float = 0.0
     lengths: Lengths = lengths()
@@ -242,26 +249,29 @@ class Switchback:
             if isinstance(problem, ConnectionProblem) and await self._in_trouble():
                 ending, reason = Ending.ENDED, self._frames.trouble
         finally:
-            self._put(phase=Phase.PUTTING_BACK, arm=None)
-            await self._put_back(ending)
             if self.state.pairs:
                 self._put(evaluation=evaluate(self.state.pairs, self.plan.objective, final=True))
+            self._put(phase=Phase.PUTTING_BACK, arm=None)
+            await self._put_back(ending)
             self._put(phase=Phase.OVER, ending=ending, reason=reason)
         return self.state
 
     async def _put_back(self, ending: Ending) -> None:
         """Ends the load and restores the values; a better B stays where that was asked for."""
         evaluation = self.state.evaluation
-        keep = self.plan.keep_better and ending is Ending.BETTER
-        if keep and evaluation is not None and evaluation.trade:
-            self._note(f"B is not kept: {evaluation.trade}")
-            keep = False
         self._frames.end()
-        if keep:
-            await self._arms.keep(Arm.B)
-            self._note("B is kept")
-        elif problem := await self._arms.restore(f"ab: {ending}"):
-            self._note(f"not put back: {problem}")
+        kept = False
+        if self.plan.keep_better and ending is Ending.BETTER and evaluation is not None:
+            why = evaluation.trade
+            try:
+                if not why:
+                    await self._arms.keep(Arm.B)
+                    kept = True
+            except PgtopError as problem:
+                why = problem.message
+            self._note(f"B is not kept: {why}" if why else "B is kept")
+        if not kept and (left := await self._arms.restore(f"ab: {ending}")):
+            self._note(f"not put back: {left}")
         await self._load.stop()
 
     async def _in_trouble(self) -> bool:
@@ -340,7 +350,7 @@ class Switchback:
         """Measures one pair."""
         if self.elapsed_s + self._pair_s > self.plan.for_s:
             self._end_undecided("the time is over")
-        self._put(pair=number)
+        self._put(pair=number, arm=None)
         opened: dict[Arm, tuple[OpenBlock, str]] = {}
         for arm in order:
             opened[arm] = await self._block(arm)
@@ -361,7 +371,8 @@ class Switchback:
         longest_s = _CYCLE_TOLERANCE * 2.0 * self._cycle_s + self._lengths.settle_s + self._lengths.measured_s + _LATE_S
         changed = await self._arms.to(arm, longest_s)
         settle_s = self._lengths.settle_s if changed else 0.0
-        self._put(phase=Phase.SETTLING if changed else Phase.MEASURING, arm=arm)
+        phase = Phase.SETTLING if changed else Phase.MEASURING
+        self._put(phase=phase, arm=arm, arm_since_s=self._frames.now_s)
         block = self._frames.open(arm, settle_s)
         if self._cycle_s and changed:
             # The cycle under way holds pages of the other arm: the next one begins with a checkpoint.
@@ -427,15 +438,15 @@ class Switchback:
         if evaluation.generator and len(evaluation.counted) >= 2:
             raise _Over(Ending.GENERATOR, evaluation.generator)
         if evaluation.over:
-            raise _Over(_OF_VERDICT[evaluation.main.paired.verdict], "")
+            raise _Over(_OF_VERDICT[evaluation.paired.verdict], "")
         if len(evaluation.counted) >= MOST_PAIRS:
             self._end_undecided(f"{MOST_PAIRS} pairs are the most")
 
     def _end_undecided(self, why: str) -> None:
         evaluation = self.state.evaluation
-        if evaluation is not None and evaluation.main.paired.over and evaluation.unattributable:
+        if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
             raise _Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
-        more = None if evaluation is None else evaluation.main.paired.more_pairs
+        more = None if evaluation is None else evaluation.paired.more_pairs
         longer_s = None if more is None else more * self._pair_s
         raise _Over(
             Ending.UNDECIDED,

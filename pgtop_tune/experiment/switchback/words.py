@@ -50,7 +50,7 @@ def _clock_s(seconds: float) -> str:
 
 def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
     """The effect so far, with its interval and what is missing."""
-    paired = evaluation.main.paired
+    paired = evaluation.paired
     why = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
     left_out = f"left out ({why}); " if why else ""
     if not paired.pairs:
@@ -80,9 +80,9 @@ def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     evaluation = state.evaluation
     a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in plan.rivals) for arm in Arm)
     names = f"B ({b}) against A ({a})"
-    if evaluation is None or not evaluation.main.paired.pairs:
+    if evaluation is None or not evaluation.paired.pairs:
         return f"{names}: {_ending(state)}"
-    effect = f"{evaluation.main.title} {_effect(evaluation.main.paired)}"
+    effect = f"{evaluation.main.title} {_effect(evaluation.paired)}"
     if state.ending is Ending.EQUIVALENT:
         return f"{names}: equivalent within 2 %, {effect}"
     if state.ending in (Ending.BETTER, Ending.WORSE):
@@ -134,13 +134,13 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
 def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
     for effect in (evaluation.main, *evaluation.others):
         yield (
-            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.paired.relative),
-            _interval(effect.paired), effect.verdict,
+            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.relative),
+            _interval(effect), effect.verdict,
         )  # fmt: skip
 
 
-def _interval(paired: Paired) -> str:
-    return "" if paired.low is None or paired.high is None else f"{_share(paired.low)} … {_share(paired.high)}"
+def _interval(effect: FigureEffect) -> str:
+    return "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}"
 
 
 def _value(effect: FigureEffect, value: float) -> str:
@@ -155,7 +155,7 @@ _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The result with its figures."""
     lines = [headline(plan, state)]
-    if state.evaluation is not None and state.evaluation.main.paired.pairs:
+    if state.evaluation is not None and state.evaluation.paired.pairs:
         rows = [_HEADS, *_rows(state.evaluation)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         lines += [
@@ -173,7 +173,7 @@ def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The same for a document."""
     lines = [f"**{headline(plan, state)}**", ""]
-    if state.evaluation is not None and state.evaluation.main.paired.pairs:
+    if state.evaluation is not None and state.evaluation.paired.pairs:
         lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(state.evaluation)), ""]
     lines += [f"- {remark}" for remark in remarks(plan, state)]
     return "\n".join(lines)

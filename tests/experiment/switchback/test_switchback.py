@@ -14,6 +14,7 @@ from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.switchback import Ending, Phase
 from pgtop_tune.experiment.switchback.words import Narrator, headline, text
+from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame
 from tests.experiment.switchback.simulated import PLAN, Made
@@ -48,6 +49,24 @@ async def test_a_better_b_stays_where_that_was_asked_for() -> None:
     state = await made.run()
     assert made.arms.acts[-1] == "keep B"
     assert "B is kept" in state.notes
+
+
+async def test_a_better_b_that_costs_something_else_is_put_back() -> None:
+    made = noisy(0.3)
+    made.experiment.plan = replace(PLAN, keep_better=True)  # type: ignore[misc]
+
+    def more_wal(second: int, found: Frame) -> Frame:
+        wal[0] += 2_000_000 if made.arms.arm is Arm.B else 1_000_000
+        lsn = replace(found.postgres.wal, lsn_bytes=wal[0])  # type: ignore[union-attr]
+        return replace(found, postgres=replace(found.postgres, wal=lsn))  # type: ignore[type-var]
+
+    wal = [1 << 30]
+    made.change = more_wal
+    state = await made.run()
+    assert state.ending is Ending.BETTER
+    assert made.arms.acts[-1] == "restore"
+    (note,) = (note for note in state.notes if note.startswith("B is not kept: tps +"))
+    assert ", WAL per transaction +5" in note
 
 
 async def test_a_collapse_ends_at_once() -> None:
@@ -164,7 +183,22 @@ async def test_an_effect_that_builds_up_slowly_gets_more_time_to_settle() -> Non
     assert state.lengths.settle_s > 5.0
     assert any(note.startswith("the effect builds up slower than 5 s: 4 pairs are dropped") for note in state.notes)
     assert state.evaluation is not None
-    assert state.evaluation.main.paired.relative > 0.33
+    assert state.evaluation.paired.relative > 0.33
+
+
+async def test_under_somebody_elses_load_the_servers_transactions_count() -> None:
+    made, draw, done = Made(replace(PLAN, loaded=False)), random.Random(4), [0]
+
+    def change(second: int, found: Frame) -> Frame:
+        done[0] += round(1000.0 * (0.8 if made.arms.arm is Arm.B else 1.0) * (1.0 + draw.gauss(0, 0.02)))
+        counters = replace(found.postgres.database, xact_commit=done[0])  # type: ignore[union-attr]
+        return replace(found, postgres=replace(found.postgres, database=counters), bench=NOT_RECORDED)  # type: ignore[type-var]
+
+    made.change = change
+    state = await made.run()
+    assert state.ending is Ending.WORSE
+    assert state.evaluation is not None
+    assert state.evaluation.paired.relative == pytest.approx(-0.2, abs=0.03)
 
 
 CYCLES = replace(PLAN, rivals=(Rival("max_wal_size", "1GB", "16GB"),))
@@ -209,7 +243,9 @@ async def test_lines_tell_each_phase_block_and_pair_once() -> None:
     state = await made.run()
     narrator = Narrator()
     lines = [line for each in made.states for line in narrator.lines(each)]
-    assert sum(": measuring, " in line for line in lines) == 8
+    told = [line.split("  ")[1].split(":")[0] for line in lines if ": measuring, " in line]
+    arms = [(pair.number, block.arm) for pair in state.pairs for block in pair.blocks]
+    assert told == [f"pair {number}, {arm}" for number, arm in arms]
     assert sum("pair 4: tps +" in line for line in lines) == 1
     assert sum("warming up" in line for line in lines) == 1
     assert len(lines) == len(set(lines))

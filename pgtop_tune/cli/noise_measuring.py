@@ -24,7 +24,7 @@ from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerpri
 from pgtop_tune.compare.noise.store import SHORTEST_S, history, remember
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.material import ComparedRun, Material
-from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
+from pgtop_tune.errors import LoadProblem, UsageProblem
 from pgtop_tune.experiment.noise_floor import Floor, floor_of, seen_of
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import EventKind

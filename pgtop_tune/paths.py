@@ -32,7 +32,7 @@ def config_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """What must outlive a run: change journals, baselines."""
+    """What must outlive a run: change journals, baselines, experiments."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
@@ -54,6 +54,11 @@ def journal_dir() -> Path:
 def baselines_dir() -> Path:
     """Runs kept to be compared with later, a directory for each baseline."""
     return state_dir() / "baselines"
+
+
+def experiments_dir() -> Path:
+    """Records of experiments, one file each."""
+    return state_dir() / "experiments"
 
 
 def private(directory: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from pathlib import Path
@@ -89,3 +90,21 @@ def remedy(otherwise: str, system: str = sys.platform, machine: str | None = Non
     here = machine or platform.machine()
     fitting = (each for each in _REMEDIES if system.startswith(each.system))
     return f"{next(each.do for each in fitting if not each.machines or here in each.machines)}, or {otherwise}"
+
+
+_NO_LIBRARY: Final = "error while loading shared libraries"
+
+
+def own_libraries_hint(said: str, otherwise: str, root: Path = Path("/")) -> str:
+    """Why a program does not find the libraries beside it ($ORIGIN); "" for any other failure.
+
+    Source: ld.so(8); glibc reads /proc/self/exe for it.
+
+    Args:
+        said: The loader's words.
+        otherwise: What the operator can do: "pass --pg-bin".
+        root: Where /proc is looked for.
+    """
+    if _NO_LIBRARY not in said or os.path.lexists(root / "proc/self/exe"):
+        return ""
+    return f"/proc is hidden, through which programs find the libraries beside them: {otherwise}"

@@ -92,6 +92,7 @@ _REFUSALS: Final = (
 )
 _SINCE: Final[tuple[tuple[int, Callable[[LoadSpec], object], str], ...]] = (
     (15, lambda spec: spec.max_tries is not None, "trying transactions again (--max-tries)"),
+    (19, lambda spec: spec.continue_on_error, "continuing after an error (--continue-on-error)"),
 )
 """The first major that has it, whether it is asked for, and what to call it."""
 
@@ -157,6 +158,7 @@ def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadE
     words += ["-C"] if spec.connect_per_transaction else []
     words += ["-r"] if spec.per_statement else []
     words += [f"--max-tries={spec.max_tries}"] if spec.max_tries is not None else []
+    words += ["--continue-on-error"] if spec.continue_on_error else []
     words += ["--failures-detailed"] if pgbench.version_num >= 150000 else []
     words += [f"--random-seed={spec.seed}"] if spec.seed is not None else []
     words += ["-b", profile.builtin] if not scripts else []

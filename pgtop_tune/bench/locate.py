@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.server_packages import installed, remedy
+from pgtop_tune.server_packages import installed, own_libraries_hint, remedy
 
 OLDEST: Final = 130000
 """Before PostgreSQL 13 pgbench's options and log differ too much."""
@@ -99,7 +99,8 @@ def probe(path: Path) -> Pgbench:
     parsed = parse_version(answer.stdout)
     if parsed is None:
         words = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
-        raise LoadProblem(f"{path} is not a working pgbench: {words}", INSTALL_HINT)
+        hint = own_libraries_hint(words, "name an installed pgbench with --pgbench")
+        raise LoadProblem(f"{path} is not a working pgbench: {words}", hint or INSTALL_HINT)
     version_num, version = parsed
     return Pgbench(path=path, version_num=version_num, version=version, library_path=library_path)
 

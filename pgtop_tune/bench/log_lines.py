@@ -3,9 +3,9 @@
     client transaction latency_us script epoch_s us [lag_us] [retries]
 
 The lag stands there with --rate, the retries with --max-tries. In place of the latency stands "skipped"
-(--latency-limit), "failed", or with --failures-detailed "serialization" or "deadlock". A whole chunk is made one JSON
-array, which msgspec decodes without an object for each line, and its columns are taken as slices: 0.15 to 0.3 µs per
-line in chunks that stay in the CPU's cache, half of what splitting costs.
+(--latency-limit), "failed", or with --failures-detailed "serialization", "deadlock" or "other" (--continue-on-error).
+A whole chunk is made one JSON array, which msgspec decodes without an object for each line, and its columns are taken
+as slices: 0.15 to 0.3 µs per line in chunks that stay in the CPU's cache, half of what splitting costs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _LAG: Final = 6
 _COMMAS: Final = bytes.maketrans(b" \n", b",,")
 _LARGEST_WORD: Final = -(10**15)
 _WORDS: Final = {
-    word: _LARGEST_WORD - number for number, word in enumerate((b"skipped", b"failed", b"serialization", b"deadlock"))
+    word: _LARGEST_WORD - number
+    for number, word in enumerate((b"skipped", b"failed", b"serialization", b"deadlock", b"other"))
 }
 """Numbers that stand in place of the words; no latency is that small."""
 _NAMES: Final = {number: word.decode() for word, number in _WORDS.items()}

@@ -305,6 +305,7 @@ async def start_run(
         clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
         seed=spec.seed,
         script_hashes=hashes,
+        continue_on_error=spec.continue_on_error,
     )
     layout = LogLayout(lag=spec.rate_per_s is not None, scripts=max(len(scripts), 1))
     return PgbenchRun(facts, running, TransactionLog(running.directory, LOG_NAME, threads, layout=layout))

@@ -47,6 +47,7 @@ COMMANDS: Final = (
     ("set", "set", "set_parameters"),
     ("reset", "set", "reset_parameters"),
     ("revert", "revert", "revert"),
+    ("ab", "ab", "ab"),
     ("diff", "diff", "diff"),
     ("check", "check", "check"),
     ("compare", "compare", "compare"),

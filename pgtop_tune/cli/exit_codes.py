@@ -40,7 +40,8 @@ class ExitCode(IntEnum):
     CONDITION_HOLDS = 7
     """A condition of --fail-if holds."""
     CANNOT_TELL = 8
-    """A condition of --fail-if cannot be decided: not comparable, not measured, too short, or too few runs."""
+    """A condition of --fail-if cannot be decided: not comparable, not measured, too short, or too few runs. ab:
+    there is no verdict."""
     CRASHED = 70
     """A bug, with a traceback; 70 as EX_SOFTWARE of sysexits.h."""
     SIGNALLED = 128

@@ -183,6 +183,7 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.errors import ConnectionProblem
     from pgtop_tune.metrics import sections
+    from pgtop_tune.model.absence import Reason, Unavailable
 
     session = LiveSession(conninfo, LiveOptions(interval_s=_INTERVAL_S))
     keeper = _Newest()
@@ -206,6 +207,10 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
         server = session.source.server
         if server is not None and server.problem is not None:
             raise server.problem
+        answered = interval is not None and not isinstance(interval.newest.postgres, Unavailable)
+        why = sections.parameters(interval.newest) if interval is not None and answered else None
+        if isinstance(why, Unavailable) and why.reason is not Reason.NOT_YET:
+            raise ConnectionProblem(f"{conninfo.describe()} does not show its parameters: {why}")
         raise ConnectionProblem(f"{conninfo.describe()} did not answer")
     return interval
 

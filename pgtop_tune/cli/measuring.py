@@ -259,7 +259,7 @@ async def measure(wanted: BenchRequest) -> int:
     series = Series(run, plan, before, began, ended, repeats)
 
     async def work() -> None:
-        await _first_answer(session, keeper)
+        await first_answer(session, keeper)
         if wish.until is not None:
             machine = "" if wanted.live.load_from is None else str(wanted.live.load_from)
             loads = await _loads(surroundings, keeper, plan, machine)
@@ -307,7 +307,7 @@ def _plan(
     )
 
 
-async def _first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
+async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
     """Waits for the server, whose numbers the runs are judged by.
 
     Raises:

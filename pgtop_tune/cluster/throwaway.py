@@ -19,6 +19,7 @@ from pgtop_tune.paths import opened
 from pgtop_tune.process import guard
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
 from pgtop_tune.safe_text import printable_lines
+from pgtop_tune.server_packages import own_libraries_hint
 
 SUPERUSER: Final = "postgres"
 PORT: Final = 5432
@@ -204,7 +205,9 @@ class Throwaway:
             finally:
                 running.stop()
         if status != 0:
-            raise ClusterProblem(f"{program} failed:\n{_tail(output)}")
+            said = _tail(output)
+            hint = own_libraries_hint(said, "pass the directory of an installed server's programs with --pg-bin")
+            raise ClusterProblem(f"{program} failed:\n{said}", hint)
 
     def _start(self) -> None:
         argv = [

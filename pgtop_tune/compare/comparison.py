@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.compare.comparison_notes import between_runs, phase_notes, to_settle
-from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, LATENCY, TPS, Better, Figure, WaitRow, wait_rows
+from pgtop_tune.compare.comparison_notes import FEWEST_RUNS, between_runs, phase_notes, to_settle
+from pgtop_tune.compare.sides.figures import (
+    BY_ID,
+    FIGURES,
+    FORESEEN,
+    LATENCY,
+    TPS,
+    Better,
+    Figure,
+    WaitRow,
+    wait_rows,
+)
 from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
 from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
 from pgtop_tune.compare.sides.material import ComparedRun, LoadKey, Material
+from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
     FEWEST,
     WRONG,
     Effect,
     RunSpread,
+    Verdict,
     block_length,
     certain_together,
-    effect_of_runs,
     effect_of_whole,
     on_scale,
     share_effect,
     spread_of,
-    widened,
 )
-from pgtop_tune.compare.statistics.verdicts import why_no_verdict, worded
+from pgtop_tune.compare.statistics.runs import RunNoise, run_noise, runs_effect, runs_needed
+from pgtop_tune.compare.statistics.verdicts import too_short, why_no_verdict, worded
 from pgtop_tune.metrics.percentiles import Merged, merge
 
 BELOW: Final = 0.005
@@ -45,6 +57,7 @@ class FigureRow(Struct, frozen=True):
     Attributes:
         a, b: Over everything behind the warm-up.
         effect: None where there is nothing to be divided by.
+        noise: How runs differ in it; None for windows, which are judged by blocks of seconds.
         verdict: Better, worse, no difference distinguishable, undecided; more or less for what is no aim by itself;
             differ, where the runs do and allow no verdict.
     """
@@ -54,10 +67,11 @@ class FigureRow(Struct, frozen=True):
     b: float | None
     effect: Effect | None
     verdict: str
+    noise: RunNoise | None = None
 
     @property
     def change(self) -> tuple[float, float | None, float | None] | None:
-        """The change and its 95 % interval, as shares (of A, or 0.01 for a percentage point); None without."""
+        """The change and its interval, as shares (of A, or 0.01 for a percentage point); None without."""
         effect, scale = self.effect, 1.0 if self.figure.points is None else self.figure.points / 100.0
         if effect is None:
             return None
@@ -120,14 +134,16 @@ def compare(
     earlier: Earlier | None = None,
     *,
     one_run: bool = False,
+    windows: bool = False,
 ) -> Comparison:
     """B against A.
 
     Args:
         under_test: Groups and names of facts that are meant to differ, `load` among them: then loads are paired in
             the order in which they were run.
-        earlier: What is known of how runs differ among each other: it widens the intervals of fewer than four.
+        earlier: What is known of how runs differ among each other.
         one_run: Both are parts of the same run.
+        windows: Both are parts of runs.
     """
     found = fingerprints(a, b, under_test)
     left, right = a.phases, b.phases
@@ -142,9 +158,11 @@ def compare(
         sides = left[one], right[other]
         known = [group for key in {one, other} for group in (earlier or {}).get(key.title, ())]
         changed = {each.name for each in found.differences} if one_run else ()
-        phase = _phase(one, *sides, known, changed, comparable=not reasons, one_run=one_run)
-        if phase.no_verdict and not one_run and not reasons:
-            phase = replace(phase, to_settle=to_settle(a, b, sides, found))
+        phase = _phase(one, *sides, known, changed, comparable=not reasons, one_run=one_run, windows=windows)
+        primary = _primary_row(phase)
+        open_yet = phase.no_verdict or (primary is not None and primary.verdict == Verdict.UNDECIDED)
+        if open_yet and not one_run and not reasons:
+            phase = replace(phase, to_settle=to_settle(a, b, sides, found, _needed(primary)))
         phases.append(phase)
     paired = {key for pair in pairs for key in pair}
     return Comparison(
@@ -167,30 +185,36 @@ def _phase(
     *,
     comparable: bool,
     one_run: bool,
+    windows: bool,
 ) -> Phase:
-    no_verdict = why_no_verdict(a, b, one_run=one_run, changed=changed)
+    no_verdict = why_no_verdict(a, b, one_run=one_run, windows=windows, changed=changed)
     period_s = aligned_period(a, b)
     if period_s is not None:
         a, b = _whole_cycles(a), _whole_cycles(b)
-    rows = [row for figure in FIGURES if (row := _row(figure, a, b, period_s, earlier)) is not None]
+    rows = [
+        row for figure in FIGURES if (row := _row(figure, a, b, period_s, None if windows else earlier)) is not None
+    ]
     latency = (figure_of(BY_ID[LATENCY], a), figure_of(BY_ID[LATENCY], b))
-    waits = wait_rows(a, b, latency)
+    waits = wait_rows(a, b, latency, windows=windows)
     primary = _primary(key, rows)
     others = {row.figure.id: row.effect for row in rows if row.figure is not primary}
-    others |= {row.label: row.effect for row in waits if row.whole_class}
+    others |= {row.label: row.effect for row in waits if row.whole_class and not row.verdict}
     certain = certain_together(
         {name: effect.chance for name, effect in others.items() if effect is not None and effect.chance is not None}
     )
 
+    foreseen = [row for row in rows if row.figure.id in FORESEEN and row.noise is not None]
+    repeated = windows or any(row.noise is not None and row.noise.measured for row in foreseen)
+
     def said(name: str, effect: Effect | None, better: Better) -> str:
         sure = name in certain if name in others else None
-        return worded(effect, better, sure, comparable=comparable, decisive=not no_verdict)
+        decisive = not no_verdict and (repeated or name in FORESEEN)
+        return worded(effect, better, sure, comparable=comparable, decisive=decisive)
 
     notes = phase_notes(a, b, period_s, no_verdict)
-    if primary is not None and no_verdict and not one_run:
-        effect = next(row.effect for row in rows if row.figure is primary)
-        with_interval = effect is not None and effect.low is not None
-        notes.append(between_runs(primary, _spread(primary, a, b, earlier), with_interval=with_interval))
+    aim = next((row for row in rows if row.figure is primary), None)
+    if aim is not None and aim.noise is not None and aim.effect is not None:
+        notes.append(between_runs(aim.figure.title, aim.noise, aim.effect))
     if primary is not None and len(others) > 1:
         notes.append(
             f"{primary.title} is judged alone, the {len(others)} others together:"
@@ -202,7 +226,9 @@ def _phase(
         b=b,
         rows=tuple(replace(row, verdict=said(row.figure.id, row.effect, row.figure.better)) for row in rows),
         waits=tuple(
-            replace(row, verdict=said(row.label, row.effect, Better.NEITHER)) if row.whole_class else row
+            replace(row, verdict=said(row.label, row.effect, Better.NEITHER))
+            if row.whole_class and not row.verdict
+            else row
             for row in waits
         ),
         notes=tuple(notes),
@@ -218,29 +244,74 @@ def _primary(key: LoadKey, rows: Sequence[FigureRow]) -> Figure | None:
     return next((there[name] for name in (*wanted, *there) if name in there), None)
 
 
+def _primary_row(phase: Phase) -> FigureRow | None:
+    primary = _primary(phase.key, phase.rows)
+    return next((row for row in phase.rows if row.figure is primary), None)
+
+
+def _needed(aim: FigureRow | None) -> int | None:
+    """Runs on each side until a verdict is likely; None where no number of them is."""
+    if aim is None or aim.effect is None or aim.noise is None:
+        return FEWEST_RUNS
+    more = runs_needed(aim.effect, aim.noise)
+    return None if more is None else min(aim.effect.blocks_a, aim.effect.blocks_b) + max(more, 1)
+
+
 def _row(
     figure: Figure,
     a: Sequence[ComparedRun],
     b: Sequence[ComparedRun],
     period_s: int | None,
-    earlier: Sequence[Sequence[Mapping[str, float]]],
+    earlier: Sequence[Sequence[Mapping[str, float]]] | None,
 ) -> FigureRow | None:
-    whole_a, whole_b = figure_of(figure, a), figure_of(figure, b)
-    if whole_a is None or whole_b is None or (figure.unit == "%" and max(whole_a, whole_b) < BELOW):
+    """One figure.
+
+    Args:
+        earlier: None for windows.
+    """
+    whole = figure_of(figure, a), figure_of(figure, b)
+    if whole[0] is None or whole[1] is None or (figure.unit == "%" and max(whole[0], whole[1]) < BELOW):
         return None
-    effect = _effect(figure, a, b, (whole_a, whole_b), period_s)
-    if effect is not None and min(len(a), len(b)) < FEWEST:
-        spread = _spread(figure, a, b, earlier)
-        effect = widened(effect, spread, (len(a), len(b)), ratio=figure.points is None)
-    return FigureRow(figure=figure, a=whole_a, b=whole_b, effect=effect, verdict="")
+    known = whole[0], whole[1]
+    if earlier is None:
+        effect, noise = _effect_of_windows(figure, a, b, known, period_s), None
+    else:
+        effect, noise = _effect_of_runs(figure, a, b, known, earlier)
+    return FigureRow(figure=figure, a=known[0], b=known[1], effect=effect, verdict="", noise=noise)
 
 
-def _spread(
-    figure: Figure, a: Sequence[ComparedRun], b: Sequence[ComparedRun], earlier: Sequence[Sequence[Mapping[str, float]]]
-) -> RunSpread:
-    """How runs differ that were made alike: those of each side, and those of earlier."""
-    groups = [_of_runs(figure, side) for side in (a, b)]
-    groups += [[run[figure.id] for run in group if figure.id in run] for group in earlier]
+def _effect_of_runs(
+    figure: Figure,
+    a: Sequence[ComparedRun],
+    b: Sequence[ComparedRun],
+    whole: tuple[float, float],
+    earlier: Sequence[Sequence[Mapping[str, float]]],
+) -> tuple[Effect | None, RunNoise | None]:
+    """Each run is one value; its own seconds say how sure that is."""
+    ratio, scale = figure.points is None, figure.points
+    values = _of_runs(figure, a), _of_runs(figure, b)
+    if not all(values) or (ratio and min(*whole, *values[0], *values[1]) <= 0):
+        return None, None
+    scaled = on_scale(values[0], scale), on_scale(values[1], scale)
+    within = fmean(_within(figure, run) for run in (*a, *b))
+    noise = run_noise(*scaled, within, _history(figure, earlier), foreseen=figure.id in FORESEEN)
+    change = math.log(whole[1] / whole[0]) if scale is None else (whole[1] - whole[0]) / scale
+    found = runs_effect(*scaled, noise, ratio=ratio, change=change)
+    if too_short(a) or too_short(b):
+        return replace(found, low=None, high=None, smallest_seen=None, chance=None), None
+    return found, noise
+
+
+def _within(figure: Figure, run: ComparedRun) -> float:
+    """Variance of one run's value from its own seconds, on the scale of `on_scale`; 0 where it has none."""
+    steps = _values(figure, (run,))
+    of = figure.points or (fmean(steps) if steps else 0.0)
+    return mean_variance(steps) / of**2 if of > 0 else 0.0
+
+
+def _history(figure: Figure, earlier: Sequence[Sequence[Mapping[str, float]]]) -> RunSpread:
+    """How runs differed that were made alike before."""
+    groups = [[run[figure.id] for run in group if figure.id in run] for group in earlier]
     return spread_of(
         [on_scale([value for value in group if value > 0 or figure.points], figure.points) for group in groups]
     )
@@ -251,11 +322,9 @@ def _of_runs(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
     return [value for run in runs if (value := figure_of(figure, (run,))) is not None]
 
 
-def _effect(
+def _effect_of_windows(
     figure: Figure, a: Sequence[ComparedRun], b: Sequence[ComparedRun], whole: tuple[float, float], period_s: int | None
 ) -> Effect | None:
-    if min(len(a), len(b)) >= FEWEST:
-        return effect_of_runs(whole, _of_runs(figure, a), _of_runs(figure, b), figure.points)
     step_s = max(run.gathered.step_s for run in (*a, *b))
     period = None if period_s is None else max(round(period_s / step_s), 1)
     values = [_values(figure, side) for side in (a, b)]

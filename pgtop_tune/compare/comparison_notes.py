@@ -9,10 +9,11 @@ from typing import Final
 
 from pgtop_tune import units
 from pgtop_tune.compare.sides.facts import SERVER
-from pgtop_tune.compare.sides.figures import Figure
+from pgtop_tune.compare.sides.figures import sides_without_queue
 from pgtop_tune.compare.sides.fingerprint import Fingerprints
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, Material
-from pgtop_tune.compare.statistics.effect import RunSpread
+from pgtop_tune.compare.statistics.effect import Effect
+from pgtop_tune.compare.statistics.runs import RunNoise
 from pgtop_tune.compare.statistics.verdicts import checkpoints_alike, in_turn
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.safe_text import one_line
@@ -28,8 +29,9 @@ def phase_notes(a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: in
         period_s: Seconds of a checkpoint cycle that blocks are multiples of; None where they are not aligned.
         no_verdict: Why the runs allow no verdict; "" where they do.
     """
-    notes = [f"no verdict: {no_verdict}" if no_verdict else f"A {len(a)} runs, B {len(b)} runs: each run is one value"]
-    notes += [words for note in (_unsteady, _partial, _cold, _blocked, _unmerged) for words in note(a, b)]
+    told = (_unsteady, _partial, _cold, _blocked, _unmerged, _without_queue)
+    notes = [f"no verdict: {no_verdict}"] if no_verdict else []
+    notes += [words for note in told for words in note(a, b)]
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if all(None not in side for side in checkpoints):
         counts = [sum(len(each or ()) for each in side) for side in checkpoints]
@@ -41,9 +43,7 @@ def _checkpoint_words(
     counts: Sequence[int], a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: int | None
 ) -> str:
     if period_s is not None:
-        return (
-            f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles are compared, in blocks of {period_s} s or more"
-        )
+        return f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles of {period_s} s are compared"
     if counts == [0, 0] and any(part for run in (*a, *b) for part, _ in run.gathered.sums(CHECKPOINT_WRITES.id)):
         return "checkpoints: none began on either side, but an earlier one was still writing"
     if counts == [0, 0]:
@@ -86,28 +86,32 @@ def _partial(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     ]
 
 
-def between_runs(figure: Figure, spread: RunSpread, *, with_interval: bool) -> str:
-    """How runs that were made alike differ among each other in a figure.
-
-    Args:
-        figure: The figure.
-        spread: Of it, between runs.
-        with_interval: Whether the figure's effect has an interval.
-    """
-    if not spread.degrees:
-        return "the variation between runs is unknown" + (", and not in the intervals" if with_interval else "")
-    size = 100.0 * (spread.squares / spread.degrees) ** 0.5
-    known = f"runs with the same settings differ by {size:.1f} % in {figure.title}"
-    return f"{known}: the intervals include that" if with_interval else f"{known}; {figure.title} has no interval"
+def between_runs(title: str, noise: RunNoise, effect: Effect) -> str:
+    """How runs with the same settings differ in a figure, and what that means for its interval."""
+    runs = " and ".join(
+        f"{count} run{'s' if count != 1 else ''} of {side}"
+        for side, count in (("A", effect.blocks_a), ("B", effect.blocks_b))
+    )
+    half = (effect.high or 0.0) - effect.relative
+    if not noise.measured:
+        known = f"runs with the same settings are assumed to differ by {100 * noise.sd:.1f} %, as none were repeated"
+    else:
+        past = " and earlier ones" if noise.from_history else ""
+        known = f"runs with the same settings differ by {100 * noise.sd:.1f} %, as those here{past} do"
+    return f"{title}: {runs}, ±{100 * half:.1f} %; {known}"
 
 
 def _blocked(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
-    """Several runs a side, not in turn."""
-    if min(len(a), len(b)) < 2 or in_turn(a, b):
+    """One side was measured before the other."""
+    if in_turn(a, b):
         return []
+    return ["A and B were not measured in alternation (A B B A): order and change cannot be told apart"]
+
+
+def _without_queue(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     return [
-        "the sides were not measured in alternation (A B B A): a drift cannot be distinguished from the effect of the "
-        "change"
+        f"{side} does not tell the CPU queue: its CPU and Client include that time"
+        for side in sides_without_queue(a, b)
     ]
 
 
@@ -119,45 +123,59 @@ def _unmerged(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     return ["percentiles are left out: this record has them only for the whole run, without histograms"]
 
 
-# The commands that lead from runs that differ to a verdict: four runs of each side in turn, and their comparison.
+# The commands that lead to a verdict: more runs of each side in turn, and their comparison.
 
-ORDER: Final = "A B B A A B B A"
+ORDER: Final = "A B B A"
 """What drifts while it is measured weighs on both sides alike."""
 SHORTEST_S: Final = 60
 STEADIER_S: Final = 120
 """Length of a run in place of shorter ones that were not steady."""
+FEWEST_RUNS: Final = 2
+_MOST_RUNS: Final = 20
+"""On each side, that anybody would make."""
 _DIRECTORY: Final = "settle"
 _LONGEST: Final = 120
 
 
 def to_settle(
-    a: Material, b: Material, runs: tuple[Sequence[ComparedRun], Sequence[ComparedRun]], prints: Fingerprints
+    a: Material,
+    b: Material,
+    runs: tuple[Sequence[ComparedRun], Sequence[ComparedRun]],
+    prints: Fingerprints,
+    needed: int | None,
 ) -> tuple[str, ...]:
     """What to type, line by line, after a sentence that says so.
 
     Args:
         runs: Of the load in question, on both sides.
         prints: What is under test.
+        needed: Runs on each side until a verdict is likely; None where no number of them is.
     """
+    if needed is None or needed > _MOST_RUNS:
+        return (
+            f"more than {_MOST_RUNS} runs on each side would be needed: the difference is too small for this noise",
+        )
+    count = math.ceil(max(needed, FEWEST_RUNS) / 2) * 2
+    order = " ".join([ORDER] * (count // 2))
     specs = [next((run.spec for run in side if run.spec is not None), None) for side in runs]
     words = [_bench_run(side, made) for side, made in zip((a, b), runs, strict=True)]
     compared = f"pgtop-tune compare {_DIRECTORY}/A {_DIRECTORY}/B"
     if None in specs:
         return (
-            f"a verdict takes four runs of the load on each side, in the order {ORDER}:"
+            f"a verdict takes about {count} runs of the load on each side, in the order {order}:"
             f" pgtop-tune bench run --out {_DIRECTORY}/A, or B; then {compared}",
         )
     tested = [each for each in prints.under_test if each.kind is FactKind.SETTING]
     if not tested and words[0] == words[1]:
         return (
-            "a verdict takes four runs on each side:",
-            f"for side in {ORDER}; do {words[0]} --out {_DIRECTORY}/$side; done; {compared}",
+            f"a verdict takes about {count} runs on each side:",
+            f"for side in {order}; do {words[0]} --out {_DIRECTORY}/$side; done; {compared}",
         )
     changed = ", ".join(f"{each.name} {each.a} / {each.b}" for each in tested[:2])
-    more = f" and {len(tested) - 2} more" if len(tested) > 2 else ""
-    settings = f", with the settings of its side ({one_line(changed, _LONGEST)}{more})" if tested else ""
+    others = f" and {len(tested) - 2} more" if len(tested) > 2 else ""
+    settings = f", with the settings of its side ({one_line(changed, _LONGEST)}{others})" if tested else ""
     return (
-        f"a verdict takes four runs on each side, in the order {ORDER}, each{settings}:",
+        f"a verdict takes about {count} runs on each side, in the order {order}, each{settings}:",
         f"{words[0]} --out {_DIRECTORY}/A",
         f"{words[1]} --out {_DIRECTORY}/B",
         compared,
@@ -175,6 +193,7 @@ def _bench_run(side: Material, runs: Sequence[ComparedRun]) -> str:
     words += ["-R", units.number(spec.rate_per_s)] if spec.rate_per_s is not None else []
     words += ["-L", units.number(spec.latency_limit_ms)] if spec.latency_limit_ms is not None else []
     words += ["--max-tries", str(spec.max_tries)] if spec.max_tries is not None else []
+    words += ["--continue-on-error"] if spec.continue_on_error else []
     words += ["-M", spec.protocol] + (["-C"] if spec.connect_per_transaction else [])
     # Cut and cleaned before it is quoted: a quote that is cut off would free what stands behind it.
     return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in (*words, *_connection(side)))

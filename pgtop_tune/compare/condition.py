@@ -27,7 +27,7 @@ class ConditionOutcome(StrEnum):
     """What came of a condition."""
 
     HOLDS = "holds"
-    """The change is beyond the limit, and four steady runs a side make it certain that there is one."""
+    """The change is beyond the limit, and the interval, with what runs differ by, leaves 0 out."""
     DOES_NOT = "does not hold"
     CANNOT_TELL = "cannot be decided"
     """Not comparable, not measured, too short for an interval, or the runs differ by more and allow no verdict."""
@@ -115,4 +115,5 @@ def _holds(condition: Condition, row: FigureRow) -> bool:
 
 def _change(row: FigureRow) -> str:
     change, low, high = row.change or (0.0, None, None)
-    return f"{100 * change:+.1f} % (95 %: {100 * (low or 0.0):+.1f} to {100 * (high or 0.0):+.1f})"
+    sure = 0.95 if row.effect is None else row.effect.confidence
+    return f"{100 * change:+.1f} % ({100 * sure:.0f} %: {100 * (low or 0.0):+.1f} to {100 * (high or 0.0):+.1f})"

@@ -1,29 +1,45 @@
 """The effect of the newest change of parameters on throughput, computed while the load runs. Pure.
 
-It is looked at few times, each time twice as long after the change as before (`LOOKS`), and nothing is told anew in
-between: who looks every second finds a difference in one of four loads that did not change. A claim takes more at the
-early looks (`_SPENT`, together 4.7 %), and stays until a later look speaks clearly against it. A look at which the time
-before and the time after do not have the same share of checkpoints, of full pages in the WAL, or of foreign CPU time,
-makes no claim.
+It is looked at few times, each time twice as long after the change as before (`before_after.LOOKS`), and nothing is
+told anew in between. Checkpoints that write, full pages in the WAL and CPU time of other programs are columns of the
+regression; where full pages or foreign CPU time differ too much between before and after, a look makes no claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from math import inf
+from operator import itemgetter
 from statistics import fmean
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from pgtop_tune.compare.statistics.effect import LEAST, Effect, Verdict, effect_of, verdict
-from pgtop_tune.compare.statistics.verdicts import CONDITIONS, unlike
+from pgtop_tune.compare.statistics.before_after import (
+    CLAIMS,
+    FEWEST_AFTER,
+    FEWEST_BEFORE,
+    LOOKS,
+    Difference,
+    Look,
+    Second,
+    difference,
+    moving,
+    tell,
+)
+from pgtop_tune.compare.statistics.effect import Effect, Verdict
+from pgtop_tune.compare.statistics.verdicts import CONDITIONS, AlikeCondition, unlike
+from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
+from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way
-from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.server import FULL_PAGES, TPS
 from pgtop_tune.metrics.steady_state import warm_up
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.runtime.history import Charted, SeriesPoint
+from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
 
 SETTLING_S: Final = 5.0
@@ -32,16 +48,19 @@ NOTICED_S: Final = 2.0
 """Left out before a change: it was made a little before it was read back."""
 MOST_S: Final = 300.0
 """The longest window before it, the nearest to the change."""
-LOOKS: Final = (5, 15, 30, 60, 120, 240, 480)
-"""Seconds after it has settled at which it is told anew; the last one stands."""
-FEWEST_S: Final = 5
-"""Readings after it below which there is no figure."""
-_SPENT: Final = (0.0, 0.002, 0.005, 0.01, 0.01, 0.01, 0.01)
-"""At each look how seldom so large a difference must come by chance for a claim; the first has too few blocks."""
-_UNCLEAR: Final = 0.2
-"""And from which on a claim is taken back."""
+WARM_UP_S: Final = 120.0
+"""Of a load that is left out; half of it where the change came within `_SOON_S`, with no claim before so long."""
+_SOON_S: Final = 180.0
+_FEWEST_UNREAD: Final = 180
+"""Seconds before the change where it cannot be read when checkpoints write."""
+_EDGE_S: Final = 10.0
+"""Left out on both sides of a checkpoint's begin and end, unless that is more than half of a side."""
 _SECOND: Final = 0.95
 _ARROW: Final = "→"
+_SHARES: Final[tuple[tuple[Charted, float], ...]] = ((CPU_FOREIGN, 20.0), (FULL_PAGES, 100.0))
+"""Percentages that are columns, and the points of each that may cost as much as a checkpoint."""
+_Row = tuple[float, ...]
+"""(at_s, value, columns …) of a second."""
 
 
 class SinceChange(Struct, frozen=True):
@@ -49,10 +68,15 @@ class SinceChange(Struct, frozen=True):
 
     Attributes:
         changed: (name, value) of what is in force by it. Foreign text.
-        effect: After against before at the newest look; None until it has settled and five seconds more.
+        effect: After against before at the newest look; None until the first.
         verdict: What may be said of it.
         unlike: What else was not the same before and after, in words; "" where there is nothing.
         final: There is no further look.
+        after_s: Seconds after the change has settled that the newest look has.
+        next_s: Those of the next look; None after the last.
+        withdrawn: A claim was made, and is not clear any more.
+        moved: Change of throughput in ten minutes that was under way before the change; None where none is clear.
+        too_early: The load was too young before the change for anything to be said.
     """
 
     changed: tuple[tuple[str, str], ...]
@@ -60,6 +84,11 @@ class SinceChange(Struct, frozen=True):
     verdict: Verdict
     unlike: str = ""
     final: bool = False
+    after_s: int = 0
+    next_s: int | None = None
+    withdrawn: bool = False
+    moved: float | None = None
+    too_early: bool = False
 
 
 class _Change(Struct):
@@ -70,11 +99,28 @@ class _Change(Struct):
     fresh: dict[str, str] = field(default_factory=dict)
 
 
+class _Sides(Struct):
+    """Seconds before a change, and those after it.
+
+    Attributes:
+        ages_s: From the change on, at which a look is taken.
+        hasty: Looks before `WARM_UP_S` make no claim: the load was young.
+        checkpoints: It can be read when they write.
+    """
+
+    before: list[_Row]
+    after: list[_Row]
+    began_s: float
+    ages_s: list[int]
+    hasty: bool
+    checkpoints: bool
+
+
 def since_change(session: Session) -> SinceChange | None:
     """The newest change and its effect on the client's TPS, or on the server's where no load of ours runs.
 
-    Before is from when the load began, without its warm-up (`steady_state.warm_up`), or from the change before. After
-    begins when the change has settled and ends with the newest look.
+    Before is from when the load began, without its warm-up, or from the change before. After begins when the change has
+    settled and ends with the newest look.
 
     Returns:
         None when nothing was changed, when the change was taken back, when another load, a restart or another server
@@ -87,76 +133,117 @@ def since_change(session: Session) -> SinceChange | None:
     ends = [at_s for at_s in loads if at_s > change.first_s]
     if len(ends) > 1 or (ends and under_way(session.now)) or any(at_s > change.first_s for at_s in breaks):
         return None
-    until_s = ends[0] if ends else inf
+    until_s = min(session.now.elapsed_s, ends[0] if ends else inf)
     begun_s = max((at_s for at_s in (*loads, *breaks) if at_s <= change.first_s), default=0.0)
     settled_s = max((each.last_s + SETTLING_S for each in changes[:-1]), default=0.0)
-
-    def window(metric: Charted, since_s: float, end_s: float) -> list[SeriesPoint]:
-        return _by_second(session.history.series(metric, since_s, end_s))
-
-    since_s = max(begun_s, settled_s, change.first_s - NOTICED_S - MOST_S)
+    loaded_s = max((at_s for at_s in loads if at_s <= change.first_s), default=None)
     metric: Charted = CLIENT_TPS
-    before = window(metric, since_s, change.first_s - NOTICED_S)
-    if not before and not ends:
+    if not _by_second(session, metric, begun_s, change.first_s - NOTICED_S) and not ends:
         metric = TPS
-        before = window(metric, since_s, change.first_s - NOTICED_S)
-    if begun_s >= settled_s:
-        before = _warm(before)
+    seconds = _by_second(session, metric, max(begun_s, settled_s, change.first_s - NOTICED_S - MOST_S), until_s)
+    before = [point for point in seconds if point[0] < change.first_s - NOTICED_S]
     if not before:
         return None
-    since_s, values = before[0].at_s, _values(before)
-    began_s, now_s = change.last_s + SETTLING_S, min(session.now.elapsed_s, until_s)
-    past = [look for look in LOOKS if now_s - began_s >= look]
-    looks = []
-    for look in past:
-        differs = _unlike(session, change.fresh, (since_s, change.first_s - NOTICED_S), (began_s, began_s + look))
-        after = window(metric, began_s, began_s + look)
-        effect = _effect(values, _values(after)) if len(after) >= FEWEST_S else None
-        looks.append((effect, differs))
-    final = until_s < inf or len(past) == len(LOOKS)
-    return _told(tuple(change.fresh.items()), looks, final=final)
+    if begun_s >= settled_s:
+        before = _warm(before)
+    sides = _sides(session, change, before, seconds, loaded_s, until_s)
+    final = bool(ends) or len(sides.ages_s) == len(LOOKS)
+    found = SinceChange(
+        changed=tuple(change.fresh.items()), effect=None, verdict=Verdict.UNDECIDED, final=final,
+        next_s=None if final else LOOKS[len(sides.ages_s)],
+    )  # fmt: skip
+    if len(sides.before) < (FEWEST_BEFORE if sides.checkpoints else _FEWEST_UNREAD):
+        return replace(found, too_early=True)
+    return _told(session, change, sides, found)
 
 
-_effect = lru_cache(maxsize=32)(effect_of)
-"""A look is told once; its seconds do not change any more."""
+def _sides(
+    session: Session,
+    change: _Change,
+    before: list[tuple[float, float]],
+    seconds: Iterable[tuple[float, float]],
+    loaded_s: float | None,
+    until_s: float,
+) -> _Sides:
+    """The seconds that count, with what else weighed on them."""
+    hasty = loaded_s is not None and change.first_s - loaded_s < _SOON_S
+    if loaded_s is not None:
+        warm_s = loaded_s + (WARM_UP_S / 2.0 if hasty else WARM_UP_S)
+        before = [point for point in before if point[0] >= warm_s]
+    began_s = change.last_s + SETTLING_S
+    after = [point for point in seconds if began_s <= point[0] < began_s + LOOKS[-1]]
+    since_s = before[0][0] if before else began_s
+    writes = _by_second(session, CHECKPOINT_WRITES, since_s, until_s)
+    edges = [at_s for (_, was), (at_s, now) in pairwise(writes) if (was > 0.0) != (now > 0.0)]
+    columns = [[(at_s, float(value > 0.0)) for at_s, value in writes]]
+    for share, points in _SHARES:
+        columns.append([(at_s, value / points) for at_s, value in _by_second(session, share, since_s, until_s)])
+    known = [column for column in columns if any(value for _, value in column)]
+
+    def side(points: Sequence[tuple[float, float]]) -> list[_Row]:
+        inside = [point for point in points if all(abs(point[0] - edge_s) > _EDGE_S for edge_s in edges)]
+        kept = inside if 2 * len(inside) >= len(points) else points
+        return [(at_s - change.first_s, value, *(_at(column, at_s) for column in known)) for at_s, value in kept]
+
+    return _Sides(
+        before=side(before), after=side(after), began_s=began_s - change.first_s,
+        ages_s=[look for look in LOOKS if until_s - began_s >= look], hasty=hasty, checkpoints=bool(writes),
+    )  # fmt: skip
 
 
-def _told(
-    changed: tuple[tuple[str, str], ...], looks: Iterable[tuple[Effect | None, str]], *, final: bool
-) -> SinceChange:
-    """The newest look with the claim that it makes or holds; one at windows that are not alike takes no claim back."""
-    found = SinceChange(changed, None, Verdict.UNDECIDED, final=final)
-    for (effect, differs), spent in zip(looks, _SPENT, strict=False):
-        if effect is None:
+def _told(session: Session, change: _Change, sides: _Sides, found: SinceChange) -> SinceChange:
+    """What the looks so far say."""
+    before_s = change.first_s + sides.before[0][0], change.first_s - NOTICED_S
+    looks: list[Look] = []
+    ages_s: list[int] = []
+    differs: AlikeCondition | None = None
+    for age_s in sides.ages_s:
+        after = tuple(row for row in sides.after if row[0] < sides.began_s + age_s)
+        if len(after) < FEWEST_AFTER:
             continue
-        if differs:
-            if found.verdict not in (Verdict.BETTER, Verdict.WORSE):
-                found = SinceChange(
-                    changed=changed, effect=effect, verdict=Verdict.UNDECIDED, unlike=differs, final=final
-                )
-            continue
-        found = SinceChange(changed, effect, _judged(effect, found, spent), final=final)
-    return found
+        after_s = change.first_s + sides.began_s, change.first_s + sides.began_s + age_s
+        differs = _unlike(session, change.fresh, before_s, after_s)
+        claims = (differs is None or differs.column) and not (sides.hasty and age_s < WARM_UP_S)
+        looks.append(Look(_difference(tuple(sides.before), after), (len(sides.before), len(after)), claims))
+        ages_s.append(age_s)
+    told = tell(looks)
+    if told is None:
+        return found
+    return replace(
+        found, effect=told.effect, verdict=told.verdict, after_s=ages_s[told.look], withdrawn=told.withdrawn,
+        unlike="" if told.verdict in CLAIMS or differs is None else differs.words, moved=_moving(tuple(sides.before)),
+    )  # fmt: skip
 
 
-def _judged(effect: Effect, before: SinceChange, spent: float) -> Verdict:
-    if effect.chance is None:
-        return Verdict.UNDECIDED
-    claimed = before.verdict in (Verdict.BETTER, Verdict.WORSE) and before.effect is not None
-    if claimed and before.effect is not None and effect.relative * before.effect.relative > 0:
-        return before.verdict if effect.chance <= _UNCLEAR else Verdict.UNDECIDED
-    certain = effect.chance < spent and abs(effect.relative) >= LEAST
-    return verdict(effect, higher_is_better=True, certain=certain and not claimed)
+def _at(column: Sequence[tuple[float, float]], at_s: float) -> float:
+    """The newest value of a column then; 0 before its first."""
+    place = bisect_right(column, at_s + _SECOND / 2.0, key=itemgetter(0))
+    return column[place - 1][1] if place else 0.0
 
 
-def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, float]) -> str:
+@lru_cache(maxsize=32)
+def _difference(before: tuple[_Row, ...], after: tuple[_Row, ...]) -> Difference:
+    """A look is judged once: its seconds do not change any more."""
+    return difference(_seconds(before), _seconds(after))
+
+
+@lru_cache(maxsize=4)
+def _moving(before: tuple[_Row, ...]) -> float | None:
+    return moving(_seconds(before))
+
+
+def _seconds(rows: Iterable[_Row]) -> list[Second]:
+    return [Second(row[0], row[1], row[2:]) for row in rows]
+
+
+def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, float]) -> AlikeCondition | None:
     """What else was not the same in two windows."""
 
     def weighed(metric: Charted, window: tuple[float, float]) -> list[tuple[float, float]]:
         return [(point.value, 1.0) for point in session.history.series(metric, *window) if point.value is not None]
 
     found = unlike([[weighed(each.metric, window) for window in windows] for each in CONDITIONS], changed)
-    return "" if found is None else found.condition.words
+    return None if found is None else found.condition
 
 
 def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[float], list[float]]:
@@ -196,25 +283,21 @@ def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: st
         fresh[name] = now
 
 
-def _warm(seconds: list[SeriesPoint]) -> list[SeriesPoint]:
+def _warm(seconds: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Without the warm-up; the second half of what has not settled."""
-    cut = warm_up(_values(seconds)) if seconds else 0
+    cut = warm_up([value for _, value in seconds]) if seconds else 0
     return seconds[len(seconds) // 2 if cut is None else cut :]
 
 
-def _values(seconds: Iterable[SeriesPoint]) -> tuple[float, ...]:
-    return tuple(point.value for point in seconds if point.value is not None)
-
-
-def _by_second(points: Iterable[SeriesPoint]) -> list[SeriesPoint]:
-    """One value a second where frames come faster: readings of the same second say the same twice."""
+def _by_second(session: Session, metric: Charted, since_s: float, until_s: float) -> list[tuple[float, float]]:
+    """(at_s, value): one a second where frames come faster, as readings of the same second say the same twice."""
     moments: list[float] = []
     values: list[list[float]] = []
-    for point in points:
+    for point in session.history.series(metric, since_s, until_s):
         if point.value is None:
             continue
         if not moments or point.at_s - moments[-1] >= _SECOND:
             moments.append(point.at_s)
             values.append([])
         values[-1].append(point.value)
-    return [SeriesPoint(at_s, fmean(held)) for at_s, held in zip(moments, values, strict=True)]
+    return [(at_s, fmean(held)) for at_s, held in zip(moments, values, strict=True)]

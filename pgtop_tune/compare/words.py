@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -40,10 +40,16 @@ def effect(row: FigureRow) -> str:
 
 
 def interval(row: FigureRow) -> str:
-    """Its 95 % interval."""
+    """Its interval."""
     if row.change is None or row.change[1] is None or row.change[2] is None:
         return units.UNKNOWN
     return f"{signed(100 * row.change[1])} … {signed(100 * row.change[2])} {_sign_of(row)}"
+
+
+def confidence(rows: Iterable[FigureRow]) -> str:
+    """Of the intervals of a table, as its heading: "98 % interval"."""
+    found = next((row.effect.confidence for row in rows if row.effect is not None), 0.95)
+    return f"{100 * found:.0f} % interval"
 
 
 def _sign_of(row: FigureRow) -> str:
@@ -57,7 +63,12 @@ def signed(number: float) -> str:
 
 def wait_change(row: WaitRow) -> str:
     """Milliseconds more or less."""
-    return f"{row.b_ms - row.a_ms:+.3f}"
+    return wait_ms(row.change_ms, "+.3f")
+
+
+def wait_ms(number: float | None, form: str = ".3f") -> str:
+    """Milliseconds of a wait; a dash where the side does not tell it."""
+    return units.UNKNOWN if number is None else format(number, form)
 
 
 def wait_interval(row: WaitRow) -> str:

@@ -15,6 +15,7 @@ from statistics import fmean, median
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.compare.noise.cells import long_run_variance
 from pgtop_tune.compare.noise.store import NoiseFloor
@@ -222,7 +223,7 @@ def runs_a_side(noise: RunNoise, share: float) -> int | None:
     """Runs on each side until the 98 % interval is as narrow as the difference; None beyond 100."""
     for runs in range(1, _MOST_RUNS + 1):
         degrees = noise.degrees + 2 * (runs - 1)
-        if half_width(RunNoise(noise.sd, degrees, noise.from_history), runs, runs) <= share:
+        if half_width(replace(noise, degrees=degrees), runs, runs) <= share:
             return runs
     return None
 

@@ -17,6 +17,7 @@ from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import PressureSample
+from pgtop_tune.model.replication import SubscriptionSample, SubscriptionWorker
 from pgtop_tune.model.statements import StatementCounters
 
 S = TypeVar("S", bound=Reading)
@@ -153,6 +154,17 @@ _LOCK: Final = (
     _Column("wait_time", "us", "Time of them.", "wait_us"),
     _Column("fastpath_exceeded", "", "Locks that found the fast-path slots of their session full."),
 )
+_SLOTS: Final = (
+    _Column("mem_exceeded_count", "", "Times logical_decoding_work_mem was exceeded; from 19 on.", "mem_exceeded"),
+    _Column("slotsync_skip_count", "", "Synchronizations of the slot to this standby that were skipped; from 19 on.",
+            "sync_skips"),
+)  # fmt: skip
+_SUBSCRIPTIONS: Final = (
+    _Column("apply_error_count", "", "Errors while applying changes; from 15 on.", "apply_errors"),
+    _Column("sync_table_error_count", "", "Errors of the first copy of tables; until 18 sync_error_count.",
+            "sync_errors"),
+    _Column("sync_seq_error_count", "", "Errors while synchronising sequences; from 19 on.", "sequence_errors"),
+)  # fmt: skip
 _SLRU: Final = (
     _Column("blks_zeroed", "", "Pages zeroed."),
     _Column("blks_hit", "", "Pages found in the cache."),
@@ -166,6 +178,8 @@ _STATEMENTS: Final = (
     _Column("total_exec_time", "us", "Time of execution.", "exec_us"),
     _Column("plans", "", "Times planned; 0 while track_planning is off."),
     _Column("total_plan_time", "us", "Time of planning.", "plan_us"),
+    _Column("generic_plan_calls", "", "Executions of prepared statements with a generic plan; from 19 on."),
+    _Column("custom_plan_calls", "", "Executions of prepared statements with a plan for their parameters; from 19 on."),
     _Column("rows", "", "Rows returned or affected."),
     _Column("shared_blks_hit", "", "Blocks found in shared buffers."),
     _Column("shared_blks_read", "", "Blocks not found in shared buffers."),
@@ -231,6 +245,11 @@ def _pressure_time(interval: Interval) -> Iterable[ExportedPoint]:
     return found
 
 
+def _each_subscription(sample: SubscriptionSample) -> Iterable[SubscriptionWorker]:
+    """One of its workers, or the row that stands for none."""
+    return {worker.id.partition(":")[0]: worker for worker in sample.workers}.values()
+
+
 def _statement_key(row: StatementCounters) -> tuple[str | None, ...]:
     return str(row.queryid), row.datname, row.usename, "true" if row.toplevel else "false"
 
@@ -267,6 +286,10 @@ COUNTERS: Final = (
     *_counters("pg_stat_slru", sections.slru, _SLRU, lambda sample: sample.slrus, ("name",), lambda row: (row.name,)),
     *_counters("pg_stat_lock", sections.lock_counters, _LOCK, lambda sample: sample.types, ("locktype",),
                lambda row: (row.locktype,)),
+    *_counters("pg_stat_replication_slots", sections.slots, _SLOTS, lambda sample: sample.slots,
+               ("slot_name", "slot_type"), lambda row: (row.slot_name, row.slot_type)),
+    *_counters("pg_stat_subscription_stats", sections.subscriptions, _SUBSCRIPTIONS, _each_subscription, ("subname",),
+               lambda row: (row.name,)),
     *_counters("pg_stat_archiver", sections.archiver, (
         _Column("archived", "", "WAL files archived.", "archived_count"),
         _Column("failed", "", "Attempts that failed.", "failed_count"),

@@ -83,11 +83,12 @@ def base_unit(unit: str) -> BaseUnit:
 def exposed_name(identity: str, unit: str) -> str:
     """The name of a family: "host.memory.free" in bytes is pgtop_host_memory_free_bytes.
 
-    The prefix pg_ of a view's name gives way to ours: pg_stat_wal.wal_fpi is pgtop_stat_wal_wal_fpi.
+    The prefix pg_ of a view's name gives way to ours: pg_stat_wal.wal_fpi is pgtop_stat_wal_wal_fpi. The suffix _count
+    is taken (histograms): a column that ends in it goes without.
     """
     if identity in _RENAMED:
         return PREFIX + _RENAMED[identity]
-    stem = _UNSAFE.sub("_", identity.removeprefix("pg_").lower())
+    stem = _UNSAFE.sub("_", identity.removeprefix("pg_").lower()).removesuffix("_count")
     word = base_unit(unit).word
     return PREFIX + (f"{_OWN_UNIT.sub('', stem)}_{word}" if word else stem)
 

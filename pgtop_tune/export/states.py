@@ -14,7 +14,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.replication import ReceiverLag, SenderLag, SlotState, receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.server import states
-from pgtop_tune.metrics.vacuum import age
+from pgtop_tune.metrics.vacuum import TableVacuum, age, table_vacuums
 from pgtop_tune.metrics.waits import NEWEST
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HostFacts
@@ -116,6 +116,39 @@ def _of_slots(pick: Callable[[SlotState], float | None]) -> Callable[[Interval],
     return read
 
 
+def _skipped(interval: Interval) -> Iterable[ExportedPoint]:
+    slots = (state.slot for state in slot_states(interval))
+    return [
+        ExportedPoint((slot.slot_name, slot.slot_type, slot.sync_skip_reason), 1.0)
+        for slot in slots
+        if slot.sync_skip_reason
+    ]
+
+
+def _scores(interval: Interval) -> list[ExportedPoint]:
+    """Of the database that this program is connected to."""
+    sample, server = interval.now(sections.relations), sections.server(interval.newest)
+    if sample is None or isinstance(server, Unavailable):
+        return []
+    return [
+        ExportedPoint((server.database, table.name, table.kind), table.autovacuum_score)
+        for table in sample.tables
+        if table.autovacuum_score is not None
+    ]
+
+
+def _highest_score(interval: Interval) -> Iterable[ExportedPoint]:
+    """Tables that autovacuum leaves alone have scores, too: they would hide the others."""
+    taken = (vacuum for vacuum in table_vacuums(interval) if vacuum.enabled is not False or _must_freeze(vacuum))
+    scores = (vacuum.table.autovacuum_score for vacuum in taken)
+    highest = max((score for score in scores if score is not None), default=None)
+    return () if highest is None else (ExportedPoint((), highest),)
+
+
+def _must_freeze(vacuum: TableVacuum) -> bool:
+    return vacuum.freeze_percent is not None and vacuum.freeze_percent >= 100.0
+
+
 def _of_receiver(pick: Callable[[ReceiverLag], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
     def read(interval: Interval) -> Iterable[ExportedPoint]:
         lag = receiver_lag(interval)
@@ -197,4 +230,10 @@ STATES: Final = (
            _of_slots(lambda state: float(state.slot.active_pid is not None)), _SLOT),
     _gauge("slot.safe", "bytes", "WAL that may be written before the slot is at risk. Source: pg_replication_slots.safe_wal_size",
            _of_slots(lambda state: state.slot.safe_wal_bytes), _SLOT),
+    _gauge("slot.sync_skipped", "", "1 while the synchronization of the slot to this standby is skipped, with the reason; "
+           "from 19 on. Source: pg_replication_slots.slotsync_skip_reason", _skipped, (*_SLOT, "reason")),
+    _gauge("autovacuum.highest_score", "", "Of the tables of this database that autovacuum takes: from 1 on, the "
+           "highest first; from 19 on. Source: pg_stat_autovacuum_scores.score", _highest_score),
+    _gauge("autovacuum.score", "", "Of each table on page 8, those with autovacuum_enabled=off as well; a TOAST table has the name of its table and kind=toast; from 19 on. "
+           "Source: pg_stat_autovacuum_scores.score", _scores, ("datname", "relname", "kind"), WantedRows.WHEN_NAMED),
 )  # fmt: skip

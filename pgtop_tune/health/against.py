@@ -161,15 +161,19 @@ def recorded_facts(path: Path) -> CheckFacts:
     reader = RecordingReader(path)
     first: Frame | None = None
     last: Frame | None = None
+    why = "it has no frames"
     try:
         for _, frame in reader.frames():
-            if not isinstance(needs.PARAMETERS.section(frame), Unavailable):
+            sample = needs.PARAMETERS.section(frame)
+            if isinstance(sample, Unavailable):
+                why = str(sample)
+            else:
                 first, last = first or frame, frame
         target = reader.header.target
     finally:
         reader.close()
     if first is None or last is None:
-        raise RecordingProblem(f"{path} has no parameters", "the server did not answer during the recording")
+        raise RecordingProblem(f"{path} has no parameters: {why}")
     frames = (first,) if first is last else (first, last)
     return CheckFacts(
         frames,

@@ -286,7 +286,9 @@ async def _timer(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     program = program_beside(asked.server.postmaster_pid)
     if program is None:
         return Unavailable(Reason.NOT_SUPPORTED, "pg_test_timing is not installed")
-    spent_ns = await asyncio.to_thread(timer_overhead_ns, program)
+    clock = asked.parameters.find("timing_clock_source")
+    tsc = clock is not None and "tsc" in clock.setting  # The server shows "auto (tsc)" where it chose so itself.
+    spent_ns = await asyncio.to_thread(timer_overhead_ns, program, tsc=tsc)
     if isinstance(spent_ns, Unavailable):
         return spent_ns
     takes = f"reading the clock takes {number(spent_ns, 3)} ns"

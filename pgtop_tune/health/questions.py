@@ -198,6 +198,19 @@ class WeakPassword(Struct, frozen=True):
     md5: bool
 
 
+class ExpiringPassword(Struct, frozen=True):
+    """A role that may log in and whose password ends.
+
+    Attributes:
+        valid_until: As the server writes it.
+        remaining_s: Negative where it has ended; None where it has since ever.
+    """
+
+    name: str
+    valid_until: str
+    remaining_s: float | None
+
+
 class HbaRule(Struct, frozen=True):
     """A line of pg_hba.conf, or of a file that it includes (16+).
 
@@ -306,6 +319,7 @@ SEQUENCES: Final = Question("check_sequences", SequenceState, "pg_sequence, pg_s
 KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds", everywhere=True)
 SUPERUSERS: Final = Question("check_roles", SuperuserLogin, "pg_roles")
 PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword", opens="only superusers may")
+EXPIRING: Final = Question("check_expiring_passwords", ExpiringPassword, "pg_roles.rolvaliduntil")
 HBA: Final = Question(
     "check_hba",
     HbaRule,
@@ -335,6 +349,6 @@ ARCHIVE_QUEUE: Final = Question(
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
-    SUPERUSERS, PASSWORDS, HBA, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
+    SUPERUSERS, PASSWORDS, EXPIRING, HBA, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
 )  # type: ignore[assignment]  # fmt: skip
 """All of them."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import ROOT, DiskCap
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.source_names import HostSource
@@ -57,9 +58,17 @@ def host_of(
         wished: What the operator says.
         root: Where /proc and /sys are found.
         caps: What the operator says of disks.
+
+    Raises:
+        UsageProblem: /proc is wished for and cannot be read.
     """
-    has_proc = all(os.access(root / path, os.R_OK) for path in _READ_FIRST)
-    if wished is HostSource.PROC or (wished is HostSource.AUTO and has_proc):
+    unreadable = next((path for path in _READ_FIRST if not os.access(root / path, os.R_OK)), None)
+    if wished is HostSource.PROC and unreadable is not None:
+        raise UsageProblem(
+            f"--host-source proc: /{unreadable} cannot be read here",
+            "auto takes psutil, and the server's own /proc where the role may read it",
+        )
+    if wished is not HostSource.PSUTIL and unreadable is None:
         return LocalHost(clock, root, caps)
     from pgtop_tune.host.psutil_source import PsutilHost
 

@@ -102,7 +102,7 @@ def settings(root: Path, devices: Iterable[str] = ()) -> tuple[SystemSetting, ..
 def setting(name: str, root: Path, boot: BootSettings) -> SystemSetting:
     """One of them."""
     path = root / path_of(name)
-    text = or_why(lambda: read_once(path).decode("utf-8", "replace").strip(), f"this kernel has no /{path_of(name)}")
+    text = or_why(lambda: read_once(path).decode("utf-8", "replace").strip(), _absent(name, root))
     chosen = _CHOSEN.search(text) if isinstance(text, str) else None
     return SystemSetting(
         name=name,
@@ -112,6 +112,15 @@ def setting(name: str, root: Path, boot: BootSettings) -> SystemSetting:
         after_reboot=boot.of(name),
         writable=not isinstance(text, Unavailable) and os.access(path, os.W_OK, effective_ids=True),
     )
+
+
+def _absent(name: str, root: Path) -> str:
+    """Why the kernel's file of a setting is not there: the kernel lacks it, or this process does not see its kind."""
+    file = Path(path_of(name))
+    tree = Path(*file.parts[:2])
+    if (root / tree).is_dir():
+        return f"this kernel has no /{file}"
+    return f"/{tree} is hidden from this process, or not mounted"
 
 
 def live_value(path: str, root: Path) -> str:

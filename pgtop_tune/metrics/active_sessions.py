@@ -57,7 +57,8 @@ _SLEEPS: Final = frozenset(
     }
 )
 """Class and event, the event in lower case: majors do not spell them alike."""
-_DECODING_AT_REST: Final = ("REPACK decoding worker", "waitforwalflush")
+DECODING: Final = "REPACK decoding worker"
+_DECODING_AT_REST: Final = (DECODING, "waitforwalflush")
 """Of REPACK (CONCURRENTLY): it has read all WAL there is."""
 _FROM_THE_PRIMARY: Final = frozenset({"libpqwalreceiverconnect", "libpqwalreceiverreceive"})
 """Waits for an answer of another server: at rest, unless a client waits for it (CREATE SUBSCRIPTION)."""

@@ -10,11 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.active_sessions import DECODING
 from pgtop_tune.metrics.catalogue import Interval, rate
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.relations import ProgressRow, ProgressSample
 
 WINDOW_S: Final = 10.0
+_PARALLEL: Final = "parallel worker"
 
 
 class CommandProgress(Struct, frozen=True):
@@ -27,6 +29,7 @@ class CommandProgress(Struct, frozen=True):
         remaining_s: Until the phase is done, at that rate.
         backend: pid and backend_start_ms; None where the session was not seen.
         workers: Parallel workers that help it.
+        decoding: Whether a worker decodes changes made meanwhile, for REPACK (CONCURRENTLY).
     """
 
     row: ProgressRow
@@ -35,6 +38,7 @@ class CommandProgress(Struct, frozen=True):
     remaining_s: float | None
     backend: BackendKey | None = None
     workers: int = 0
+    decoding: bool = False
 
 
 def progress_rows(interval: Interval) -> list[CommandProgress]:
@@ -48,12 +52,13 @@ def progress_rows(interval: Interval) -> list[CommandProgress]:
     activity = interval.now(sections.activity)
     backends = () if activity is None else activity.backends
     sessions = {backend.pid: backend.backend_start_ms for backend in backends}
-    helped = Counter(backend.leader_pid for backend in backends)
+    helped = Counter((backend.leader_pid, backend.backend_type) for backend in backends)
     return [
         replace(
             _progress(row, recent),
             backend=(row.pid, sessions[row.pid]) if row.pid in sessions else None,
-            workers=helped[row.pid],
+            workers=helped[row.pid, _PARALLEL],
+            decoding=bool(helped[row.pid, DECODING]),
         )
         for row in _by_kind(recent[0].commands)
     ]

@@ -19,7 +19,7 @@ from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.log_evidence import logged_part
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import RunEvidence
-from pgtop_tune.model.bench import BenchProgress, RunState
+from pgtop_tune.model.bench import BenchProgress, BenchRun, RunState
 from pgtop_tune.model.run_result import Doubt, RunVerdict
 
 # Transactions of a run that failed: how far that speaks against its result.
@@ -34,7 +34,10 @@ COUNTS_UP_TO_PERCENT: Final = 10.0
 
 
 def transactions_failed(evidence: RunEvidence) -> Doubt | None:
-    """A note, a suspicion, or, above 10 per cent and for errors of any other kind, an invalid result."""
+    """A note, a suspicion, or an invalid result: above 10 per cent, and for errors of any other kind.
+
+    With --continue-on-error, errors of any other kind count by their share as well.
+    """
     facts = evidence.facts
     failed = facts.failed
     if failed is None:
@@ -50,10 +53,10 @@ def transactions_failed(evidence: RunEvidence) -> Doubt | None:
     words = ", ".join(f"{count} {kind}" for kind, count in named.items() if count > 0)
     return Doubt(
         id="FAILED-TRANSACTIONS",
-        verdict=_verdict(percent, other),
+        verdict=_verdict(percent, 0 if evidence.run.continue_on_error else other),
         reason=f"{failed} of {whole:.0f} transactions failed ({percent:.2f} %{': ' + words if words else ''})"
         " and are not in tps and latency",
-        advice="see stderr" if other > 0 else _advice(evidence.run.max_tries),
+        advice=_advice(evidence.run, other),
         numbers=(("failed", failed), ("share_percent", percent)),
     )
 
@@ -64,7 +67,10 @@ def _verdict(percent: float, other: int) -> RunVerdict:
     return RunVerdict.SUSPECT if percent > NOTED_UP_TO_PERCENT else RunVerdict.NOTE
 
 
-def _advice(max_tries: int | None) -> str:
+def _advice(run: BenchRun, other: int) -> str:
+    if other > 0:
+        return "the server's log has the errors" if run.continue_on_error else "see stderr"
+    max_tries = run.max_tries
     if max_tries is None or max_tries == 1:
         return "retry them as an application would: --max-tries 10"
     if max_tries == 0:
@@ -331,7 +337,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("RUN-FAILED", "pgbench failed; its tps line does not count.", "pgbench's exit status", _failed),
     Rule("CONNECTION-ERRORS", "Clients were refused.", "pgbench's messages on stderr", _connection_errors),
     Rule("RUN-PARTIAL", "The run was stopped early.", "Ctrl-C, a signal, the stop key", _stopped),
-    Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind invalid", transactions_failed),
+    Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks, other errors), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind without --continue-on-error invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were skipped.", "report: number of transactions skipped; > 0", _skipped),
     Rule("RATE-MISSED", "The requested rate was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note if no lag shows a backlog", _rate_missed),
     Rule("LOG-INCOMPLETE", "Percentiles cover only part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a log that was sampled is a note", _log_incomplete),

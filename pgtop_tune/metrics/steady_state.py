@@ -40,11 +40,12 @@ _T_975: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 _SLOW: Final = 0.5
 
 
-def steady_state(seconds: Sequence[float]) -> SteadyState:
+def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyState:
     """Whether throughput settled, from when on, and how much it was then.
 
     Args:
         seconds: Transactions per second, second by second (pgbench's progress lines).
+        hidden: Drift from which on it may not hide in the noise.
     """
     n = len(seconds)
     if n < FEWEST_S:
@@ -71,13 +72,13 @@ def steady_state(seconds: Sequence[float]) -> SteadyState:
         )
     rest = seconds[cut:]
     drift, allowed = _drift(rest), _allowed_drift(rest)
-    steady = drift is not None and abs(drift) <= allowed <= HIDDEN
+    steady = drift is not None and abs(drift) <= allowed <= hidden
     words = (
         "no transaction ended"
         if drift is None
         else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
     )
-    if allowed > HIDDEN:
+    if allowed > hidden:
         words = f"throughput swings so much that a drift of {allowed:.0%} could hide in it"
     reason = f"warm-up of {cut} s; {words}"
     return SteadyState(

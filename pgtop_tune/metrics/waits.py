@@ -19,6 +19,8 @@ from pgtop_tune.metrics.active_sessions import (
 )
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.host_values import untold
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.waits import CLIENT, CPU, QUEUE, TURN, WaitCount
 
 LONG_WINDOW_S: Final = 60.0
@@ -199,6 +201,15 @@ class _Queue(_Mean, frozen=True):
         return None if hidden else super().over(interval, window_s)
 
 
+class _OfBuffers(_Mean, frozen=True):
+    """None before 19, where no wait is of this class: 0 would say that nobody waited for a page."""
+
+    def over(self, interval: Interval, window_s: float) -> float | None:
+        found, server = super().over(interval, window_s), sections.server(interval.newest)
+        known = not isinstance(server, Unavailable) and server.version_num >= _BUFFER_FROM
+        return found if found or known else None
+
+
 def mean_over(metric: Metric, interval: Interval, window_s: float) -> float | None:
     """A metric of this module over the last seconds instead of the newest frame; None when nobody looked."""
     value = metric.value
@@ -216,6 +227,9 @@ def _stands(which: SessionActivity) -> _Mean:
     return _Mean(lambda kind: activity_of(kind) is which)
 
 
+_BUFFER: Final = "Buffer"
+_BUFFER_FROM: Final = 190_000
+_MEANS: Final[dict[tuple[str, ...], type[_Mean]]] = {(QUEUE,): _Queue, (_BUFFER,): _OfBuffers}
 _SAMPLED: Final = "pg_stat_activity.wait_event_type sampled several times a second: observations / samples; or pg_wait_sampling_profile"
 
 
@@ -223,8 +237,7 @@ def _class(
     title: str, classes: tuple[str, ...], definition: str, *, others: bool = False, source: str = _SAMPLED
 ) -> Metric:
     identity = f"waits.{title.lower().replace(' ', '_')}"
-    mean = _Queue if classes == (QUEUE,) else _Mean
-    value = mean(lambda kind: is_active(kind) and (kind.wait_event_type in classes) is not others)
+    value = _MEANS.get(classes, _Mean)(lambda kind: is_active(kind) and (kind.wait_event_type in classes) is not others)
     return Metric(id=identity, title=title, unit="sessions", definition=definition, source=source, value=value)
 
 
@@ -238,7 +251,7 @@ _MEASURED: Final = (
     "/proc/PID/stat and schedstat of backends with application_name pgbench, where the machine is known; "
     "otherwise and for other sessions pg_stat_activity.wait_event_type sampled: observations / samples"
 )
-_NAMED: Final = (CPU, QUEUE, "IO", "Lock", "LWLock", CLIENT, "IPC", "Timeout")
+_NAMED: Final = (CPU, QUEUE, "IO", "Lock", "LWLock", _BUFFER, CLIENT, "IPC", "Timeout")
 ON_CPU: Final = _class(
     CPU,
     (CPU,),
@@ -251,12 +264,21 @@ CLASSES: Final = (
     _class("IO", ("IO",), "Active sessions that read, write or flush files."),
     _class("Lock", ("Lock",), "Active sessions in a queue for a heavyweight lock: rows, transactions, relations."),
     _class("LWLock", ("LWLock",), "Active sessions that wait for a lock on a structure in shared memory."),
+    _class(_BUFFER, (_BUFFER,), "Active sessions that wait for a page in shared buffers: for its lock, or for its last pin; from 19 on. Until 18 these are LWLock:BufferContent, and BufferPin among the others."),
     _class(CLIENT, (CLIENT,), "Active sessions that read from or write to their client in the middle of a statement."),
     _class("IPC", ("IPC",), "Active sessions that wait for another process of the server."),
     _class("Timeout", ("Timeout",), "Active sessions that sleep: pg_sleep, commit_delay; pacing is not among them."),
-    _class("other", _NAMED, "Active sessions in any other wait class: Extension, InjectionPoint, BufferPin; from 19 on Buffer in its place, with the locks of pages that were LWLock:BufferContent.", others=True),
+    _class("other", _NAMED, "Active sessions in any other wait class: Extension, InjectionPoint, until 18 BufferPin.", others=True),
 )  # fmt: skip
 """The parts of the active sessions."""
+
+
+def wait_classes(frame: Frame) -> tuple[Metric, ...]:
+    """The parts that this server has; before 19 those without Buffer."""
+    server = sections.server(frame)
+    without = not isinstance(server, Unavailable) and server.version_num < _BUFFER_FROM
+    return tuple(each for each in CLASSES if not (without and isinstance(each.value, _OfBuffers)))
+
 
 CLIENT_THINKS: Final = Metric(
     "waits.turn", "client think/network", "sessions",

@@ -138,6 +138,8 @@ class LoadSpec(Struct, frozen=True):
         latency_limit_ms: Slower ones are counted, and with a rate those that cannot make it are skipped (-L).
         max_tries: How often a transaction is tried that fails by serialization or deadlock (--max-tries, pgbench 15
             and later); 0 is as often as it takes, None is once.
+        continue_on_error: A transaction that fails by any error counts as failed, and its client goes on with the next
+            (--continue-on-error, pgbench 19 and later); else its client ends.
         connect_per_transaction: A new connection for each transaction (-C).
         seed: Of the random numbers (--random-seed); None is a new one each time.
         per_statement: Mean latency of each statement in the report (-r).
@@ -161,6 +163,7 @@ class LoadSpec(Struct, frozen=True):
     scripts: tuple[ScriptChoice, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+    continue_on_error: bool = False
 
 
 class ProfileSummary(Struct, frozen=True):
@@ -235,6 +238,7 @@ class BenchRun(Struct, frozen=True):
     """--random-seed; None is a new one each time."""
     script_hashes: tuple[str, ...] = ()
     """SHA-256 of each script file, in the order of `scripts`; empty for a builtin, and in older recordings."""
+    continue_on_error: bool = False
 
     @property
     def open_loop(self) -> bool:

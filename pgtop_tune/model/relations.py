@@ -34,8 +34,8 @@ class TableCounters(Struct, frozen=True):
         frozen_xid: relfrozenxid.
         min_multixact: relminmxid.
         options: reloptions ("autovacuum_enabled=off"), of a TOAST table without any those of its table.
-        autovacuum_score: pg_stat_autovacuum_scores.score: autovacuum takes tables from 1 on, the highest first; None
-            before 19.
+        autovacuum_score: pg_stat_autovacuum_scores.score: autovacuum takes tables from 1 on, the highest first, but
+            none with autovacuum_enabled=off; None before 19.
     """
 
     oid: int

@@ -58,6 +58,10 @@ class StatementCounters(Struct, frozen=True):
     """Generation, inlining, optimization, emission; from 1.10 (PostgreSQL 15) on."""
     stats_since_ms: int | None
     """When the entry was made; from 1.11 (PostgreSQL 17) on."""
+    generic_plan_calls: int | None = None
+    """Executions of prepared statements with a generic plan; from 1.13 (PostgreSQL 19) on."""
+    custom_plan_calls: int | None = None
+    """With a plan made for their parameters; a statement that is not prepared counts in neither."""
 
 
 class StatementSample(Struct, frozen=True):

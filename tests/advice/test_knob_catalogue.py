@@ -30,6 +30,11 @@ CAME_WITH = {
     "io_worker_launch_interval": 19,
     "autovacuum_max_parallel_workers": 19,
     "log_autoanalyze_min_duration": 19,
+    "autovacuum_vacuum_score_weight": 19,
+    "autovacuum_vacuum_insert_score_weight": 19,
+    "autovacuum_analyze_score_weight": 19,
+    "autovacuum_freeze_score_weight": 19,
+    "autovacuum_multixact_freeze_score_weight": 19,
 }
 """First major that has it; the release notes' word, so that a misspelt name does not pass as a new one."""
 GONE_WITH = {"io_workers": 19}

@@ -93,6 +93,8 @@ def test_what_a_pgbench_is_too_old_for_is_told_with_the_version_that_has_it(vers
     old = replace(PGBENCH, version_num=version_num, version="14.19")
     with pytest.raises(LoadProblem, match=r"needs pgbench 15 or later; .* is version 14\.19"):
         run_argv(LoadSpec(max_tries=2), COMMITS, old, ENDPOINT, LOG)
+    with pytest.raises(LoadProblem, match=r"continuing after an error .* needs pgbench 19 or later"):
+        run_argv(LoadSpec(continue_on_error=True), COMMITS, replace(old, version_num=180006), ENDPOINT, LOG)
     assert "--failures-detailed" not in run_argv(LoadSpec(), COMMITS, old, ENDPOINT, LOG)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 from scipy.stats import binom, scoreatpercentile
 
+from pgtop_tune.bench.locate import probe
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.load import QUANTILES
@@ -27,13 +29,14 @@ from pgtop_tune.metrics.percentiles import (
 )
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState, ScriptChoice
 from tests.bench.conftest import Watch
-from tests.support.servers import conninfo
+from tests.support.servers import NotAvailable, Servers, conninfo
 
 PER_CENTS = tuple(quantile.per_cent for quantile in QUANTILES)
 
 Make = Callable[..., Watch]
 READ = "\\set aid random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
 WRITE = "UPDATE pgbench_branches SET bbalance = bbalance + 1;\n"
+DIVIDES = "\\set n random(0, 2)\nSELECT pg_sleep(0.002), 1 / :n;\n"
 REPEATABLE = "BEGIN ISOLATION LEVEL REPEATABLE READ;\nUPDATE pgbench_branches SET bbalance = 1;\nEND;\n"
 
 
@@ -80,7 +83,8 @@ def latencies(lines: list[Line], script: int | None = None) -> list[int]:
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of scripts; not in tmp_path, where a run leaves nothing behind."""
     directory = tmp_path_factory.mktemp("scripts")
-    for name, text in (("read.sql", READ), ("write.sql", WRITE), ("repeatable.sql", REPEATABLE)):
+    texts = {"read.sql": READ, "write.sql": WRITE, "repeatable.sql": REPEATABLE, "divides.sql": DIVIDES}
+    for name, text in texts.items():
         directory.joinpath(name).write_text(text)
     return directory
 
@@ -119,6 +123,42 @@ async def test_threads_scripts_lag_and_counts_agree_with_the_whole_log(
     assert report.processed == len(every)
     # Three digits are what pgbench prints.
     assert report.latency_average_ms == pytest.approx(np.mean(every) / 1000, abs=0.000501)
+
+
+@pytest.mark.usefixtures("unpunched")
+@pytest.mark.parametrize("rate_per_s", [None, 300.0])
+async def test_errors_that_a_load_continues_after_count_as_failed_and_nothing_else(
+    servers: Servers, tables: LoadEndpoint, watch: Make, tmp_path: Path, scripts: Path, rate_per_s: float | None
+) -> None:
+    try:
+        newest = probe(servers.binaries(19).bin_dir / "pgbench")
+    except NotAvailable as problem:
+        pytest.skip(f"no pgbench 19: {problem}")
+    choices = tuple(ScriptChoice(str(scripts / name)) for name in ("divides.sql", "repeatable.sql"))
+    load = watch(tables, newest)
+    spec = LoadSpec(
+        clients=4, threads=2, duration_s=3, rate_per_s=rate_per_s, continue_on_error=True, per_statement=True,
+        scripts=choices,
+    )  # fmt: skip
+    run, lines = await whole_log(load, spec, tmp_path)
+    assert run.continue_on_error
+    every = latencies(lines)
+    failed = Counter(line.result for line in lines if not line.result.isdigit())
+    assert failed["other"] > 50
+    merged = merge(load.latencies)
+    assert (merged.logged, merged.sum_us, merged.max_us) == (len(every), sum(every), max(every))
+    assert sum(second.failed for second in load.latencies) == failed.total()
+    assert sum(second.serialization_failures for second in load.latencies) == failed["serialization"]
+    report = load.runner.report
+    assert report is not None
+    assert (report.processed, report.failed) == (len(every), failed.total())
+    assert report.serialization_failures == failed["serialization"]
+    assert report.latency_average_ms == pytest.approx(np.mean(every) / 1000, abs=0.000501)
+    assert sum(statement.failures or 0 for script in report.scripts for statement in script.statements) >= (
+        failed["other"] - 4
+    )
+    # The last line of the progress may come before the end, and each has whole transactions only.
+    assert 0 < sum(line.failed for line in load.progress) <= failed.total()
 
 
 @pytest.mark.usefixtures("unpunched")

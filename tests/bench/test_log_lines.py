@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pgtop_tune.bench.log_lines import LogLayout, Parsed, SecondPart, parse_lines
 from tests.bench.record_samples import RUNS, SAMPLES
 
-RESULTS = st.one_of(st.integers(0, 10**9).map(str), st.sampled_from(("failed", "skipped", "serialization", "deadlock")))
+RESULTS = st.one_of(
+    st.integers(0, 10**9).map(str), st.sampled_from(("failed", "skipped", "serialization", "deadlock", "other"))
+)
 SECONDS = st.integers(1_700_000_000, 1_700_000_009)
 
 

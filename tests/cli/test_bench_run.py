@@ -21,10 +21,11 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.model.run_result import RunFacts
 from pgtop_tune.recording.reader import RecordingReader
+from tests.bench.conftest import by_major
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
 from tests.cli.test_demo import descendants
 from tests.support.processes import alive, eventually
-from tests.support.servers import conninfo
+from tests.support.servers import NotAvailable, Servers, conninfo
 
 LOG = re.compile(r"--log-prefix=(\S+)/transactions")
 QUICK = ("-i", "0.2", "--housekeeping", "none", "-q")
@@ -344,3 +345,28 @@ def test_a_script_comes_through_standard_input(tables: str, tmp_path: Path) -> N
     assert "/stdin.sql@2" in record["command"]
     refused = run("bench", "run", *QUICK, "-f", "-", "-T", "1", tables, home=tmp_path)
     assert refused.status == 4, "an empty script is none"
+
+
+def test_a_load_that_continues_after_errors_has_a_result(servers: Servers, tables: str, tmp_path: Path) -> None:
+    script = tmp_path / "divides.sql"
+    script.write_text("\\set n random(1, 25)\nSELECT 1 / (:n - 1);\n")
+    words = ("-f", str(script), "-c", "2", "-T", "3", *QUICK, "--format", "json", "--continue-on-error")
+    try:
+        newest = servers.binaries(19).bin_dir / "pgbench"
+    except NotAvailable as problem:
+        pytest.skip(f"no pgbench 19: {problem}")
+    ran = bench(tables, *words, "--pgbench", str(newest), home=tmp_path)
+    assert ran.status == 0, ran.err
+    record = json.loads(ran.out)
+    assert record["spec"]["continue_on_error"] is True
+    assert record["failed"] > 0
+    (doubt,) = (doubt for doubt in record["validity"]["doubts"] if doubt["id"] == "FAILED-TRANSACTIONS")
+    assert doubt["verdict"] == "suspect"
+    assert re.search(r"\d other\)", doubt["reason"])
+    assert record["percentiles"]["logged"] == record["processed"] > record["failed"]
+    assert record["tps"] == record["report"]["tps"] == pytest.approx(record["processed"] / 3, rel=0.5)
+
+    older = by_major()[18]
+    ran = bench(tables, *words, "--pgbench", str(older.path), home=tmp_path)
+    assert ran.status != 0
+    assert f"--continue-on-error) needs pgbench 19 or later; {older.path} is version 18" in " ".join(ran.err.split())

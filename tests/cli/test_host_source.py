@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.cluster.binaries import WHEEL
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics.catalogue import Interval
@@ -22,7 +23,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import FileSystemSample, HostFacts, HostSample, ProcessSample
 from pgtop_tune.recording.reader import RecordingReader
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
-from tests.support.servers import conninfo
+from tests.support.servers import Servers, conninfo
 
 
 def recorded(path: Path) -> list[Frame]:
@@ -164,3 +165,40 @@ def test_without_proc_parameters_are_changed_confirmed_and_reverted(server: Thro
     assert ran.status == 0, ran.err
     ran = hidden(tmp_path, "advise", "--apply", "--dry-run", "--yes", *place)
     assert "psutil does not tell settings of the operating system" in ran.err or "another machine" in ran.err
+
+
+@hides_proc
+@pytest.mark.parametrize("words", [("record", "-q", "-o", "a.jsonl", "--seconds", "1"), ("check",), ("bench", "run")])
+def test_proc_is_refused_where_it_is_hidden_and_nothing_else_is_taken(
+    server: Throwaway, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    ran = hidden(tmp_path, *words, "--host-source", "proc", conninfo(server))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == (
+        "pgtop-tune: --host-source proc: /proc/stat cannot be read here\n"
+        "hint: auto takes psutil, and the server's own /proc where the role may read it\n"
+    )
+
+
+@hides_proc
+def test_without_proc_the_kernel_is_not_blamed_for_a_missing_setting(server: Throwaway, tmp_path: Path) -> None:
+    ran = hidden(tmp_path, "set", "vm.swappiness=10", "--dry-run", "-d", conninfo(server))
+    assert ran.status != 0
+    assert ran.err == "pgtop-tune: vm.swappiness: /proc/sys is hidden from this process, or not mounted\n"
+
+
+@hides_proc
+def test_without_proc_the_wheel_says_why_its_programs_do_not_find_their_libraries(
+    servers: Servers, server: Throwaway, tmp_path: Path
+) -> None:
+    binaries = servers.binaries(18)
+    if binaries.origin != WHEEL:
+        pytest.skip("no embedded wheel")
+    why = "hint: /proc is hidden, through which programs find the libraries beside them: "
+    ran = hidden(tmp_path, "demo", "--pg-bin", str(binaries.bin_dir))
+    assert ran.status == 1
+    assert "initdb failed:" in ran.err
+    assert ran.err.endswith(f"{why}pass the directory of an installed server's programs with --pg-bin\n")
+    pgbench = binaries.bin_dir / "pgbench"
+    ran = hidden(tmp_path, "bench", "init", "-s", "1", "--pgbench", str(pgbench), conninfo(server))
+    assert ran.err.endswith(f"{why}name an installed pgbench with --pgbench\n")

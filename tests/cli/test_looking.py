@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from pgtop_tune.cli.connecting import ConnectionWords
@@ -84,3 +85,18 @@ def test_the_hint_of_the_server_that_is_not_there_is_told(tmp_path: Path) -> Non
     ran = run("advise", "-h", "127.0.0.1", "-p", "1", home=tmp_path)
     assert ran.status == 3
     assert ran.err.endswith(": nothing listens there\nhint: check that the server runs, and the port\n")
+
+
+def test_parameters_that_the_server_refuses_to_show_have_its_sentence(fresh_server: Throwaway, tmp_path: Path) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("SET allow_system_table_mods = on")
+        connection.execute("ALTER VIEW pg_settings RENAME COLUMN sourcefile TO source_file")
+    with pytest.raises(ConnectionProblem) as refused:
+        look(ConnectionWords(conninfo(fresh_server), no_password=True))
+    assert "does not show its parameters" in refused.value.message
+    assert 'column "sourcefile" does not exist' in refused.value.message
+    path = tmp_path / "seen.jsonl"
+    assert run("record", "-q", "--seconds", "2", "-o", str(path), conninfo(fresh_server), home=tmp_path).status == 0
+    for words in (("diff", str(path), str(path)), ("check", "--against", str(path), conninfo(fresh_server))):
+        told = run(*words, home=tmp_path).err
+        assert 'column "sourcefile" does not exist' in told, words

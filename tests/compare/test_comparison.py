@@ -11,9 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.comparison import Comparison, FigureRow, compare, figure_of
+from pgtop_tune.compare.reports.sheets import wait_sheet
+from pgtop_tune.compare.reports.written import comparison_json
 from pgtop_tune.compare.sides import opening
 from pgtop_tune.compare.sides.facts import data_facts
-from pgtop_tune.compare.sides.figures import BY_ID
+from pgtop_tune.compare.sides.figures import BY_ID, FORESEEN
 from pgtop_tune.compare.sides.fingerprint import check_names
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import FactKind
@@ -22,13 +24,18 @@ from pgtop_tune.compare.statistics.verdicts import NOT_COMPARABLE, TOO_SHORT
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
-from pgtop_tune.model.host import DiskSample, HostSample
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import DiskSample, HostSample, ProcessSample
+from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.safe_text import one_line
+from tests.support.frames import EPOCH_MS, backend
+from tests.support.machine_frames import processes
 from tests.support.relation_frames import relations, table
 from tests.support.results import result
 from tests.support.run_frames import run_frames
-from tests.support.sides import frames, on_machine, recorded, repeated, side, with_parameter
+from tests.support.sides import frames, noisy, on_machine, recorded, repeated, side, with_parameter
 
 
 def row(found: Comparison, figure: str) -> FigureRow:
@@ -63,21 +70,26 @@ def test_four_runs_a_side_with_eight_per_cent_more_are_better_and_the_interval_h
     assert (row(back, "tps").verdict, row(back, "latency").verdict) == ("worse", "worse")
 
 
-def test_one_run_a_side_differs_and_is_neither_better_nor_worse() -> None:
+def test_one_run_a_side_is_judged_with_what_runs_are_assumed_to_differ_by() -> None:
     found = compare(side(frames(1000.0, "a")), side(frames(1080.0, "b")))
-    assert row(found, "tps").verdict == "differ"
-    assert row(found, "latency").verdict == "differ"
-    assert not verdicts(found) & CLAIMS
+    assert row(found, "tps").verdict == "undecided"
     phase = found.phases[0]
-    assert "1 run of A and 1 run of B do not show the variation between runs with the same settings" in phase.no_verdict
-    assert any("not in the intervals" in note for note in phase.notes)
+    assert any("1 run of A and 1 run of B, ±1" in note and "are assumed to differ" in note for note in phase.notes)
+    assert any("order and change cannot be told apart" in note for note in phase.notes)
+    halved = compare(side(frames(1000.0, "a")), side(frames(500.0, "b")))
+    assert (row(halved, "tps").verdict, row(halved, "latency").verdict) == ("worse", "worse")
+    others = {each.verdict for each in halved.phases[0].rows if each.figure.id not in FORESEEN}
+    assert not others & CLAIMS, "of other figures one run a side decides nothing"
 
 
-def test_three_runs_a_side_have_what_runs_differ_by_in_the_interval_and_no_verdict() -> None:
-    three, one = compare(*repeated(1000.0, 1080.0, 3)), compare(*repeated(1000.0, 1080.0, 1))
-    assert not verdicts(three) & CLAIMS
+def test_three_runs_a_side_have_what_runs_differ_by_in_the_interval() -> None:
+    three, one = compare(*repeated(1000.0, 1120.0, 3)), compare(*repeated(1000.0, 1120.0, 1))
+    assert row(three, "tps").verdict == "better"
     assert any("with the same settings differ by" in note for note in three.phases[0].notes)
-    assert any("is unknown" in note for note in one.phases[0].notes)
+    narrow, wide = (row(found, "tps").change or (0.0, 0.0, 0.0) for found in (three, one))
+    assert narrow[1] is not None
+    assert wide[1] is not None
+    assert wide[1] < narrow[1]
 
 
 def test_runs_that_are_not_steady_take_their_turns_or_have_no_verdict() -> None:
@@ -86,24 +98,25 @@ def test_runs_that_are_not_steady_take_their_turns_or_have_no_verdict() -> None:
         run.steady = False
     assert row(compare(a, b), "tps").verdict == "better"
     a, b = repeated(1000.0, 1080.0, together=True)
-    assert any("drift" in note for note in compare(a, b).phases[0].notes)
+    assert any("order and change" in note for note in compare(a, b).phases[0].notes)
     assert row(compare(a, b), "tps").verdict == "better"
     a.runs[0].steady = False
     found = compare(a, b)
     assert row(found, "tps").verdict == "differ"
-    assert "3 of the 4 runs of A are steady" in found.phases[0].no_verdict
+    assert "1 of the 4 runs of A is not steady" in found.phases[0].no_verdict
 
 
 def test_runs_kept_of_the_same_set_up_widen_the_interval_of_one() -> None:
     a, b = side(frames(1000.0, "a")), side(frames(1080.0, "b"))
-    kept = {"tpcb-like ×16": [[{"tps": 900.0}, {"tps": 1100.0}, {"tps": 1000.0}], [{"tps": 500.0}]]}
-    alone, beside = row(compare(a, b), "tps"), row(compare(a, b, earlier=kept), "tps")
-    assert alone.effect is not None
-    assert beside.effect is not None
-    assert beside.effect.low is not None
-    assert alone.effect.low is not None
-    assert beside.effect.low < 0.0 < alone.effect.low
-    assert (alone.verdict, beside.verdict) == ("differ", "undecided")
+    kept = {"tpcb-like ×16": [[{"tps": 850.0}, {"tps": 1150.0}, {"tps": 1000.0}], [{"tps": 500.0}]]}
+    steady = {"tpcb-like ×16": [[{"tps": 1000.0 + each} for each in range(12)]]}
+    alone, beside, sure = (row(compare(a, b, earlier=each), "tps") for each in ({}, kept, steady))
+    lows = [
+        each.effect.low for each in (beside, alone, sure) if each.effect is not None and each.effect.low is not None
+    ]
+    assert len(lows) == 3
+    assert lows == sorted(lows)
+    assert (alone.verdict, beside.verdict, sure.verdict) == ("undecided", "undecided", "better")
 
 
 def test_throughput_is_judged_by_itself_and_at_a_fixed_rate_the_latency() -> None:
@@ -114,10 +127,8 @@ def test_throughput_is_judged_by_itself_and_at_a_fixed_rate_the_latency() -> Non
 
 def test_the_commands_to_a_verdict_are_those_of_the_load_in_turn() -> None:
     first, command = compare(side(frames(1000.0, "a")), side(frames(1080.0, "b"))).phases[0].to_settle
-    assert "four runs on each side" in first
-    assert command.startswith(
-        "for side in A B B A A B B A; do pgtop-tune bench run --profile tpcb-like -c 16 -j 4 -T 160 "
-    )
+    assert "about 2 runs on each side" in first
+    assert command.startswith("for side in A B B A; do pgtop-tune bench run --profile tpcb-like -c 16 -j 4 -T 160 ")
     assert command.endswith(" --out settle/$side; done; pgtop-tune compare settle/A settle/B")
     base = frames(seconds=60)
     tested = compare(side(base), side(with_parameter(base, "max_wal_size", "3GB"))).phases[0].to_settle
@@ -132,7 +143,7 @@ def test_what_a_stranger_called_his_database_is_a_word_of_the_command(name: str)
     found = side(frames(seconds=60))
     facts = tuple(replace(fact, value=name) if fact.name == "database" else fact for fact in found.facts)
     (_, command) = compare(replace(found, facts=facts), replace(found, facts=facts)).phases[0].to_settle
-    loop = command.removeprefix("for side in A B B A A B B A; do ").partition(" --out settle/$side")[0]
+    loop = command.partition("; do ")[2].partition(" --out settle/$side")[0]
     words = shlex.split(loop)
     assert words[:3] == ["pgtop-tune", "bench", "run"]
     assert words[words.index("-d") + 1 :] == [one_line(name, 120)]
@@ -143,7 +154,7 @@ def test_the_same_load_twice_is_neither_better_nor_worse() -> None:
     assert not verdicts(found) & CLAIMS
 
 
-def test_a_short_run_is_too_short_and_not_undecided() -> None:
+def test_a_run_of_less_than_half_a_minute_is_not_compared() -> None:
     found = compare(side(frames(1000.0, "a", seconds=12)), side(frames(1500.0, "b", seconds=12)))
     tps = row(found, "tps")
     assert tps.verdict == TOO_SHORT
@@ -368,3 +379,66 @@ def test_a_histogram_of_any_shape_is_read_or_left(words: str) -> None:
     assert isinstance(seconds, dict)
     seconds["1000000"]["histogram"] = words
     assert len(material_of_records([made], "a").runs[0].gathered.latencies()) == 59
+
+
+def waiting(wait: str, event: str, observations: int) -> WaitCount:
+    return WaitCount(wait, event, "client backend", observations, of_load=True)
+
+
+def with_backends(seed: str, delay_ms: int | None) -> list[Frame]:
+    """A load whose backends the kernel tells: half a second of CPU a second, and in the run queue as long as said."""
+
+    def postgres(second: int) -> dict[str, object]:
+        now_ms = EPOCH_MS + second * 1000
+        rows = tuple(backend(pid, now_ms, application_name="pgbench") for pid in (101, 102))
+        seen = (waiting("IO", "WalSync", 40), waiting("CPU", "", 20), waiting("Client", "turn", 40))
+        return {"activity": Activity(float(second), now_ms, rows), "waits": WaitSample(float(second), 10, seen)}
+
+    def host(second: int) -> dict[str, object]:
+        rows = tuple(
+            replace(row, user_ticks=25 * second, system_ticks=0, run_delay_ms=delay_ms and delay_ms * second)
+            for row in processes(second, (101, 102)).processes
+        )
+        return {"processes": ProcessSample(float(second), rows)}
+
+    level = noisy(1000.0, seed)
+    return run_frames(tps=level, postgres=postgres, host=host, seconds=60)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_side_that_does_not_tell_the_cpu_queue_has_a_dash_and_no_verdict_about_it(
+    tmp_path: Path, *, swapped: bool
+) -> None:
+    paths = [
+        recorded(with_backends("a", 1000), tmp_path / "proc.jsonl"),
+        recorded(with_backends("b", None), tmp_path / "psutil.jsonl"),
+    ]
+    found = compare(*open_all(paths[::-1] if swapped else paths))
+    phase = found.phases[0]
+    classes = {each.label: each for each in phase.waits if each.whole_class}
+    queue = classes["CPU queue"]
+    told, untold = (queue.b_ms, queue.a_ms) if swapped else (queue.a_ms, queue.b_ms)
+    assert told == pytest.approx(2.0, rel=0.1)
+    assert (untold, queue.effect, queue.verdict) == (None, None, "not told")
+    # The time that the other side knows as queue is in its CPU and its client's turn: these are no differences either.
+    for name in ("CPU", "Client"):
+        assert (classes[name].effect, classes[name].verdict) == (None, "queue included"), name
+    assert classes["IO"].effect is not None
+    assert classes["IO"].verdict not in ("not told", "queue included")
+    missing = "A" if swapped else "B"
+    assert f"{missing} does not tell the CPU queue: its CPU and Client include that time" in phase.notes
+    (row,) = (row for row in wait_sheet(phase).table.rows if row[0] == "CPU queue")
+    assert "-" in row[1:3]
+    assert row[3:] == ("-", "", "not told")
+    (kept,) = (
+        each for each in comparison_json([found])["comparisons"][0]["phases"][0]["waits"] if each["wait"] == "CPU queue"
+    )
+    assert None in (kept["a_ms"], kept["b_ms"])
+
+
+def test_two_sides_that_both_do_not_tell_the_cpu_queue_are_judged_as_they_are() -> None:
+    phase = compare(*(side(with_backends(seed, None)) for seed in "ab")).phases[0]
+    classes = {each.label: each for each in phase.waits if each.whole_class}
+    assert "CPU queue" not in classes
+    assert classes["CPU"].verdict not in ("not told", "queue included")
+    assert not [note for note in phase.notes if "queue" in note]

@@ -56,12 +56,19 @@ def test_it_holds_when_the_change_is_beyond_it_for_certain() -> None:
 
 
 def test_runs_that_differ_by_more_and_allow_no_verdict_cannot_be_told() -> None:
-    found = [compare(side(frames(1000.0, "a")), side(frames(900.0, "b")))]
-    judged = judge(parse_condition("tps < -5%"), found)
+    a, b = repeated(1000.0, 700.0, together=True)
+    a.runs[0].steady = False
+    judged = judge(parse_condition("tps < -5%"), [compare(a, b)])
     assert judged.outcome is ConditionOutcome.CANNOT_TELL
     assert "tps changed by -" in judged.because
-    assert "no verdict: 1 run of A and 1 run of B" in judged.because
-    assert judge(parse_condition("tps < -30%"), found).outcome is ConditionOutcome.DOES_NOT
+    assert "no verdict: 1 of the 4 runs of A is not steady" in judged.because
+    assert judge(parse_condition("tps < -50%"), [compare(a, b)]).outcome is ConditionOutcome.DOES_NOT
+
+
+def test_one_run_a_side_holds_only_beyond_what_runs_are_assumed_to_differ_by() -> None:
+    less, far_less = ([compare(side(frames(1000.0, "a")), side(frames(level, "b")))] for level in (940.0, 700.0))
+    assert judge(parse_condition("tps < -5%"), less).outcome is ConditionOutcome.DOES_NOT
+    assert judge(parse_condition("tps < -5%"), far_less).outcome is ConditionOutcome.HOLDS
 
 
 def test_noise_does_not_fulfil_one() -> None:

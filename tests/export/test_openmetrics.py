@@ -17,9 +17,11 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.io import DatabaseRow, DatabaseSample
 from pgtop_tune.model.postgres import PostgresSample
+from pgtop_tune.model.replication import SlotSample, SubscriptionSample, SubscriptionWorker
 from pgtop_tune.runtime.ports import Step
 from tests.export.pages import families, values
 from tests.support import frames
+from tests.support.relation_frames import NEXT_XID, moment, relations, slot, table
 from tests.support.statement_frames import database, sample, statement
 
 BOTH = pytest.mark.parametrize("syntax", Syntax, ids=lambda syntax: syntax.name.lower())
@@ -126,6 +128,71 @@ def test_statements_stand_there_by_number_when_asked_for_and_never_with_their_te
     samples = families(three.page(Syntax.OPENMETRICS))[name].samples
     assert {each.labels["queryid"]: each.value for each in samples} == {"8": 8, "7": 7, "6": 6}
     assert "UPDATE" not in three.page(Syntax.OPENMETRICS)
+
+
+def of_replication_and_tables(*, newest: bool) -> Frame:
+    """A server that synchronises, decodes and vacuums; before 19 it does not tell how."""
+    skipped = {"mem_exceeded": 3, "sync_skips": 4, "sync_skip_reason": "wal_not_flushed"} if newest else {}
+    logical = slot("decoded", slot_type="logical", **skipped)
+    worker = SubscriptionWorker(
+        id="7:12", name="orders", kind="apply", pid=12, relation="", received_lsn_bytes=1, latest_end_lsn_bytes=1,
+        message_ms=1, apply_errors=5, sync_errors=6, sequence_errors=8 if newest else None,
+    )  # fmt: skip
+    workers = (worker, replace(worker, id="7:13", kind="table synchronization", pid=13))
+    scores = (2.5, 0.25) if newest else (None, None)
+    tables = tuple(
+        table(oid, "public.accounts", 1, kind=kind, autovacuum_score=score)
+        for oid, kind, score in zip((16_400, 16_403), ("table", "toast"), scores, strict=True)
+    )
+    return frames.frame(1, postgres=frames.postgres_sample(
+        1, slots=SlotSample(1.0, 1, 1, 1, (slot("standby1"), logical)),
+        subscriptions=SubscriptionSample(1.0, 1, workers), relations=relations(1, tables=tables),
+    ))  # fmt: skip
+
+
+NEW_IN_19 = ["pg_stat_replication_slots.*", "pg_stat_subscription_stats.*", "slot.sync_skipped", "autovacuum.*"]
+
+
+def test_scores_of_autovacuum_slots_and_errors_of_subscriptions_are_told_once_each() -> None:
+    seen = of_replication_and_tables(newest=True)
+    found = values(page(chosen(NEW_IN_19), WatchedInterval([seen]), Syntax.OPENMETRICS))
+    decoded = (("slot_name", "decoded"), ("slot_type", "logical"))
+    accounts = (("datname", "bench"), ("kind", "table"), ("relname", "public.accounts"))
+    assert found == {
+        ("pgtop_stat_replication_slots_mem_exceeded_total", decoded): 3,
+        ("pgtop_stat_replication_slots_slotsync_skip_total", decoded): 4,
+        ("pgtop_slot_sync_skipped", (("reason", "wal_not_flushed"), *decoded)): 1,
+        ("pgtop_stat_subscription_stats_apply_error_total", (("subname", "orders"),)): 5,
+        ("pgtop_stat_subscription_stats_sync_table_error_total", (("subname", "orders"),)): 6,
+        ("pgtop_stat_subscription_stats_sync_seq_error_total", (("subname", "orders"),)): 8,
+        ("pgtop_autovacuum_highest_score", ()): 2.5,
+        ("pgtop_autovacuum_score", accounts): 2.5,
+        ("pgtop_autovacuum_score", (accounts[0], ("kind", "toast"), accounts[2])): 0.25,
+    }
+    by_default = values(scraped(seen))
+    assert by_default.keys() >= found.keys() - {key for key in found if key[0] == "pgtop_autovacuum_score"}
+    assert not [key for key in by_default if key[0] == "pgtop_autovacuum_score"]
+
+
+def test_a_table_that_autovacuum_leaves_alone_does_not_hide_the_others() -> None:
+    """Seen on 19rc1: a table with autovacuum_enabled=off has a score as if it were taken."""
+    off = table(16_400, "public.left_alone", 1, options=("autovacuum_enabled=off",), autovacuum_score=800.0)
+    on = table(16_401, "public.next", 1, autovacuum_score=1.5)
+    old = replace(
+        off, oid=16_402, name="public.old", frozen_xid=(NEXT_XID - 300_000_000) % (1 << 32), autovacuum_score=40.0
+    )
+    for tables, highest in (((off, on), 1.5), ((off, on, old), 40.0)):
+        seen = moment(1, relations=relations(1, tables=tables))
+        found = values(page(chosen(["autovacuum.highest_score"]), WatchedInterval([seen]), Syntax.OPENMETRICS))
+        assert found == {("pgtop_autovacuum_highest_score", ()): highest}
+
+
+def test_an_older_server_has_no_series_of_what_only_19_counts() -> None:
+    seen = of_replication_and_tables(newest=False)
+    found = values(page(chosen(NEW_IN_19), WatchedInterval([seen]), Syntax.OPENMETRICS))
+    assert {name for name, _ in found} == {
+        "pgtop_stat_subscription_stats_apply_error_total", "pgtop_stat_subscription_stats_sync_table_error_total",
+    }  # fmt: skip
 
 
 def test_numbers_nobody_renews_are_not_told_any_more() -> None:

@@ -190,6 +190,37 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     assert kept.at_ms >= facts.have(needs.SERVER).started_ms
 
 
+@pytest.mark.parametrize("source", ["auto", "system"])
+async def test_the_clock_that_a_server_of_19_reads_is_measured(
+    source: str, make_server: Callable[..., Throwaway], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make_server(19, timing_clock_source=source)
+    timing = server.binaries.bin_dir / "pg_test_timing"
+    printed = subprocess.run(
+        [timing, "--duration=1"],
+        env={**os.environ, **server.binaries.environment(), "LC_ALL": "C"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    # What the real program printed once: a second run would print other figures.
+    (tmp_path / "printed").write_text(printed.stdout)
+    again = tmp_path / "pg_test_timing"
+    again.write_text('#!/bin/sh\ncat "$(dirname "$0")/printed"\n')
+    again.chmod(0o755)
+    monkeypatch.setattr("pgtop_tune.health.measure.program_beside", lambda pid, name="": None if name else again)
+    where = resolve(conninfo(server))
+    seen = await measure(where, await gather(where, chosen(["MEM"], [])), SHORT)
+    with psycopg.connect(conninfo(server)) as connection:
+        shown = connection.execute("SHOW timing_clock_source").fetchone()
+    assert shown is not None
+    heading = "\nClock source: " if "tsc" in shown[0] else "System clock source: "
+    _, of_the_clock = printed.stdout.split(heading)
+    expected = float(of_the_clock.partition("including overhead: ")[2].partition(" ns")[0])
+    (measured,) = (each for each in seen.ceilings if each.id == "timer")
+    assert measured.value == expected
+
+
 async def test_a_standby_commits_nothing(server: Throwaway) -> None:
     facts = spoilt(server={"in_recovery": True, "local": False})
     seen = await measure(resolve(conninfo(server)), facts, SHORT)

@@ -11,6 +11,7 @@ from pgtop_tune.health.questions import (
     ArchiveQueue,
     DatabaseState,
     Encryption,
+    ExpiringPassword,
     FileError,
     HbaRule,
     KeyState,
@@ -80,10 +81,18 @@ AUTO_EXPLAIN = tuple(
 )
 NO_PLANS = row_of("auto_explain.log_min_duration", "-1", "ms", "integer", "superuser")
 APP = answered("roles", SuperuserLogin("app"))
+EXPIRATION_WARNING = (
+    row_of("password_expiration_warning_threshold", "777600", "s", "integer", "sighup"),  # 9 days
+)
 OPEN = answered("database", DatabaseState("bench", ["public"], None, None, None))
 COPIED = sections(**slots(slot("a", active_pid=None, failover=True)))
 IN_TRANSACTION = {"state": "idle in transaction", "xact_start_ms": NOW_MS}
 VACUUM = ProgressRow(9, "VACUUM", "bench", "orders", "scanning heap", 1, 2, "blocks", None, None, "", *(None,) * 5)
+
+
+def expiring(remaining_s: float | None) -> dict[str, Any]:
+    return answered("expiring_passwords", ExpiringPassword("app", "2026-11-30", remaining_s))
+
 
 CASES: tuple[Case, ...] = (
     ("DUR-01", setting(fsync="off"), CRITICAL),
@@ -265,6 +274,13 @@ CASES: tuple[Case, ...] = (
     ("SEC-05", {**OPEN, "server": {"version_num": 140023}}, INFO),
     ("SEC-06", setting(listen_addresses="*"), INFO),
     ("SEC-06", setting(listen_addresses="10.0.0.1, 0.0.0.0"), INFO),
+    ("SEC-07", expiring(7 * 86_400), None),
+    ("SEC-07", expiring(7 * 86_400 - 1), WARNING),
+    ("SEC-07", expiring(-7 * 86_400), WARNING),
+    ("SEC-07", expiring(-7 * 86_400 - 1), INFO),
+    ("SEC-07", expiring(None), INFO),
+    ("SEC-07", {**expiring(8 * 86_400), "more": EXPIRATION_WARNING}, WARNING),
+    ("SEC-07", {**expiring(9 * 86_400), "more": EXPIRATION_WARNING}, None),
     ("CFG-02", answered("file_errors", FileError("/etc/postgresql.conf", 7, "work_mem", "ungültiger Wert")), HIGH),
     ("CFG-03", answered("hba", HbaRule(9, None, [], [], None, None, None, "Ende der Zeile")), HIGH),
     ("CFG-04", {"server": {"version_num": 180006}}, None),

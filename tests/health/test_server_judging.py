@@ -45,6 +45,7 @@ from tests.support.server_facts import (
     NOW_MS,
     SECOND,
     checkpoints,
+    limits,
     row_of,
     session,
     spoiled,
@@ -257,3 +258,20 @@ def test_the_wal_of_a_server_that_was_just_set_up_is_no_load(age_s: int, expecte
     heavy = wal(wal_bytes=100 * GIB, stats_reset_ms=NOW_MS - age_s * 1000)
     facts = spoiled(**sections(wal=heavy), **setting(max_wal_size="1024"))
     assert worst(result(check("WAL-04"), facts).findings) is expected
+
+
+@pytest.mark.parametrize(
+    ("version_num", "left", "limit"),
+    [(190_000, 99_999_999, 100_000_000), (190_000, 100_000_000, None), (180_006, 39_999_999, 40_000_000),
+     (180_006, 40_000_000, None)],
+)  # fmt: skip
+@pytest.mark.parametrize("id_", ["VAC-02", "VAC-03"])
+def test_the_limit_from_which_the_server_itself_warns_is_told_by_its_major(
+    id_: str, version_num: int, left: int, limit: int | None
+) -> None:
+    ages = (2**31 - left, 1) if id_ == "VAC-02" else (1, 2**31 - left)
+    (finding,) = found(
+        check(id_), spoiled(postgres={"database_limits": limits(*ages)}, server={"version_num": version_num})
+    )
+    said = [each.says for each in finding.evidence if "warns at every new one" in each.says]
+    assert [f"{left} " in each and f"fewer than {limit}:" in each for each in said] == ([] if limit is None else [True])

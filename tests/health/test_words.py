@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.questions import TableState
@@ -11,6 +12,7 @@ from pgtop_tune.units import duration, share, share_of
 from tests.support.frames import MIB
 from tests.support.health_facts import found, spoilt
 from tests.support.relation_frames import slot
+from tests.support.server_conditions import sequence
 from tests.support.server_facts import NOW_MS, checkpoints, slots, spoiled, wal
 
 SMALL = TableState(1, 0, "shop", "branches", MIB, 10, 10, 0, 62_682, False, None, None, 10, 1, True)
@@ -63,3 +65,11 @@ def test_a_share_of_the_memory_has_one_digit_behind_the_point() -> None:
 def test_one_slot_is_not_any_of_one(names: str, words: str) -> None:
     facts = spoiled({"max_slot_wal_keep_size": "-1"}, postgres=slots(*map(slot, names)))
     assert words in said("SLOT-03", facts)
+
+
+def test_a_sequence_without_a_column_is_told_by_its_own_range() -> None:
+    of_column = sequence(800)
+    free = replace(of_column, table_schema=None, table_name=None, column_name=None)
+    for state, end in ((of_column, "the range of orders.id"), (free, "its range")):
+        facts = spoiled(answers={"check_sequences": (state,)})
+        assert said("KEY-01", facts) == f"sequence bench: shop.orders_id_seq is at 80 % of {end}"

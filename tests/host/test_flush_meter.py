@@ -99,6 +99,26 @@ def test_the_words_of_pg_test_timing_are_known(said: str, spent_ns: float) -> No
     assert parse_overhead(said) == spent_ns
 
 
+OF_19 = """\
+System clock source: clock_gettime (CLOCK_MONOTONIC)
+Average loop time including overhead: 35.63 ns
+
+Clock source: RDTSCP
+Average loop time including overhead: 30.55 ns
+
+Fast clock source: RDTSC
+Average loop time including overhead: 22.91 ns
+"""
+
+
+def test_of_several_clock_sources_the_one_that_the_server_reads_counts() -> None:
+    assert parse_overhead(OF_19) == 35.63
+    assert parse_overhead(OF_19, tsc=True) == 30.55
+    of_18 = parse_overhead("Average loop time including overhead: 41.20 ns\n", tsc=True)
+    assert isinstance(of_18, Unavailable), "a figure of another clock is no answer"
+    assert of_18.detail == "the output of pg_test_timing has no figure of the processor's clock source"
+
+
 def test_other_words_are_no_number() -> None:
     assert isinstance(parse_overhead("Detected clock going backwards in time."), Unavailable)
 

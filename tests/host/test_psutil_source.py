@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.choice import host_of
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.psutil_rows import NEVER, disk_under, system, whole_disks
@@ -210,6 +211,10 @@ def test_proc_is_taken_where_it_is_and_psutil_is_not_imported(tmp_path: Path) ->
     assert said.split() == ["LocalHost", "False"]
     (tmp_path / "proc").mkdir()
     assert isinstance(host_of(time.monotonic, root=tmp_path), PsutilHost)
+    with pytest.raises(UsageProblem, match="/proc/stat cannot be read here"):
+        host_of(time.monotonic, HostSource.PROC, tmp_path)
+    for name in ("stat", "meminfo"):
+        (tmp_path / "proc" / name).touch()
     assert isinstance(host_of(time.monotonic, HostSource.PROC, tmp_path), LocalHost)
     assert isinstance(host_of(time.monotonic, HostSource.PSUTIL), PsutilHost)
 

@@ -122,6 +122,17 @@ def test_failures_that_no_new_try_would_mend_make_a_run_invalid() -> None:
     assert "1 other" in doubt.reason
 
 
+@pytest.mark.parametrize(
+    ("other", "verdict"), [(1, RunVerdict.NOTE), (2_000, RunVerdict.SUSPECT), (7_001, RunVerdict.INVALID)]
+)
+def test_errors_that_a_load_is_to_continue_after_count_by_their_share(other: int, verdict: RunVerdict) -> None:
+    facts = replace(FACTS, failed=other, processed=70_000 - other, serialization_failures=0, deadlock_failures=0)
+    doubt = found(facts, run={"continue_on_error": True})["FAILED-TRANSACTIONS"]
+    assert doubt.verdict is verdict
+    assert f"{other} other" in doubt.reason
+    assert doubt.advice == "the server's log has the errors"
+
+
 def test_a_run_until_stopped_is_not_partial() -> None:
     doubts_found = found(state=RunState.STOPPED, run={"duration_s": None})
     assert not [doubt for doubt in doubts_found.values() if doubt.verdict is RunVerdict.INVALID]

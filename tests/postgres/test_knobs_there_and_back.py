@@ -16,7 +16,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from tests.changes.server.test_control import auto_conf, control_of, settings
-from tests.support.servers import conninfo
+from tests.support.servers import MAJORS, conninfo
 from tests.support.undoing import undo
 
 TEN: Final = (
@@ -88,7 +88,7 @@ async def test_ten_knobs_leave_no_trace(fresh_server: Throwaway, tmp_path: Path)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+@pytest.mark.parametrize("major", MAJORS)
 async def test_every_knob_leaves_no_trace(make_server: Callable[..., Throwaway], major: int, tmp_path: Path) -> None:
     server = make_server(major)
     names = tuple(knob.name for knob in KNOBS)

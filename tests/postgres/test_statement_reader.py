@@ -113,8 +113,34 @@ async def test_columns_follow_the_version_of_the_extension_not_of_the_server(
                 assert (row.jit_us is not None, row.temp_blk_us is not None) == (minor >= 10, minor >= 10), version
                 assert (row.stats_since_ms is not None) == (minor >= 11), version
                 assert (row.wal_buffers_full is not None) == (minor >= 12), version
+                plans = (row.generic_plan_calls, row.custom_plan_calls)
+                assert (None not in plans, plans == (None, None)) == (minor >= 13, minor < 13), version
                 assert await texts(reader)
     worker.execute("DROP DATABASE old_extension WITH (FORCE)")
+
+
+async def test_generic_and_custom_plans_are_counted_apart(
+    server_for_major: Callable[[int], Throwaway],
+) -> None:
+    server = server_for_major(19)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+        connection.execute("SELECT pg_stat_statements_reset()")
+        async with reading(place(server)) as reader:
+            await look(reader)
+            older = await look(reader)
+            for mode, times in (("force_generic_plan", 3), ("force_custom_plan", 5)):
+                connection.execute(f"SET plan_cache_mode = {mode}")
+                for number in range(times):
+                    connection.execute("SELECT %s::int AS planned_kind", (number,), prepare=True)
+            connection.execute("SELECT 1 AS not_prepared", prepare=False)
+            newer = await look(reader)
+            named = await texts(reader)
+            did = {named.get(int(name.split("/")[0]), ""): by for name, by in grown(older, newer).items()}
+    prepared = next(by for text, by in did.items() if "planned_kind" in text)
+    assert (prepared["calls"], prepared["generic_plan_calls"], prepared["custom_plan_calls"]) == (8, 3, 5)
+    plain = next(by for text, by in did.items() if "not_prepared" in text)
+    assert (plain["calls"], plain["generic_plan_calls"], plain["custom_plan_calls"]) == (1, 0, 0)
 
 
 async def test_times_temporary_files_and_wal_arrive_in_their_columns(
@@ -313,7 +339,7 @@ async def test_after_a_restart_nothing_is_a_rate_of_what_was_before(fresh_server
 
 def test_every_version_has_its_variant() -> None:
     assert [statements_module.variant(each) for each in ("1.9", "1.10", "1.11", "1.12", "1.13", "2.0")] == [
-        14, 15, 17, 18, 18, 18,
+        14, 15, 17, 18, 19, 19,
     ]  # fmt: skip
 
 

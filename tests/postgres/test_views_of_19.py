@@ -42,6 +42,13 @@ async def counters(reader: PostgresReader) -> dict[str, LockCounters]:
     return {row.locktype: row for row in sample.types}
 
 
+async def commands(reader: PostgresReader) -> list[CommandProgress]:
+    progress, activity = await reader.read(sections.progress), await reader.read(sections.activity)
+    assert isinstance(progress, ProgressSample)
+    assert isinstance(activity, Activity)
+    return progress_rows(Interval((frame(0, postgres=postgres_sample(0, progress=progress, activity=activity)),)))
+
+
 def impatient(crowd: Crowd) -> Connection:
     """A session whose waits count as long ones at once."""
     return crowd.session("SET deadlock_timeout = '10ms'")
@@ -116,6 +123,29 @@ async def test_repack_shows_its_phase_and_its_blocks(newest: Throwaway, busy: St
     assert (row.command, row.relation) == ("CLUSTER", "packed (packed_id)")
 
 
+async def test_repack_concurrently_catches_up_with_a_decoding_worker_that_is_no_parallel_one(
+    make_server: Callable[..., Throwaway], busy: Start
+) -> None:
+    server = make_server(MAJOR, wal_level="logical", max_parallel_maintenance_workers="0")
+    where = conninfo(server)
+    with psycopg.connect(where, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE packed AS SELECT i AS id, repeat('x', 200) AS words FROM generate_series(1, 300000) i"
+        )
+        connection.execute("ALTER TABLE packed ADD PRIMARY KEY (id)")
+    pid = busy(where, "REPACK (CONCURRENTLY) packed", before="SET statement_timeout = '60s'")
+    found: list[CommandProgress] = []
+    async with reading(place(server)) as reader:
+
+        async def helped() -> bool:
+            found[:] = [row for row in await commands(reader) if row.row.pid == pid and row.decoding]
+            return bool(found)
+
+        await eventually(helped)
+    (row,) = found
+    assert (row.row.command, row.row.relation, row.workers) == ("REPACK", "packed", 0)
+
+
 async def test_a_vacuum_tells_who_began_it_and_how_thorough_it_is(newest: Throwaway, busy: Start) -> None:
     where = conninfo(newest)
     with psycopg.connect(where, autocommit=True) as connection:
@@ -146,13 +176,7 @@ async def test_the_parallel_workers_of_an_autovacuum_are_counted(make_server: Ca
     async with reading(place(server)) as reader:
 
         async def helped() -> bool:
-            progress, activity = await reader.read(sections.progress), await reader.read(sections.activity)
-            assert isinstance(progress, ProgressSample)
-            assert isinstance(activity, Activity)
-            rows = progress_rows(
-                Interval((frame(0, postgres=postgres_sample(0, progress=progress, activity=activity)),))
-            )
-            found[:] = [row for row in rows if row.workers and row.row.relation == "swept"]
+            found[:] = [row for row in await commands(reader) if row.workers and row.row.relation == "swept"]
             return bool(found)
 
         await eventually(helped)

@@ -207,7 +207,8 @@ def database_row(**other: Any) -> DatabaseRow:
 
 def limits(xid_age: int = 1_000, multixact_age: int = 10) -> DatabaseLimits:
     """One database, so many transactions and multixacts old."""
-    row = DatabaseFacts(16_384, "bench", NEXT_XID - xid_age, NEXT_XID - multixact_age, -1, True)
+    oldest, oldest_multixact = ((NEXT_XID - each) % 2**32 for each in (xid_age, multixact_age))
+    row = DatabaseFacts(16_384, "bench", oldest, oldest_multixact, -1, True)
     return DatabaseLimits(float(SECOND), NEXT_XID, NEXT_XID, (row,))
 
 

@@ -8,6 +8,10 @@ from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.metrics.durability import UNSAFE
 
 _SHARES: Final = ("0", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.4")
+_WEIGHTS: Final = ("0", "0.5", "1", "2", "5", "10")
+_NO_ORDER: Final = ("0", "left out of the order; 0 for all five vacuums in the order of pg_class, as before 19")
+_OTHERS_WAIT: Final = "Other tables wait longer; how much is vacuumed, and when a table is due, does not change."
+_NOT_BELOW_ONE: Final = "Below 1, tables near wraparound may wait behind others."
 _IO_NOW: Final = "Disk and CPU now; without it tables and indexes grow."
 
 KNOBS: Final[tuple[Knob, ...]] = (
@@ -126,6 +130,27 @@ KNOBS: Final[tuple[Knob, ...]] = (
         panes=("host",),
         steps=("0", "1", "2", "4", "8"),
         moves_with=("max_parallel_workers", "autovacuum_max_workers"),
+    ),
+    *(
+        Knob(
+            name=f"autovacuum_{part}_score_weight",
+            group="autovacuum",
+            why=f"Weight of {counts} when a worker decides which table comes first; a higher one moves such tables "
+            "forward.",
+            trades=_OTHERS_WAIT,
+            panes=("host",),
+            steps=_WEIGHTS,
+            special=(_NO_ORDER,),
+            warning=warning,
+            moves_with=(f"autovacuum_{moves_with}",),
+        )
+        for part, counts, moves_with, warning in (
+            ("vacuum", "dead rows", "vacuum_scale_factor", ""),
+            ("vacuum_insert", "new rows", "vacuum_insert_scale_factor", ""),
+            ("analyze", "changed rows", "analyze_scale_factor", ""),
+            ("freeze", "the age of transaction ids", "freeze_max_age", _NOT_BELOW_ONE),
+            ("multixact_freeze", "the age of multixacts", "freeze_max_age", _NOT_BELOW_ONE),
+        )
     ),
     Knob(
         name="autovacuum_freeze_max_age",

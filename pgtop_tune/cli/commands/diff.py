@@ -118,14 +118,15 @@ def _recorded(path: Path) -> _Side:
     reader = RecordingReader(path)
     try:
         last = machine = None
+        why = "it has no frames"
         setup: MachineSetup | Unavailable = NOT_RECORDED
         for _, frame in reader.frames():
             sample, setup = sections.parameters(frame), sections.setup(frame)
-            last = last if isinstance(sample, Unavailable) else sample
+            last, why = (last, str(sample)) if isinstance(sample, Unavailable) else (sample, why)
             machine = machine if isinstance(setup, Unavailable) else setup
     finally:
         reader.close()
     if last is None:
-        raise RecordingProblem(f"{path} has no parameters", "the server did not answer during the recording")
+        raise RecordingProblem(f"{path} has no parameters: {why}")
     unseen = setup if machine is None and isinstance(setup, Unavailable) else None
     return _Side({each.name: each for each in last.parameters}, settings_of(machine), unseen)

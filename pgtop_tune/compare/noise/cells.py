@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.compare.comparison import figure_of
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
@@ -176,7 +177,7 @@ def cell_of(runs: Sequence[MeasuredRun], load: LoadFingerprint | None, history: 
         tps=fmean(values) if values else None,
         sd=math.expm1(stdev(logs)) if len(logs) > 1 else None,
         half=None if noise is None else mean_half(noise, len(values)),
-        assumed=noise is not None and noise.assumed,
+        assumed=noise is not None and not noise.measured,
         from_history=0 if noise is None else noise.from_history,
         notes=(*_notes(runs, counted, short), *((unlike,) if unlike else ())),
         load=load,
@@ -238,7 +239,7 @@ def more_runs(noise: RunNoise, have: int, share: float) -> int | None:
     for runs in range(max(have, 1), _MOST_RUNS):
         # A run more is a degree of freedom more; the first one of a cell gives none.
         degrees = noise.degrees + runs - max(have, 1)
-        if mean_half(RunNoise(noise.sd, degrees, noise.from_history), runs) <= share:
+        if mean_half(replace(noise, degrees=degrees), runs) <= share:
             return runs - have
     return None
 

@@ -141,7 +141,10 @@ def _compared(comparison: Comparison) -> Iterator[Chapter]:
 def _bars(phase: Phase) -> Picture:
     classes = [row for row in phase.waits if row.whole_class]
     svg = wait_bars(
-        [("A", [(row.label, row.a_ms) for row in classes]), ("B", [(row.label, row.b_ms) for row in classes])]
+        [
+            ("A", [(row.label, row.a_ms) for row in classes if row.a_ms is not None]),
+            ("B", [(row.label, row.b_ms) for row in classes if row.b_ms is not None]),
+        ]
     )
     return Picture("milliseconds per transaction", svg)
 
@@ -155,7 +158,7 @@ def _figures_of(side: Material, runs: tuple[ComparedRun, ...]) -> Sheet:
     )
     latency_ms = figure_of(BY_ID["latency"], runs)
     waits = [row for row in wait_rows(runs, runs, (latency_ms, latency_ms)) if not row.whole_class]
-    rows += tuple((f"{one_line(row.label, 40)}, ms per transaction", f"{row.a_ms:.3f}", "waits") for row in waits)
+    rows += tuple((f"{one_line(row.label, 40)}, ms per transaction", words.wait_ms(row.a_ms), "waits") for row in waits)
     notes = tuple(one_line(f"not steady: {run.steady_words}", 300) for run in runs if run.steady is False)
     return Sheet(
         heading="figures",

@@ -234,7 +234,7 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
             )
         )
         best = side if kept else best
-    heads = ("step", "changed", "tps", "against the previous best", "95 % interval", "verdict", "")
+    heads = ("step", "changed", "tps", "against the previous best", "98 % interval", "verdict", "")
     return Sheet(
         heading="search path",
         lines=(),

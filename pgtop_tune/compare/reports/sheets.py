@@ -119,7 +119,7 @@ def figure_sheet(phase: Phase) -> Sheet:
         )
         for row in phase.rows
     )
-    heads = ("", "A", "B", "effect", "95 % interval", "verdict")
+    heads = ("", "A", "B", "effect", words.confidence(phase.rows), "verdict")
     lengths = f"A {words.run_lengths(phase.a)}; B {words.run_lengths(phase.b)}"
     return Sheet(
         heading=one_line(phase.key.title, 100),
@@ -142,18 +142,14 @@ def _blocks(phase: Phase) -> Iterator[str]:
     if row is None or row.effect is None:
         return
     found = row.effect
-    runs = found.block_s == 1 and not phase.no_verdict
     if found.block_s > 1:
         yield f"{row.figure.title}: {found.blocks_a} and {found.blocks_b} blocks of {found.block_s} s"
-    if phase.to_settle:
-        return
-    if found.smallest_seen is not None and found.smallest_seen < 1.0:
+    if not phase.to_settle and found.smallest_seen is not None and found.smallest_seen < 1.0:
         yield f"a difference in {row.figure.title} of {100 * found.smallest_seen:.1f} % was detectable"
-    needed = None if row.verdict in _DECIDED else blocks_needed(found)
+    needed = blocks_needed(found) if found.block_s > 1 and row.verdict not in _DECIDED else None
     if needed is not None:
-        length = f" ({units.clock(needed * found.block_s)})" if found.block_s > 1 else ""
-        counted = "runs" if runs else "blocks"
-        yield f"to decide about {row.figure.title} takes about {needed} {counted} on each side{length}"
+        length = units.clock(needed * found.block_s)
+        yield f"to decide about {row.figure.title} takes about {needed} blocks on each side ({length})"
 
 
 def _doubts(phase: Phase) -> Iterator[str]:
@@ -170,15 +166,15 @@ def wait_sheet(phase: Phase) -> Sheet:
     rows = tuple(
         (
             one_line(row.label, 40) if row.whole_class else f"  {one_line(row.label, 40)}",
-            f"{row.a_ms:.3f}",
-            f"{row.b_ms:.3f}",
+            words.wait_ms(row.a_ms),
+            words.wait_ms(row.b_ms),
             words.wait_change(row),
             words.wait_interval(row),
             row.verdict,
         )
         for row in phase.waits
     )
-    heads = ("ms per transaction", "A", "B", "change", "95 % interval", "")
+    heads = ("ms per transaction", "A", "B", "change", words.confidence(phase.rows), "")
     return Sheet(
         heading=(
             "where the time goes: "

@@ -12,19 +12,15 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun
-from pgtop_tune.compare.statistics.effect import (
-    FEWEST,
-    TIMES,
-    Effect,
-    autocorrelation_time,
-    effect_of_runs,
-    share_effect,
-)
+from pgtop_tune.compare.statistics.before_after import mean_variance
+from pgtop_tune.compare.statistics.effect import TIMES, Effect, autocorrelation_time, share_effect
+from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import CLIENT_TPS, P50, P95, P99, Quantile
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress
+from pgtop_tune.model.waits import CLIENT, CPU, QUEUE
 
 _A_LINE_S: Final = 2.5
 """As long as the newest progress line speaks for all that was done since the frame before."""
@@ -119,6 +115,8 @@ FIGURES: Final = (
 )
 """In the order of the table."""
 PERCENTILES: Final = tuple(figure for figure in FIGURES if figure.quantile is not None)
+FORESEEN: Final = frozenset({TPS, "server_tps", LATENCY})
+"""Of which it is known beforehand by how much runs differ."""
 BY_ID: Final = {figure.id: figure for figure in FIGURES}
 
 Found = Iterator[tuple[str, float, float]]
@@ -238,6 +236,17 @@ def disks_by_role(interval: Interval) -> dict[str, str]:
 
 LEAST_SHARE: Final = 0.005
 """Waits with less than this share of the quicker side's time on both sides are left out."""
+NOT_TOLD: Final = "not told"
+"""In place of a verdict about the CPU queue: the kernel of one side does not tell it."""
+WITH_QUEUE: Final = "queue included"
+"""In place of a verdict about the classes that hold the CPU queue of such a side."""
+_WITH_QUEUE: Final = (CPU, CLIENT)
+
+
+def sides_without_queue(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> tuple[str, ...]:
+    """The one of "A" and "B" that does not tell the CPU queue; none where both are alike in that."""
+    untold = [name for name, runs in (("A", a), ("B", b)) if not any(each.queue_told for each in _budgets(runs))]
+    return tuple(untold) if len(untold) == 1 else ()
 
 
 class WaitRow(Struct, frozen=True):
@@ -246,26 +255,38 @@ class WaitRow(Struct, frozen=True):
     Attributes:
         label: "IO:WALSync"; of a class its name.
         whole_class: Whether this is the sum of a class.
+        a_ms, b_ms: None where that side does not tell this wait.
         effect: Of it as a share of A's latency; with interval for classes.
-        verdict: "" for a single wait, and until it is judged beside the other figures.
+        verdict: "" for a single wait, and until it is judged beside the other figures; `NOT_TOLD` or `WITH_QUEUE` where
+            it is not judged.
     """
 
     label: str
     wait_event_type: str
     whole_class: bool
-    a_ms: float
-    b_ms: float
+    a_ms: float | None
+    b_ms: float | None
     effect: Effect | None
     verdict: str = ""
 
+    @property
+    def change_ms(self) -> float | None:
+        """More in B; None where a side does not tell it."""
+        return None if self.a_ms is None or self.b_ms is None else self.b_ms - self.a_ms
+
 
 def wait_rows(
-    a: Sequence[ComparedRun], b: Sequence[ComparedRun], latency_ms: tuple[float | None, float | None]
+    a: Sequence[ComparedRun],
+    b: Sequence[ComparedRun],
+    latency_ms: tuple[float | None, float | None],
+    *,
+    windows: bool = False,
 ) -> tuple[WaitRow, ...]:
     """Classes, largest change first, each followed by its waits; empty where a side has no samples.
 
     Args:
         latency_ms: Of A and B; without a load of ours the sum of all waits stands for it.
+        windows: Both are parts of runs, judged by blocks of seconds; else each run is one value.
     """
     sides = (_budgets(a), _budgets(b))
     if not all(sides):
@@ -277,15 +298,25 @@ def wait_rows(
     # What is nothing in a transaction of 20 s may be all of one of 2 ms.
     least = LEAST_SHARE * min(sum(mean.values()) for mean in means)
     classes = {label: kind for side in sides for budget in side for label, kind in budget.classes.items()}
+    untold = sides_without_queue(a, b)
     rows: list[WaitRow] = []
     for kind in dict.fromkeys(classes.values()):
         labels = [label for label, of in classes.items() if of == kind]
-        effect = _effect((a, b), sides, labels, whole)
+        verdict = "" if not untold else NOT_TOLD if kind == QUEUE else WITH_QUEUE if kind in _WITH_QUEUE else ""
+        effect = None if verdict else _effect((a, b), sides, labels, whole, windows=windows)
         sums = [sum(mean[label] for label in labels) for mean in means]
         if max(sums) < least:
             continue
         rows.append(
-            WaitRow(label=kind, wait_event_type=kind, whole_class=True, a_ms=sums[0], b_ms=sums[1], effect=effect)
+            WaitRow(
+                label=kind,
+                wait_event_type=kind,
+                whole_class=True,
+                a_ms=None if verdict == NOT_TOLD and "A" in untold else sums[0],
+                b_ms=None if verdict == NOT_TOLD and "B" in untold else sums[1],
+                effect=effect,
+                verdict=verdict,
+            )
         )
         rows += [
             WaitRow(
@@ -299,12 +330,13 @@ def wait_rows(
             for label in labels
             if label != kind and max(mean[label] for mean in means) >= least
         ]
-    heads = {row.wait_event_type: abs(row.b_ms - row.a_ms) for row in rows if row.whole_class}
+    heads = {row.wait_event_type: abs(row.change_ms or 0.0) for row in rows if row.whole_class}
     return tuple(
         sorted(
             rows,
             key=lambda row: (
-                -heads[row.wait_event_type], row.wait_event_type, not row.whole_class, -max(row.a_ms, row.b_ms),
+                -heads[row.wait_event_type], row.wait_event_type, not row.whole_class,
+                -max(row.a_ms or 0.0, row.b_ms or 0.0),
             ),
         )
     )  # fmt: skip
@@ -315,15 +347,17 @@ def _effect(
     budgets: tuple[Sequence[Budget], Sequence[Budget]],
     labels: Sequence[str],
     whole: float,
+    *,
+    windows: bool,
 ) -> Effect | None:
-    """Of four runs a side each is one value, so that what varies from run to run is in the interval."""
-    if min(map(len, runs)) < FEWEST:
+    """As a share of the latency."""
+    if windows:
         return share_effect(_class_blocks(budgets[0], labels), _class_blocks(budgets[1], labels), whole)
-    values = [
-        [sum(_ms(found)[label] for label in labels) for run in side if (found := _budgets((run,)))] for side in runs
-    ]
-    sums = [sum(_ms(side)[label] for label in labels) for side in budgets]
-    return effect_of_runs((sums[0], sums[1]), values[0], values[1], whole)
+    found = [[each for run in side if (each := _budgets((run,)))] for side in runs]
+    left, right = ([sum(_ms(each)[label] for label in labels) / whole for each in side] for side in found)
+    within = fmean(mean_variance(_class_values(each, labels)) for side in found for each in side) / whole**2
+    a, b = (sum(_ms(side)[label] for label in labels) / whole for side in budgets)
+    return runs_effect(left, right, run_noise(left, right, within, foreseen=False), ratio=False, change=b - a)
 
 
 def _budgets(runs: Sequence[ComparedRun]) -> list[Budget]:
@@ -346,9 +380,13 @@ def _ms(budgets: Sequence[Budget]) -> defaultdict[str, float]:
     return total
 
 
+def _class_values(budgets: Sequence[Budget], labels: Sequence[str]) -> list[float]:
+    return [sum(budget.ms.get(label, 0.0) for label in labels) / budget.transactions for budget in budgets]
+
+
 def _class_blocks(budgets: Sequence[Budget], labels: Sequence[str]) -> list[float]:
     """ms per transaction in blocks of ten seconds or, where neighbours resemble each other, of more."""
-    values = [sum(budget.ms.get(label, 0.0) for label in labels) / budget.transactions for budget in budgets]
+    values = _class_values(budgets, labels)
     time = autocorrelation_time(values)
     length = ceil(TIMES * time) if time > 1.5 else 1
     return [fmean(values[at : at + length]) for at in range(len(values) % length, len(values), length)]

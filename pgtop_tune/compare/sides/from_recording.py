@@ -14,6 +14,7 @@ from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, 
 from pgtop_tune.compare.sides.gathered import Gathered, quotient
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Fact, FactKind, LoadKey, Material, Summary
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.active_sessions import cpu_of_load
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.ceilings import disks_at_cap
@@ -283,12 +284,13 @@ def budget_of(interval: Interval, at_s: float, folded_s: float | None, *, loaded
     found = latency_budget(interval, window_s)
     if found is None or found.measured is not loaded:
         return None
-    done = found.tps * window_s
+    done, use = found.tps * window_s, cpu_of_load(interval, found.window_s)
     return Budget(
         at_s=at_s,
         transactions=done,
         ms={part.label: part.ms * done for part in found.parts},
         classes={part.label: part.wait_event_type for part in found.parts},
+        queue_told=use is not None and use.queued is not None,
     )
 
 
@@ -318,6 +320,7 @@ def spec_of(run: BenchRun) -> LoadSpec | None:
         transactions=run.transactions,
         latency_limit_ms=run.latency_limit_ms,
         max_tries=run.max_tries,
+        continue_on_error=run.continue_on_error,
         connect_per_transaction=run.connect_per_transaction,
         seed=run.seed,
     )

@@ -261,6 +261,7 @@ def _spec(record: Mapping[str, Any]) -> LoadSpec | None:
         transactions=whole("transactions"),
         latency_limit_ms=_number(spec.get("latency_limit_ms")),
         max_tries=whole("max_tries"),
+        continue_on_error=spec.get("continue_on_error") is True,
         connect_per_transaction=spec.get("connect_per_transaction") is True,
         seed=whole("seed"),
         per_statement=spec.get("per_statement") is True,

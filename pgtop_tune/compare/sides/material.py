@@ -105,12 +105,14 @@ class Budget(Struct, frozen=True):
         transactions: Done in that time.
         ms: Milliseconds of all of them together, by label.
         classes: Class of each label.
+        queue_told: Whether the kernel told the CPU queue; without, its time is in CPU and in Client.
     """
 
     at_s: float
     transactions: float
     ms: Mapping[str, float]
     classes: Mapping[str, str]
+    queue_told: bool = True
 
 
 class ComparedRun(Struct):

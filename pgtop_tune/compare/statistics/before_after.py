@@ -52,7 +52,8 @@ _POOLED: Final = 4.0
 _LEAST_VARIANCE: Final = 1e-7
 _SLOPE_ALONE: Final = 2.5
 """Errors from which on the slope before the change is worth a word."""
-_CLAIMS: Final = (Verdict.BETTER, Verdict.WORSE)
+CLAIMS: Final = (Verdict.BETTER, Verdict.WORSE)
+"""Verdicts that say that something differs."""
 
 
 class Second(Struct, frozen=True):
@@ -99,7 +100,21 @@ class Difference(Struct, frozen=True):
             block_s=1,
             smallest_seen=math.expm1(half + t_quantile(0.8, self.degrees) * self.error),
             chance=self.chance,
+            confidence=confidence,
         )
+
+
+class Look(Struct, frozen=True):
+    """One look.
+
+    Attributes:
+        seconds: Of both sides.
+        claims: Whether the sides are alike enough for a claim; one that was made before is held without.
+    """
+
+    difference: Difference
+    seconds: tuple[int, int]
+    claims: bool = True
 
 
 class Told(Struct, frozen=True):
@@ -181,6 +196,18 @@ def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[fl
     return found
 
 
+def mean_variance(values: Sequence[float]) -> float:
+    """Of the mean of one series, correlated as it is; 0 with too few values to tell.
+
+    Args:
+        values: Evenly spaced.
+    """
+    if len(values) < FEWEST_AFTER:
+        return 0.0
+    (first, second), _ = long_run_variances(_centred(values), len(values) // 2)
+    return (first + second) / 2.0 / len(values)
+
+
 def long_run_variances(residuals: Sequence[float], split: int) -> tuple[tuple[float, float], int]:
     """Variance of one second times the seconds that count as one, of both sides, and degrees of freedom of both.
 
@@ -224,28 +251,25 @@ def _variance(values: Sequence[float]) -> float:
     return math.fsum(value * value for value in _centred(values)) / len(values)
 
 
-def tell(looks: Iterable[Difference | None], seconds: Sequence[tuple[int, int]]) -> Told | None:
-    """What may be said after some looks, in their order; None while there was none.
-
-    Args:
-        looks: None where a look may claim nothing (the sides are not alike); a claim made before it is held.
-        seconds: Of both sides, at each look.
-    """
+def tell(looks: Iterable[Look]) -> Told | None:
+    """What may be said after some looks, in their order; None while there was none."""
     told: Told | None = None
-    for number, (look, (limit, sizes)) in enumerate(zip(looks, zip(SPENT, seconds, strict=False), strict=False)):
-        if look is not None:
-            told = _next(told, look, number, limit, sizes)
+    for number, (look, limit) in enumerate(zip(looks, SPENT, strict=False)):
+        told = _next(told, look, number, limit)
     return told
 
 
-def _next(told: Told | None, look: Difference, number: int, limit: float, seconds: tuple[int, int]) -> Told:
-    effect, change = look.effect(1.0 - limit, seconds), look.change
-    if told is not None and told.verdict in _CLAIMS:
-        held = look.chance <= UNCLEAR and told.effect.relative * change > 0.0
+def _next(told: Told | None, look: Look, number: int, limit: float) -> Told:
+    found, claimed = look.difference, told is not None and told.verdict in CLAIMS
+    if told is not None and claimed and not look.claims:
+        return told
+    effect, change = found.effect(1.0 - limit, look.seconds), found.change
+    if told is not None and claimed:
+        held = found.chance <= UNCLEAR and told.effect.relative * change > 0.0
         return Told(told.verdict if held else Verdict.UNDECIDED, effect, number, withdrawn=not held)
-    if look.chance < limit and abs(effect.relative) >= LEAST:
+    if look.claims and found.chance < limit and abs(effect.relative) >= LEAST:
         return Told(Verdict.BETTER if change > 0.0 else Verdict.WORSE, effect, number)
-    alike = effect.within(SAME)
+    alike = look.claims and effect.within(SAME)
     withdrawn = told is not None and told.withdrawn
     return Told(Verdict.NO_DIFFERENCE if alike else Verdict.UNDECIDED, effect, number, withdrawn)
 

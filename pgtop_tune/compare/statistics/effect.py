@@ -8,8 +8,8 @@ t is Student's with min(kA, kB) − 1 degrees of freedom: fewer than Welch's for
 estimated from the same data. c is 1.2: the variance of means of blocks three autocorrelation times long is too small by
 about 1 − 1/(2·3) (exactly so for a first-order autoregressive series). Noise from run to run is not in that interval.
 
-Runs, each of which is one value (`effect_of_runs`): the logarithms, with Student's t on the variance pooled over both
-sides and kA + kB − 2 degrees of freedom. What runs of one setting differ by is in that interval.
+Runs, each of which is one value, are judged by `statistics.runs`: what runs of one setting differ by is in that
+interval.
 
 A verdict takes more than the interval that is shown: 98 % instead of 95 %. Of several figures judged together Holm's
 correction says which are certain (Holm, "A simple sequentially rejective multiple test procedure", 1979).
@@ -109,11 +109,12 @@ class Effect(Struct, frozen=True):
 
     Attributes:
         relative: mean B / mean A − 1.
-        low, high: Its 95 % interval; None with fewer than four blocks on a side.
+        low, high: Its interval; None with fewer than four blocks on a side.
         blocks_a, blocks_b: How many there were.
         block_s: Steps (seconds) of a block; 1 where each is a run.
         smallest_seen: The relative difference that this many blocks would have found four times out of five.
         chance: How often so large a difference would be seen where there is none, two-sided; None without an interval.
+        confidence: Of the interval.
     """
 
     relative: float
@@ -124,6 +125,7 @@ class Effect(Struct, frozen=True):
     block_s: int
     smallest_seen: float | None
     chance: float | None = None
+    confidence: float = 0.95
 
     @property
     def certain(self) -> bool:
@@ -225,51 +227,9 @@ def share_effect(a: Sequence[float], b: Sequence[float], whole: float) -> Effect
     return _effect(difference, error, min(counts) - 1, counts, 1, ratio=False)
 
 
-def effect_of_runs(
-    whole: tuple[float, float], a: Sequence[float], b: Sequence[float], points: float | None = None
-) -> Effect | None:
-    """The same where each value is a whole run: what varies from run to run is in the interval.
-
-    Args:
-        whole: The figure over all runs of A, and of B.
-        a, b: The figure of each run.
-        points: Of a figure in per cent, the points that the change is told as a share of; None where it is a ratio.
-    """
-    if not a or not b or (points is None and min(*whole, *a, *b) <= 0):
-        return None
-    counts = len(a), len(b)
-    change = math.log(whole[1] / whole[0]) if points is None else (whole[1] - whole[0]) / points
-    if min(counts) < FEWEST:
-        return Effect(math.expm1(change) if points is None else change, None, None, *counts, 1, None)
-    return _between(change, spread_of((on_scale(a, points), on_scale(b, points))), counts, counts, 1, points is None)
-
-
-def widened(effect: Effect, spread: RunSpread, runs: tuple[int, int], *, ratio: bool) -> Effect:
-    """An effect of fewer runs with what is known of how runs differ: the wider one of the two intervals.
-
-    Args:
-        spread: From runs of the same kind, made earlier or on the same side.
-        runs: Of A, and of B.
-        ratio: The effect is one of ratios, and the spread one of logarithms.
-    """
-    if effect.low is None or effect.high is None or not spread.degrees:
-        return effect
-    change = math.log1p(effect.relative) if ratio else effect.relative
-    counts = effect.blocks_a, effect.blocks_b
-    between = _between(change, spread, runs, counts, effect.block_s, ratio)
-    return max((effect, between), key=lambda each: (each.high or 0.0) - (each.low or 0.0))
-
-
 def on_scale(values: Sequence[float], points: float | None) -> list[float]:
     """Values on the scale on which a spread of runs is told: logarithms, or shares of so many points."""
     return [math.log(value) if points is None else value / points for value in values]
-
-
-def _between(
-    change: float, spread: RunSpread, runs: tuple[int, int], counts: tuple[int, int], block_s: int, ratio: bool
-) -> Effect:
-    error = math.sqrt(spread.squares / spread.degrees * (1.0 / runs[0] + 1.0 / runs[1]))
-    return _effect(change, error, spread.degrees, counts, block_s, ratio=ratio)
 
 
 def _of_blocks(ratio: float, a: Sequence[float], b: Sequence[float], length: int) -> Effect:

@@ -6,6 +6,9 @@
 on the logarithms of the runs' figures; w² is the variance that a run's figure has from its own seconds. Without any
 history runs are assumed to differ by 2 % (standard deviation). The interval has 98 %: runs are added until something
 shows, and 95 % would be wrong in one of eight.
+
+That assumption is one about throughput and mean latency. Of other figures (percentiles, waits) nothing is known
+beforehand: Student's interval of the runs themselves stands where it is wider, and one run a side decides nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.compare.statistics.effect import SAME, Effect, RunSpread
 from pgtop_tune.compare.statistics.student import t_probability, t_quantile
@@ -26,6 +30,7 @@ PRIOR_DEGREES: Final = 4
 MOST_HISTORY: Final = 16
 """Degrees of freedom that history may have: a machine changes."""
 CONFIDENCE: Final = 0.98
+_DECIDES: Final = (1.0 + CONFIDENCE) / 2.0
 _MOST_RUNS: Final = 200
 
 
@@ -36,20 +41,22 @@ class RunNoise(Struct, frozen=True):
         sd: Standard deviation of the logarithm of one run's figure.
         degrees: Of freedom behind it, the prior's four included.
         from_history: How many of them earlier runs gave.
+        measured: How many runs gave, these and earlier ones; 0 where all is assumed.
     """
 
     sd: float
     degrees: int
     from_history: int
-
-    @property
-    def assumed(self) -> bool:
-        """Whether nothing was measured yet."""
-        return self.degrees == PRIOR_DEGREES
+    measured: int
 
 
 def run_noise(
-    a: Sequence[float], b: Sequence[float], within: float = 0.0, history: RunSpread | None = None
+    a: Sequence[float],
+    b: Sequence[float],
+    within: float = 0.0,
+    history: RunSpread | None = None,
+    *,
+    foreseen: bool = True,
 ) -> RunNoise:
     """From the runs of both sides, what history knows, and the prior.
 
@@ -57,14 +64,22 @@ def run_noise(
         a, b: Logarithms of the runs' figures (or shares).
         within: Variance of one such value from the run's own seconds.
         history: Squares about the means of groups of earlier runs that were made alike.
+        foreseen: The assumption holds for this figure: throughput or mean latency.
     """
     past = history or RunSpread()
     kept = min(past.degrees, MOST_HISTORY)
-    past_squares = past.squares * kept / past.degrees if past.degrees else 0.0
-    squares = math.fsum((value - fmean(side)) ** 2 for side in (a, b) if side for value in side)
-    degrees = PRIOR_DEGREES + kept + max(len(a) - 1, 0) + max(len(b) - 1, 0)
-    variance = (PRIOR_DEGREES * (ASSUMED_SD**2 + within) + past_squares + squares) / degrees
-    return RunNoise(sd=math.sqrt(max(variance, within)), degrees=degrees, from_history=kept)
+    squares = past.squares * kept / past.degrees if past.degrees else 0.0
+    squares += math.fsum((value - fmean(side)) ** 2 for side in (a, b) if side for value in side)
+    measured = kept + max(len(a) - 1, 0) + max(len(b) - 1, 0)
+    degrees = PRIOR_DEGREES + measured
+    found = RunNoise(
+        sd=math.sqrt(max((PRIOR_DEGREES * (ASSUMED_SD**2 + within) + squares) / degrees, within)),
+        degrees=degrees, from_history=kept, measured=measured,
+    )  # fmt: skip
+    if foreseen or not measured:
+        return found
+    alone = RunNoise(sd=math.sqrt(squares / measured), degrees=measured, from_history=kept, measured=measured)
+    return max(found, alone, key=lambda noise: t_quantile(_DECIDES, noise.degrees) * noise.sd)
 
 
 def runs_effect(
@@ -78,7 +93,7 @@ def runs_effect(
     """
     moved = fmean(b) - fmean(a) if change is None else change
     root = math.sqrt(1.0 / len(a) + 1.0 / len(b))
-    half = t_quantile((1.0 + CONFIDENCE) / 2.0, noise.degrees) * noise.sd * root
+    half = t_quantile(_DECIDES, noise.degrees) * noise.sd * root
     seen = half + t_quantile(0.8, noise.degrees) * noise.sd * root
     told = math.expm1 if ratio else float
     return Effect(
@@ -90,13 +105,14 @@ def runs_effect(
         block_s=1,
         smallest_seen=told(seen),
         chance=2.0 * t_probability(-abs(moved) / (noise.sd * root), noise.degrees) if noise.sd else float(not moved),
+        confidence=CONFIDENCE,
     )
 
 
 def half_width(noise: RunNoise, runs_a: int, runs_b: int) -> float:
     """Half of the interval, as a share, with so many runs on each side."""
     root = math.sqrt(1.0 / runs_a + 1.0 / runs_b)
-    return math.expm1(t_quantile((1.0 + CONFIDENCE) / 2.0, noise.degrees) * noise.sd * root)
+    return math.expm1(t_quantile(_DECIDES, noise.degrees) * noise.sd * root)
 
 
 def runs_needed(effect: Effect, noise: RunNoise) -> int | None:
@@ -107,6 +123,6 @@ def runs_needed(effect: Effect, noise: RunNoise) -> int | None:
     goal, have = max(abs(effect.relative), SAME), min(effect.blocks_a, effect.blocks_b)
     for runs in range(have, _MOST_RUNS):
         degrees = noise.degrees + 2 * (runs - have)
-        if half_width(RunNoise(noise.sd, degrees, noise.from_history), runs, runs) <= goal:
+        if half_width(replace(noise, degrees=degrees), runs, runs) <= goal:
             return runs - have
     return None

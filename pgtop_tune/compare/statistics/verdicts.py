@@ -1,9 +1,8 @@
 """Verdicts: whether two sides allow one, the conditions that must be alike, and the verdict in words.
 
-Seconds of one run say how sure its mean is, and nothing of the next run with the same settings: with 2 % from run to
-run two runs of five minutes "differ" two times out of five. So better and worse take four runs on each side, which are
-steady or, on a machine on which none is, were made in turn (A B B A): what drifts weighs on both sides alike then.
-Within one run, before and after a moment, they take as many checkpoints and the same of `compare.conditions`.
+Runs are judged with the difference between runs in the interval (`statistics.runs`), from one run a side on; they must
+have lasted long enough, and be steady or have been measured in turn (A B B A): what drifts weighs on both sides alike
+then. Within one run, before and after a moment, verdicts take as many checkpoints and the same of `CONDITIONS`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from msgspec import Struct
 
 from pgtop_tune.compare.sides.figures import Better
 from pgtop_tune.compare.sides.material import ComparedRun
-from pgtop_tune.compare.statistics.effect import FEWEST, Effect, Verdict, verdict, without_verdict
+from pgtop_tune.compare.statistics.effect import Effect, Verdict, verdict, without_verdict
 from pgtop_tune.metrics.catalogue import Metric
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.host import CPU_FOREIGN
@@ -34,6 +33,7 @@ class AlikeCondition(Struct, frozen=True):
         of: What the percentages are of, between "A" and "B" of a sentence.
         by_time: Not the number counts, but the share of the time in which it is above 0.
         made_by: Parameters that change it by themselves: it is part of what they do.
+        column: The regression of before and after has a column for it, which takes its part out of the difference.
     """
 
     metric: Metric
@@ -42,6 +42,7 @@ class AlikeCondition(Struct, frozen=True):
     of: str
     by_time: bool = False
     made_by: frozenset[str] = frozenset()
+    column: bool = False
 
     def mean(self, values: Iterable[tuple[float, float]]) -> float | None:
         """Percentage of (value, weight) pairs; None without weight."""
@@ -53,12 +54,15 @@ class AlikeCondition(Struct, frozen=True):
 
 
 CONDITIONS: Final = (
-    AlikeCondition(CHECKPOINT_WRITES, 20.0, "checkpoints differ", "checkpoints wrote for {} of the time", by_time=True),
     AlikeCondition(
         FULL_PAGES, 20.0, "full pages differ", "full pages were {} of the WAL",
         made_by=frozenset({"full_page_writes", "wal_compression"}),
     ),
     AlikeCondition(CPU_FOREIGN, 5.0, "foreign CPU differs", "other programs took {} of the CPU time"),
+    AlikeCondition(
+        CHECKPOINT_WRITES, 20.0, "checkpoints differ", "checkpoints wrote for {} of the time",
+        by_time=True, column=True,
+    ),
 )  # fmt: skip
 """A page is written whole to the WAL when it is first changed after a checkpoint, also long after a forced one has
 written its last."""
@@ -96,6 +100,8 @@ def unlike(values: Sequence[Sequence[Iterable[tuple[float, float]]]], changed: C
     return None
 
 
+SHORTEST_S: Final = 30
+"""Of a run behind its warm-up, below which it is not compared."""
 NOT_COMPARABLE: Final = "not comparable"
 TOO_SHORT: Final = "too little to say"
 MORE: Final = "more"
@@ -108,40 +114,51 @@ _EXPLAINING: Final = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
 
 
 def why_no_verdict(
-    a: Sequence[ComparedRun], b: Sequence[ComparedRun], *, one_run: bool = False, changed: Collection[str] = ()
+    a: Sequence[ComparedRun],
+    b: Sequence[ComparedRun],
+    *,
+    one_run: bool = False,
+    windows: bool = False,
+    changed: Collection[str] = (),
 ) -> str:
     """Why these sides allow no verdict, as a sentence; "" when they do.
 
     Args:
         one_run: Both are parts of the same run.
+        windows: They are parts of runs.
         changed: Names of the parameters that differ.
     """
     if one_run:
         return _unlike(a, b, changed)
-    if min(len(a), len(b)) < FEWEST:
-        return (
-            f"{_count(a)} of A and {_count(b)} of B do not show the variation between runs with the same settings: "
-            f"this needs {FEWEST} on each side"
-        )
+    if windows:
+        return "parts of two runs do not show how much runs with the same settings differ"
+    for side, runs in (("A", a), ("B", b)):
+        shortest_s = min(run.seconds - run.warm_up_s for run in runs)
+        if too_short(runs):
+            return f"a run of {side} has {shortest_s:.0f} s after the warm-up: at least {SHORTEST_S} s are compared"
     if in_turn(a, b):
         return ""
     for side, runs in (("A", a), ("B", b)):
-        steady = sum(1 for run in runs if run.steady)
-        if steady < FEWEST:
-            needed = f"a verdict needs {FEWEST}, or runs in alternation"
-            return f"{steady} of the {len(runs)} runs of {side} are steady: {needed}"
+        unsteady = sum(run.steady is False for run in runs)
+        if unsteady:
+            counted = f"{unsteady} of the {len(runs)} runs" if len(runs) > 1 else "the run"
+            verb = "is" if unsteady == 1 else "are"
+            return f"{counted} of {side} {verb} not steady: a verdict needs steady runs, or runs in alternation"
     return ""
+
+
+def too_short(runs: Sequence[ComparedRun]) -> bool:
+    """Whether one of them is too short to be compared."""
+    return any(run.seconds - run.warm_up_s < SHORTEST_S for run in runs)
 
 
 def in_turn(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> bool:
     """Whether runs of both sides followed each other so that a drift weighs on both alike: A B B A, A B A B."""
+    if min(len(a), len(b)) < 2:
+        return False
     order = sorted([(run.began_ms, 0) for run in a] + [(run.began_ms, 1) for run in b])
     places = [[place for place, (_, side) in enumerate(order) if side == wanted] for wanted in (0, 1)]
     return all(places) and abs(fmean(places[0]) - fmean(places[1])) <= 1.0
-
-
-def _count(runs: Sequence[ComparedRun]) -> str:
-    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
 
 
 def _unlike(a: Sequence[ComparedRun], b: Sequence[ComparedRun], changed: Collection[str]) -> str:

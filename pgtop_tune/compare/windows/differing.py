@@ -84,7 +84,7 @@ class Differing(Struct, frozen=True):
         a, b: Means over the windows.
         effect: None where nothing can be said of a difference.
         told: How the change reads.
-        change: The change and its 95 % interval as `told` says; None without.
+        change: The change and its interval as `told` says; None without.
         size: The effect in standard deviations of blocks; None without an interval.
         apart: How far the means are apart; larger is farther.
         outcome: What a load is run for: throughput, latency, failures.
@@ -148,7 +148,7 @@ def window_comparison(
     """
     one_run = bool({run.started_ms for run in a.loads} & {run.started_ms for run in b.loads})
     one_run = one_run or (one_recording and not a.loads and not b.loads)
-    comparison = compare(a.material, b.material, (*under_test, "load"), one_run=one_run)
+    comparison = compare(a.material, b.material, (*under_test, "load"), one_run=one_run, windows=True)
     phase = comparison.phases[0] if comparison.phases else None
     decisive = phase is not None and not phase.no_verdict
     told = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]

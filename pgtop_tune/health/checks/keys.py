@@ -33,8 +33,8 @@ def _sequences(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
         if share >= limits["percent"]:
             yield Finding(
                 severity=Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
-                says=f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of the range of "
-                f"{_holder(sequence)}",
+                says=f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of "
+                f"{_range(sequence)}",
                 evidence=(Evidence(f"{sequence.used} of {sequence.highest}", "pg_sequences.last_value, max_value"),),
                 fix=_widen(database, sequence),
                 subject=f"{database}: {sequence.schema}.{sequence.name}",
@@ -45,8 +45,10 @@ def _sequences(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
         yield Unknown(f"{database}: {number} sequences of the smallest tables were not read: each takes a lock")
 
 
-def _holder(sequence: SequenceState) -> str:
-    return "it" if sequence.column_name is None else f"{sequence.table_name}.{sequence.column_name}"
+def _range(sequence: SequenceState) -> str:
+    if sequence.column_name is None:
+        return "its range"
+    return f"the range of {sequence.table_name}.{sequence.column_name}"
 
 
 def _widen(database: str, sequence: SequenceState) -> Fix:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, HBA, PASSWORDS, SUPERUSERS, HbaRule
+from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, EXPIRING, HBA, PASSWORDS, SUPERUSERS, HbaRule
 from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.safe_text import is_plain
-from pgtop_tune.sql_quoting import Sql, composed, identifier, quoted
+from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted
+from pgtop_tune.units import duration
 
 _GROUP: Final = "security"
 _LOCAL: Final = "local"
@@ -24,6 +25,9 @@ _IN_THE_CLEAR: Final = frozenset({"password", "ldap", "pam", "bsd", "radius"})
 _ENCRYPTED: Final = frozenset({"hostssl", "hostgssenc"})
 _EVERY_ADDRESS: Final = frozenset({"*", "0.0.0.0", "::"})
 _CLOSED_SINCE: Final = 15
+_MD5_DEPRECATED_SINCE: Final = 18
+_MD5_WARNED_AT_LOGIN_SINCE: Final = 19
+_EXPIRATION_WARNING: Final = "password_expiration_warning_threshold"
 _SHOWN: Final = 10
 
 
@@ -107,14 +111,28 @@ def _md5(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             subject="password_encryption",
         )
     names = [role.name for _, role in facts.have(PASSWORDS)]
+    end = _future_of_md5(facts)
     for name in names[:_SHOWN]:
         yield Finding(
             severity=Severity.WARNING,
-            says=f"the password of role {name} is stored as MD5" + _of_many(names),
+            says=f"the password of role {name} is stored as MD5{end}" + _of_many(names),
             evidence=(Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
             fix=_new_password(name),
             subject=name,
         )
+
+
+def _future_of_md5(facts: CheckFacts) -> str:
+    """Source: md5_password_warnings in PostgreSQL's documentation of 18 and 19."""
+    major = needs.major(facts)
+    if major < _MD5_DEPRECATED_SINCE:
+        return ""
+    try:
+        warns = major >= _MD5_WARNED_AT_LOGIN_SINCE and needs.parameters(facts).on("md5_password_warnings")
+    except Missing:
+        warns = False
+    at_login = "; the server warns at each login with it" if warns else ""
+    return f", which a later major removes{at_login}"
 
 
 def _new_password(role: str) -> Fix:
@@ -130,8 +148,36 @@ def _new_password(role: str) -> Fix:
     )
 
 
-def _of_many(names: list[str]) -> str:
+def _of_many(names: Sequence[object]) -> str:
     return f" (one of {len(names)})" if len(names) > _SHOWN else ""
+
+
+def _expiring(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    known, within_s = needs.parameters(facts), limits["within"]
+    if known.find(_EXPIRATION_WARNING) is not None:
+        within_s = max(within_s, known.number(_EXPIRATION_WARNING))
+    seen = [(role, role.remaining_s) for _, role in facts.have(EXPIRING)]
+    ends = [(role, left_s) for role, left_s in seen if left_s is None or left_s < within_s]
+    for role, left_s in ends[:_SHOWN]:
+        if left_s is None:
+            says = "has expired"
+        else:
+            says = f"expires in {duration(left_s)}" if left_s >= 0 else f"expired {duration(-left_s)} ago"
+        yield Finding(
+            severity=Severity.INFO if left_s is None or left_s < -within_s else Severity.WARNING,
+            says=f"the password of role {role.name} {says}{_of_many(ends)}",
+            evidence=(Evidence(f"{role.name}: valid until {role.valid_until}", EXPIRING.source),),
+            fix=words(
+                f"Set a new password and a later end: \\password {quoted(role.name)} in psql, then ALTER ROLE "
+                f"{quoted(role.name)} VALID UNTIL; or NOLOGIN for a role without a use.",
+                composed(
+                    "ALTER ROLE {role} VALID UNTIL {until};",
+                    role=identifier(role.name),
+                    until=literal(role.valid_until),
+                ),
+            ),
+            subject=role.name,
+        )
 
 
 def _superusers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -188,12 +234,19 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
             says=f"ssl is off, and the server listens on {known.text('listen_addresses')}",
             evidence=(setting(facts, "ssl", "listen_addresses"),),
             fix=words(
-                "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file), then ALTER "
-                "SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them the server does not start again.",
+                f"{_certificates(known)}, then ALTER SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them the "
+                "server does not start again.",
                 "ALTER SYSTEM RESET ssl; SELECT pg_reload_conf();",
             ),
             subject="ssl",
         )
+
+
+def _certificates(known: needs.Parameters) -> str:
+    by_host = known.find("ssl_sni")
+    if by_host is not None and by_host.setting == "on":
+        return "ssl_sni is on: list a certificate and its key for each host name in the file that hosts_file names"
+    return "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file)"
 
 
 def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -264,7 +317,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="An MD5 password read from a backup is enough to log in; SCRAM stores no usable secret.",
         severity=Severity.WARNING,
         page="auth-password.html",
-        needs=(needs.PARAMETERS, PASSWORDS),
+        needs=(needs.SERVER, needs.PARAMETERS, PASSWORDS),
         look=also_scoped(_md5, "password_encryption"),
     ),
     Check(
@@ -282,7 +335,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-04",
         group=_GROUP,
         title="encryption",
-        why="Without encryption every host on the way can read the data, and with most methods the credentials.",
+        why="Without encryption every host on the way can read the data, and with most methods the credentials. The "
+        "certificates of ssl_cert_file and hosts_file (19) are not examined.",
         severity=Severity.WARNING,
         page="ssl-tcp.html",
         needs=(needs.PARAMETERS, ENCRYPTION),
@@ -308,5 +362,24 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-connection.html#GUC-LISTEN-ADDRESSES",
         needs=(needs.PARAMETERS,),
         look=_listening,
+    ),
+    Check(
+        id="SEC-07",
+        group=_GROUP,
+        title="passwords that expire",
+        why="A role cannot log in with an expired password: an application fails at its next connection.",
+        severity=Severity.WARNING,
+        page="sql-createrole.html",
+        needs=(needs.PARAMETERS, EXPIRING),
+        look=_expiring,
+        thresholds=(
+            Threshold(
+                "within",
+                7 * 86_400,
+                "s",
+                "the rest of its time from which a password is a warning; at least "
+                "password_expiration_warning_threshold (19)",
+            ),
+        ),
     ),
 )

@@ -69,6 +69,11 @@ _MULTIXACTS: Final = _Clock(
     lambda table: table.multixact_age,
 )
 _END: Final = 2**31
+_WARNS_WITH: Final = ((19, 100_000_000), (0, 40_000_000))
+"""From this major on, the server warns at every new id while fewer are left.
+
+Source: SetTransactionIdLimit() of varsup.c, SetMultiXactIdLimit() of multixact.c.
+"""
 _INVALID: Final = -2
 """pg_database.datconnlimit of a database that DROP DATABASE did not remove whole."""
 
@@ -78,6 +83,7 @@ def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Iterator[Findin
         sample = facts.have(needs.DATABASE_LIMITS)
         closed = {row.name for row in sample.databases if not row.allows_connections}
         invalid = {row.name for row in sample.databases if row.connection_limit == _INVALID}
+        warns_with = next(left for first, left in _WARNS_WITH if needs.major(facts) >= first)
         ages = [(clock.age(sample, row) or 0, row.name) for row in sample.databases]
         for old, name in sorted(ages, reverse=True)[:_SHOWN]:
             if old < limits["age"]:
@@ -89,6 +95,7 @@ def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Iterator[Findin
                 evidence=(
                     Evidence(f"{name}: {old} {clock.what}", f"pg_database.{clock.column}"),
                     *_of_table(clock, table),
+                    *_warned(clock, _END - old, warns_with),
                 ),
                 fix=_drop_invalid(name)
                 if name in invalid
@@ -109,6 +116,13 @@ def _oldest(facts: CheckFacts, clock: _Clock, database: str, age: int) -> TableS
     of_database = [row for where, row in tables if where == database]
     oldest = max(of_database, key=lambda row: clock.of_table(row) or 0, default=None)
     return oldest if oldest is not None and (clock.of_table(oldest) or 0) >= _NEARLY * age else None
+
+
+def _warned(clock: _Clock, left: int, warns_with: int) -> tuple[Evidence, ...]:
+    if left >= warns_with:
+        return ()
+    says = f"{left} {clock.what} left, fewer than {warns_with}: the server warns at every new one"
+    return (Evidence(says, "the server's own limit, by its major"),)
 
 
 def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
@@ -242,7 +256,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="Three million transactions before the end the server refuses every write.",
         severity=Severity.CRITICAL,
         page="routine-vacuuming.html#VACUUM-FOR-WRAPAROUND",
-        needs=(needs.DATABASE_LIMITS, TABLES),
+        needs=(needs.SERVER, needs.DATABASE_LIMITS, TABLES),
         look=_wraparound(_XIDS),
         thresholds=_WRAPAROUND,
     ),
@@ -253,7 +267,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="Rows locked by several transactions use up multixacts, which run out like transaction ids.",
         severity=Severity.CRITICAL,
         page="routine-vacuuming.html#VACUUM-FOR-MULTIXACT-WRAPAROUND",
-        needs=(needs.DATABASE_LIMITS, TABLES),
+        needs=(needs.SERVER, needs.DATABASE_LIMITS, TABLES),
         look=_wraparound(_MULTIXACTS),
         thresholds=_WRAPAROUND,
     ),

@@ -51,7 +51,7 @@ CRITERIA: Final[tuple[tuple[str, ...], ...]] = (
 )
 """What entries are kept for: the growth of these, summed. One row, one way to be among the first."""
 
-_EXTENSION_MAJORS: Final = (((1, 12), 18), ((1, 11), 17), ((1, 10), 15), ((1, 9), 14))
+_EXTENSION_MAJORS: Final = (((1, 13), 19), ((1, 12), 18), ((1, 11), 17), ((1, 10), 15), ((1, 9), 14))
 """Version of the extension → the major whose variant of the query reads it."""
 
 _Key = tuple[int, int, int, bool]

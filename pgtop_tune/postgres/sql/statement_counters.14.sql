@@ -1,5 +1,6 @@
 -- The major here stands for the version of the extension, which may be older than the server: 14 reads pg_stat_statements 1.9,
--- 15 reads 1.10 (times of temporary files, JIT), 17 1.11 (block times by kind of relation, when the entry was made), 18 1.12 (WAL buffers).
+-- 15 reads 1.10 (times of temporary files, JIT), 17 1.11 (block times by kind of relation, when the entry was made), 18 1.12 (WAL buffers),
+-- 19 1.13 (generic and custom plans).
 SELECT s.queryid || '/' || s.userid || '/' || s.dbid || '/' || s.toplevel::int AS id,
        s.queryid,
        pg_get_userbyid(s.userid)::text AS usename,
@@ -35,6 +36,10 @@ SELECT s.queryid || '/' || s.userid || '/' || s.dbid || '/' || s.toplevel::int A
        s.wal_buffers_full AS wal_buffers_full,  -- from 18
        s.jit_functions AS jit_functions,  -- from 15
        ((s.jit_generation_time + s.jit_inlining_time + s.jit_optimization_time + s.jit_emission_time) * 1000)::bigint AS jit_us,  -- from 15
+       NULL::bigint AS generic_plan_calls,  -- until 18
+       NULL::bigint AS custom_plan_calls,  -- until 18
+       s.generic_plan_calls AS generic_plan_calls,  -- from 19
+       s.custom_plan_calls AS custom_plan_calls,  -- from 19
        NULL::bigint AS stats_since_ms  -- until 16
        (date_part('epoch', s.stats_since) * 1000)::bigint AS stats_since_ms  -- from 17
   FROM {schema}.pg_stat_statements(false) s

@@ -201,7 +201,8 @@ def _number(row: Differing, cells: int, glyphs: Glyphs) -> Line:
 def _wait(row: WaitRow, cells: int, glyphs: Glyphs) -> Line:
     name = one_line(row.label, 40) if row.whole_class else f"  {one_line(row.label, 40)}"
     interval = words.wait_interval(row) or ""
-    texts = (name, f"{row.a_ms:.2f}", f"{row.b_ms:.2f}", f"{row.b_ms - row.a_ms:+.2f}", interval, "")
+    texts = (name, *(words.wait_ms(ms, ".2f") for ms in (row.a_ms, row.b_ms)), words.wait_ms(row.change_ms, "+.2f"))
+    texts = (*texts, interval, "")
     style = PLAIN if row.whole_class else "dim"
     return _row((*_drawn(texts, glyphs), _SHORT.get(row.verdict, row.verdict)), style, cells)
 

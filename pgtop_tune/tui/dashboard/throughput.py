@@ -29,20 +29,24 @@ from pgtop_tune.units import clock, count
 _NAME: Final = 40
 _VALUE: Final = 24
 _EARLY: Final = "too early to say"
+_YOUNG: Final = "the load was too young before it"
+_WITHDRAWN: Final = "no longer clear"
+_LEFT_OPEN: Final = "undecided, a switchback would tell"
+_NEXT: Final = ", next look at {} s"
 _VERDICTS: Final[dict[Verdict, tuple[str, str, str]]] = {
     Verdict.BETTER: ("better", "better", "good"),
     Verdict.WORSE: ("worse", "worse", "critical"),
-    Verdict.NO_DIFFERENCE: ("no difference", "same", PLAIN),
-    Verdict.UNDECIDED: ("not yet distinguishable", "undecided", "dim"),
+    Verdict.NO_DIFFERENCE: ("no difference beyond 2 %", "same", PLAIN),
+    Verdict.UNDECIDED: ("not yet clear", "undecided", "dim"),
     Verdict.DIFFER: ("differ", "differ", PLAIN),
 }
 """In full, in short, and the style of the figure."""
-_WORDS: Final = max(len(words) for words, _, _ in _VERDICTS.values())
+_WORDS: Final = max(len(words) for words, _, _ in _VERDICTS.values()) + len(_NEXT.format(480))
 _SHORT: Final = max(len(short) for _, short, _ in _VERDICTS.values())
 
 
 def since_title(found: SinceChange, cells: int, glyphs: Glyphs) -> Line:
-    """`since max_wal_size=16GB: +4.1 % (−0.3 … +8.2), 6 blocks: not yet distinguishable`, or less of it.
+    """`since max_wal_size=16GB: +4.1 % (−0.3 … +8.2) after 60 s: not yet clear, next look at 120 s`, or less of it.
 
     Which form is taken does not depend on the verdict: each is measured with its longest words.
 
@@ -73,22 +77,16 @@ def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
     effect = found.effect
     slot = since_short(found, glyphs)
     if effect is None:
-        early = [((label, "label"), (_EARLY, "dim")) for label in labels]
+        why = _YOUNG if found.too_early else _EARLY
+        early = [((label, "label"), (words, "dim")) for words in dict.fromkeys((why, _EARLY)) for label in labels]
         return [(line, width(line)) for line in (*early, slot)]
-    words, short, style = _VERDICTS[found.verdict]
-    if found.unlike:
-        words = found.unlike
-    elif effect.low is None:
-        words = "too few to say"
-    elif found.final and found.verdict is Verdict.UNDECIDED:
-        words = "not distinguishable"
+    _, short, style = _VERDICTS[found.verdict]
     figure, widest = _figure(effect.relative, glyphs), _between(0.0, 0.0, glyphs)
     between = "" if effect.low is None or effect.high is None else _between(effect.low, effect.high, glyphs)
-    fewer = min(effect.blocks_a, effect.blocks_b)
-    counted = f", {fewer:>2} block{'s' if fewer != 1 else ''}: "
-    blocks = ": " if found.unlike else counted
+    after = f" after {found.after_s:>3} s: "
     rows = (
-        (labels[0], between, widest, blocks, words, _WORDS + len(counted) - len(blocks)),
+        (labels[0], between, widest, after, _in_full(found, glyphs), _WORDS),
+        (labels[0], between, widest, after, short, _SHORT),
         (labels[0], between, widest, " ", short, _SHORT),
         (labels[1], between, widest, " ", short, _SHORT),
         (labels[1], "", "", " ", short, _SHORT),
@@ -101,6 +99,15 @@ def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
         for label, shown, room, gap, said, longest in rows
     ]
     return [*forms, (slot, width(slot))]
+
+
+def _in_full(found: SinceChange, glyphs: Glyphs) -> str:
+    """The verdict, what stands against one, and when it is looked at next."""
+    words = _VERDICTS[found.verdict][0]
+    if found.verdict is Verdict.UNDECIDED:
+        moving = "" if found.moved is None else f"moving {_percent(found.moved, glyphs).strip()} % in 10 min before"
+        words = found.unlike or moving or (_WITHDRAWN if found.withdrawn else _LEFT_OPEN if found.final else words)
+    return words if found.next_s is None else words + _NEXT.format(found.next_s)
 
 
 def _between(low: float, high: float, glyphs: Glyphs) -> str:

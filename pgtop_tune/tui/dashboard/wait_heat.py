@@ -20,6 +20,7 @@ from pgtop_tune.metrics.waits import (
     PACING,
     io_worker_processes,
     mean_over,
+    wait_classes,
     wait_profile,
 )
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -113,6 +114,12 @@ def heat_rows(width: int, height: int) -> int:
     return min(_ROWS, max(height // 3 - 1, 3))
 
 
+def heat_needs(session: Session, width: int) -> int:
+    """Lines with all classes that the server has."""
+    classes = CLASSES if session.now is None else wait_classes(session.now)
+    return _ROWS - len(CLASSES) + len(classes)
+
+
 def heat_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """A head with figures, the active sessions, their wait classes; with little room those with most sessions.
 
@@ -126,7 +133,7 @@ def heat_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> lis
         return absent("waits", reason, width, height, glyphs)
     cpus = _cpus(session)
     axis = time_axis(session, max(width - _FIGURE - _MARGINS - (_LABEL - GUTTER), GUTTER + 1), _PICTURE)
-    rows = [(metric, _columns(session, metric, axis)) for metric in (ACTIVE_SESSIONS, *CLASSES)]
+    rows = [(metric, _columns(session, metric, axis)) for metric in (ACTIVE_SESSIONS, *wait_classes(interval.newest))]
     full = float(cpus) if cpus else max((value for _, row in rows[1:] for value in row if value), default=1.0)
     lines = [head((("active sessions", "title"),), width, glyphs, _figures(interval, sample, cpus, full))]
     shown = [*_chosen(rows, height - 1), (CLIENT_THINKS, _columns(session, CLIENT_THINKS, axis))]

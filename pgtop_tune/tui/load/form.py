@@ -16,6 +16,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line
 
 PROTOCOLS: Final = ("prepared", "extended", "simple")
 _MEANS: Final = "mean latency of each statement (-r)"
+_ERRORS: Final = (("end", "an error ends its client"), ("continue", "an error counts as failed (pgbench 19)"))
 _STATEMENTS: Final = (("no", _MEANS), ("yes", _MEANS))
 
 
@@ -42,11 +43,12 @@ class LoadForm:
         self.limit = NumberField("limit ms", "slower are counted; late are skipped", empty="none", fractions=True)
         self.protocol = ChoiceField("protocol", tuple((each, "") for each in PROTOCOLS))
         self.tries = NumberField("tries", "if serialization fails; 0 no limit", empty="once")
+        self.errors = ChoiceField("errors", _ERRORS)
         self.statements = ChoiceField("statements", _STATEMENTS)
         self._form = Form(
             (
                 self.profile, self.clients, self.threads, self.duration, self.rate, self.limit, self.protocol,
-                self.tries, self.statements,
+                self.tries, self.errors, self.statements,
             )
         )  # fmt: skip
         self.fill(spec)
@@ -62,6 +64,7 @@ class LoadForm:
         self.limit.fill(spec.latency_limit_ms)
         self.protocol.choose(spec.protocol)
         self.tries.fill(spec.max_tries)
+        self.errors.index = int(spec.continue_on_error)
         self.statements.index = int(spec.per_statement)
 
     def spec(self) -> LoadSpec:
@@ -81,6 +84,7 @@ class LoadForm:
             latency_limit_ms=self.limit.number(),
             protocol=self.protocol.value,
             max_tries=None if tries is None else int(tries),
+            continue_on_error=bool(self.errors.index),
             per_statement=bool(self.statements.index),
             transactions=self._base.transactions if duration is None else None,
         )

@@ -26,7 +26,7 @@ from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
-from pgtop_tune.units import age, count, ms, percent, size, with_ms
+from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size, with_ms
 
 _BLOCK: Final = 8192
 """Bytes of a page, unless somebody built a server with another BLCKSZ."""
@@ -192,7 +192,8 @@ _VACUUM_COLUMNS: Final = (
            "Age in per cent of the limit for a forced vacuum, the higher of both.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=_FULL),
     number("score", "score", 6, _first(lambda vacuum: vacuum.table.autovacuum_score), count,
-           "Urgency: autovacuum takes the highest first; from 1 on a threshold is passed (19+).",
+           "Urgency: autovacuum takes the highest first; from 1 on a threshold is passed (19+). Tables with "
+           "autovacuum_enabled=off have one, too.",
            "pg_stat_autovacuum_scores.score"),
 )  # fmt: skip
 
@@ -236,6 +237,7 @@ def _more(row: CommandProgress) -> str:
     by, mode = progress.started_by, progress.mode
     facts = (
         (row.workers, f"{row.workers} parallel worker{'s' if row.workers > 1 else ''}"),
+        (row.decoding, "decoding worker"),
         (by not in ("", _BY_HAND), by.replace("_", ", ")),
         (mode not in ("", _NORMAL), mode),
         (progress.tuples, f"{count(progress.tuples)} {'dead' if progress.command == 'VACUUM' else 'rows'}"),
@@ -268,9 +270,10 @@ _PROGRESS_COLUMNS: Final = (
          "heap_blks_scanned, partitions_done, child_tables_done, tablespaces_streamed"),
     word("database", "db", 10, foreign(lambda row: row.row.datname), "Database.", "pg_stat_progress_*.datname",
          shown=False),
-    word("more", "more", 24, foreign(_more), "Parallel workers; from 19 on autovacuum and its reason, aggressive or "
-         "failsafe vacuum, kind of backup; rows, memory for dead ones, index passes, sleep for the cost limit.",
-         "pg_stat_activity.leader_pid; started_by, mode, backup_type, tuples_done, dead_tuple_bytes, "
+    word("more", "more", 24, foreign(_more),
+         "Parallel workers; from 19 on the decoding worker of REPACK (CONCURRENTLY), autovacuum and its reason, "
+         "aggressive or failsafe vacuum, kind of backup; rows, memory for dead ones, index passes, sleep for the cost "
+         "limit.", "pg_stat_activity.leader_pid; started_by, mode, backup_type, tuples_done, dead_tuple_bytes, "
          "index_vacuum_count, delay_time of pg_stat_progress_*", most=44),
 )  # fmt: skip
 
@@ -311,11 +314,19 @@ def _of_tables(interval: Interval) -> list[Phrase]:
 
 
 def _of_vacuum(interval: Interval) -> list[Phrase]:
-    waiting = [vacuum for vacuum in table_vacuums(interval) if (vacuum.dead_percent or 0) >= _FULL]
-    running = progress_rows(interval)
-    phrases = [Phrase(labelled("commands in progress", spaced(len(running)), "strong" if running else "dim"), 2)]
-    style = "warning" if waiting else "dim"
-    return [*phrases, Phrase(labelled("past their dead-row threshold", spaced(len(waiting)), style), 1)]
+    shares = [vacuum.dead_percent for vacuum in table_vacuums(interval)]
+    waiting = sum(1 for share in shares if share is not None and share >= _FULL)
+    # Without the parameters nobody knows a threshold.
+    known = interval.now(sections.relations) is not None and (not shares or any(share is not None for share in shares))
+    running = None if interval.now(sections.progress) is None else len(progress_rows(interval))
+    return [
+        _counted("commands in progress", running, "strong", 2),
+        _counted("past their dead-row threshold", waiting if known else None, "warning", 1),
+    ]
+
+
+def _counted(label: str, rows: int | None, style: str, rank: int) -> Phrase:
+    return Phrase(labelled(label, UNKNOWN if rows is None else spaced(rows), style if rows else "dim"), rank)
 
 
 def _of_databases(interval: Interval) -> list[Phrase]:

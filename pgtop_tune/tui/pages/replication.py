@@ -223,15 +223,21 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     return lines[:height]
 
 
+_REPLAYS: Final = "not paused"
+
+
 def _of_standby(lag: ReceiverLag) -> list[Phrase]:
     receiver = lag.receiver
     source = f"{receiver.status} from {one_line(receiver.sender, 80)}" if receiver.status else "no WAL receiver"
-    replay = receiver.replay_state
+    replay, goes_on = receiver.replay_state, receiver.replay_state == _REPLAYS
     caught_up_s = lag.not_caught_up_s
     return [
         Phrase((("promotion was asked for", "warning"),) if receiver.promoting else ()),
-        Phrase(labelled("standby", source, PLAIN if receiver.status else "warning")),
-        Phrase(labelled("replay", replay, PLAIN if replay == "not paused" else "warning"), 1),
+        Phrase(
+            labelled("standby", source, PLAIN if receiver.status else "warning"),
+            short=labelled("standby", receiver.status) if receiver.status else None,
+        ),
+        Phrase(labelled("replay", replay, PLAIN if goes_on else "warning"), 1 if goes_on else 0),
         Phrase(labelled("behind", lasting(lag.delay_s), "strong"), 0),
         Phrase(labelled("not received", size(lag.unreceived_bytes)), 2),
         Phrase(labelled("not replayed", size(lag.unreplayed_bytes)), 1),

@@ -13,7 +13,7 @@ from pgtop_tune.metrics.server import number as setting_of
 from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
 from pgtop_tune.model.postgres import StatementTotals
-from pgtop_tune.model.statements import StatementSample
+from pgtop_tune.model.statements import StatementCounters, StatementSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.page import Page, PageTable, number, word
@@ -83,6 +83,12 @@ _COLUMNS: Final = (
     number("planning", "plan ms/s", 9, attrgetter("planning_ms_per_s"), ms,
            "Milliseconds of planning per second; - while pg_stat_statements.track_planning is off.",
            f"Δ {_VIEW}.total_plan_time / Δt"),
+    number("generic", "generic/s", 9, lambda row: row.grown.per_s("generic_plan_calls"), count,
+           "Executions of prepared statements with a generic plan, per second; - before version 1.13 of the extension.",
+           f"Δ {_VIEW}.generic_plan_calls / Δt", shown=False),
+    number("custom", "custom/s", 8, lambda row: row.grown.per_s("custom_plan_calls"), count,
+           "Executions of prepared statements with a plan for their parameters, per second; - before version 1.13 of "
+           "the extension.", f"Δ {_VIEW}.custom_plan_calls / Δt", shown=False),
     number("total", "total s", 8, lambda row: _total_ms(row) / 1000.0, count,
            "Seconds of execution since the entry was made.", f"{_VIEW}.total_exec_time", shown=False),
     number("total-calls", "calls", 7, attrgetter("counters.calls"), count,
@@ -148,6 +154,7 @@ _COUNTERS: Final = (
     "local_blks_read", "local_blks_written", "temp_blks_read", "temp_blks_written",
     "blk_read_us", "blk_write_us", "temp_blk_us",
     "wal_records", "wal_fpi", "wal_bytes", "wal_buffers_full", "jit_functions", "jit_us",
+    "generic_plan_calls", "custom_plan_calls",
 )  # fmt: skip
 
 
@@ -168,8 +175,16 @@ def _facts(session: Session, row: StatementRate) -> list[tuple[str, str]]:
         ("now", f"{with_ms(row.ms_per_s)}/s, {count(row.calls_per_s)} calls/s, {with_ms(row.mean_ms)} each"),
         ("ever", f"{with_ms(counters.min_exec_us / 1000)} … {with_ms(counters.max_exec_us / 1000)}, "
                  f"{with_ms(_total_ms(row) / counters.calls if counters.calls else None)} mean"),
+        ("plans", _plans(counters)),
         ("first seen", _first_seen(session, counters.stats_since_ms)),
     ]  # fmt: skip
+
+
+def _plans(counters: StatementCounters) -> str:
+    generic, custom = counters.generic_plan_calls, counters.custom_plan_calls
+    if generic is None or custom is None:
+        return f"{UNKNOWN} (counted from pg_stat_statements 1.13 on, PostgreSQL 19)"
+    return f"{count(generic)} executions with a generic plan, {count(custom)} with a custom one"
 
 
 def _first_seen(session: Session, since_ms: int | None) -> str:

@@ -28,7 +28,7 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.dashboard.wait_heat import heat_lines, heat_rows
+from pgtop_tune.tui.dashboard.wait_heat import heat_lines, heat_needs, heat_rows
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
@@ -294,4 +294,5 @@ PAGE: Final = Page(
     ),
     summary=heat_lines,
     summary_rows=heat_rows,
+    summary_needs=heat_needs,
 )  # fmt: skip

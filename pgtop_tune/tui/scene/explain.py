@@ -91,14 +91,16 @@ _SINCE: Final = Entry(
     "since a change",
     "%",
     "Transactions per second since the newest change of a parameter compared with those before it, under the same "
-    "load, with the 95 % interval over blocks of seconds: at most five minutes on each side, without the unsteady "
-    "start of the load and without 2 s before and 5 s after the change. Blocks are as long as the autocorrelation of "
-    "seconds lasts, so their number may fall; each side needs four, and the smaller number is shown. The verdict is "
-    "better or worse if a 98 % interval excludes 0 and the effect is 1 % or more; no difference (same) if the 95 % "
-    "interval lies within 2 % of 0; otherwise not yet distinguishable (undecided). Something else may have changed at "
-    "that time, and a load with a rate cannot exceed that rate. Changes within 5 s count as one; a change made by "
-    "another user counts from its detection, up to a minute later. The line disappears when the change is reverted, "
-    "with another load, and with a restart.",
+    "load: at most five minutes before and eight after, without the load's first two minutes (one, if the change came "
+    "within three), 2 s before the change, 5 s after it, and 10 s around a checkpoint's begin and end. A regression "
+    "separates the difference from checkpoints, full pages, CPU time of other programs, and a drift of some per cent. "
+    "The title looks 15, 30, 60, 120, 240 and 480 s after the change and stays the same between looks. Its interval "
+    "holds for all looks together. Better or worse is claimed from 1 % on, and stays until a later look is clearly "
+    "against it; no difference means that the interval lies within 2 % of 0. No claim is made while full pages or CPU "
+    "time of other programs differ before and after, or before 120 s if the load was young. A claim of a small effect "
+    "tends to overstate it: read the interval. Changes within 5 s count as one; a change made by another user counts "
+    "from its detection, up to a minute later. The line disappears when the change is reverted, with another load, and "
+    "with a restart.",
     "tps of pgbench's progress lines; without a load of ours the server's TPS",
 )
 

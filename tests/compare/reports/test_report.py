@@ -145,9 +145,9 @@ def test_a_search_has_its_path_each_step_against_the_best_before_it() -> None:
     assert found.table is not None
     rows = {row[0]: row for row in found.table.rows}
     assert rows["doubled"][1].endswith("-> 64GB")
-    assert rows["doubled"][-2:] == ("differ", "keep for now: no verdict")
+    assert rows["doubled"][-2:] == ("better", "keep")
     assert rows["again"][1] == "max_wal_size 64GB -> 32GB"
-    assert rows["again"][-2:] == ("differ", "back to doubled")
+    assert rows["again"][-2:] == ("worse", "back to doubled")
     assert rows["other"][-1] == "back to doubled"
     assert "best: doubled" in found.notes[0]
     assert "search path" in report_markdown("search", report(sides))
@@ -285,7 +285,7 @@ def test_a_comparison_says_first_what_was_tested_and_what_came_out() -> None:
     seen = Seen()
     seen.feed(page)
     assert "after against before, under test: max_wal_size" in seen.text
-    assert '<td class="open">differ</td>' in page
+    assert '<td class="open">undecided</td>' in page
     assert 'class="good"' not in page.partition("<body>")[2]
     assert "pgtop-tune compare settle/A settle/B" in seen.text
     assert '<td class="good">better</td>' in html("change", report(repeated(1000.0, 1100.0)))

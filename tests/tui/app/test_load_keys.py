@@ -38,7 +38,7 @@ async def test_each_profile_says_whether_its_data_set_is_there() -> None:
         await rig.sees("needs the bus data set: i creates it")
 
 
-async def test_limit_tries_and_statements_are_typed_and_started() -> None:
+async def test_limit_tries_errors_and_statements_are_typed_and_started() -> None:
     load = ScriptedLoad()
     async with running_screen(_idle(), load=load) as rig:
         await _form(rig)
@@ -46,8 +46,10 @@ async def test_limit_tries_and_statements_are_typed_and_started() -> None:
         await rig.type("2.5")
         await rig.press("down", "down")
         await rig.type("3")
+        await rig.press("down", "right")
+        await rig.sees("counts as failed (pgbench 19)")
         await rig.press("down", "right", "enter")
-        wanted = LoadSpec(latency_limit_ms=2.5, max_tries=3, per_statement=True)
+        wanted = LoadSpec(latency_limit_ms=2.5, max_tries=3, continue_on_error=True, per_statement=True)
         await rig.until(lambda: load.started == [wanted])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,37 @@ def test_every_table_as_a_picture(page: Page, cells: int, rows: int, utc: None) 
     session = watched(46)
     rows_of_all = [line for table in page.tables for line in [*picture(session, page, table, cells, 14), ""]]
     assert_picture(GOLDENS / f"page-{page.id}-{cells}x{rows}.txt", rows_of_all)
+
+
+@pytest.mark.parametrize(
+    ("section", "label"),
+    [
+        ("progress", "commands in progress"),
+        ("relations", "past their dead-row threshold"),
+        ("parameters", "past their dead-row threshold"),
+    ],
+)
+def test_a_section_that_is_not_there_counts_as_unknown_and_not_as_nothing(section: str, label: str) -> None:
+    session = Session()
+    missing = Unavailable(Reason.NOT_SUPPORTED, "column started_by does not exist")
+    session.apply(Step((moment(1, **{section: missing}),)))
+    summary = picture(session, relations.PAGE, relations.PAGE.tables[0], 160, 20)[0]
+    assert f"{label} -" in summary
+    session.apply(Step((moment(2),)))
+    assert re.search(f"{label} [0-9]", picture(session, relations.PAGE, relations.PAGE.tables[0], 160, 20)[0])
+
+
+@pytest.mark.parametrize("state", ["paused", "pause requested"])
+def test_a_replay_that_somebody_stopped_is_said_on_the_smallest_screen(state: str) -> None:
+    receiver = Receiver(
+        "streaming", "/var/run/postgresql-primary:5432", "kept", 2_000, 2_000, EPOCH_MS, 1_000, EPOCH_MS, state
+    )
+    session = Session()
+    session.apply(Step((moment(1, replication=replication_of(1, receiver)),)))
+    page = replication.PAGE
+    line = picture(session, page, page.tables[0], 80, 24)[0]
+    assert f"replay {state}" in line
+    assert "behind" in line
 
 
 @pytest.mark.parametrize(("page", "table"), TABLES, ids=lambda each: each.id)

@@ -137,6 +137,24 @@ def test_the_summary_tells_entries_evictions_and_what_is_not_shown() -> None:
     assert "track_planning is off" in text
 
 
+def test_plans_that_the_extension_does_not_count_say_from_which_version_on() -> None:
+    session = busy()
+    rows = statements.TABLE.rows(session)
+    assert not isinstance(rows, Unavailable)
+    row = rows[0]
+    assert "0 executions with a generic plan" in "\n".join(
+        text_of(line) for line in row_lines(statements.TABLE, session, row, 76, UNICODE)
+    )
+    older = replace(row.grown, row=replace(row.counters, generic_plan_calls=None, custom_plan_calls=None), by={})
+    text = "\n".join(
+        text_of(line) for line in row_lines(statements.TABLE, session, replace(row, grown=older), 76, UNICODE)
+    )
+    assert "plans             - (counted from pg_stat_statements 1.13 on, PostgreSQL 19)" in text
+    for column in statements.TABLE.columns:
+        if column.id in ("generic", "custom"):
+            assert column.text(replace(row, grown=older)) == "-"
+
+
 def test_details_are_called_by_the_query_and_have_it_above_the_counters() -> None:
     session = busy()
     rows = statements.TABLE.rows(session)

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.wait_heat import columns_of, heat_lines, heat_row
+from pgtop_tune.tui.dashboard.wait_heat import columns_of, heat_lines, heat_needs, heat_row
 from pgtop_tune.tui.pages import locks, waits
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
@@ -18,6 +21,7 @@ from pgtop_tune.tui.pages.row_details import row_lines, row_text
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import text_of, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
+from pgtop_tune.tui.widgets.wait_style import wait_style
 from tests.support.frames import CORES, EPOCH_MS, postgres_sample, session_of
 from tests.support.pictures import assert_picture
 from tests.support.wait_frames import HOSTILE, UPDATE, queueing_session, waiting_session
@@ -34,7 +38,7 @@ def shown(
     rows = table.rows(session)
     view = first_view(table)
     found = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
-    room = page.summary_rows(cells, height)
+    room = min(page.summary_rows(cells, height), page.summary_needs(session, cells))
     lines = page.summary(session, cells, room, glyphs)
     assert len(lines) <= room
     return [
@@ -126,6 +130,29 @@ def test_full_blocks_are_as_many_sessions_as_there_are_cpus() -> None:
     assert newest["CPU"][1] == "heat-2", f"2 sessions of {CORES} CPUs"
     assert newest["active"][0][-1] == UNICODE.full
     assert newest["active"][1] == "heat-4"
+
+
+@pytest.mark.parametrize("major", [18, 19])
+def test_waits_for_pages_have_a_row_of_their_own_from_19_on(major: int) -> None:
+    seen = {
+        18: (WaitCount("BufferPin", "BufferPin", "startup", 10), WaitCount("LWLock", "BufferContent", "walwriter", 20)),
+        19: (WaitCount("Buffer", "BufferCleanup", "startup", 10), WaitCount("Buffer", "BufferShared", "walwriter", 20)),
+    }[major]
+
+    def change(second: int) -> dict[str, object]:
+        base = postgres_sample(second, waits=WaitSample(float(second), 10, seen))
+        assert isinstance(base.server, ServerFacts)
+        return {"postgres": replace(base, server=replace(base.server, version_num=major * 10_000))}
+
+    session = session_of(12, charted=CHARTED, change=change)
+    lines = [text_of(line) for line in heat_lines(session, 160, heat_needs(session, 160), UNICODE)]
+    figures = {line[1:11].strip(): line.split()[-1] for line in lines[1:]}
+    expected = {18: {"LWLock": "2.00", "other": "1.00"}, 19: {"Buffer": "3.00"}}[major]
+    assert {name: figure for name, figure in figures.items() if figure != "0"} == {"active": "3.00", **expected}
+    assert ("Buffer" in figures) is (major == 19)
+    assert list(figures)[-1] == "think"
+    # The events below and the bars of the dashboard have the colour of that row.
+    assert wait_style("Buffer") == wait_style("BufferPin") != wait_style("Extension")
 
 
 def test_little_room_keeps_the_classes_with_most_sessions() -> None:

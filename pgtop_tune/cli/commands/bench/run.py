@@ -103,6 +103,14 @@ def run(
             "--max-tries", min=0, rich_help_panel=_LOAD, show_default=False, help="0 is no limit (pgbench 15+)."
         ),
     ] = None,
+    continue_on_error: Annotated[
+        bool,
+        typer.Option(
+            "--continue-on-error",
+            rich_help_panel=_LOAD,
+            help="Count a transaction that any error ends as failed, and go on (pgbench 19+).",
+        ),
+    ] = False,
     connect: Annotated[
         bool, typer.Option("-C", "--connect", rich_help_panel=_LOAD, help="Open a connection per transaction.")
     ] = False,
@@ -246,6 +254,7 @@ def run(
             transactions=transactions,
             latency_limit_ms=latency_limit,
             max_tries=max_tries,
+            continue_on_error=continue_on_error,
             connect_per_transaction=connect,
             seed=seed,
             per_statement=per_statement,

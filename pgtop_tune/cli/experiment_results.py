@@ -1,0 +1,93 @@
+"""`experiment status` and `report`: what the journals of experiments say."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.cli.output import say, say_as_it_is
+from pgtop_tune.compare.reports.html import html
+from pgtop_tune.compare.reports.written import report_markdown
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.experiment.plan.log import experiments, experiments_dir, is_running, newest, read_entries
+from pgtop_tune.experiment.plan.report import chapters
+from pgtop_tune.experiment.plan.results import Outcome, outcome_of
+from pgtop_tune.experiment.plan.status import status_lines
+from pgtop_tune.paths import new_file, replacing
+
+_SUFFIXES: Final = (".html", ".md")
+
+
+def directory_of(words: str) -> Path:
+    """The directory of an experiment.
+
+    Args:
+        words: Its id, or the name of its plan.
+
+    Raises:
+        UsageProblem: There is none.
+    """
+    named = experiments_dir() / words
+    if words and Path(words).name == words and named in experiments():
+        return named
+    found = newest(words)
+    if found is None:
+        raise UsageProblem(f"there is no experiment {words}", "`pgtop-tune experiment status` lists them")
+    return found
+
+
+def outcome_in(directory: Path) -> Outcome:
+    """What an experiment came to.
+
+    Raises:
+        UsageProblem: Its journal does not even say what it is.
+    """
+    found = outcome_of(read_entries(directory), directory.name)
+    if found is None:
+        raise UsageProblem(f"{directory} is not the journal of an experiment", "remove the directory")
+    return found
+
+
+def show_status(words: str) -> None:
+    """One experiment in full, or all of them in a line each."""
+    if words:
+        directory = directory_of(words)
+        for line in status_lines(outcome_in(directory), _now_ms(), runs=is_running(directory)):
+            say(line)
+        return
+    found = experiments()
+    if not found:
+        say("no experiments")
+    for directory in found:
+        first, second, *_, last = status_lines(outcome_in(directory), _now_ms(), runs=is_running(directory))
+        say(f"{first}; {second}; {last}")
+
+
+def write_report(words: str, output: Path | None, *, force: bool) -> None:
+    """Writes it to a file, or as Markdown to stdout.
+
+    Raises:
+        UsageProblem: A file that is there already, or of another kind.
+    """
+    outcome = outcome_in(directory_of(words))
+    title = f"{outcome.plan.name}: {outcome.plan.title}" if outcome.plan.title else outcome.plan.name
+    found = chapters(outcome)
+    if output is None:
+        say_as_it_is(report_markdown(title, found))
+        return
+    if output.suffix.lower() not in _SUFFIXES:
+        raise UsageProblem(f"{output}: a report is HTML or Markdown", "-o report.html, or -o report.md")
+    text = report_markdown(title, found) if output.suffix.lower() == ".md" else html(title, found)
+    try:
+        with replacing(output) if force else new_file(output) as file:
+            file.write(text.encode("utf-8", "replace"))
+    except FileExistsError:
+        raise UsageProblem(f"{output} exists already", "--force replaces it") from None
+    except OSError as problem:
+        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+    say(f"report: {output}")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,364 @@
+"""Runs experiments: the session that makes the runs, the database of its own, and what is put back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, initialise, look_for_room
+from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS, recognise_pgbench
+from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
+from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
+from pgtop_tune.changes.confirm.orphans import leave_watchdogs
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.model.change import HostChange, ParameterChange
+from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.restart.control import RestartService
+from pgtop_tune.changes.restart.gather import note_place
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.one_change import Rules
+from pgtop_tune.cli.connecting import can_ask
+from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.experiment_plans import ServerRoom, bound_plan, check_fits, scripts_by_profile
+from pgtop_tune.cli.experiment_results import directory_of, outcome_in
+from pgtop_tune.cli.free_bytes import free_bytes_for
+from pgtop_tune.cli.headless import run_beside
+from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
+from pgtop_tune.cli.looking import let_in, look_closely
+from pgtop_tune.cli.machine_half import machine_of
+from pgtop_tune.cli.measuring import targets
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.signals import answer_to
+from pgtop_tune.cli.wiring import LiveSession, endpoint_of
+from pgtop_tune.compare.reports.sheets import Sheet
+from pgtop_tune.compare.reports.written import text
+from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.experiment.endpoints import LoadTarget
+from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.plan.estimate import Estimate, estimate
+from pgtop_tune.experiment.plan.log import ExperimentLog, experiments_dir, read_entries, reviewed_dir
+from pgtop_tune.experiment.plan.model import OWN_DATABASE, Arm
+from pgtop_tune.experiment.plan.report import RESULTS, chapters
+from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, Outcome, outcome_of
+from pgtop_tune.experiment.plan.reviewed import check_reviewed, plan_hash
+from pgtop_tune.experiment.plan.run import ExperimentParts, ExperimentRun, unfinished
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.sql_quoting import quoted
+
+if TYPE_CHECKING:
+    from pgtop_tune.cli.commands.experiment.plans import PlanOverrides, SessionOptions
+    from pgtop_tune.cli.connecting import ConnectionWords
+
+_DATABASE: Final = "pgtop_tune_experiment_"
+_RESTART_S: Final = 180.0
+
+
+def run_plan(
+    words: ConnectionWords,
+    plan: str,
+    overrides: PlanOverrides,
+    session: SessionOptions,
+    wanted_hash: str,
+    *,
+    allow_unsafe: bool,
+    yes: bool,
+) -> int:
+    """Runs a plan from its begin.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        PgtopError: It does not fit, is not what was reviewed, or cannot go on.
+    """
+    found, room = bound_plan(words, plan, overrides, session, allow_unsafe=allow_unsafe)
+    check_fits(found, room)
+    if wanted_hash:
+        check_reviewed(found, wanted_hash, reviewed_dir())
+    taken = estimate(found, room.max_wal_bytes)
+    _confirm(taken, room, yes=yes)
+    identity = f"{datetime.now():%Y%m%d-%H%M%S}-{''.join(filter(str.isalnum, found.name))[:20]}"
+    tell(f"experiment {identity}: {taken.words}")
+    with ExperimentLog(experiments_dir() / identity) as log:
+        first = {
+            "kind": "plan", "name": found.name, "hash": plan_hash(found), "began_ms": _now_ms(),
+            "plan": to_builtins(found),
+        }  # fmt: skip
+        log.write(**first)
+        outcome = outcome_of([first], identity)
+        assert outcome is not None
+        return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=False)
+
+
+def _confirm(taken: Estimate, room: ServerRoom, *, yes: bool) -> None:
+    """A restart ends the sessions of others: somebody has to want it.
+
+    Raises:
+        UsageProblem: There is nobody to ask.
+        ServerProblem: Nobody says yes.
+    """
+    if not taken.restarts or not room.sessions or yes:
+        return
+    words = f"{taken.restarts} restarts end {room.sessions} session{'' if room.sessions == 1 else 's'} of others"
+    if not can_ask():
+        raise UsageProblem(words, "pass --yes without a terminal")
+    if answer_to(f"{words}; run the plan? [y/N] ").lower() not in ("y", "yes"):
+        raise ServerProblem("not run: nothing was changed")
+
+
+def resume_experiment(
+    words: ConnectionWords, experiment: str, session: SessionOptions, *, allow_unsafe: bool, abandon: bool
+) -> int:
+    """Goes on with an experiment.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        PgtopError: It runs already, is complete, or belongs to another server.
+    """
+    directory = directory_of(experiment)
+    with ExperimentLog(directory) as log:
+        deadline_s = time.monotonic() + _RESTART_S
+        while True:
+            outcome = outcome_in(directory)
+            try:
+                return _resumed(words, outcome, log, session, allow_unsafe=allow_unsafe, abandon=abandon)
+            except NotLetIn:
+                raise
+            except ConnectionProblem:
+                # The revert watchdog of the process that was killed may just restart the server.
+                if not outcome.sets or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(1.0)
+
+
+def _resumed(
+    words: ConnectionWords,
+    outcome: Outcome,
+    log: ExperimentLog,
+    session: SessionOptions,
+    *,
+    allow_unsafe: bool,
+    abandon: bool,
+) -> int:
+    if outcome.ended in (COMPLETE, ABANDONED):
+        hint = f"`pgtop-tune experiment report {outcome.id}` shows it"
+        raise UsageProblem(f"{outcome.id} is {outcome.ended}", hint)
+    looked = look_closely(words, 0.0, None, None)
+    server = sections.server(looked.interval.newest)
+    now = "" if isinstance(server, Unavailable) else server.system_identifier
+    if now and now not in outcome.plan.server:
+        raise UsageProblem(f"{outcome.id} belongs to {outcome.plan.server}", "connect to that server")
+    scripts = scripts_by_profile([name for name, _ in outcome.plan.scripts], _profiles(session))
+    if not abandon and scripts != outcome.plan.scripts:
+        changed = [name for name, text in scripts if (name, text) not in outcome.plan.scripts]
+        raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
+    log.write("resumed", at_ms=_now_ms())
+    return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=abandon)
+
+
+def _gone_on(
+    words: ConnectionWords,
+    session: SessionOptions,
+    outcome: Outcome,
+    log: ExperimentLog,
+    *,
+    allow_unsafe: bool,
+    abandon: bool,
+) -> int:
+    live = LiveOptions(
+        pgbench=session.pgbench,
+        disk_caps=disk_caps(session.disk_cap),
+        poolers=pooler_addresses(session.pooler),
+        allow_unsafe=allow_unsafe,
+    )
+    making = ExperimentSession(outcome, log, live, _profiles(session))
+    return let_in(words, lambda conninfo: asyncio.run(making.run(conninfo, abandon=abandon)))
+
+
+def _profiles(session: SessionOptions) -> Profiles:
+    return load_profiles(profile_directories(session.profiles))
+
+
+class _Doors:
+    """See `ExperimentDoors`."""
+
+    def __init__(self, control: PostgresControl, service: RestartService, machine: HostControl) -> None:
+        self._control = control
+        self._service = service
+        self._machine = machine
+
+    def sets(self, arm: Arm) -> ChangeSets:
+        door = WithRestart(self._control, self._service, tell, anyway=False) if arm.restart else self._control
+        return ChangeSets(door, self._machine)
+
+    async def listed(self, names: tuple[str, ...]) -> object:
+        return await self._control.list(names)
+
+    async def in_force(self) -> Sequence[ParameterChange | HostChange]:
+        return (*await self._control.in_force(), *await self._machine.in_force())
+
+    async def pending(self) -> tuple[PendingParameter, ...]:
+        return await self._service.pending()
+
+
+class ExperimentSession:
+    """Everything that a run of an experiment needs, made for it and put away after it.
+
+    Args:
+        outcome: Of the journal so far.
+        log: The journal, open.
+        live: Of the session that watches.
+        loaded: Profiles.
+    """
+
+    def __init__(self, outcome: Outcome, log: ExperimentLog, live: LiveOptions, loaded: Profiles) -> None:
+        self._outcome = outcome
+        self._plan = outcome.plan
+        self._log = log
+        self._live = live
+        self._loaded = loaded
+        self._database = outcome.database
+
+    async def run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
+        """Runs what is left; the exit status.
+
+        Raises:
+            PgtopError: It cannot go on. What was done is kept, what was changed is reverted.
+        """
+        names = [name for arm in self._plan.arms for name, _ in arm.settings]
+        with_restart = any(arm.restart for arm in self._plan.arms)
+        rules = Rules(loss_of, self._live.allow_unsafe, note_place)
+        control = PostgresControl(conninfo, rules=rules)
+        service = RestartService(control)
+        machine = await machine_of(conninfo, names, beside_server=True, with_restart=with_restart)
+        doors = _Doors(control, service, machine)
+        try:
+            await leave_watchdogs(control, machine, None, tell)
+            there = conninfo if self._plan.database != OWN_DATABASE else await self._own_database(conninfo)
+            signalled = await self._measured(there, doors, abandon=abandon)
+        except PgtopError as problem:
+            self._log.write("ended", why=unfinished(problem))
+            raise
+        finally:
+            await service.aclose()
+            await control.aclose()
+            await machine.aclose()
+        if signalled:
+            self._log.write("ended", why="stopped by a signal")
+            tell(f"stopped; `pgtop-tune experiment resume {self._outcome.id}` continues")
+            return ExitCode.SIGNALLED + signalled
+        await self._put_back(conninfo)
+        self._log.write("ended", why=ABANDONED if abandon else COMPLETE)
+        self._say(abandon=abandon)
+        return ExitCode.OK
+
+    async def _measured(self, conninfo: ConnInfo, doors: _Doors, *, abandon: bool) -> int | None:
+        session = LiveSession(conninfo, self._live)
+        session.load.prepare = None
+        keeper = FrameKeeper()
+        session.engine.attach(keeper)
+        parts = ExperimentParts(
+            load=LoadRun(session.load, keeper, session.open_sql_session, tell),
+            keeper=keeper,
+            doors=doors,
+            targets=await self._targets(conninfo),
+            profiles=self._loaded.known,
+            open_sql_session=lambda: open_sql_session(conninfo),
+            make_data=lambda scale: self._made(conninfo, scale),
+            free_bytes=lambda: self._free_bytes(conninfo),
+            unsafe=self._live.allow_unsafe,
+            told=tell,
+        )
+        run = ExperimentRun(self._outcome, self._log, parts)
+        return await run_beside(session.engine, run.settle if abandon else run.measure)
+
+    async def _targets(self, conninfo: ConnInfo) -> Mapping[str, LoadTarget]:
+        found = {}
+        sql_session = await open_sql_session(conninfo)
+        try:
+            for endpoint in self._plan.endpoints:
+                if not endpoint.address:
+                    found[endpoint.name] = LoadTarget(endpoint.name, endpoint_of(conninfo))
+                    continue
+                words = [f"{endpoint.name}={endpoint.address}"]
+                [found[endpoint.name]] = await targets(words, sql_session, conninfo, from_here=True)
+        finally:
+            await sql_session.aclose()
+        return found
+
+    async def _own_database(self, conninfo: ConnInfo) -> ConnInfo:
+        """A database of the experiment's own, made where it is not there."""
+        if not self._database:
+            self._database = _DATABASE + self._outcome.id.replace("-", "_").lower()
+            self._log.write("database", name=self._database)
+        sql_session = await open_sql_session(conninfo)
+        try:
+            if not await sql_session.rows("SELECT 1 FROM pg_database WHERE datname = %s", [self._database]):
+                await sql_session.execute(f"CREATE DATABASE {quoted(self._database)}")
+        finally:
+            await sql_session.aclose()
+        return replace(conninfo, dbname=self._database)
+
+    async def _put_back(self, conninfo: ConnInfo) -> None:
+        """Drops what was made for the experiment."""
+        now = outcome_of(read_entries(self._log.directory), self._outcome.id)
+        tables = now is not None and now.tables
+        if not (self._database or tables):
+            return
+        sql_session = await open_sql_session(conninfo)
+        try:
+            if self._database:
+                await sql_session.execute(f"DROP DATABASE IF EXISTS {quoted(self._database)} WITH (FORCE)")
+                self._log.write("database", name="")
+            if tables:
+                found = await recognise_pgbench(sql_session)
+                if found is not None:
+                    names = ", ".join(f"{quoted(found.schema)}.{name}" for name in PGBENCH_COLUMNS)
+                    await sql_session.execute(f"DROP TABLE IF EXISTS {names}")
+                self._log.write("tables", there=False)
+        finally:
+            await sql_session.aclose()
+
+    async def _made(self, conninfo: ConnInfo, scale: int) -> Initialised:
+        shape = PgbenchShape(steps=self._plan.init_steps)
+        sql_session = await open_sql_session(conninfo)
+        try:
+            pgbench = find_pgbench(self._live.pgbench)
+            return await initialise(endpoint_of(conninfo), scale, pgbench, shape=shape, sql_session=sql_session)
+        finally:
+            await sql_session.aclose()
+
+    async def _free_bytes(self, conninfo: ConnInfo) -> int | None:
+        sql_session = await open_sql_session(conninfo)
+        try:
+            room = await look_for_room(sql_session, 1, 0, await free_bytes_for(sql_session))
+        finally:
+            await sql_session.aclose()
+        return room.available_bytes
+
+    def _say(self, *, abandon: bool) -> None:
+        outcome = outcome_of(read_entries(self._log.directory), self._outcome.id)
+        if outcome is None or abandon:
+            tell("everything is put back; the experiment has ended")
+            return
+        shown = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
+        say(text([part for chapter in shown for part in chapter.parts if isinstance(part, Sheet)]))
+        tell(f"report: pgtop-tune experiment report {outcome.id} -o {outcome.plan.name}.html")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,250 @@
+"""`ab` put together: the watched server, the load, the arms, and where the result goes."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from pgtop_tune import __version__
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.advice.knobs.catalogue import BY_NAME
+from pgtop_tune.bench.profiles import load_profiles, profile_directories
+from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.confirm.orphans import pending_looked_after
+from pgtop_tune.cli.assignments import check_known, check_value, checked_name
+from pgtop_tune.cli.commands.bench.shared import opened
+from pgtop_tune.cli.connecting import ConnectionWords, can_ask
+from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.headless import run_beside
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.measuring import first_answer, targets
+from pgtop_tune.cli.output import say, say_as_it_is, tell
+from pgtop_tune.cli.signals import answer_to
+from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.compare.sides.figures import LATENCY, TPS
+from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.prediction import score, score_words
+from pgtop_tune.experiment.series import cells
+from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, as_shown, resolved
+from pgtop_tune.experiment.switchback.block_frames import BlockFrames
+from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
+from pgtop_tune.experiment.switchback.record import RecordFile, as_json, trials_of
+from pgtop_tune.experiment.switchback.switchback import ANSWERS, Ending, Switchback, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
+from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.runtime.run_frames import FrameKeeper
+
+_NAMES: Final = "SELECT name FROM pg_settings"
+_TOLD_BY: Final = frozenset({"throughput", "latency"})
+"""Panes of the knobs that can reach TPS."""
+
+
+class SwitchRequest(Struct, frozen=True):
+    """The command line of `ab`.
+
+    Attributes:
+        words: NAME=A,B as typed.
+        profile, spec, clients, protocol: Of a load of ours; None is as the profile has it.
+        against_load: The load is somebody else's.
+        seed: Of the coin; None draws one.
+        confirmed: Names that were typed to unlock values that can lose data.
+    """
+
+    connection: ConnectionWords
+    words: tuple[str, ...]
+    profile: str
+    profiles_directory: Path | None
+    spec: LoadSpec
+    clients: int | None
+    protocol: str | None
+    against_load: bool
+    for_s: float
+    seed: int | None
+    keep_better: bool
+    confirmed: frozenset[str]
+    format: str
+    quiet: bool
+    live: LiveOptions
+
+
+def rivals_of(words: Sequence[str]) -> tuple[Rival, ...]:
+    """NAME=A,B words.
+
+    Raises:
+        UsageProblem: Something else, or a parameter twice.
+    """
+    found: dict[str, Rival] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        a, comma, b = (part.strip() for part in values.partition(","))
+        if not equals or not comma or not a or not b or "," in b:
+            raise UsageProblem(f"{word!r} is not NAME=A,B", "as in max_wal_size=1GB,16GB; A may be current")
+        if b.lower() == CURRENT:
+            raise UsageProblem(f"{word!r}: only A may be {CURRENT}", f"as in {name}={CURRENT},{a}")
+        checked = checked_name(name.strip())
+        if checked.lower() in found:
+            raise UsageProblem(f"{checked} is named twice", "pass each parameter once")
+        found[checked.lower()] = Rival(checked, a, b)
+    if not found:
+        raise UsageProblem("nothing to compare", "as in max_wal_size=1GB,16GB; A may be current")
+    return tuple(found.values())
+
+
+async def switch(wanted: SwitchRequest) -> int:
+    """Makes the experiment, prints its result, and gives the exit status.
+
+    Raises:
+        PgtopError: It could not begin; nothing is changed.
+    """
+    rivals = rivals_of(wanted.words)
+    directories = profile_directories(wanted.profiles_directory)
+    async with opened(wanted.connection) as (sql_session, conninfo):
+        places = await targets((), sql_session, conninfo, from_here=wanted.live.load_from is None)
+        all_names = [str(row[0]) for row in await sql_session.rows(_NAMES)]
+    profile = load_profiles(directories).get(wanted.profile)
+    (cell,) = cells(places, [profile], wanted.spec, None, clients=wanted.clients, protocol=wanted.protocol)
+    session = LiveSession(conninfo, wanted.live)
+    session.load.directories = directories
+    session.load.prepare = None
+    keeper, frames = FrameKeeper(), BlockFrames(loaded=not wanted.against_load)
+    session.engine.attach(keeper)
+    session.engine.attach(frames)
+    run = LoadRun(session.load, keeper, session.open_sql_session, tell)
+    results: list[tuple[SwitchbackPlan, SwitchbackState]] = []
+
+    async def work() -> None:
+        found = {each.name.lower(): each for each in await session.parameters.list(tuple(each.name for each in rivals))}
+        check_known([each.name for each in rivals], found.values(), all_names)
+        meant = resolved(rivals, found)
+        confirmed = _checked(wanted, rivals, meant, found)
+        plan = SwitchbackPlan(
+            rivals=meant,
+            load="of the server as it is" if wanted.against_load else _load_words(cell),
+            loaded=not wanted.against_load,
+            for_s=wanted.for_s,
+            seed=random.SystemRandom().getrandbits(32) if wanted.seed is None else wanted.seed,
+            objective=LATENCY if cell.spec.rate_per_s and not wanted.against_load else TPS,
+            keep_better=wanted.keep_better,
+            a_in_force=all(_in_force(rival, found[rival.name.lower()]) for rival in meant),
+        )
+        await first_answer(session, keeper)
+        if wanted.against_load:
+            keeper.rest()
+        arms = Arms(ChangeSets(session.parameters, None), session.parameters, meant, confirmed)
+        load = ForeignLoad() if wanted.against_load else OwnLoad(run, session.load, cell)
+        server = conninfo.describe()
+        seen = _Seen(plan, {"version": __version__, "server": server}, quiet=wanted.quiet)
+        trials = trials_of(server)
+        if words := score_words(score(trials)):
+            tell(words)
+        experiment = Switchback(plan, frames, arms, load, seen, trials)
+        try:
+            await experiment.run()
+        finally:
+            if experiment.state.ending is not Ending.UNDER_WAY:
+                results.append((plan, experiment.state))
+                seen.keep(experiment.state)
+
+    async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
+        signalled = await run_beside(session.engine, work)
+    if not results:
+        return ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
+    _print(wanted.format, *results[0])
+    return _status(results[0][1].ending, signalled)
+
+
+def _in_force(rival: Rival, parameter: Parameter) -> bool:
+    return as_shown(parameter, rival.a) == as_shown(parameter, parameter.shown)
+
+
+def _status(ending: Ending, signalled: int | None) -> int:
+    if signalled:
+        return ExitCode.SIGNALLED + signalled
+    if ending in ANSWERS:
+        return ExitCode.OK
+    return {Ending.FAILED: ExitCode.CHANGE, Ending.ENDED: ExitCode.LOAD}.get(ending, ExitCode.CANNOT_TELL)
+
+
+def _load_words(cell: RunCell) -> str:
+    spec = cell.spec
+    rate = f" -R {spec.rate_per_s:g}" if spec.rate_per_s else ""
+    threads = f" -j {spec.threads}" if spec.threads else ""
+    return f"{cell.profile_name or 'scripts'} -c {spec.clients}{threads} -M {spec.protocol}{rate}"
+
+
+def _checked(
+    wanted: SwitchRequest, typed: Sequence[Rival], meant: Sequence[Rival], found: dict[str, Parameter]
+) -> frozenset[str]:
+    """Checks values; names that somebody has typed to unlock those that can lose data.
+
+    Raises:
+        UsageProblem: A value that the server would not take.
+    """
+    confirmed = set(wanted.confirmed)
+    for as_typed, rival in zip(typed, meant, strict=True):
+        parameter = found[rival.name.lower()]
+        knob = BY_NAME.get(rival.name.lower())
+        if knob is not None and _TOLD_BY.isdisjoint(knob.panes):
+            tell(f"{rival.name} shows in {', '.join(knob.panes)}: nothing says that it reaches TPS")
+        for arm in Arm:
+            if as_typed.value(arm).lower() == CURRENT:
+                continue
+            value = rival.value(arm)
+            check_value(parameter, value)
+            loss = loss_of(rival.name, value, parameter.boot_val)
+            if loss and wanted.live.allow_unsafe:
+                tell(f"{rival.name} = {value} can lose {loss}")
+                if rival.name not in confirmed and can_ask():
+                    confirmed.add(answer_to(f"type {rival.name} to unlock it: "))
+    return frozenset(confirmed)
+
+
+class _Seen:
+    """Takes states: says what is new, and keeps the record after each pair."""
+
+    def __init__(self, plan: SwitchbackPlan, facts: dict[str, Any], *, quiet: bool) -> None:
+        self._plan = plan
+        self._facts = facts
+        self._quiet = quiet
+        self._narrator = Narrator()
+        self._file = RecordFile(plan, time.strftime("%Y%m%d-%H%M%S"))
+        self._pairs = 0
+        self._cpu_s = time.process_time()
+
+    def __call__(self, state: SwitchbackState) -> None:
+        if not self._quiet:
+            for line in self._narrator.lines(state):
+                tell(line)
+        if len(state.pairs) > self._pairs:
+            self._pairs = len(state.pairs)
+            self._write(state)
+
+    def keep(self, state: SwitchbackState) -> None:
+        """The whole record, and where it is."""
+        if self._write(state):
+            tell(f"record: {self._file.path}")
+
+    def _write(self, state: SwitchbackState) -> bool:
+        facts = self._facts | {"own_cpu_s": round(time.process_time() - self._cpu_s, 2)}
+        try:
+            self._file.write(as_json(self._plan, state, facts))
+        except RecordingProblem as problem:
+            tell(f"not saved: {problem.message}")
+            return False
+        return True
+
+
+def _print(form: str, plan: SwitchbackPlan, state: SwitchbackState) -> None:
+    if form == "json":
+        say_as_it_is(json.dumps(as_json(plan, state, {"version": __version__}), ensure_ascii=True))
+    else:
+        say(markdown(plan, state) if form == "markdown" else text(plan, state))

@@ -1,0 +1,1 @@
+"""Experiments from a plan: the file, its cells in order, what they cost, and running them."""

@@ -1,0 +1,247 @@
+"""A plan and a server: values resolved, and what cannot be made here named with its arithmetic. Pure.
+
+A plan that is wrong is refused. An arm that this machine cannot have stays in it: its cells are results with a reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pgtop_tune.advice.facts import OUT_OF_REACH
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.experiment.plan.amounts import ADVISED, NotToTell, PlanFacts, clients_of, scale_of, value_of
+from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Configuration, ExperimentPlan
+from pgtop_tune.experiment.plan.order import seed_of, stages_of
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.machine import SystemSetting
+from pgtop_tune.model.parameter_values import parse
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.units import about
+
+_RESTART: Final = "postmaster"
+_POOL: Final = "vm.nr_hugepages"
+_MB: Final = 2**20
+_PAGES: Final[Mapping[str, tuple[str, int]]] = {
+    "2MB": (_POOL, 2 * _MB),
+    "1GB": ("hugepages-1048576kB/nr_hugepages", 1024 * _MB),
+}
+"""Setting of the pool, and bytes of a page."""
+_OVERHEAD: Final = 1.05
+_BESIDE_BUFFERS: Final = 64 * _MB
+"""Shared memory beside shared_buffers."""
+OWN_SESSIONS: Final = 8
+"""Connections of pgtop-tune during a run, at the most."""
+
+
+class ServerView(Struct, frozen=True, kw_only=True):
+    """What a plan is bound to.
+
+    Attributes:
+        server: Words that tell it from any other.
+        facts: For relative values.
+        parameters: By name: those of the plan, max_connections and shared_buffers.
+        names: Of all parameters, for the nearest one.
+        settings: Of the machine by name, or why they cannot be changed.
+        reserved: Connections that are not for this role.
+        unreachable: Endpoint to the reason.
+        refused: Arm to the reason why the server would not start with it.
+        scripts: (profile, what its scripts are).
+        unsafe: Whether values that can lose data may be set.
+    """
+
+    server: str
+    facts: PlanFacts
+    parameters: Mapping[str, Parameter]
+    names: tuple[str, ...] = ()
+    settings: Mapping[str, SystemSetting] | Unavailable = field(default_factory=dict)
+    reserved: int = 0
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    scripts: tuple[tuple[str, str], ...] = ()
+    unsafe: bool = False
+
+
+def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
+    """The plan as it runs there.
+
+    Raises:
+        UsageProblem: A name or a value that is none, or nothing of it can run here.
+    """
+    arms = tuple(_arms(plan, view))
+    facts = replace(view.facts, shared_buffers_bytes=_largest_buffers(arms, view))
+    clients = tuple(dict.fromkeys(clients_of(each, facts) for each in plan.clients))
+    scales = tuple(dict.fromkeys(scale_of(each, facts) for each in plan.scales))
+    impossible = {
+        (arm.name, endpoint.name, count): why
+        for arm in arms
+        for endpoint in plan.endpoints
+        for count in clients
+        if (why := view.unreachable.get(endpoint.name, "") or ("" if endpoint.address else _room(arm, count, view)))
+    }
+    baseline = next(arm.name for arm in arms if arm.configuration == plan.baseline)
+    found = BoundPlan(
+        name=plan.name,
+        title=plan.title,
+        server=view.server,
+        seed=seed_of(plan),
+        arms=arms,
+        baseline=baseline,
+        endpoints=plan.endpoints,
+        scripts=view.scripts,
+        threads=plan.threads,
+        protocol=plan.protocol,
+        repeats=plan.repeats,
+        time_s=round(plan.time_s),
+        warm_up_s=round(plan.warm_up_s),
+        housekeeping=plan.housekeeping,
+        init_steps=plan.init_steps,
+        data_per_configuration=plan.data_per_configuration,
+        database=plan.database,
+        limits=plan.limits,
+        objective=plan.objective,
+        constraints=plan.constraints,
+        stages=stages_of(plan, arms, scales, clients, impossible),
+    )
+    if all(cell.impossible for cell in found.cells):
+        raise UsageProblem(f"nothing of the plan can run here: {found.cells[0].impossible}", "change the plan")
+    return found
+
+
+def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
+    for configuration in plan.configurations:
+        _check_names(configuration, view)
+        for size in plan.page_sizes or ("",):
+            several = len(plan.configurations) > 1
+            words = f"{size} pages" if size else ""
+            name = ", ".join(filter(None, (configuration.name if several or not size else "", words)))
+            arm = Arm(name=name, configuration=configuration.name, page_size=size)
+            try:
+                yield _checked(_resolved(arm, configuration, view), view)
+            except NotToTell as why:
+                yield replace(arm, impossible=f"{why.message}: {why.hint}")
+
+
+def _check_names(configuration: Configuration, view: ServerView) -> None:
+    for name, _ in configuration.parameters:
+        if name.lower() not in view.parameters:
+            near = difflib.get_close_matches(name.lower(), view.names, 3, 0.6)
+            raise UsageProblem(
+                f"{configuration.name}: the server has no parameter {name}",
+                f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters` lists those worth tuning",
+            )
+    if isinstance(view.settings, Unavailable):
+        return
+    for name, _ in configuration.settings:
+        if name not in view.settings:
+            near = difflib.get_close_matches(name, view.settings, 3, 0.6)
+            raise UsageProblem(
+                f"{configuration.name}: this machine has no setting {name}",
+                f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters --machine` lists them",
+            )
+
+
+def _resolved(arm: Arm, configuration: Configuration, view: ServerView) -> Arm:
+    """With absolute values, without those that the server has already: they would only cost a restart."""
+    parameters = {name.lower(): value_of(name.lower(), text, view.facts) for name, text in configuration.parameters}
+    pool = {name: text for name, text in configuration.settings if (name, text) == (_POOL, ADVISED)}
+    settings = {name: value_of(name, text, view.facts) for name, text in configuration.settings if name not in pool}
+    buffers = _number(parameters.get("shared_buffers"), "shared_buffers", view)
+    if arm.page_size in _PAGES:
+        name, page_bytes = _PAGES[arm.page_size]
+        settings[name] = str(_pages(name, page_bytes, buffers, view))
+        parameters["huge_pages"] = "on"
+        if arm.page_size != "2MB":
+            parameters["huge_page_size"] = arm.page_size
+    elif arm.page_size:
+        parameters["huge_pages"] = "off"
+    for name in pool:
+        settings[name] = str(_pages(name, 2 * _MB, buffers, view))
+    contexts = [view.parameters[name].context for name in parameters if name in view.parameters]
+    return replace(
+        arm,
+        parameters=tuple(parameters.items()),
+        settings=tuple(settings.items()),
+        restart=_RESTART in contexts,
+    )
+
+
+def _pages(name: str, page_bytes: int, buffers_bytes: float, view: ServerView) -> int:
+    needed = math.ceil((buffers_bytes * _OVERHEAD + _BESIDE_BUFFERS) / page_bytes)
+    ram_bytes = view.facts.ram_bytes
+    if ram_bytes is not None and needed * page_bytes > ram_bytes:
+        raise NotToTell(
+            f"{needed} pages of {about(page_bytes)} do not fit in {about(ram_bytes)}", "less shared_buffers"
+        )
+    setting = None if isinstance(view.settings, Unavailable) else view.settings.get(name)
+    live = 0 if setting is None or not str(setting.live).isdecimal() else int(str(setting.live))
+    return max(needed, live)
+
+
+def _checked(arm: Arm, view: ServerView) -> Arm:
+    """With the first reason why it cannot be made here."""
+    return replace(arm, impossible=next((why for why in _obstacles(arm, view) if why), ""))
+
+
+def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
+    yield view.refused.get(arm.name, "")
+    for name, value in arm.parameters:
+        parameter = view.parameters.get(name)
+        if parameter is None:
+            yield f"the server has no parameter {name}"
+            continue
+        if parameter.context == "internal":
+            yield f"{name} cannot be changed on a server that exists"
+        yield OUT_OF_REACH.get(parameter.source, "") and f"{name}: {OUT_OF_REACH[parameter.source]}"
+        loss = "" if view.unsafe else loss_of(name, value, parameter.boot_val)
+        yield loss and f"{name} = {value} can lose {loss}: --allow-unsafe unlocks it"
+    buffers, ram_bytes = _buffers(arm, view), view.facts.ram_bytes
+    if ram_bytes is not None and buffers >= ram_bytes:
+        yield f"shared_buffers {about(buffers)} does not fit in {about(ram_bytes)} of memory"
+    if isinstance(view.settings, Unavailable):
+        if arm.settings:
+            yield f"settings of the machine cannot be changed: {view.settings.detail}"
+        return
+    for name, value in arm.settings:
+        setting = view.settings.get(name)
+        if setting is None:
+            yield f"this kernel has no {name}"
+        elif not setting.writable and str(setting.live) != value:
+            yield f"{name} is {setting.live}, not {value}, and {setting.path} cannot be written: that takes root"
+
+
+def _room(arm: Arm, clients: int, view: ServerView) -> str:
+    """Why the clients of a load find no connection, "" when they do."""
+    most = int(_number(dict(arm.parameters).get("max_connections"), "max_connections", view))
+    left = most - view.reserved
+    if not most or clients + OWN_SESSIONS <= left:
+        return ""
+    words = f" less {view.reserved} reserved" if view.reserved else ""
+    return f"{clients} clients and {OWN_SESSIONS} sessions of pgtop-tune do not fit: max_connections is {most}{words}"
+
+
+def _largest_buffers(arms: Iterable[Arm], view: ServerView) -> int:
+    return int(max(_buffers(arm, view) for arm in arms))
+
+
+def _buffers(arm: Arm, view: ServerView) -> float:
+    return _number(dict(arm.parameters).get("shared_buffers"), "shared_buffers", view)
+
+
+def _number(text: str | None, name: str, view: ServerView) -> float:
+    """A value in bytes, or as a number; of the running server where the arm has none.
+
+    Raises:
+        UsageProblem: It is no number.
+    """
+    parameter = view.parameters[name]
+    if text is None:
+        text = parameter.setting
+    unit = {"8kB": 8192}.get(parameter.unit, 1)
+    return parse(text, parameter.unit, integer=True) * unit

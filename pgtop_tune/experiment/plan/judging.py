@@ -1,0 +1,149 @@
+"""Every cell against the same cell of the baseline, by the judge of runs. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.compare.statistics.effect import Effect, Verdict, spread_of, verdict
+from pgtop_tune.compare.statistics.runs import run_noise, runs_effect, runs_needed
+from pgtop_tune.experiment.plan.estimate import JUDGED_S
+from pgtop_tune.experiment.plan.model import Cell
+from pgtop_tune.experiment.plan.results import CellResult, Outcome
+
+Load = tuple[int, str, str, int]
+"""Scale, endpoint, profile, clients: what two cells that are compared have in common."""
+LOUD: Final = 0.10
+"""A difference that is told also where the runs are too few to be certain of it."""
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """An arm under one load against the baseline.
+
+    Attributes:
+        tps, baseline_tps: Means of the repeats.
+        effect: None where nothing may be judged.
+        verdict: "" where nothing is judged; `why_not` says why.
+        more_runs: Runs on each side that would decide it; None where it is decided, or beyond 200.
+    """
+
+    arm: str
+    load: Load
+    tps: float
+    baseline_tps: float
+    effect: Effect | None = None
+    verdict: str = ""
+    why_not: str = ""
+    more_runs: int | None = None
+
+    @property
+    def change(self) -> float:
+        """tps against the baseline's, as a share."""
+        return self.tps / self.baseline_tps - 1.0
+
+    @property
+    def loud(self) -> bool:
+        """Whether it belongs among the findings: decided, or large."""
+        return self.verdict in (Verdict.BETTER, Verdict.WORSE) or abs(self.change) >= LOUD
+
+
+def load_of(cell: Cell) -> Load:
+    """What it has in common with the baseline's."""
+    return cell.scale, cell.endpoint, cell.profile, cell.clients
+
+
+def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
+    """In the order of the arms, and of the baseline's loads."""
+    groups = _groups(outcome)
+    spread = spread_of([[math.log(tps) for tps in _tps(runs)] for runs in groups.values()])
+    base = outcome.plan.baseline
+    return tuple(
+        _judged(arm.name, load, groups[base, load], groups[arm.name, load], outcome, spread_degrees=spread.degrees)
+        for arm in outcome.plan.arms
+        if arm.name != base
+        for name, load in groups
+        if name == base and (arm.name, load) in groups
+    )
+
+
+def _judged(
+    arm: str, load: Load, base: list[CellResult], runs: list[CellResult], outcome: Outcome, *, spread_degrees: int
+) -> Judgement:
+    a, b = [math.log(tps) for tps in _tps(base)], [math.log(tps) for tps in _tps(runs)]
+    found = Judgement(arm=arm, load=load, tps=fmean(_tps(runs)), baseline_tps=fmean(_tps(base)))
+    if outcome.plan.time_s < JUDGED_S:
+        return _with(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
+    others = [
+        [math.log(tps) for tps in _tps(each)]
+        for key, each in _groups(outcome).items()
+        if key not in ((arm, load), (outcome.plan.baseline, load))
+    ]
+    noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), spread_of(others) if spread_degrees else None)
+    effect = runs_effect(a, b, noise)
+    said = verdict(effect, higher_is_better=True)
+    needed = runs_needed(effect, noise) if said is Verdict.UNDECIDED else None
+    return _with(found, effect=effect, verdict=str(said), more_runs=needed)
+
+
+def _with(found: Judgement, **values: object) -> Judgement:
+    from msgspec.structs import replace
+
+    return replace(found, **values)
+
+
+def _groups(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:
+    """Results with figures, repeats together."""
+    found: dict[tuple[str, Load], list[CellResult]] = {}
+    for cell in sorted(outcome.plan.cells, key=lambda each: each.number):
+        result = outcome.results.get(cell.number)
+        if result is not None and result.tps:
+            found.setdefault((cell.arm, load_of(cell)), []).append(result)
+    return found
+
+
+def _tps(runs: list[CellResult]) -> list[float]:
+    return [run.tps for run in runs if run.tps]
+
+
+def best_arm(outcome: Outcome) -> Iterator[str]:
+    """The arm that is best by the objective among those that keep the constraints, in words, one line a load."""
+    if len(outcome.plan.arms) == 1 and not outcome.plan.constraints:
+        return
+    higher = outcome.plan.objective == "tps"
+    loads: dict[Load, dict[str, float]] = {}
+    excluded: dict[Load, list[str]] = {}
+    for (arm, load), runs in _groups(outcome).items():
+        values = {
+            name: fmean(known)
+            for name in ("tps", "latency_ms", "p99_ms", "connect_ms", "failed")
+            if (known := [float(value) for run in runs if (value := getattr(run, name)) is not None])
+        }
+        broken = [
+            f"{arm} ({each.figure} {values[each.figure]:.6g})"
+            for each in outcome.plan.constraints
+            if each.figure in values
+            and (values[each.figure] > each.limit if each.most else values[each.figure] < each.limit)
+        ]
+        if broken:
+            excluded.setdefault(load, []).extend(broken)
+        elif outcome.plan.objective in values:
+            loads.setdefault(load, {})[arm] = values[outcome.plan.objective]
+    for load in dict.fromkeys((*loads, *excluded)):
+        arms = loads.get(load, {})
+        words = ", ".join(excluded.get(load, []))
+        out = f"; past a constraint: {words}" if words else ""
+        if arms:
+            best = (max if higher else min)(arms, key=lambda arm: arms[arm])
+            yield f"{load_words(load)}: {outcome.plan.objective} is best with {best} ({arms[best]:.6g}){out}"
+        else:
+            yield f"{load_words(load)}: no configuration keeps the constraints{out}"
+
+
+def load_words(load: Load) -> str:
+    """In one line."""
+    scale, endpoint, profile, clients = load
+    return f"{profile}, {clients} clients, scale {scale}, {endpoint}"

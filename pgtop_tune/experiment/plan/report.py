@@ -1,0 +1,316 @@
+"""The report of an experiment: init steps by configuration, figures by configuration, endpoints, scales and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import fmean
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from pgtop_tune import units
+from pgtop_tune.compare.reports.charts import Chart, ChartLine, line_chart
+from pgtop_tune.compare.reports.report import Chapter, Picture
+from pgtop_tune.compare.reports.sheets import Sheet
+from pgtop_tune.compare.reports.tables import Table
+from pgtop_tune.compare.words import moment, signed
+from pgtop_tune.experiment.plan.estimate import JUDGED_S
+from pgtop_tune.experiment.plan.judging import Judgement, best_arm, judgements, load_words
+from pgtop_tune.experiment.plan.model import Cell
+from pgtop_tune.experiment.plan.results import CellResult, Outcome
+from pgtop_tune.experiment.plan.status import arm_words, result_words
+from pgtop_tune.safe_text import one_line
+
+_NAME: Final = 60
+_REASON: Final = 200
+_MANY: Final = 16
+"""Columns that fit beside each other."""
+_MARK: Final = " *"
+RESULTS: Final = ("Summary", "Results", "Against the baseline")
+"""Headings of what is told when an experiment has ended."""
+
+
+class _Figure(Struct, frozen=True):
+    title: str
+    value: Callable[[CellResult], float | None]
+    digits: int
+
+
+_FIGURES: Final = (
+    _Figure("transactions", lambda result: result.transactions, 0),
+    _Figure("failed", lambda result: result.failed, 0),
+    _Figure("latency avg, ms", lambda result: result.latency_ms, 3),
+    _Figure("connect, ms", lambda result: result.connect_ms, 3),
+    _Figure("tps", lambda result: result.tps, 2),
+)
+Found = Sequence[tuple[Cell, CellResult]]
+T = TypeVar("T")
+
+
+def chapters(outcome: Outcome) -> tuple[Chapter, ...]:
+    """The report, for Markdown and HTML; also of an experiment that has not ended."""
+    cells = list(_with_results(outcome))
+    ordered = sorted(cells, key=lambda each: _place(each[0], outcome))
+    judged = judgements(outcome)
+    results = [sheet for sheet in (_steps(outcome), _layout(ordered)) if sheet is not None]
+    found = (
+        Chapter(RESULTS[0], (Sheet("", tuple(_summary(outcome, judged))),)),
+        Chapter(RESULTS[1], (*results, *_pictures(ordered))),
+        Chapter(RESULTS[2], tuple(_against(outcome, judged))),
+        Chapter("Configurations", (_configurations(outcome),)),
+        Chapter("Cells in their order", (_all(cells),), folded=True),
+    )
+    return tuple(chapter for chapter in found if chapter.parts)
+
+
+def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
+    plan = outcome.plan
+    yield one_line(f"{plan.server}; begun {moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300)
+    ended = outcome.ended or "not ended"
+    yield f"{len(outcome.results)} of {len(plan.cells)} cells: {one_line(ended, _REASON)}"
+    if plan.time_s < JUDGED_S:
+        yield f"runs of {plan.time_s} s are shown and not judged: a verdict takes runs of {JUDGED_S} s"
+    for each in sorted((each for each in judged if each.loud), key=lambda each: -abs(each.change)):
+        yield one_line(_loud(each), 300)
+    for cell, result in _with_results(outcome):
+        if result.bound:
+            yield one_line(f"{cell.words}: bound by {result.bound}", 300)
+    doubted = sum(bool(result.doubts) for result in outcome.results.values())
+    if doubted:
+        yield f"{doubted} cells have reasons to doubt them: see the cells in their order"
+    yield from (one_line(words, 300) for words in best_arm(outcome))
+
+
+def _loud(each: Judgement) -> str:
+    """ "select-only … got slower by 30 %": told as loudly as a gain."""
+    way = "faster" if each.change > 0 else "slower"
+    certain = each.verdict or each.why_not
+    return f"{each.arm}: {load_words(each.load)} got {way} by {abs(100 * each.change):.0f} % ({certain})"
+
+
+def _with_results(outcome: Outcome) -> Iterator[tuple[Cell, CellResult]]:
+    for cell in outcome.plan.cells:
+        if cell.number in outcome.results:
+            yield cell, outcome.results[cell.number]
+
+
+def _steps(outcome: Outcome) -> Sheet | None:
+    """Seconds of each init step: steps down, configurations across; means where a data set was made several times."""
+    columns: dict[tuple[str, int], list[dict[str, float]]] = {}
+    for made in outcome.made.values():
+        columns.setdefault((made.arm, made.scale), []).append({**dict(made.steps_s), "total": made.total_s})
+    if not columns:
+        return None
+    several = len({scale for _, scale in columns}) > 1
+    arms = [arm.name for arm in outcome.plan.arms]
+    keys = sorted(columns, key=lambda key: (arms.index(key[0]), key[1]))
+    names = list(dict.fromkeys(name for each in columns.values() for made in each for name in made if name != "total"))
+    heads = ("init step, s", *(one_line(f"{arm}, scale {scale}" if several else arm, _NAME) for arm, scale in keys))
+    rows = tuple(
+        (one_line(name, _NAME), *(_mean([made.get(name) for made in columns[key]], 2) for key in keys))
+        for name in (*names, "total")
+    )
+    return Sheet("init steps", (), Table(heads, rows, frozenset(range(1, len(heads)))))
+
+
+def _layout(cells: Found) -> Sheet | None:
+    if not cells:
+        return None
+    if len({cell.endpoint for cell, _ in cells}) > 1:
+        return _endpoints(cells)
+    if len({cell.clients for cell, _ in cells}) > 1 or len({cell.scale for cell, _ in cells}) > 1:
+        return _matrix(cells)
+    if len({(cell.arm, cell.profile) for cell, _ in cells}) > _MANY:
+        return _matrix(cells)
+    return _across(cells)
+
+
+def _across(cells: Found) -> Sheet:
+    """Configurations with their profiles across, figures down."""
+    arms = _different(cell.arm for cell, _ in cells)
+    profiles = _different(cell.profile for cell, _ in cells)
+    groups = {
+        (arm, profile): [result for cell, result in cells if (cell.arm, cell.profile) == (arm, profile)]
+        for arm in arms
+        for profile in profiles
+    }
+    heads = ("", *(one_line(f"{arm}: {profile}", _NAME) for arm, profile in groups))
+    rows = tuple((figure.title, *(_figure(figure, each) for each in groups.values())) for figure in _FIGURES)
+    notes = [f"{arm}: {profile}: {why}" for (arm, profile), each in groups.items() for why in _whys(each)]
+    return Sheet("runs", (), Table(heads, rows, frozenset(range(1, len(heads)))), _notes(notes))
+
+
+def _endpoints(cells: Found) -> Sheet:
+    """Endpoints and clients down, figures across; a failed cell has its reason."""
+    names = [
+        name for name in _NAMES if name.title in ("endpoint", "clients") or len({name.text(c) for c, _ in cells}) > 1
+    ]
+    groups: dict[tuple[str, ...], list[CellResult]] = {}
+    for cell, result in cells:
+        groups.setdefault(tuple(name.text(cell) for name in names), []).append(result)
+    rows = []
+    notes = []
+    for key, each in groups.items():
+        reason = next((result.reason for result in each if result.reason), "")
+        good = [result for result in each if not result.reason]
+        figures = [_figure(figure, each) for figure in _FIGURES]
+        if not good:
+            figures[-1] = f"failed: {one_line(reason, 100)}"
+        notes += [f"{', '.join(key)}: {why}" for why in (_whys(each) if good else _bounds(each))]
+        rows.append((*(one_line(word, _NAME) for word in key), *figures))
+    heads = (*(name.title for name in names), *(figure.title for figure in _FIGURES))
+    right = frozenset(range(len(names) - 1, len(heads)))
+    return Sheet("endpoints", (), Table(heads, tuple(rows), right), _notes(notes))
+
+
+def _matrix(cells: Found) -> Sheet:
+    """tps: scale, profile and clients down, configurations across."""
+    arms = _different(cell.arm for cell, _ in cells)
+    groups: dict[tuple[int, str, int], dict[str, list[CellResult]]] = {}
+    for cell, result in cells:
+        groups.setdefault((cell.scale, cell.profile, cell.clients), {}).setdefault(cell.arm, []).append(result)
+    tps = _FIGURES[-1]
+    rows = tuple(
+        (
+            str(scale),
+            profile,
+            str(clients),
+            *(_figure(tps, groups[scale, profile, clients].get(arm, [])) for arm in arms),
+        )
+        for scale, profile, clients in groups
+    )
+    notes = [
+        f"{arm}, scale {key[0]}, {key[1]}, {key[2]} clients: {why}"
+        for key in groups
+        for arm in arms
+        for why in _whys(groups[key].get(arm, []))
+    ]
+    heads = ("scale", "profile", "clients", *(one_line(arm, _NAME) for arm in arms))
+    return Sheet("tps", (), Table(heads, rows, frozenset({0, *range(2, len(heads))})), _notes(notes))
+
+
+def _pictures(cells: Found) -> Iterator[Picture]:
+    """tps over clients: a chart for each scale and profile, a line for each configuration and endpoint."""
+    loads = _different((cell.scale, cell.profile) for cell, _ in cells)
+    endpoints = len({cell.endpoint for cell, _ in cells}) > 1
+    for scale, profile in loads:
+        lines: dict[str, dict[float, list[float]]] = {}
+        for cell, result in cells:
+            if (cell.scale, cell.profile) == (scale, profile) and result.tps:
+                name = f"{cell.arm}, {cell.endpoint}" if endpoints else cell.arm
+                lines.setdefault(name, {}).setdefault(float(cell.clients), []).append(result.tps)
+        if max((len(points) for points in lines.values()), default=0) < 2:
+            continue
+        heading = one_line(f"tps over clients: {profile}, scale {scale}", 100)
+        drawn = tuple(
+            ChartLine(name, [(clients, fmean(points[clients])) for clients in sorted(points)])
+            for name, points in lines.items()
+        )
+        chart = Chart(heading, drawn, lambda value: _number(value, 1), across="clients", dots=True)
+        yield Picture(heading, line_chart(chart), tuple(lines))
+
+
+def _against(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[Sheet]:
+    if not judged:
+        return
+    rows = tuple(
+        (
+            one_line(each.arm, _NAME),
+            one_line(load_words(each.load), 90),
+            _number(each.baseline_tps, 2),
+            _number(each.tps, 2),
+            f"{signed(100 * each.change)} %",
+            _interval(each),
+            each.verdict or "not judged",
+        )
+        for each in judged
+    )
+    heads = ("configuration", "load", "baseline tps", "tps", "change", "98 % interval", "verdict")
+    notes = [each.why_not for each in judged[:1] if each.why_not]
+    if not notes:
+        notes = ["the interval has the differences from run to run in it; without repeats and history 2 % are assumed"]
+    more = [each.more_runs for each in judged if each.more_runs]
+    notes += [f"{max(more)} more runs of each cell would decide what is undecided"] if more else []
+    base = f"baseline: {outcome.plan.baseline}"
+    yield Sheet("throughput", (one_line(base, 200),), Table(heads, rows, frozenset({2, 3, 4, 5})), tuple(notes))
+
+
+def _interval(each: Judgement) -> str:
+    if each.effect is None or each.effect.low is None or each.effect.high is None:
+        return units.UNKNOWN
+    return f"{signed(100 * each.effect.low)} … {signed(100 * each.effect.high)} %"
+
+
+def _configurations(outcome: Outcome) -> Sheet:
+    rows = tuple(
+        (one_line(arm.name, _NAME), one_line(arm_words(arm), 1000), one_line(arm.impossible, _REASON))
+        for arm in outcome.plan.arms
+    )
+    return Sheet("", (), Table(("configuration", "sets", "impossible here"), rows, frozenset()))
+
+
+def _all(cells: Found) -> Sheet:
+    rows = tuple(
+        (str(cell.number), one_line(cell.words, 160), one_line(result_words(result), 220), "; ".join(result.doubts))
+        for cell, result in cells
+    )
+    return Sheet("", (), Table(("", "cell", "result", "doubts"), rows, frozenset({0})))
+
+
+class _Name(Struct, frozen=True):
+    title: str
+    text: Callable[[Cell], str]
+
+
+_NAMES: Final = (
+    _Name("scale", lambda cell: str(cell.scale)),
+    _Name("configuration", lambda cell: cell.arm),
+    _Name("profile", lambda cell: cell.profile),
+    _Name("endpoint", lambda cell: cell.endpoint),
+    _Name("clients", lambda cell: str(cell.clients)),
+)
+
+
+def _place(cell: Cell, outcome: Outcome) -> tuple[int, ...]:
+    """As the plan has arms, profiles and endpoints, not as chance has."""
+    plan = outcome.plan
+    return (
+        [arm.name for arm in plan.arms].index(cell.arm),
+        [name for name, _ in plan.scripts].index(cell.profile),
+        [endpoint.name for endpoint in plan.endpoints].index(cell.endpoint),
+        cell.scale,
+        cell.clients,
+    )
+
+
+def _different(values: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(values))
+
+
+def _whys(results: Sequence[CellResult]) -> list[str]:
+    """Reasons of failed cells, and disks that were the limit."""
+    return [*dict.fromkeys(result.reason for result in results if result.reason), *_bounds(results)]
+
+
+def _bounds(results: Sequence[CellResult]) -> list[str]:
+    return list(dict.fromkeys(f"bound by {result.bound}" for result in results if result.bound))
+
+
+def _notes(words: Sequence[str]) -> tuple[str, ...]:
+    marked = ("* bound by the data disk",) if any("bound by" in each for each in words) else ()
+    return (*marked, *(one_line(each, _REASON) for each in words))
+
+
+def _figure(figure: _Figure, results: Sequence[CellResult]) -> str:
+    """Mean of the repeats that have it; a mark where a disk was the limit of one."""
+    text = _mean([figure.value(result) for result in results], figure.digits)
+    return text + (_MARK if figure.title == "tps" and any(result.bound for result in results) else "")
+
+
+def _mean(values: Sequence[float | None], digits: int) -> str:
+    known = [value for value in values if value is not None]
+    return _number(fmean(known), digits) if known else units.UNKNOWN
+
+
+def _number(value: float | None, digits: int) -> str:
+    return units.UNKNOWN if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,187 @@
+"""What cells came to, as the journal of an experiment keeps it. A failed cell is a result with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pgtop_tune.experiment.plan.model import BoundPlan, Cell
+from pgtop_tune.metrics.load import P99
+from pgtop_tune.metrics.run_validity import short_words
+from pgtop_tune.model.run_result import RunResult, RunVerdict
+from pgtop_tune.safe_text import one_line
+
+_REASON: Final = 160
+COMPLETE: Final = "complete"
+ABANDONED: Final = "abandoned"
+"""How an experiment ends for good."""
+
+
+class CellResult(Struct, frozen=True, kw_only=True):
+    """One cell.
+
+    Attributes:
+        number: Of the cell.
+        reason: Why there are no figures; "" where there are. Foreign text.
+        transactions, failed, latency_ms, connect_ms, tps, p99_ms: As in pgbench's report and the log.
+        within: Variance of the logarithm of tps from the run's own seconds.
+        bound: "the data disk vda: …", "" where no disk was the limit.
+        doubts: What speaks against it; notes are in the record.
+        seconds: How long it was measured.
+        record: Name of the run's record.
+    """
+
+    number: int
+    reason: str = ""
+    transactions: int | None = None
+    failed: int | None = None
+    latency_ms: float | None = None
+    connect_ms: float | None = None
+    tps: float | None = None
+    p99_ms: float | None = None
+    within: float = 0.0
+    bound: str = ""
+    doubts: tuple[str, ...] = ()
+    seconds: float = 0.0
+    record: str = ""
+
+
+class MadeData(Struct, frozen=True, kw_only=True):
+    """A data set that a stage made.
+
+    Attributes:
+        stage: Its number.
+        steps_s: (name, seconds) in the order done.
+    """
+
+    stage: int
+    arm: str
+    scale: int
+    steps_s: tuple[tuple[str, float], ...] = ()
+    total_s: float = 0.0
+
+
+def result_of(cell: Cell, run: RunResult, bound: str, record: str) -> CellResult:
+    """From the record of its run."""
+    invalid = next((doubt for doubt in run.doubts if doubt.verdict is RunVerdict.INVALID), None)
+    if run.state == "failed" or run.partial:
+        words = short_words(run.message) if run.message else "" if invalid is None else invalid.reason
+        return failed(cell, words or "the run was stopped", record)
+    tps, error = run.tps, run.steady.error_tps
+    return CellResult(
+        number=cell.number,
+        transactions=run.processed,
+        failed=run.failed,
+        latency_ms=run.latency_average_ms,
+        connect_ms=run.connection_ms,
+        tps=tps,
+        p99_ms=run.percentile(P99.per_cent),
+        within=(error / 1.96 / tps) ** 2 if tps and error else 0.0,
+        bound=bound,
+        doubts=tuple(
+            one_line(f"{doubt.id}: {doubt.reason}", _REASON)
+            for doubt in run.doubts
+            if doubt.verdict is not RunVerdict.NOTE
+        ),
+        seconds=float(run.spec.duration_s or 0),
+        record=record,
+    )
+
+
+def failed(cell: Cell, reason: str, record: str = "") -> CellResult:
+    """A cell without figures."""
+    return CellResult(number=cell.number, reason=one_line(reason, _REASON) or "no reason given", record=record)
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """All that an experiment came to so far.
+
+    Attributes:
+        id: Of the experiment: its directory's name.
+        plan: What runs.
+        hash: Of the plan.
+        results: By number of the cell.
+        made: By number of the stage.
+        running: Number of the cell that has begun last and not ended; None without one.
+        sets: Ids of change sets that were begun and not ended, oldest first.
+        database: That was made for it and not dropped; "" without one.
+        tables: Whether pgbench's tables were made in a database of the operator's, and not dropped.
+        began_ms: Wall clock of its begin, milliseconds since the epoch.
+        ended: How it ended: "complete", or why it stopped; "" while it runs, or was killed.
+    """
+
+    id: str
+    plan: BoundPlan
+    hash: str
+    results: Mapping[int, CellResult]
+    made: Mapping[int, MadeData]
+    running: int | None = None
+    sets: tuple[str, ...] = ()
+    database: str = ""
+    tables: bool = False
+    began_ms: int = 0
+    ended: str = ""
+
+    def of_arm(self, arm: str) -> tuple[tuple[Cell, CellResult], ...]:
+        """Its cells with a result, in order."""
+        return tuple(
+            (cell, self.results[cell.number])
+            for cell in self.plan.cells
+            if cell.arm == arm and cell.number in self.results
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell has a result."""
+        return all(cell.number in self.results for cell in self.plan.cells)
+
+
+def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | None:
+    """What the lines of a journal say; None where not even the first one is there."""
+    if not lines or lines[0].get("kind") != "plan":
+        return None
+    results: dict[int, CellResult] = {}
+    made: dict[int, MadeData] = {}
+    running: int | None = None
+    sets: list[str] = []
+    database, tables, ended = "", False, ""
+    for line in lines:
+        match line["kind"]:
+            case "cell_began":
+                running, ended = line["number"], ""
+            case "cell":
+                found = msgspec.convert(line["result"], CellResult)
+                results[found.number] = found
+                running = None
+            case "made":
+                data = msgspec.convert(line["data"], MadeData)
+                made[data.stage] = data
+            case "set_began":
+                sets.append(line["set_id"])
+            case "set_ended":
+                sets = [each for each in sets if each != line["set_id"]]
+            case "database":
+                database = line["name"]
+            case "tables":
+                tables = bool(line["there"])
+            case "resumed":
+                ended = ""
+            case "ended":
+                ended = line["why"]
+                running = None
+    return Outcome(
+        id=identity,
+        plan=msgspec.convert(lines[0]["plan"], BoundPlan),
+        hash=str(lines[0]["hash"]),
+        results=results,
+        made=made,
+        running=running,
+        sets=tuple(sets),
+        database=database,
+        tables=tables,
+        began_ms=int(lines[0]["began_ms"]),
+        ended=ended,
+    )

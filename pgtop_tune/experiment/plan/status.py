@@ -1,0 +1,103 @@
+"""What an experiment is, has done and has left, as lines of text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pgtop_tune.compare.words import moment
+from pgtop_tune.experiment.plan.amounts import scale_words
+from pgtop_tune.experiment.plan.estimate import JUDGED_S, estimate
+from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
+from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.units import about, duration
+
+_VALUE = 60
+
+
+def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str]:
+    """The plan before it runs: arms, cells in their order, cost and end."""
+    yield f"{plan.name}: {plan.title}" if plan.title else plan.name
+    yield f"on {plan.server}, order from seed {plan.seed}"
+    for arm in plan.arms:
+        yield f"  {arm.name}{' (baseline)' if arm.name == plan.baseline else ''}: {arm_words(arm)}"
+        if arm.impossible:
+            yield f"    impossible here: {one_line(arm.impossible, 200)}"
+    for stage in plan.stages:
+        yield _stage_words(stage, plan.arm(stage.arm))
+        for cell in stage.cells:
+            run = f"{cell.number:>4}  {cell.profile}, {cell.clients} clients, {cell.endpoint}"
+            yield f"{run}{f': impossible: {one_line(cell.impossible, 160)}' if cell.impossible else ''}"
+    for note in plan.notes:
+        yield f"note: {note}"
+    if plan.time_s < JUDGED_S:
+        yield f"note: runs of {plan.time_s} s are shown and not judged: that takes {JUDGED_S} s"
+    found = estimate(plan, max_wal_bytes)
+    yield f"takes {found.words}"
+    yield f"disk {about(found.disk_bytes)}; ends at {moment(now_ms + round(found.seconds * 1000))} if begun now"
+
+
+def _stage_words(stage: Stage, arm: Arm) -> str:
+    words = [f"stage {stage.number}: {arm.name}", scale_words(stage.scale)]
+    words += ["restart"] if arm.restart and not arm.impossible else []
+    words += ["data set made"] if stage.make_data else []
+    return ", ".join(words)
+
+
+def arm_words(arm: Arm) -> str:
+    """What an arm sets."""
+    pairs = (*arm.settings, *arm.parameters)
+    return ", ".join(f"{name}={one_line(value, _VALUE)}" for name, value in pairs) or "as it is"
+
+
+def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
+    """How far an experiment is.
+
+    Args:
+        outcome: Of its journal.
+        now_ms: Milliseconds since the epoch.
+        runs: Whether a process holds its journal.
+    """
+    plan, done = outcome.plan, outcome.results
+    yield f"{outcome.id}: {plan.name}, begun {moment(outcome.began_ms)}, hash {outcome.hash}"
+    bad = sum(bool(each.reason) for each in done.values())
+    yield f"{len(done)} of {len(plan.cells)} cells have a result, {bad} of them without figures"
+    for cell in plan.cells:
+        if cell.number in done:
+            yield f"{cell.number:>4}  {cell.words}: {result_words(done[cell.number])}"
+        elif cell.number == outcome.running:
+            yield f"{cell.number:>4}  {cell.words}: {'runs' if runs else 'was lost'}"
+    if outcome.ended in (COMPLETE, ABANDONED):
+        yield outcome.ended
+        return
+    left = tuple(_left(stage, outcome) for stage in plan.stages if _unfinished(stage, outcome))
+    found = estimate(plan, 0, left)
+    end = moment(now_ms + round(found.seconds * 1000))
+    if runs:
+        yield f"runs; {duration(found.seconds)} left, until {end}"
+    else:
+        why = f"stopped: {outcome.ended}" if outcome.ended else "not running"
+        yield f"{why}; {duration(found.seconds)} left: `pgtop-tune experiment resume {outcome.id}`"
+    if outcome.database and not runs:
+        yield f"its database {outcome.database} is kept for `resume`; `resume --abandon` drops it"
+
+
+def _unfinished(stage: Stage, outcome: Outcome) -> bool:
+    return any(cell.number not in outcome.results for cell in stage.cells)
+
+
+def _left(stage: Stage, outcome: Outcome) -> Stage:
+    from msgspec.structs import replace
+
+    cells = tuple(cell for cell in stage.cells if cell.number not in outcome.results)
+    return replace(stage, cells=cells, make_data=stage.make_data and stage.number not in outcome.made)
+
+
+def result_words(result: CellResult) -> str:
+    """In one line."""
+    if result.reason:
+        return f"failed: {one_line(result.reason, 160)}"
+    words = [f"{result.tps:.2f} tps" if result.tps is not None else "no tps"]
+    words += [f"latency {result.latency_ms:.3f} ms"] if result.latency_ms is not None else []
+    words += [f"bound by {result.bound}"] if result.bound else []
+    return ", ".join(words)

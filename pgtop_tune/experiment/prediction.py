@@ -1,0 +1,204 @@
+"""What a change can bring, before it is made: a bound by arithmetic, a likely value from earlier trials, and a score.
+
+Of a closed loop of clients that think no time, removing r of a transaction's L milliseconds gives at most
+
+    L / (L − r) − 1
+
+more transactions per second. Where a change leaves CPU time per transaction as it is, the CPUs bound it as well:
+1 / busy − 1. The likely value is the median of this server's own trials of the same parameters in the same direction.
+Afterwards the measured effect is inside or not, and the share of those inside is the score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from pgtop_tune.advice.reach import reach_of, reached
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.host_values import all_ticks, busy_ticks
+from pgtop_tune.model.waits import CPU
+
+SCORED: Final = 20
+"""The newest trials, of which the score is."""
+_FEWEST_TRIALS: Final = 2
+_SURE: Final = 0.02
+"""Beyond the bound by which a measurement may be: its own uncertainty, and the samples'."""
+_NOTHING: Final = 0.04
+"""A bound below which no change of these parameters is worth an experiment."""
+_MOST: Final = 10.0
+"""As a share: a bound above says nothing."""
+
+
+class Measured(Protocol):
+    """An effect on throughput with its interval, as shares."""
+
+    @property
+    def low(self) -> float | None: ...
+
+    @property
+    def high(self) -> float | None: ...
+
+
+class Trial(Struct, frozen=True):
+    """One experiment that was made on this server.
+
+    Attributes:
+        names: Of the parameters, ascending.
+        values: From A to B, in the order of the names.
+        load: In words.
+        at_ms: Milliseconds since the epoch.
+        relative, low, high: Effect on throughput, with its interval; None where there was none.
+        predicted: What was predicted before; None where nothing was.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str, str], ...]
+    load: str
+    at_ms: int
+    relative: float
+    low: float | None
+    high: float | None
+    predicted: Prediction | None = None
+
+
+class Prediction(Struct, frozen=True):
+    """Before a change.
+
+    Attributes:
+        most: More throughput at best, as a share; None where the parameters have no bound here.
+        removable_ms, of_ms: Of a transaction.
+        waits: (label, ms) of it, largest first.
+        by_cpu: The CPUs bound it, not the waits.
+        likely: Median of earlier trials, as a share; None with fewer than two.
+        likely_low, likely_high: The smallest and the largest of them.
+        trials: How many there were.
+    """
+
+    most: float | None
+    removable_ms: float
+    of_ms: float
+    waits: tuple[tuple[str, float], ...] = ()
+    by_cpu: bool = False
+    likely: float | None = None
+    likely_low: float | None = None
+    likely_high: float | None = None
+    trials: int = 0
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the parameters cannot bring anything worth measuring."""
+        return self.most is not None and self.most < _NOTHING
+
+
+class Score(Struct, frozen=True):
+    """How earlier predictions did: so many of so many inside."""
+
+    inside: int
+    scored: int
+
+
+def predict(
+    interval: Interval, names: Sequence[str], values: Sequence[tuple[str, str]], trials: Iterable[Trial]
+) -> Prediction | None:
+    """What changing these parameters can bring under the load that runs; None where nothing can be said.
+
+    Args:
+        interval: Of the load, with a latency budget.
+        names: Ascending.
+        values: From and to, in the order of the names.
+        trials: Of this server.
+    """
+    budget = latency_budget(interval)
+    if budget is None or not budget.measured:
+        return None
+    found = _bound(budget, names, _busy(interval, budget.window_s))
+    alike = [trial.relative for trial in trials if trial.names == tuple(names) and trial.values == tuple(values)]
+    if found is None and len(alike) < _FEWEST_TRIALS:
+        return None
+    base = found or Prediction(most=None, removable_ms=0.0, of_ms=budget.total_ms)
+    if len(alike) < _FEWEST_TRIALS:
+        return base
+    return Prediction(
+        most=base.most, removable_ms=base.removable_ms, of_ms=base.of_ms, waits=base.waits, by_cpu=base.by_cpu,
+        likely=median(alike), likely_low=min(alike), likely_high=max(alike), trials=len(alike),
+    )  # fmt: skip
+
+
+def _busy(interval: Interval, window_s: float) -> float | None:
+    """Share of the time of all CPUs that they were not idle."""
+    looks = interval.recent(sections.cpu, window_s, 2)
+    if len(looks) < 2:
+        return None
+    newer, older = looks[0].total, looks[-1].total
+    whole = all_ticks(newer) - all_ticks(older)
+    return (busy_ticks(newer) - busy_ticks(older)) / whole if whole > 0 else None
+
+
+def _bound(budget: LatencyBudget, names: Sequence[str], busy: float | None) -> Prediction | None:
+    reach = reach_of(names)
+    if reach is None or budget.total_ms <= 0.0:
+        return None
+    waits = tuple((part.label, part.ms) for part in budget.parts if reached(part.label, reach))
+    removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
+    left_ms = budget.total_ms - removable_ms
+    most = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST)
+    by_cpu = False
+    if busy and CPU not in reach and 1.0 / busy - 1.0 < most:
+        most, by_cpu = max(1.0 / busy - 1.0, 0.0), True
+    return Prediction(most=most, removable_ms=removable_ms, of_ms=budget.total_ms, waits=waits, by_cpu=by_cpu)
+
+
+def inside(trial: Trial) -> bool | None:
+    """Whether a trial ended where it was predicted; None where nothing was predicted, or nothing found."""
+    return None if trial.predicted is None else inside_bounds(trial.predicted, trial)
+
+
+def inside_bounds(told: Prediction, found: Measured) -> bool | None:
+    """Whether an interval reaches the bound or lies below it and, where a value was likely, overlaps with its range."""
+    if found.low is None or found.high is None:
+        return None
+    below = told.most is None or found.low <= told.most + _SURE
+    if told.likely_low is None or told.likely_high is None:
+        return below
+    return below and found.low <= told.likely_high + _SURE and found.high >= told.likely_low - _SURE
+
+
+def score(trials: Iterable[Trial]) -> Score:
+    """Of the newest trials that can be scored."""
+    newest = sorted(trials, key=lambda trial: trial.at_ms, reverse=True)
+    known = [each for trial in newest if (each := inside(trial)) is not None][:SCORED]
+    return Score(inside=sum(known), scored=len(known))
+
+
+def prediction_words(found: Prediction) -> str:
+    """One sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"."""
+    words = []
+    if found.most is not None:
+        if found.most >= _MOST:
+            words.append("no bound: nearly all of the transaction is within reach")
+        elif found.by_cpu:
+            words.append(f"at most {_percent(found.most)}: the CPUs are nearly full")
+        else:
+            parts = ", ".join(f"{label} {ms:.1f}" for label, ms in found.waits[:3])
+            of = f"{found.removable_ms:.1f} of {found.of_ms:.1f} ms"
+            words.append(f"at most {_percent(found.most)}: {of}{f' ({parts})' if parts else ''} can go")
+    if found.likely_low is not None and found.likely_high is not None:
+        words.append(
+            f"likely {_percent(found.likely_low)} to {_percent(found.likely_high)} ({found.trials} trials here)"
+        )
+    return "; ".join(words)
+
+
+def score_words(found: Score) -> str:
+    """ "last 20 predictions: 17 inside"; "" without any."""
+    return f"last {found.scored} predictions: {found.inside} inside" if found.scored else ""
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:+.0f} %"

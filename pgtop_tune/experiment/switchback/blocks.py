@@ -1,0 +1,177 @@
+"""The design of a switchback and its raw material: arms, lengths, the coin, and blocks with what was measured. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from statistics import fmean
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.metrics.load import Quantile
+from pgtop_tune.metrics.percentiles import Merged
+
+SETTLE_S: Final = 5.0
+LONGEST_SETTLE_S: Final = 40.0
+_LEAST_MEASURED_S: Final = 10.0
+BY_CHECKPOINTS: Final = frozenset(
+    {
+        "max_wal_size",
+        "min_wal_size",
+        "checkpoint_timeout",
+        "checkpoint_completion_target",
+        "checkpoint_flush_after",
+        "full_page_writes",
+        "wal_compression",
+        "bgwriter_delay",
+        "bgwriter_flush_after",
+        "bgwriter_lru_maxpages",
+        "bgwriter_lru_multiplier",
+    }
+)
+"""Parameters that work through checkpoints: a full page is written once per page and checkpoint, so that a window that
+is not a whole cycle shows another share of it in each block."""
+CYCLES_PER_PAIR: Final = 3.5
+"""One for each arm, and one to settle at each change of the arm, of which a pair has one and a half on average."""
+
+
+class Arm(StrEnum):
+    """The two values."""
+
+    A = "A"
+    B = "B"
+
+    @property
+    def other(self) -> Arm:
+        """The one that is not this one."""
+        return Arm.B if self is Arm.A else Arm.A
+
+
+class Lengths(Struct, frozen=True):
+    """Of a block, seconds.
+
+    Attributes:
+        settle_s: Left out after the arm changed.
+        measured_s: That count.
+    """
+
+    settle_s: float
+    measured_s: float
+
+    @property
+    def pair_s(self) -> float:
+        """Of a pair: the arm changes within it, and in half of the pairs before it."""
+        return 2.0 * self.measured_s + 1.5 * self.settle_s
+
+
+def lengths(settle_s: float = SETTLE_S) -> Lengths:
+    """Blocks twice as long as they settle, ten seconds at least: short blocks reach a verdict sooner."""
+    return Lengths(settle_s, max(_LEAST_MEASURED_S, 2.0 * settle_s))
+
+
+def longer(now: Lengths) -> Lengths | None:
+    """After an effect that builds up more slowly; None where no longer blocks are made."""
+    return lengths(2.0 * now.settle_s) if 2.0 * now.settle_s <= LONGEST_SETTLE_S else None
+
+
+def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
+    """Which arm comes first in each pair: a coin decides."""
+    coin = random.Random(seed)
+    while True:
+        first = Arm.A if coin.random() < 0.5 else Arm.B
+        yield first, first.other
+
+
+class Block(Struct, frozen=True):
+    """What was measured in one block.
+
+    Attributes:
+        began_ms: Wall clock, milliseconds since the epoch.
+        began_s: On the session's clock.
+        seconds: Measured.
+        settled_s: Left out before.
+        tps: Second by second, oldest first.
+        sums: Part and whole of each figure of `compare.sides.figures`.
+        latencies: Of its transactions; None without a load of ours.
+        waits: Milliseconds per transaction by class of wait.
+        checkpoint: Share of the time in which a checkpoint wrote; None where that is not known.
+        foreign: CPU time of other programs, per cent of all CPUs, stolen time included; None where not known.
+        steal: CPU time that the hypervisor gave to others, per cent of all CPUs.
+        cpus: Of the machine; 0 where not known.
+        generator: Why the load generator was the limit; "" where it was not.
+        spoiled: Why it does not count; "" where it does.
+    """
+
+    arm: Arm
+    began_ms: int
+    began_s: float
+    seconds: float
+    settled_s: float
+    tps: tuple[float, ...]
+    sums: Mapping[str, tuple[float, float]]
+    latencies: Merged | None = None
+    waits: Mapping[str, float] = {}
+    checkpoint: float | None = None
+    foreign: float | None = None
+    steal: float | None = None
+    cpus: int = 0
+    generator: str = ""
+    spoiled: str = ""
+
+    @property
+    def mean_tps(self) -> float:
+        """Transactions per second; 0 without any."""
+        return fmean(self.tps) if self.tps else 0.0
+
+    @property
+    def halves(self) -> tuple[float, float]:
+        """Mean of the first and of the second half of its seconds."""
+        half = len(self.tps) // 2
+        return (fmean(self.tps[:half]), fmean(self.tps[-half:])) if half else (0.0, 0.0)
+
+    def figure(self, name: str) -> float | None:
+        """Part by whole; None without a whole."""
+        part, whole = self.sums.get(name, (0.0, 0.0))
+        return part / whole if whole > 0 else None
+
+    def quantile(self, quantile: Quantile) -> float | None:
+        """Milliseconds; None of too few transactions."""
+        return None if self.latencies is None else quantile.of(self.latencies)
+
+
+class Pair(Struct, frozen=True):
+    """A block of each arm, one behind the other.
+
+    Attributes:
+        number: From 1.
+        first: The arm that came first.
+        superseded: It was measured with less time to settle than the effect takes.
+    """
+
+    number: int
+    first: Arm
+    a: Block
+    b: Block
+    superseded: bool = False
+
+    @property
+    def blocks(self) -> tuple[Block, Block]:
+        """In the order of time."""
+        return (self.a, self.b) if self.first is Arm.A else (self.b, self.a)
+
+    @property
+    def spoiled(self) -> str:
+        """Why it does not count."""
+        for block in self.blocks:
+            if block.spoiled:
+                return block.spoiled
+            if block.mean_tps <= 0.0:
+                return f"no transaction ended in {block.arm}"
+        return ""
+
+    @property
+    def seconds(self) -> float:
+        """With the time to settle."""
+        return sum(block.seconds + block.settled_s for block in self.blocks)

@@ -1,0 +1,334 @@
+"""What the pairs of a switchback say: which of them count, the effect on each figure, and whether it can be put down
+to the parameters. Pure; the judge is `compare.statistics.switchback`.
+
+One figure decides: TPS, or the mean latency of a load with a rate. The others are judged by the same rule and corrected
+together (Holm), as they are looked at besides: a gain in one that is a loss in another is a trade.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean, median
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.compare.sides.figures import BY_ID, LATENCY, TPS, Better
+from pgtop_tune.compare.statistics.effect import certain_together
+from pgtop_tune.compare.statistics.switchback import (
+    FEWEST_PAIRS,
+    CrossCheck,
+    Paired,
+    PairedVerdict,
+    bound,
+    builds_up,
+    cross_check,
+    decide,
+)
+from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair
+from pgtop_tune.metrics.load import P50, P99, Quantile
+
+FOREIGN_POINTS: Final = 5.0
+"""Of all CPU time: others that take so much more beside one arm make no difference attributable."""
+_CHECKPOINT: Final = 0.2
+"""Of the time: arms with shares under a checkpoint that differ by more hold the edge of one."""
+_FIRST: Final = 8
+_LOOKS: Final = (4, 6, 8)
+"""Pairs with the same lengths at which it is tested whether the effect still builds up."""
+_LOW: Final = 0.5
+_IN_A_ROW: Final = 2
+_GRANTED: Final = 2.0
+"""Times the CPU time that others took more of."""
+_LEAST_WAIT: Final = 0.02
+"""Share of a transaction's time below which a class of waits is no figure."""
+_ACCURACY: Final = 60
+
+
+class FigureEffect(Struct, frozen=True):
+    """B against A in one figure.
+
+    Attributes:
+        a, b: Means over the blocks.
+        verdict: "better", "worse", "equivalent" or "undecided"; of the others than TPS after correction for all.
+    """
+
+    id: str
+    title: str
+    unit: str
+    better: Better
+    a: float
+    b: float
+    paired: Paired
+    verdict: str
+
+
+class Evaluation(Struct, frozen=True):
+    """After some pairs.
+
+    Attributes:
+        main: The figure that decides.
+        others: Other figures, secondary.
+        counted: Numbers of the pairs that count.
+        left_out: (number, why) of the others.
+        checkpoints_kept: Half of the first eight pairs held the edge of a checkpoint: such pairs count.
+        unattributable: Why a difference cannot be put down to the parameters; "" where it can.
+        beside: What differed between the arms and does not explain the effect; "" for nothing.
+        generator: Why the load generator is the limit; "" where it is not.
+        slow: The effect builds up more slowly than it was let settle: its figure is too small.
+        trade: A gain that is a loss in another figure, in words; "" where there is none.
+        check: The same pairs without the model; None below four, and before the end.
+    """
+
+    main: FigureEffect
+    others: tuple[FigureEffect, ...]
+    counted: tuple[int, ...]
+    left_out: tuple[tuple[int, str], ...]
+    checkpoints_kept: bool = False
+    unattributable: str = ""
+    beside: str = ""
+    generator: str = ""
+    slow: bool = False
+    trade: str = ""
+    check: CrossCheck | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether there is a verdict that may be told."""
+        return self.main.paired.over and not self.unattributable
+
+
+class _Row(Struct, frozen=True):
+    """A figure of a block."""
+
+    id: str
+    title: str
+    unit: str
+    better: Better
+    of: Callable[[Block], float | None]
+
+
+def evaluate(pairs: Sequence[Pair], objective: str = TPS, *, final: bool = False) -> Evaluation:
+    """What these pairs say.
+
+    Args:
+        pairs: In the order of time; at least one.
+        objective: The figure that decides: TPS, or the mean latency of a load with a rate.
+        final: Nothing follows: the pairs are checked without the model as well, which takes longer.
+    """
+    counted, left_out, kept = _counted(pairs)
+    row = _MAIN[objective]
+    main, others = _effect(row, counted), _others(counted)
+    ratios = _ratios(row.of, counted)
+    unattributable, beside = _attribution(counted, main.paired)
+    return Evaluation(
+        main=main,
+        others=others,
+        counted=tuple(pair.number for pair in counted),
+        left_out=left_out,
+        checkpoints_kept=kept,
+        unattributable=unattributable,
+        beside=beside,
+        generator=_generator(counted),
+        slow=still_builds_up(pairs),
+        trade=_trade(main, others),
+        check=cross_check(ratios) if final and len(ratios) >= FEWEST_PAIRS else None,
+    )
+
+
+def _counted(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], tuple[tuple[int, str], ...], bool]:
+    """Those that count; number and reason of the others; whether pairs with the edge of a checkpoint count."""
+    kept = sum(map(_at_an_edge, pairs[:_FIRST])) >= _FIRST // 2 and len(pairs) >= _FIRST
+    counted, left_out = [], []
+    for pair in pairs:
+        why = pair.spoiled
+        if not why and pair.superseded:
+            why = "the effect had not settled"
+        if not why and not kept and _at_an_edge(pair):
+            why = "a checkpoint began or ended within"
+        if why:
+            left_out.append((pair.number, why))
+        else:
+            counted.append(pair)
+    return tuple(counted), tuple(left_out), kept
+
+
+def _at_an_edge(pair: Pair) -> bool:
+    a, b = pair.a.checkpoint, pair.b.checkpoint
+    return a is not None and b is not None and abs(a - b) > _CHECKPOINT
+
+
+def _ratios(of: Callable[[Block], float | None], pairs: Sequence[Pair]) -> list[float]:
+    """ln(B/A) of the pairs that have both."""
+    values = ((of(pair.a), of(pair.b)) for pair in pairs)
+    return [math.log(b / a) for a, b in values if a and b and a > 0.0 and b > 0.0]
+
+
+def _effect(row: _Row, pairs: Sequence[Pair]) -> FigureEffect:
+    paired = decide(_ratios(row.of, pairs), higher_is_better=row.better is not Better.LOWER)
+    return FigureEffect(
+        id=row.id,
+        title=row.title,
+        unit=row.unit,
+        better=row.better,
+        a=_mean(row.of, [pair.a for pair in pairs]),
+        b=_mean(row.of, [pair.b for pair in pairs]),
+        paired=paired,
+        verdict=paired.verdict.value,
+    )
+
+
+def _mean(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> float:
+    values = [value for block in blocks if (value := of(block)) is not None]
+    return fmean(values) if values else 0.0
+
+
+def _others(pairs: Sequence[Pair]) -> tuple[FigureEffect, ...]:
+    """The other figures, each judged for itself and then together."""
+    rows = [_quantile("p50", P50), _quantile("p99", P99), _sum("wal_per_tx"), _sum("cpu_per_tx"), *_waits(pairs)]
+    found = [effect for row in rows if (effect := _effect(row, pairs)).paired.pairs >= FEWEST_PAIRS]
+    certain = certain_together({effect.id: chance(effect.paired) for effect in found})
+    return tuple(_corrected(effect, effect.id in certain) for effect in found)
+
+
+def _corrected(effect: FigureEffect, certain: bool) -> FigureEffect:
+    from msgspec.structs import replace
+
+    if certain:
+        rises = effect.paired.relative > 0.0
+        better = rises == (effect.better is Better.HIGHER)
+        return replace(effect, verdict=(PairedVerdict.BETTER if better else PairedVerdict.WORSE).value)
+    if effect.paired.verdict is PairedVerdict.EQUIVALENT:
+        return effect
+    return replace(effect, verdict=PairedVerdict.UNDECIDED.value)
+
+
+def chance(paired: Paired) -> float:
+    """The smallest error at which so large a difference may be claimed, at all looks together; 1 below four pairs."""
+    if paired.low is None and paired.high is None and paired.pairs < FEWEST_PAIRS:
+        return 1.0
+    seen = abs(math.log1p(paired.relative)) * math.sqrt(paired.pairs) / paired.pair_sd
+    low, high = 0.0, 1.0
+    for _ in range(_ACCURACY):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if bound(paired.pairs, middle) <= seen else (middle, high)
+    return high
+
+
+def _quantile(name: str, quantile: Quantile) -> _Row:
+    return _Row(name, BY_ID[name].title, BY_ID[name].unit, Better.LOWER, lambda block: block.quantile(quantile))
+
+
+def _sum(name: str) -> _Row:
+    return _Row(name, BY_ID[name].title, BY_ID[name].unit, BY_ID[name].better, lambda block: block.figure(name))
+
+
+def _waits(pairs: Sequence[Pair]) -> list[_Row]:
+    """Classes of waits that are a noticeable part of a transaction's time."""
+    blocks = [block for pair in pairs for block in pair.blocks]
+    whole = sum(sum(block.waits.values()) for block in blocks)
+    classes = dict.fromkeys(name for block in blocks for name in block.waits)
+    return [
+        _wait(name)
+        for name in classes
+        if name != "other" and sum(block.waits.get(name, 0.0) for block in blocks) >= _LEAST_WAIT * whole > 0.0
+    ]
+
+
+def _wait(name: str) -> _Row:
+    return _Row(f"wait {name}", f"{name} per transaction", "ms", Better.LOWER, lambda block: block.waits.get(name))
+
+
+_MAIN: Final = {
+    TPS: _Row(TPS, BY_ID[TPS].title, BY_ID[TPS].unit, Better.HIGHER, lambda block: block.mean_tps),
+    LATENCY: _sum(LATENCY),
+}
+
+
+def _trade(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
+    """The main figure and what went the other way."""
+    against = {"better": "worse", "worse": "better"}.get(main.verdict)
+    paid = [effect for effect in others if effect.verdict == against and effect.better is not Better.NEITHER]
+    if not paid:
+        return ""
+    return ", ".join(f"{effect.title} {effect.paired.relative:+.1%}".replace("%", " %") for effect in (main, *paid))
+
+
+def _attribution(pairs: Sequence[Pair], paired: Paired) -> tuple[str, str]:
+    """Why a difference cannot be put down to the parameters, and, where it can all the same, a remark; each may be "".
+
+    On a full machine other programs get more CPU time beside the arm that uses less of it. The difference is still
+    attributable where it is beyond what that time could have given: in proportion to the load's own, and as much again
+    for those who wait for a session that waits for a CPU.
+    """
+    for words, of in (("the hypervisor", _steal), ("others", _foreign)):
+        differences = [b - a for pair in pairs if (a := of(pair.a)) is not None and (b := of(pair.b)) is not None]
+        points = fmean(differences) if differences else 0.0
+        if abs(points) <= FOREIGN_POINTS:
+            continue
+        arm = Arm.B if points > 0.0 else Arm.A
+        cpus = max(pair.a.cpus for pair in pairs)
+        took = f"{abs(points) / 100.0 * cpus:.1f} cores" if cpus else f"{abs(points):.0f} points of the CPU time"
+        told = f"{words} took {took} more beside {arm}"
+        explained = _explained([pair.a if arm is Arm.A else pair.b for pair in pairs], abs(points))
+        if explained is None or not _beyond(paired, arm, explained):
+            return f"{told}: not attributable", ""
+        return "", f"{told}, which explains less than the effect"
+    return "", ""
+
+
+def _explained(hindered: Sequence[Block], points: float) -> float | None:
+    """Logarithm of what the hindered arm could have gained with that CPU time; None where its own is not known."""
+    own = [
+        busy - block.foreign
+        for block in hindered
+        if block.foreign is not None and (busy := block.figure("cpu")) is not None
+    ]
+    return math.log1p(_GRANTED * points / fmean(own)) if own and fmean(own) > 0.0 else None
+
+
+def _beyond(paired: Paired, hindered: Arm, explained: float) -> bool:
+    """Whether the interval lies beyond what the hindered arm could have gained; or the hindered arm is ahead."""
+    if paired.low is None or paired.high is None:
+        return False
+    low, high = math.log1p(paired.low), math.log1p(paired.high)
+    return max(low - explained * (hindered is Arm.A), -high - explained * (hindered is Arm.B)) > 0.0
+
+
+def _foreign(block: Block) -> float | None:
+    return block.foreign
+
+
+def _steal(block: Block) -> float | None:
+    return block.steal
+
+
+def _generator(pairs: Sequence[Pair]) -> str:
+    """Why the load is no objective: its generator was the limit in half of the blocks."""
+    blocks = [block for pair in pairs for block in pair.blocks]
+    bound_blocks = [block for block in blocks if block.generator]
+    return bound_blocks[-1].generator if bound_blocks and 2 * len(bound_blocks) >= len(blocks) else ""
+
+
+def still_builds_up(pairs: Sequence[Pair]) -> bool:
+    """Whether the effect grows within B's blocks of the pairs with the newest lengths; tested at few of them."""
+    newest = [pair for pair in pairs if not pair.superseded and not pair.spoiled]
+    halves = []
+    for pair in newest[: max((look for look in _LOOKS if look <= len(newest)), default=0)]:
+        values = (*pair.a.halves, *pair.b.halves)
+        if min(values) > 0.0:
+            halves.append(math.log(values[3] / values[2]) - math.log(values[1] / values[0]))
+    return builds_up(halves)
+
+
+def collapsed(blocks: Sequence[Block]) -> float | None:
+    """Throughput of B as a share of A's median where its last two blocks were below half; else None.
+
+    Args:
+        blocks: In the order of time.
+    """
+    usual = [block.mean_tps for block in blocks if block.arm is Arm.A]
+    last = [block.mean_tps for block in blocks if block.arm is Arm.B][-_IN_A_ROW:]
+    if not usual or len(last) < _IN_A_ROW or not median(usual) > 0.0:
+        return None
+    return fmean(last) / median(usual) if max(last) < _LOW * median(usual) else None

@@ -1,0 +1,457 @@
+"""The experiment: a load that runs on, arms by turns, an evaluation after each pair, and everything put back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.compare.sides.figures import TPS
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
+from pgtop_tune.errors import ConnectionProblem, PgtopError
+from pgtop_tune.experiment.prediction import Prediction, Trial, predict, prediction_words
+from pgtop_tune.experiment.switchback.arms import Arms, Rival
+from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
+from pgtop_tune.experiment.switchback.blocks import (
+    BY_CHECKPOINTS,
+    CYCLES_PER_PAIR,
+    Arm,
+    Block,
+    Lengths,
+    Pair,
+    lengths,
+    longer,
+    orders,
+)
+from pgtop_tune.experiment.switchback.cycles import cycle_s
+from pgtop_tune.experiment.switchback.evaluation import Evaluation, collapsed, evaluate
+from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
+from pgtop_tune.model.run_result import SteadyState
+from pgtop_tune.units import duration
+
+_FIRST_SECOND_S: Final = 60.0
+"""A load that connects many clients takes its time until its first transaction."""
+_STEADY_SHARE: Final = 1 / 3
+"""Of the time of the experiment, in which the load has to get steady."""
+_STEADY_LEAST_S: Final = 60.0
+_LATE_S: Final = 15.0
+"""A busy machine's frames come late."""
+_BETWEEN_LOOKS: Final = 5
+_NOISE: Final = 0.5
+"""A drift as large as this may hide in it."""
+_WINDOWS: Final = (120, 60, 40, 30, 20)
+"""Newest seconds that are looked at, besides all of them: what was before is the warm-up."""
+_SPOILED_IN_A_ROW: Final = 3
+_CYCLE_TOLERANCE: Final = 2.0
+
+
+class Phase(StrEnum):
+    """What is going on."""
+
+    CHECKING = "checking the values"
+    WARMING_UP = "warming up"
+    SETTLING = "settling"
+    MEASURING = "measuring"
+    PUTTING_BACK = "putting back"
+    OVER = "over"
+
+
+class Ending(StrEnum):
+    """Why the experiment is over."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    UNDECIDED = "undecided"
+    NOT_ATTRIBUTABLE = "not attributable"
+    COLLAPSED = "stopped"
+    NOT_STEADY = "not steady"
+    TOO_SHORT = "too little time"
+    GENERATOR = "generator-bound"
+    ENDED = "load or server ended"
+    CHANGED = "changed by someone else"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    UNDER_WAY = "under way"
+
+
+_OF_VERDICT: Final = {
+    PairedVerdict.BETTER: Ending.BETTER,
+    PairedVerdict.WORSE: Ending.WORSE,
+    PairedVerdict.EQUIVALENT: Ending.EQUIVALENT,
+}
+ANSWERS: Final = frozenset({*_OF_VERDICT.values(), Ending.COLLAPSED})
+"""Endings that are an answer."""
+
+
+class SwitchbackPlan(Struct, frozen=True):
+    """What is asked for.
+
+    Attributes:
+        rivals: Resolved.
+        load: In words.
+        loaded: Whether the load is one of ours.
+        for_s: At most.
+        seed: Of the coin.
+        lengths: Of the first blocks.
+        objective: The figure that decides, of `compare.sides.figures`.
+        keep_better: B stays if it is better.
+        a_in_force: A is what was in force before: what B can bring is told of the load as it was.
+    """
+
+    rivals: tuple[Rival, ...]
+    load: str
+    loaded: bool
+    for_s: float
+    seed: int
+    lengths: Lengths = lengths()
+    objective: str = TPS
+    keep_better: bool = False
+    a_in_force: bool = True
+
+    @property
+    def by_checkpoints(self) -> bool:
+        """Whether blocks have to be whole checkpoint cycles."""
+        return not BY_CHECKPOINTS.isdisjoint(rival.name for rival in self.rivals)
+
+
+class SwitchbackState(Struct, frozen=True):
+    """Where the experiment stands, for lines and screens.
+
+    Attributes:
+        pair: From 1; 0 before the first.
+        arm: In force as a block; None between blocks.
+        elapsed_s: Since the load runs.
+        remaining_s: At most.
+        pairs: Complete ones, with their blocks' places in time.
+        evaluation: After the last complete pair; None before the first.
+        ending: Why it is over.
+        reason: In words; "" while it goes on.
+        notes: What happened on the way, in words.
+        warm_up_tps: Second by second, before the first pair.
+        prediction: What B can bring, told when the load was steady; None where nothing can be said.
+    """
+
+    phase: Phase = Phase.CHECKING
+    pair: int = 0
+    arm: Arm | None = None
+    elapsed_s: float = 0.0
+    remaining_s: float = 0.0
+    lengths: Lengths = lengths()
+    pairs: tuple[Pair, ...] = ()
+    evaluation: Evaluation | None = None
+    ending: Ending = Ending.UNDER_WAY
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    warm_up_tps: tuple[float, ...] = ()
+    prediction: Prediction | None = None
+
+
+class ContinuousLoad(Protocol):
+    """The load of an experiment."""
+
+    async def start(self) -> None:
+        """Raises a PgtopError where it cannot be started."""
+        ...
+
+    async def stop(self) -> None:
+        """Ends it; a load of somebody else's goes on."""
+        ...
+
+
+def newest_steady(seconds: Sequence[float]) -> SteadyState:
+    """Whether all seconds, or the newest of them, show no drift beyond their noise; else why all of them do.
+
+    The noise may be larger than that of a single run: pairs of blocks are compared, and a coin orders them.
+    """
+    whole = steady_state(seconds, _NOISE)
+    newest = (steady_state(seconds[-window:], _NOISE) for window in _WINDOWS if window < len(seconds))
+    return whole if whole.steady else next((found for found in newest if found.steady), whole)
+
+
+class _Over(Exception):
+    """The experiment ends here.
+
+    Attributes:
+        ending, reason: As in the state.
+    """
+
+    def __init__(self, ending: Ending, reason: str) -> None:
+        super().__init__(reason)
+        self.ending = ending
+        self.reason = reason
+
+
+class Switchback:
+    """One experiment; `run` in the engine's loop.
+
+    Args:
+        plan: What is asked for.
+        frames: A sink of the engine.
+        arms: Puts values into force.
+        load: The load.
+        seen: Takes each new state.
+        trials: Made earlier on this server.
+
+    Attributes:
+        state: The newest. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        plan: SwitchbackPlan,
+        frames: BlockFrames,
+        arms: Arms,
+        load: ContinuousLoad,
+        seen: Callable[[SwitchbackState], None] = lambda state: None,
+        trials: Sequence[Trial] = (),
+    ) -> None:
+        self.plan: Final = plan
+        self.state = SwitchbackState(remaining_s=plan.for_s)
+        self._frames: Final = frames
+        self._arms: Final = arms
+        self._load: Final = load
+        self._seen: Final = seen
+        self._trials: Final = tuple(trials)
+        self._lengths = plan.lengths
+        self._cycle_s = 0.0
+        self._began_s = time.monotonic()
+        self._open: list[tuple[Pair, OpenBlock, OpenBlock]] = []
+        self._blocks: list[Block] = []
+
+    async def run(self) -> SwitchbackState:
+        """Runs to the end, whatever that is; the state says which.
+
+        Raises:
+            PgtopError: It could not begin; nothing is changed.
+            asyncio.CancelledError: It was stopped; everything is put back, and the state has what was measured.
+        """
+        await self._arms.check(_STEADY_LEAST_S)
+        await self._load.start()
+        ending, reason = Ending.INTERRUPTED, "stopped by the operator"
+        try:
+            await self._measure()
+        except _Over as over:
+            ending, reason = over.ending, over.reason
+        except PgtopError as problem:
+            ending, reason = Ending.FAILED, problem.message
+            if isinstance(problem, ConnectionProblem) and await self._in_trouble():
+                ending, reason = Ending.ENDED, self._frames.trouble
+        finally:
+            self._put(phase=Phase.PUTTING_BACK, arm=None)
+            await self._put_back(ending)
+            if self.state.pairs:
+                self._put(evaluation=evaluate(self.state.pairs, self.plan.objective, final=True))
+            self._put(phase=Phase.OVER, ending=ending, reason=reason)
+        return self.state
+
+    async def _put_back(self, ending: Ending) -> None:
+        """Ends the load and restores the values; a better B stays where that was asked for."""
+        evaluation = self.state.evaluation
+        keep = self.plan.keep_better and ending is Ending.BETTER
+        if keep and evaluation is not None and evaluation.trade:
+            self._note(f"B is not kept: {evaluation.trade}")
+            keep = False
+        self._frames.end()
+        if keep:
+            await self._arms.keep(Arm.B)
+            self._note("B is kept")
+        elif problem := await self._arms.restore(f"ab: {ending}"):
+            self._note(f"not put back: {problem}")
+        await self._load.stop()
+
+    async def _in_trouble(self) -> bool:
+        """Whether frames say why the server does not answer; a restart shows once it is back."""
+        await self._frames.until(lambda: False, _LATE_S)
+        return bool(self._frames.trouble)
+
+    async def _measure(self) -> None:
+        """Pairs until there is a verdict. Always ends by raising `_Over`, or a PgtopError."""
+        self._began_s = time.monotonic()
+        self._frames.begin()
+        await self._warm_up()
+        if self.plan.by_checkpoints:
+            self._plan_cycles()
+        spoiled = 0
+        for number, order in enumerate(orders(self.plan.seed), 1):
+            pair = await self._pair(number, order)
+            self._judge()
+            if pair.spoiled:
+                self._note(f"pair {number} does not count: {pair.spoiled}")
+            spoiled = spoiled + 1 if pair.spoiled else 0
+            if spoiled >= _SPOILED_IN_A_ROW:
+                raise _Over(Ending.CHANGED, f"{spoiled} pairs in a row do not count: {pair.spoiled}")
+            self._end_if_decided()
+
+    async def _warm_up(self) -> None:
+        """Waits until the load is steady."""
+        self._put(phase=Phase.WARMING_UP)
+        frames, limit_s = self._frames, max(_STEADY_LEAST_S, self.plan.for_s * _STEADY_SHARE)
+        if not await frames.until(lambda: len(frames.tps) > 0, _FIRST_SECOND_S):
+            self._check_trouble()
+            raise _Over(Ending.NOT_STEADY, "no transaction ended")
+        found = steady_state(())
+        while self.elapsed_s < limit_s:
+            wanted = max(len(frames.tps) + _BETWEEN_LOOKS, FEWEST_S)
+            await self._wait(lambda: len(frames.tps) >= wanted, wanted + _LATE_S)  # noqa: B023
+            found = newest_steady(frames.tps)
+            self._put(warm_up_tps=tuple(frames.tps))
+            if found.steady:
+                self._note(f"the load is steady at {found.tps or 0.0:,.0f} tps")
+                self._predict()
+                return
+        raise _Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
+
+    def _predict(self) -> None:
+        interval = self._frames.interval
+        if not self.plan.a_in_force or self.plan.objective != TPS or interval is None:
+            return
+        rivals = sorted(self.plan.rivals, key=lambda rival: rival.name)
+        names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
+        if (found := predict(interval, names, values, self._trials)) is not None:
+            self._put(prediction=found)
+            self._note(f"prediction: {prediction_words(found)}")
+
+    def _plan_cycles(self) -> None:
+        """Blocks are whole checkpoint cycles; ends where too few fit into the time."""
+        interval = self._frames.interval
+        cycles = [
+            None if interval is None else cycle_s(interval, {each.name: each.value(arm) for each in self.plan.rivals})
+            for arm in Arm
+        ]
+        if None in cycles:
+            raise _Over(Ending.FAILED, "the length of a checkpoint cycle is not known")
+        self._cycle_s = max(each for each in cycles if each is not None)
+        needed_s = FEWEST_PAIRS * CYCLES_PER_PAIR * self._cycle_s
+        if needed_s > self.plan.for_s - self.elapsed_s:
+            names = ", ".join(rival.name for rival in self.plan.rivals)
+            raise _Over(
+                Ending.TOO_SHORT,
+                f"{names} works through checkpoints, {duration(self._cycle_s)} apart under this load: whole cycles need"
+                f" --for {duration(needed_s + self.elapsed_s)}. Or judge it by runs: pgtop-tune bench run --repeat",
+            )
+        self._note(f"blocks are whole checkpoint cycles of up to {duration(self._cycle_s)}")
+
+    async def _pair(self, number: int, order: tuple[Arm, Arm]) -> Pair:
+        """Measures one pair."""
+        if self.elapsed_s + self._pair_s > self.plan.for_s:
+            self._end_undecided("the time is over")
+        self._put(pair=number)
+        opened: dict[Arm, tuple[OpenBlock, str]] = {}
+        for arm in order:
+            opened[arm] = await self._block(arm)
+            self._blocks.append(opened[arm][0].block(opened[arm][1]))
+            if (share := collapsed(self._blocks)) is not None:
+                raise _Over(Ending.COLLAPSED, f"stopped: B ran at {share:.0%} of A".replace("%", " %"))
+        (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
+        pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
+        self._open.append((pair, a, b))
+        return pair
+
+    @property
+    def _pair_s(self) -> float:
+        return CYCLES_PER_PAIR * self._cycle_s or self._lengths.pair_s
+
+    async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
+        """Measures one block; why it does not count, "" where it does."""
+        longest_s = _CYCLE_TOLERANCE * 2.0 * self._cycle_s + self._lengths.settle_s + self._lengths.measured_s + _LATE_S
+        changed = await self._arms.to(arm, longest_s)
+        settle_s = self._lengths.settle_s if changed else 0.0
+        self._put(phase=Phase.SETTLING if changed else Phase.MEASURING, arm=arm)
+        block = self._frames.open(arm, settle_s)
+        if self._cycle_s and changed:
+            # The cycle under way holds pages of the other arm: the next one begins with a checkpoint.
+            await self._wait(lambda: block.checkpoints > 0, longest_s)
+            self._frames.stop()
+            settle_s += block.seconds
+            block = self._frames.open(arm, 0.0)
+        await self._wait(lambda: block.seconds > 0.0, longest_s)
+        self._put(phase=Phase.MEASURING)
+        if self._cycle_s:
+            await self._wait(lambda: block.checkpoints > 0, longest_s)
+        else:
+            await self._wait(lambda: block.seconds >= self._lengths.measured_s - 0.5, longest_s)
+        self._frames.stop()
+        block.settled_s = settle_s
+        return block, await self._arms.foreign_change()
+
+    async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
+        if not await self._frames.until(self._ticking(condition), timeout_s):
+            self._check_trouble()
+
+    def _ticking(self, condition: Callable[[], bool]) -> Callable[[], bool]:
+        """The condition, and a new state each time it is looked at."""
+
+        def look() -> bool:
+            self._put()
+            return condition()
+
+        return look
+
+    def _check_trouble(self) -> None:
+        if self._frames.trouble:
+            raise _Over(Ending.ENDED, self._frames.trouble)
+
+    def _judge(self) -> None:
+        """Evaluates what there is; latencies of the last block may have come since."""
+        self._open = [
+            (replace(pair, a=a.block(pair.a.spoiled), b=b.block(pair.b.spoiled)), a, b) for pair, a, b in self._open
+        ]
+        pairs = tuple(pair for pair, _, _ in self._open)
+        evaluation = evaluate(pairs, self.plan.objective)
+        self._put(pairs=pairs, evaluation=evaluation)
+        if evaluation.slow and not self._cycle_s:
+            self._settle_longer()
+
+    def _settle_longer(self) -> None:
+        """The effect builds up too slowly for the lengths there are: the pairs so far are dropped."""
+        settled_s, next_lengths = self._lengths.settle_s, longer(self._lengths)
+        if next_lengths is None or self.elapsed_s + FEWEST_PAIRS * next_lengths.pair_s > self.plan.for_s:
+            return
+        self._lengths = next_lengths
+        self._open = [(replace(pair, superseded=True), a, b) for pair, a, b in self._open]
+        pairs = tuple(pair for pair, _, _ in self._open)
+        self._put(pairs=pairs, evaluation=evaluate(pairs, self.plan.objective), lengths=next_lengths)
+        self._note(
+            f"the effect builds up slower than {settled_s:.0f} s: {len(pairs)} pairs are dropped, "
+            f"and the next ones settle for {next_lengths.settle_s:.0f} s"
+        )
+
+    def _end_if_decided(self) -> None:
+        evaluation = self.state.evaluation
+        assert evaluation is not None
+        if evaluation.generator and len(evaluation.counted) >= 2:
+            raise _Over(Ending.GENERATOR, evaluation.generator)
+        if evaluation.over:
+            raise _Over(_OF_VERDICT[evaluation.main.paired.verdict], "")
+        if len(evaluation.counted) >= MOST_PAIRS:
+            self._end_undecided(f"{MOST_PAIRS} pairs are the most")
+
+    def _end_undecided(self, why: str) -> None:
+        evaluation = self.state.evaluation
+        if evaluation is not None and evaluation.main.paired.over and evaluation.unattributable:
+            raise _Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
+        more = None if evaluation is None else evaluation.main.paired.more_pairs
+        longer_s = None if more is None else more * self._pair_s
+        raise _Over(
+            Ending.UNDECIDED,
+            why if longer_s is None else f"{why}; about {more} more pairs ({duration(longer_s)}) would decide",
+        )
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the load runs."""
+        return time.monotonic() - self._began_s
+
+    def _note(self, words: str) -> None:
+        self._put(notes=(*self.state.notes, words))
+
+    def _put(self, **fields: object) -> None:
+        elapsed_s = self.elapsed_s
+        remaining_s = max(self.plan.for_s - elapsed_s, 0.0)
+        self.state = replace(self.state, elapsed_s=elapsed_s, remaining_s=remaining_s, **fields)
+        self._seen(self.state)

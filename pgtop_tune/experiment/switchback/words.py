@@ -1,0 +1,183 @@
+"""A switchback in words: lines while it runs, and its result as text and Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune import units
+from pgtop_tune.compare.statistics.switchback import Paired
+from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
+from pgtop_tune.experiment.switchback.blocks import Arm, Pair
+from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
+from pgtop_tune.experiment.switchback.switchback import Ending, Phase, SwitchbackPlan, SwitchbackState
+
+_SAID: Final = (Phase.CHECKING, Phase.WARMING_UP, Phase.PUTTING_BACK)
+
+
+class Narrator:
+    """Makes lines of states: each phase, block, pair and note once."""
+
+    def __init__(self) -> None:
+        self._phase: Phase | None = None
+        self._block: tuple[int, object] = (0, None)
+        self._pairs = self._notes = 0
+
+    def lines(self, state: SwitchbackState) -> Iterator[str]:
+        """What is new."""
+        for note in state.notes[self._notes :]:
+            yield f"{_clock(state)}  {note}"
+        self._notes = len(state.notes)
+        if len(state.pairs) > self._pairs and state.evaluation is not None:
+            self._pairs = len(state.pairs)
+            yield f"{_clock(state)}  pair {state.pairs[-1].number}: {estimate(state.evaluation, state.pairs)}"
+        if state.phase is not self._phase and state.phase in _SAID:
+            yield f"{_clock(state)}  {state.phase}"
+        self._phase = state.phase
+        block = (state.pair, state.arm)
+        if state.phase is Phase.MEASURING and state.arm is not None and block != self._block:
+            self._block = block
+            yield f"{_clock(state)}  pair {state.pair}, {state.arm}: measuring, {_clock_s(state.remaining_s)} remain"
+
+
+def _clock(state: SwitchbackState) -> str:
+    return _clock_s(state.elapsed_s)
+
+
+def _clock_s(seconds: float) -> str:
+    return units.clock(seconds).removeprefix("00:")
+
+
+def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
+    """The effect so far, with its interval and what is missing."""
+    paired = evaluation.main.paired
+    why = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
+    left_out = f"left out ({why}); " if why else ""
+    if not paired.pairs:
+        return f"{left_out}no pair counts yet"
+    unattributable = f"; {evaluation.unattributable}" if evaluation.unattributable and paired.over else ""
+    return f"{left_out}{evaluation.main.title} {_effect(paired)}, {_verdict(paired, pairs)}{unattributable}"
+
+
+def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
+    if not paired.more_pairs:
+        return paired.verdict.value
+    more_s = paired.more_pairs * sum(pair.seconds for pair in pairs) / len(pairs)
+    return f"{paired.verdict}, about {paired.more_pairs} more pairs ({units.duration(more_s)})"
+
+
+def _effect(paired: Paired) -> str:
+    interval = "" if paired.low is None or paired.high is None else f" ({_share(paired.low)} … {_share(paired.high)})"
+    return f"{_share(paired.relative)}{interval}"
+
+
+def _share(relative: float) -> str:
+    return f"{relative:+.1%}".replace("%", " %")
+
+
+def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
+    """The result in one line."""
+    evaluation = state.evaluation
+    a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in plan.rivals) for arm in Arm)
+    names = f"B ({b}) against A ({a})"
+    if evaluation is None or not evaluation.main.paired.pairs:
+        return f"{names}: {_ending(state)}"
+    effect = f"{evaluation.main.title} {_effect(evaluation.main.paired)}"
+    if state.ending is Ending.EQUIVALENT:
+        return f"{names}: equivalent within 2 %, {effect}"
+    if state.ending in (Ending.BETTER, Ending.WORSE):
+        return f"{names}: {state.ending}, {effect}"
+    return f"{names}: {_ending(state)}; {effect} so far"
+
+
+def _ending(state: SwitchbackState) -> str:
+    if not state.reason or state.reason.startswith(state.ending.value):
+        return state.reason or state.ending.value
+    return f"{state.ending}: {state.reason}"
+
+
+def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
+    """What belongs to the result: the trade, cross-check, pairs that do not count."""
+    evaluation = state.evaluation
+    if evaluation is None:
+        return []
+    found = []
+    if evaluation.trade:
+        found.append(f"trade: {evaluation.trade}")
+    if evaluation.slow:
+        settled_s = state.lengths.settle_s
+        found.append(f"the effect builds up slower than {settled_s:.0f} s; figure too small")
+    if evaluation.unattributable and state.ending is not Ending.NOT_ATTRIBUTABLE:
+        found.append(evaluation.unattributable)
+    if evaluation.beside:
+        found.append(evaluation.beside)
+    if evaluation.check is not None:
+        check = evaluation.check
+        found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
+    if state.prediction is not None and (hit := inside_bounds(state.prediction, evaluation.main.paired)) is not None:
+        found.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
+    if evaluation.checkpoints_kept:
+        found.append("pairs with the edge of a checkpoint count: half of the first eight had one")
+    reasons: dict[str, list[int]] = {}
+    for number, why in evaluation.left_out:
+        reasons.setdefault(why, []).append(number)
+    found += [f"left out: pair {', '.join(map(str, numbers))} ({why})" for why, numbers in reasons.items()]
+    counted, measured = len(evaluation.counted), len(state.pairs)
+    pair_s = sum(pair.seconds for pair in state.pairs) / measured if measured else 0.0
+    found.append(
+        f"{counted} of {measured} pairs count, {pair_s:.0f} s each; {units.duration(state.elapsed_s)}; "
+        f"load {plan.load}; seed {plan.seed}"
+    )
+    return found
+
+
+def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
+    for effect in (evaluation.main, *evaluation.others):
+        yield (
+            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.paired.relative),
+            _interval(effect.paired), effect.verdict,
+        )  # fmt: skip
+
+
+def _interval(paired: Paired) -> str:
+    return "" if paired.low is None or paired.high is None else f"{_share(paired.low)} … {_share(paired.high)}"
+
+
+def _value(effect: FigureEffect, value: float) -> str:
+    if effect.unit == "bytes":
+        return units.size(value)
+    return f"{value:.1f}/s" if effect.unit == "1/s" else f"{value:.3g} {effect.unit}"
+
+
+_HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
+
+
+def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
+    """The result with its figures."""
+    lines = [headline(plan, state)]
+    if state.evaluation is not None and state.evaluation.main.paired.pairs:
+        rows = [_HEADS, *_rows(state.evaluation)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+        lines += [
+            "",
+            *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
+        ]
+        lines.append(
+            f"{state.evaluation.main.title} decides; the other figures are secondary, and corrected for being several"
+        )
+    if found := remarks(plan, state):
+        lines += ["", *found]
+    return "\n".join(lines)
+
+
+def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
+    """The same for a document."""
+    lines = [f"**{headline(plan, state)}**", ""]
+    if state.evaluation is not None and state.evaluation.main.paired.pairs:
+        lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(state.evaluation)), ""]
+    lines += [f"- {remark}" for remark in remarks(plan, state)]
+    return "\n".join(lines)
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"

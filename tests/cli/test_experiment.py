@@ -1,0 +1,300 @@
+"""Experiments from a plan on a real server, as a user runs them: to the end, killed and resumed, and refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
+from tests.support.quick_server import quick_server
+from tests.support.servers import Servers, conninfo
+
+PLAN = """
+name = "two"
+profiles = ["select-only", "tpcb-like"]
+clients = [2]
+scales = [1]
+time = "2s"
+seed = 7
+housekeeping = ["checkpoint"]
+init_steps = "dtGvp"
+data_per_configuration = true
+[[configuration]]
+name = "default"
+[[configuration]]
+name = "more buffers"
+[configuration.parameters]
+shared_buffers = "48MB"
+work_mem = "8MB"
+"""
+SHORTER = PLAN.replace('["select-only", "tpcb-like"]', '["select-only"]')
+
+
+@pytest.fixture(scope="module")
+def managed(servers: Servers) -> Iterator[Throwaway]:
+    """Started by pg_ctl, so that it can be restarted; every test gives it back as it was."""
+    made = quick_server(servers.binaries(18))
+    try:
+        with by_pg_ctl(made) as server:
+            yield server
+    finally:
+        made.stop("immediate")
+
+
+def plan_in(home: Path, text: str = PLAN) -> str:
+    path = home / "plan.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def experiment(home: Path, *words: str, timeout_s: float = 240) -> Ran:
+    return run("experiment", *words, home=home, timeout_s=timeout_s)
+
+
+def asked(server: Throwaway, sql: str) -> list[str]:
+    with psycopg.connect(conninfo(server)) as connection:
+        return [str(row[0]) for row in connection.execute(sql).fetchall()]
+
+
+def databases(server: Throwaway) -> list[str]:
+    return asked(server, "SELECT datname FROM pg_database WHERE datname LIKE 'pgtop%'")
+
+
+def lines_of(home: Path) -> list[dict[str, Any]]:
+    [journal] = (home / ".local/state/pgtop-tune/experiments").glob("*/journal.jsonl")
+    return [json.loads(line) for line in journal.read_text().splitlines()]
+
+
+def kinds(home: Path) -> list[str]:
+    return [line["kind"] for line in lines_of(home)]
+
+
+def check_put_back(server: Throwaway, before: bytes) -> None:
+    assert auto_conf_of(server) == before
+    assert databases(server) == []
+    assert asked(server, "SHOW shared_buffers") + asked(server, "SHOW work_mem") == ["32MB", "4MB"]
+    assert asked(server, "SELECT name FROM pg_settings WHERE pending_restart") == []
+
+
+def check_report(home: Path) -> None:
+    ran = experiment(home, "report", "two")
+    assert ran.status == 0, ran.err
+    assert "| init step, s | default | more buffers |" in ran.out
+    assert re.search(r"\| server-side generate \| \d+\.\d\d \| \d+\.\d\d \|", ran.out), ran.out
+    heads = "default: select-only | default: tpcb-like | more buffers: select-only | more buffers: tpcb-like |"
+    assert heads in ran.out
+    assert re.search(r"\| tps \|( \d+\.\d\d(?: \*)? \|){4}", ran.out), ran.out
+    assert "4 of 4 cells: complete" in ran.out
+
+
+def test_two_configurations_and_two_loads_end_in_both_tables_and_everything_is_put_back(
+    managed: Throwaway, tmp_path: Path
+) -> None:
+    before = auto_conf_of(managed)
+    target = ("-d", conninfo(managed))
+    ran = experiment(tmp_path, "plan", plan_in(tmp_path), *target)
+    assert ran.status == 0, ran.err
+    assert "4 runs" in ran.out
+    assert "2 restarts" in ran.out
+    wanted = ran.out.rsplit("hash ", 1)[1].strip()
+    changed = plan_in(tmp_path, PLAN.replace("8MB", "9MB"))
+    ran = experiment(tmp_path, "run", changed, "--plan-hash", wanted, *target)
+    assert ran.status == 2
+    assert "8MB -> 9MB" in ran.err
+    ran = experiment(tmp_path, "run", plan_in(tmp_path), "--plan-hash", wanted, *target)
+    assert ran.status == 0, ran.err
+    check_put_back(managed, before)
+    check_report(tmp_path)
+    ran = experiment(tmp_path, "report", "two", "-o", str(tmp_path / "two.html"))
+    assert ran.status == 0, ran.err
+    assert "more buffers: tpcb-like" in (tmp_path / "two.html").read_text()
+    assert "complete" in experiment(tmp_path, "status").out
+    assert "is complete" in experiment(tmp_path, "resume", "two", *target).err
+
+
+def begun(home: Path, server: Throwaway) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, "experiment", "run", plan_in(home), "-d", conninfo(server)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(home),
+        cwd=ROOT,
+    )
+
+
+def killed_at(home: Path, server: Throwaway, words: str, number: int) -> None:
+    """Kills it when it has said the words so often."""
+    program = begun(home, server)
+    assert program.stderr is not None
+    try:
+        for line in program.stderr:
+            number -= words in line
+            if number == 0:
+                break
+        else:
+            pytest.fail(f"it never said {words}")
+    finally:
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+        program.stderr.close()
+
+
+def until_reverted(server: Throwaway, before: bytes) -> None:
+    deadline = time.monotonic() + 120
+    while auto_conf_of(server) != before:
+        assert time.monotonic() < deadline, "the revert watchdog did not revert it"
+        time.sleep(0.1)
+
+
+POINTS = [
+    ("making the data set", 1),
+    ("cell 2 of 4", 1),
+    ("writing the changes", 1),
+    ("restarting:", 1),
+    ("cell 3 of 4", 1),
+    ("reverting", 1),
+    ("restarting:", 2),
+]
+
+
+@pytest.mark.parametrize(("words", "number"), POINTS[3:5])
+def test_killed_anywhere_it_is_put_back_and_resumed_with_the_same_cells(
+    managed: Throwaway, tmp_path: Path, words: str, number: int
+) -> None:
+    before = auto_conf_of(managed)
+    killed_at(tmp_path, managed, words, number)
+    done = [line["result"]["number"] for line in lines_of(tmp_path) if line["kind"] == "cell"]
+    assert "not running" in experiment(tmp_path, "status", "two").out
+    ran = experiment(tmp_path, "resume", "two", "-d", conninfo(managed))
+    assert ran.status == 0, ran.err
+    again = [line["result"]["number"] for line in lines_of(tmp_path) if line["kind"] == "cell"]
+    assert again[: len(done)] == done
+    assert again == [1, 2, 3, 4]
+    check_put_back(managed, before)
+    check_report(tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("words", "number"), [*POINTS[:3], *POINTS[5:]])
+def test_killed_at_the_other_points_too(managed: Throwaway, tmp_path: Path, words: str, number: int) -> None:
+    test_killed_anywhere_it_is_put_back_and_resumed_with_the_same_cells(managed, tmp_path, words, number)
+
+
+def test_killed_and_not_resumed_the_values_are_put_back_all_the_same(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    killed_at(tmp_path, managed, "cell 3 of 4", 1)
+    until_reverted(managed, before)
+    ran = experiment(tmp_path, "resume", "two", "--abandon", "-d", conninfo(managed))
+    assert ran.status == 0, ran.err
+    check_put_back(managed, before)
+
+
+def test_stopped_by_a_signal_it_puts_the_values_back_and_says_how_to_go_on(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    program = begun(tmp_path, managed)
+    assert program.stderr is not None
+    said = []
+    for line in program.stderr:
+        said.append(line)
+        if "cell 3 of 4" in line:
+            program.send_signal(signal.SIGINT)
+            break
+    said += program.stderr.readlines()
+    assert program.wait(120) == 130
+    program.stderr.close()
+    assert "resume" in said[-1], said
+    assert auto_conf_of(managed) == before
+    assert "stopped: stopped by a signal" in experiment(tmp_path, "status", "two").out
+    ran = experiment(tmp_path, "resume", "two", "--abandon", "-d", conninfo(managed))
+    assert ran.status == 0, ran.err
+    check_put_back(managed, before)
+
+
+def test_what_somebody_else_changes_in_between_makes_the_cell_a_result_with_that_reason(
+    managed: Throwaway, tmp_path: Path
+) -> None:
+    before = auto_conf_of(managed)
+    path = plan_in(tmp_path, SHORTER.replace('"2s"', '"4s"').replace("data_per_configuration = true", ""))
+    program = subprocess.Popen(
+        [*PROGRAM, "experiment", "run", path, "-d", conninfo(managed)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    assert program.stderr is not None
+    try:
+        for line in program.stderr:
+            if "cell 1 of 2" in line:
+                asked(managed, "SELECT 1")
+                with psycopg.connect(conninfo(managed), autocommit=True) as connection:
+                    connection.execute("ALTER SYSTEM SET random_page_cost = 3")
+                    connection.execute("SELECT pg_reload_conf()")
+                break
+        said = program.stderr.read()
+        assert program.wait(120) == 0, said
+    finally:
+        program.stderr.close()
+        with psycopg.connect(conninfo(managed), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM RESET random_page_cost")
+            connection.execute("SELECT pg_reload_conf()")
+    assert "random_page_cost was changed by somebody else: 4 -> 3" in said
+    assert "cell 2: " in said
+    check_put_back(managed, before)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("seed = 7", "sed = 7", "line 7: unknown key 'sed'"),
+        ("shared_buffers =", "shard_buffers =", "no parameter shard_buffers"),
+        ('"8MB"', '"8XB"', "work_mem"),
+        ("select-only", "select-olny", "no load profile named 'select-olny'"),
+        ("seed = 7", 'objective = "speed"', "line 7: objective takes one of tps"),
+        ("scales = [1]", "scales = [900000]", "are free"),
+        ("clients = [2]", "clients = [2000]", "nothing of the plan can run here: 2000 clients"),
+        ("seed = 7", '[limits]\ntime = "2s"\n', "the limit is 2"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_before_anything_is_done(
+    managed: Throwaway, tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    text = PLAN.replace(old, new) if "[limits]" not in new else PLAN.replace(old, "") + new
+    ran = experiment(tmp_path, "run", plan_in(tmp_path, text), "-d", conninfo(managed))
+    assert ran.status in (2, 4), ran.err
+    assert words in ran.err
+    assert databases(managed) == []
+    assert not list((tmp_path / ".local/state/pgtop-tune").glob("experiments/2*"))
+
+
+def test_an_arm_that_is_impossible_is_a_result_with_its_reason(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    text = SHORTER.replace('shared_buffers = "48MB"\n', "fsync = false\n").replace("data_per_configuration = true", "")
+    text += '[[endpoint]]\nname = "server"\n[[endpoint]]\nname = "PgBouncer"\naddress = "127.0.0.1:1"\n'
+    ran = experiment(tmp_path, "run", plan_in(tmp_path, text), "-d", conninfo(managed))
+    assert ran.status == 0, ran.err
+    found = [line["result"] for line in lines_of(tmp_path) if line["kind"] == "cell"]
+    reasons = sorted(each["reason"].split(":")[0] for each in found)
+    assert reasons[0] == ""
+    assert reasons[-2:] == ["fsync = off can lose the whole cluster, after a crash of the machine"] * 2
+    assert 'connection to server at "127.0.0.1", port 1 failed' in reasons[1]
+    check_put_back(managed, before)
+
+
+def test_an_experiment_that_there_is_not_is_said(tmp_path: Path) -> None:
+    for words in (("status", "none"), ("report", "none"), ("resume", "none")):
+        ran = experiment(tmp_path, *words)
+        assert ran.status == 2
+        assert "there is no experiment none" in ran.err
+    assert experiment(tmp_path, "status").out.strip() == "no experiments"

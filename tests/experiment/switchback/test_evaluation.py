@@ -1,0 +1,190 @@
+"""What pairs of blocks say, on series whose truth is known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from pgtop_tune.compare.statistics.switchback import PairedVerdict
+from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair, lengths, longer, orders
+from pgtop_tune.experiment.switchback.evaluation import chance, collapsed, evaluate
+from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_counts
+
+NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+def block(arm: Arm, *tps: float, wal: float = 1000.0, **fields: object) -> Block:
+    made = Block(
+        arm=arm,
+        began_ms=0,
+        began_s=0.0,
+        seconds=float(len(tps)),
+        settled_s=5.0,
+        tps=tps,
+        sums={"wal_per_tx": (wal * 100.0, 100.0)},
+        cpus=4,
+    )
+    return replace(made, **fields)
+
+
+def pairs(
+    count: int,
+    effect: float,
+    *,
+    noise: float = 0.02,
+    seed: int = 1,
+    a: Mapping[str, object] = NOTHING,
+    b: Mapping[str, object] = NOTHING,
+) -> tuple[Pair, ...]:
+    """Pairs of blocks of ten seconds, with the noise of a mean."""
+    draw = random.Random(seed)
+    made = []
+    for number, (first, _) in enumerate(islice(orders(seed), count), 1):
+        means = {arm: 1000.0 * (1.0 + effect * (arm is Arm.B)) * (1.0 + draw.gauss(0, noise)) for arm in Arm}
+        made.append(
+            Pair(
+                number=number,
+                first=first,
+                a=block(Arm.A, *[means[Arm.A]] * 10, **a),
+                b=block(Arm.B, *[means[Arm.B]] * 10, **b),
+            )
+        )
+    return tuple(made)
+
+
+def test_a_large_gain_is_a_verdict_at_the_fourth_pair() -> None:
+    assert evaluate(pairs(3, 0.5)).main.paired.verdict is PairedVerdict.MEASURING
+    found = evaluate(pairs(4, 0.5), final=True)
+    assert found.over
+    assert found.main.verdict == "better"
+    assert found.check is not None
+    assert found.check.relative == pytest.approx(0.5, abs=0.05)
+
+
+def test_equal_arms_are_equivalent_and_never_better() -> None:
+    verdicts = {evaluate(pairs(count, 0.0, noise=0.01)).main.verdict for count in range(4, 30)}
+    assert verdicts <= {"undecided", "equivalent"}
+    assert evaluate(pairs(30, 0.0, noise=0.01)).main.verdict == "equivalent"
+
+
+def test_a_pair_with_the_edge_of_a_checkpoint_is_left_out() -> None:
+    made = list(pairs(6, 0.5))
+    made[2] = replace(made[2], b=replace(made[2].b, checkpoint=0.7), a=replace(made[2].a, checkpoint=0.0))
+    found = evaluate(made)
+    assert found.counted == (1, 2, 4, 5, 6)
+    assert found.left_out == ((3, "a checkpoint began or ended within"),)
+
+
+def test_all_count_where_half_of_the_first_eight_hold_an_edge() -> None:
+    made = [
+        replace(pair, b=replace(pair.b, checkpoint=0.7), a=replace(pair.a, checkpoint=0.0)) if pair.number % 2 else pair
+        for pair in pairs(8, 0.1)
+    ]
+    assert not evaluate(made[:7]).checkpoints_kept
+    found = evaluate(made)
+    assert found.checkpoints_kept
+    assert len(found.counted) == 8
+
+
+def test_foreign_cpu_beside_one_arm_makes_no_claim() -> None:
+    found = evaluate(pairs(6, -0.4, a={"foreign": 3.0}, b={"foreign": 38.0}))
+    assert found.unattributable == "others took 1.4 cores more beside B: not attributable"
+    assert not found.over
+    assert evaluate(pairs(6, -0.4, a={"foreign": 30.0}, b={"foreign": 33.0})).over
+
+
+def test_an_effect_beyond_what_that_cpu_time_could_give_is_attributable() -> None:
+    """On a full machine others get more beside the arm that waits for the disk."""
+    a, b = {"foreign": 70.0, "sums": {"cpu": (950.0, 10.0)}}, {"foreign": 58.0, "sums": {"cpu": (950.0, 10.0)}}
+    found = evaluate(pairs(6, 1.7, noise=0.05, a=a, b=b))
+    assert (found.unattributable, found.over) == ("", True)
+    assert found.beside == "others took 0.5 cores more beside A, which explains less than the effect"
+    found = evaluate(pairs(6, 0.6, noise=0.05, a=a, b=b))
+    assert found.unattributable == "others took 0.5 cores more beside A: not attributable"
+    # The arm that was hindered is ahead all the same.
+    assert evaluate(pairs(6, -0.3, noise=0.05, a=a, b=b)).over
+
+
+def test_steal_is_told_apart_from_other_programs() -> None:
+    found = evaluate(pairs(6, 0.4, a={"foreign": 30.0, "steal": 30.0}, b={"foreign": 0.0, "steal": 0.0}))
+    assert found.unattributable == "the hypervisor took 1.2 cores more beside A: not attributable"
+
+
+def test_a_pair_in_which_the_parameter_was_changed_does_not_count() -> None:
+    made = list(pairs(5, 0.1))
+    made[1] = replace(made[1], a=replace(made[1].a, spoiled="work_mem was changed to 1GB by someone else"))
+    assert evaluate(made).left_out == ((2, "work_mem was changed to 1GB by someone else"),)
+
+
+def test_a_load_whose_generator_is_the_limit_is_told() -> None:
+    found = evaluate(pairs(4, 0.0, a={"generator": "pgbench never slept"}))
+    assert found.generator == "pgbench never slept"
+    assert not evaluate(pairs(4, 0.0)).generator
+
+
+def histogram(us: int, slow_us: int) -> Merged:
+    values = [us] * 2900 + [slow_us] * 100
+    return Merged(logged=len(values), sum_us=sum(values), max_us=slow_us, buckets=ascending(bucket_counts(values)))
+
+
+def test_a_gain_in_tps_that_costs_the_tail_is_a_trade() -> None:
+    found = evaluate(
+        pairs(8, 0.08, noise=0.005, a={"latencies": histogram(900, 5000)}, b={"latencies": histogram(900, 7000)})
+    )
+    assert found.main.verdict == "better"
+    verdicts = {effect.id: effect.verdict for effect in found.others}
+    assert verdicts["p99"] == "worse"
+    assert verdicts["p50"] == "equivalent"
+    assert found.trade.startswith("tps +")
+    assert "latency p99 +39.9 %" in found.trade
+
+
+def test_more_wal_per_transaction_is_worse() -> None:
+    found = evaluate(pairs(8, 0.0, a={"wal": 1000.0}, b={"wal": 1300.0}))
+    (wal,) = found.others
+    assert (wal.id, wal.verdict) == ("wal_per_tx", "worse")
+
+
+def test_the_smallest_error_of_a_claim_agrees_with_the_judge() -> None:
+    for seed in range(20):
+        for count in (4, 6, 12):
+            paired = evaluate(pairs(count, 0.03, seed=seed)).main.paired
+            claimed = paired.low is not None and paired.high is not None and (paired.low > 0 or paired.high < 0)
+            assert claimed == (chance(paired) < 0.05)
+
+
+def test_an_effect_that_grows_within_its_blocks_is_noticed() -> None:
+    draw = random.Random(3)
+    made = []
+    for pair in pairs(4, 0.0):
+        rising = [1000.0 + 30.0 * second + draw.gauss(0, 5) for second in range(10)]
+        made.append(replace(pair, b=replace(pair.b, tps=tuple(rising))))
+    assert evaluate(made).slow
+    assert not evaluate(pairs(4, 0.3)).slow
+
+
+def test_blocks_get_longer_with_their_time_to_settle_up_to_a_limit() -> None:
+    steps = [lengths()]
+    while (following := longer(steps[-1])) is not None:
+        steps.append(following)
+    assert [(step.settle_s, step.measured_s) for step in steps] == [(5, 10), (10, 20), (20, 40), (40, 80)]
+
+
+def test_the_coin_is_fair_and_its_seed_repeats_it() -> None:
+    thrown = list(islice(orders(7), 400))
+    assert thrown == list(islice(orders(7), 400))
+    assert 150 < sum(first is Arm.A for first, _ in thrown) < 250
+    assert all(first is second.other for first, second in thrown)
+
+
+def test_two_blocks_of_b_below_half_are_a_collapse() -> None:
+    a, low = block(Arm.A, *[1000.0] * 10), block(Arm.B, *[380.0] * 10)
+    assert collapsed([low, a]) is None
+    assert collapsed([low, a, low]) == pytest.approx(0.38)
+    assert collapsed([low, a, block(Arm.B, *[900.0] * 10)]) is None

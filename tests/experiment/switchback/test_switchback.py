@@ -1,0 +1,216 @@
+"""How an experiment goes on and ends, on a made-up server: real blocks, evaluation and engine."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.experiment.switchback.arms import Rival
+from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.switchback import Ending, Phase
+from pgtop_tune.experiment.switchback.words import Narrator, headline, text
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.frame import Frame
+from tests.experiment.switchback.simulated import PLAN, Made
+
+
+def noisy(gain: float, noise: float = 0.02, seed: int = 1) -> Made:
+    made, draw = Made(), random.Random(seed)
+    made.tps = lambda second, arm: 1000.0 * (1.0 + gain * (arm is Arm.B)) * (1.0 + draw.gauss(0, noise))
+    return made
+
+
+async def test_a_gain_is_found_and_everything_put_back() -> None:
+    made = noisy(0.3)
+    state = await made.run()
+    assert (state.ending, state.phase) == (Ending.BETTER, Phase.OVER)
+    assert len(state.pairs) == 4
+    assert made.arms.acts[0] == "check"
+    assert made.arms.acts[-1] == "restore"
+    assert not made.load.running
+    assert headline(PLAN, state).startswith("B (work_mem=64MB) against A (work_mem=4MB): better, tps +")
+    assert all(len(block.tps) >= 10 for pair in state.pairs for block in pair.blocks)
+
+
+async def test_a_parameter_without_influence_ends_equivalent() -> None:
+    state = await noisy(0.0).run()
+    assert state.ending is Ending.EQUIVALENT
+
+
+async def test_a_better_b_stays_where_that_was_asked_for() -> None:
+    made = noisy(0.3)
+    made.experiment.plan = replace(PLAN, keep_better=True)  # type: ignore[misc]
+    state = await made.run()
+    assert made.arms.acts[-1] == "keep B"
+    assert "B is kept" in state.notes
+
+
+async def test_a_collapse_ends_at_once() -> None:
+    made = noisy(-0.62)
+    state = await made.run()
+    assert state.ending is Ending.COLLAPSED
+    assert state.reason == "stopped: B ran at 38 % of A"
+    assert sum(act == "B" for act in made.arms.acts) == 2
+    assert made.arms.acts[-1] == "restore"
+
+
+async def test_a_pair_in_which_someone_changed_the_parameter_does_not_count() -> None:
+    made = noisy(0.3)
+    made.arms.foreign = lambda block: "work_mem was changed to 1GB by someone else" if block == 3 else ""
+    state = await made.run()
+    assert state.ending is Ending.BETTER
+    assert state.evaluation is not None
+    assert state.evaluation.counted == (1, 3, 4, 5)
+    assert "pair 2 does not count: work_mem was changed to 1GB by someone else" in state.notes
+
+
+async def test_someone_who_goes_on_changing_it_ends_the_experiment() -> None:
+    made = noisy(0.3)
+    made.arms.foreign = lambda block: "work_mem was changed to 1GB by someone else"
+    state = await made.run()
+    assert state.ending is Ending.CHANGED
+    assert "3 pairs in a row" in state.reason
+
+
+async def test_a_load_that_only_grows_never_gets_steady() -> None:
+    made = Made(replace(PLAN, for_s=180.0))
+    made.tps = lambda second, arm: 100.0 * 1.03 ** min(second, 500)
+    made.experiment._began_s = 0.0
+    run = asyncio.ensure_future(made.run())
+    while len(made.frames.tps) < 60:
+        await asyncio.sleep(0.01)
+    # The clock of the experiment is the real one.
+    made.experiment._began_s -= 100.0
+    state = await run
+    assert state.ending is Ending.NOT_STEADY
+    assert state.reason.startswith("the load does not get steady: ")
+    assert made.arms.acts == ["check", "restore"]
+
+
+async def test_a_server_that_was_restarted_ends_it() -> None:
+    made = noisy(0.1)
+
+    def restarted(second: int, found: Frame) -> Frame:
+        if second < 60:
+            return found
+        facts = replace(found.postgres.server, started_ms=found.postgres.server.started_ms + 60_000)  # type: ignore[union-attr]
+        return replace(found, postgres=replace(found.postgres, server=facts))  # type: ignore[type-var]
+
+    made.change = restarted
+    state = await made.run()
+    assert (state.ending, state.reason) == (Ending.ENDED, "the server was restarted")
+    assert made.arms.acts[-1] == "restore"
+
+
+async def test_a_load_that_failed_ends_it_with_its_words() -> None:
+    made = noisy(0.1)
+
+    def failed(second: int, found: Frame) -> Frame:
+        if second < 60:
+            return found
+        run = replace(found.bench.run, state=RunState.FAILED, message="connection lost\nmore")  # type: ignore[union-attr]
+        return replace(found, bench=replace(found.bench, run=run))  # type: ignore[type-var]
+
+    made.change = failed
+    state = await made.run()
+    assert (state.ending, state.reason) == (Ending.ENDED, "the load failed: connection lost")
+
+
+async def test_a_switch_that_the_server_refuses_is_a_result() -> None:
+    made = noisy(0.1)
+    made.arms.problem = ConnectionProblem("the connection was lost")
+    made.change = lambda second, found: found
+    run = asyncio.ensure_future(made.run())
+    while made.experiment.state.phase is not Phase.MEASURING and not run.done() and not made.arms.acts.count("A"):
+        await asyncio.sleep(0.01)
+        if made.experiment.state.pair:
+            made.frames.trouble = "the server was restarted"
+    state = await run
+    assert (state.ending, state.reason) == (Ending.ENDED, "the server was restarted")
+
+
+async def test_stopping_it_puts_everything_back() -> None:
+    made = noisy(0.0, noise=0.3)
+    run = asyncio.ensure_future(made.run())
+    while not made.experiment.state.pairs:
+        await asyncio.sleep(0.01)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert made.experiment.state.ending is Ending.INTERRUPTED
+    assert made.arms.acts[-1] == "restore"
+    assert not made.load.running
+
+
+async def test_an_effect_that_builds_up_slowly_gets_more_time_to_settle() -> None:
+    made, draw = Made(), random.Random(5)
+    since = {"arm": Arm.A, "second": 0}
+
+    def tps(second: int, arm: Arm | None) -> float:
+        if arm is not None and arm is not since["arm"]:
+            since.update(arm=arm, second=second)
+        built = 1.0 - 2.718 ** (-(second - int(str(since["second"]))) / 8.0)
+        gain = 0.4 * (built if since["arm"] is Arm.B else 1.0 - built)
+        return 1000.0 * (1.0 + gain) * (1.0 + draw.gauss(0, 0.005))
+
+    made.tps = tps
+    state = await made.run()
+    assert state.ending is Ending.BETTER
+    assert state.lengths.settle_s > 5.0
+    assert any(note.startswith("the effect builds up slower than 5 s: 4 pairs are dropped") for note in state.notes)
+    assert state.evaluation is not None
+    assert state.evaluation.main.paired.relative > 0.33
+
+
+CYCLES = replace(PLAN, rivals=(Rival("max_wal_size", "1GB", "16GB"),))
+
+
+def every(seconds: int) -> Callable[[int, Frame], Frame]:
+    """A checkpoint begins so often, and writes for ten seconds."""
+
+    def change(second: int, found: Frame) -> Frame:
+        begun, writing = second // seconds, min(second % seconds, 10)
+        counters = found.postgres.checkpoints  # type: ignore[union-attr]
+        pages = 1000 * (10 * begun + writing)
+        counters = replace(counters, requested=31 + begun, buffers_checkpoint=pages)  # type: ignore[type-var]
+        return replace(found, postgres=replace(found.postgres, checkpoints=counters))  # type: ignore[type-var]
+
+    return change
+
+
+async def test_blocks_of_what_works_through_checkpoints_are_whole_cycles() -> None:
+    made, draw = Made(CYCLES), random.Random(2)
+    made.change = every(40)
+    made.tps = lambda second, arm: 1000.0 * (1.0 + 0.2 * (arm is Arm.B)) * (1.0 + draw.gauss(0, 0.02))
+    state = await made.run()
+    assert state.ending is Ending.BETTER
+    blocks = [block for pair in state.pairs for block in pair.blocks]
+    assert all(38.0 <= block.seconds <= 42.0 for block in blocks)
+    assert all(block.checkpoint == pytest.approx(0.25, abs=0.06) for block in blocks)
+    assert any(note.startswith("blocks are whole checkpoint cycles of up to ") for note in state.notes)
+
+
+async def test_too_little_time_for_whole_cycles_is_refused_with_the_time_it_takes() -> None:
+    made = Made(replace(CYCLES, for_s=120.0))
+    state = await made.run()
+    assert state.ending is Ending.TOO_SHORT
+    assert state.reason.startswith("max_wal_size works through checkpoints, ")
+    assert "whole cycles need --for " in state.reason
+    assert "bench run --repeat" in state.reason
+
+
+async def test_lines_tell_each_phase_block_and_pair_once() -> None:
+    made = noisy(0.3)
+    state = await made.run()
+    narrator = Narrator()
+    lines = [line for each in made.states for line in narrator.lines(each)]
+    assert sum(": measuring, " in line for line in lines) == 8
+    assert sum("pair 4: tps +" in line for line in lines) == 1
+    assert sum("warming up" in line for line in lines) == 1
+    assert len(lines) == len(set(lines))
+    assert "TPS" not in text(PLAN, state)

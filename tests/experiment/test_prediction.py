@@ -1,0 +1,116 @@
+"""What a change can bring at best is arithmetic over the latency budget; trials score it afterwards."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from pgtop_tune.advice.knobs.catalogue import BY_NAME
+from pgtop_tune.advice.reach import _REACH, reach_of, reached
+from pgtop_tune.experiment import prediction
+from pgtop_tune.experiment.prediction import Prediction, Trial, inside, predict, prediction_words, score, score_words
+from pgtop_tune.metrics.budget import BudgetPart, LatencyBudget
+from pgtop_tune.metrics.catalogue import Interval
+from tests.support.frames import frame
+
+PARTS = (
+    BudgetPart("CPU", "CPU", 2.0),
+    BudgetPart("IO:WalSync", "IO", 2.2),
+    BudgetPart("LWLock:WALWrite", "LWLock", 0.9),
+    BudgetPart("Lock:tuple", "Lock", 3.0),
+    BudgetPart("other", "other", 0.1),
+)
+BUDGET = LatencyBudget(
+    total_ms=8.2, tps=1000.0, parts=PARTS, measured=True, window_s=10.0, counts=lambda kind: True
+)  # fmt: skip
+NAMES, VALUES = ("commit_delay",), (("0", "1000"),)
+
+
+@pytest.fixture
+def interval(monkeypatch: pytest.MonkeyPatch) -> Interval:
+    monkeypatch.setattr(prediction, "latency_budget", lambda interval: BUDGET)
+    return Interval([frame(0)])
+
+
+def trial(
+    relative: float, at_ms: int = 0, predicted: Prediction | None = None, names: tuple[str, ...] = NAMES
+) -> Trial:
+    return Trial(
+        names=names, values=VALUES, load="tpcb-like", at_ms=at_ms, relative=relative, low=relative - 0.02,
+        high=relative + 0.02, predicted=predicted,
+    )  # fmt: skip
+
+
+def test_removing_3_1_of_8_2_ms_lifts_a_closed_loop_by_at_most_61_per_cent(interval: Interval) -> None:
+    found = predict(interval, NAMES, VALUES, ())
+    assert found is not None
+    assert found.most == pytest.approx(8.2 / 5.1 - 1.0)
+    assert found.removable_ms == pytest.approx(3.1)
+    assert prediction_words(found) == "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"
+
+
+def test_full_cpus_bound_what_does_not_save_cpu_time(interval: Interval, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "_busy", lambda interval, window_s: 0.96)
+    found = predict(interval, NAMES, VALUES, ())
+    assert found is not None
+    assert (found.by_cpu, found.nothing) == (True, False)
+    assert found.most == pytest.approx(1.0 / 0.96 - 1.0)
+    planner = predict(interval, ("jit",), (("on", "off"),), ())
+    assert planner is not None
+    assert not planner.by_cpu, "it saves CPU time"
+    monkeypatch.setattr(prediction, "_busy", lambda interval, window_s: 0.99)
+    nothing = predict(interval, NAMES, VALUES, ())
+    assert nothing is not None
+    assert nothing.nothing
+
+
+def test_earlier_trials_of_the_same_change_give_the_likely_value(interval: Interval) -> None:
+    others = [trial(0.9, names=("work_mem",)), replace(trial(0.8), values=(("1000", "0"),))]
+    found = predict(interval, NAMES, VALUES, [trial(0.12), trial(0.30), trial(0.20), *others])
+    assert found is not None
+    assert (found.likely, found.likely_low, found.likely_high, found.trials) == (0.20, 0.12, 0.30, 3)
+    assert prediction_words(found).endswith("; likely +12 % to +30 % (3 trials here)")
+    alone = predict(interval, NAMES, VALUES, [trial(0.12)])
+    assert alone is not None
+    assert alone.likely is None
+
+
+def test_of_parameters_without_a_row_only_trials_speak(interval: Interval) -> None:
+    names = ("cluster_name",)
+    assert predict(interval, names, VALUES, ()) is None
+    found = predict(interval, names, VALUES, [trial(0.1, names=names), trial(0.2, names=names)])
+    assert found is not None
+    assert (found.most, found.likely) == (None, pytest.approx(0.15))
+
+
+def test_a_trial_is_inside_when_it_reaches_the_bound_and_the_likely_range() -> None:
+    told = Prediction(most=0.30, removable_ms=1.0, of_ms=4.0)
+    assert inside(trial(0.10, predicted=told)) is True
+    assert inside(trial(0.33, predicted=told)) is True
+    assert inside(trial(0.40, predicted=told)) is False
+    assert inside(trial(-0.50, predicted=told)) is True, "a bound is one from above"
+    ranged = replace(told, likely=0.1, likely_low=0.08, likely_high=0.12, trials=3)
+    assert inside(trial(0.15, predicted=ranged)) is True
+    assert inside(trial(0.20, predicted=ranged)) is False
+    assert inside(trial(0.10)) is None
+    assert inside(replace(trial(0.10, predicted=told), low=None)) is None
+
+
+def test_the_score_is_of_the_newest_twenty() -> None:
+    told = Prediction(most=0.30, removable_ms=1.0, of_ms=4.0)
+    trials = [trial(0.1, at_ms, told) for at_ms in range(17)] + [trial(0.5, 20 + at_ms, told) for at_ms in range(3)]
+    old = [trial(0.5, -10 - at_ms, told) for at_ms in range(30)]
+    assert score_words(score([*old, *trials])) == "last 20 predictions: 17 inside"
+    assert score_words(score([])) == ""
+
+
+def test_every_row_is_a_parameter_that_is_known_and_prefixes_match_events_of_all_majors() -> None:
+    without_knob = {"vacuum_cost_delay", "track_wal_io_timing", "track_functions"}
+    costs = {name for name in _REACH if name.startswith("cpu_")}
+    assert {name for name in _REACH if name not in BY_NAME} <= without_knob | costs
+    reach = reach_of(("commit_delay",)) or ()
+    assert all(reached(label, reach) for label in ("IO:WalSync", "IO:WALSync", "LWLock:WALWrite", "IPC:SyncRep"))
+    assert not any(reached(label, reach) for label in ("CPU", "CPU queue", "Lock:tuple", "Client:think", "other"))
+    work = reach_of(("huge_pages",)) or ()
+    assert reached("CPU", work)
+    assert reached("CPU queue", work)

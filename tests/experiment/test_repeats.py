@@ -216,6 +216,21 @@ def test_a_load_bound_by_its_generator_is_said_and_is_no_history() -> None:
     assert known_noise(cell.load) is None
 
 
+@pytest.mark.parametrize("why", ["failed", "short", "bound"])
+def test_a_wish_that_no_run_can_fulfil_ends_early(why: str) -> None:
+    bound = Doubt(id="CLIENT-BOUND", verdict=RunVerdict.SUSPECT, reason="pgbench is busy")
+    repeats = Repeats(made("tpcb-like"), Repetition(runs=2, until=0.001))
+    for number, _ in enumerate(repeats):
+        found = {
+            "failed": failed(),
+            "short": run(1000.0, number=number, seconds=25),
+            "bound": replace(run(1000.0, number=number), doubts=(bound,)),
+        }
+        repeats.take(found[why])
+    assert repeats.order == [0, 0]
+    assert repeats.outcome()[-1].endswith("the server" if why == "bound" else "after 2 runs, see the notes")
+
+
 def test_runs_that_do_not_get_steady_are_said() -> None:
     repeats = Repeats(made("tpcb-like"), Repetition(runs=2))
     for number, _ in enumerate(repeats):

@@ -96,7 +96,7 @@ class KnownNoise(Struct, frozen=True):
     @property
     def at_ms(self) -> int:
         """When something was last measured."""
-        return max((group.at_ms for group in self.groups), default=0 if self.floor is None else self.floor.at_ms)
+        return max((*(group.at_ms for group in self.groups), 0 if self.floor is None else self.floor.at_ms))
 
     def spread(self, figure: str, without: Collection[int] = ()) -> RunSpread:
         """How runs differ: of the newest groups, no more than 16 degrees of freedom.

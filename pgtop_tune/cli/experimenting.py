@@ -166,6 +166,8 @@ def _resumed(
     if not abandon and scripts != outcome.plan.scripts:
         changed = [name for name, text in scripts if (name, text) not in outcome.plan.scripts]
         raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
+    if outcome.plan.unsafe and not allow_unsafe and not abandon:
+        raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", "pass it again")
     log.write("resumed", at_ms=_now_ms())
     return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=abandon)
 

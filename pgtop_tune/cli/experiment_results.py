@@ -60,7 +60,11 @@ def show_status(words: str) -> None:
     if not found:
         say("no experiments")
     for directory in found:
-        first, second, *_, last = status_lines(outcome_in(directory), _now_ms(), runs=is_running(directory))
+        outcome = outcome_of(read_entries(directory), directory.name)
+        if outcome is None:
+            # Killed before its first line: it has done nothing.
+            continue
+        first, second, *_, last = status_lines(outcome, _now_ms(), runs=is_running(directory))
         say(f"{first}; {second}; {last}")
 
 

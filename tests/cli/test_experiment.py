@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import signal
 import subprocess
@@ -191,6 +192,54 @@ def test_killed_anywhere_it_is_put_back_and_resumed_with_the_same_cells(
 @pytest.mark.parametrize(("words", "number"), [*POINTS[:3], *POINTS[5:]])
 def test_killed_at_the_other_points_too(managed: Throwaway, tmp_path: Path, words: str, number: int) -> None:
     test_killed_anywhere_it_is_put_back_and_resumed_with_the_same_cells(managed, tmp_path, words, number)
+
+
+def killed_after(program: subprocess.Popen[str], seconds: float) -> bool:
+    """Whether it was still there to be killed."""
+    try:
+        program.wait(seconds)
+    except subprocess.TimeoutExpired:
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+    return program.returncode == -signal.SIGKILL
+
+
+@pytest.mark.long
+def test_killed_at_twenty_moments_of_chance_it_ends_as_if_it_had_not_been(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    chance = random.Random(20)
+    killed, homes = 0, [tmp_path / "0"]
+    homes[0].mkdir()
+    while killed < 20 or not _is_complete(homes[-1]):
+        home = homes[-1]
+        if _is_complete(home):
+            home = tmp_path / str(len(homes))
+            homes.append(home)
+            home.mkdir()
+        words = ["resume", "two"] if "two, begun" in _status(home) else ["run", plan_in(home)]
+        program = subprocess.Popen(
+            [*PROGRAM, "experiment", *words, "-d", conninfo(managed)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
+            env=environment(home), cwd=ROOT,
+        )  # fmt: skip
+        if killed == 20:
+            assert program.wait(240) == 0
+        elif killed_after(program, chance.uniform(0.5, 15)):
+            killed += 1
+        else:
+            assert program.returncode == 0
+    for home in homes:
+        assert [line["result"]["number"] for line in lines_of(home) if line["kind"] == "cell"] == [1, 2, 3, 4]
+        check_report(home)
+    check_put_back(managed, before)
+
+
+def _is_complete(home: Path) -> bool:
+    return "4 of 4 cells have a result, 0 of them without figures; complete" in _status(home)
+
+
+def _status(home: Path) -> str:
+    return experiment(home, "status").out
 
 
 def test_killed_and_not_resumed_the_values_are_put_back_all_the_same(managed: Throwaway, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pgtop_tune.experiment.plan.results import CellResult, Outcome
 
 Load = tuple[int, str, str, int]
 """Scale, endpoint, profile, clients: what two cells that are compared have in common."""
+_CLIENT_BOUND: Final = "CLIENT-BOUND"
 LOUD: Final = 0.10
 """A difference that is told also where the runs are too few to be certain of it."""
 
@@ -77,6 +78,8 @@ def _judged(
     found = Judgement(arm=arm, load=load, tps=fmean(_tps(runs)), baseline_tps=fmean(_tps(base)))
     if outcome.plan.time_s < JUDGED_S:
         return _with(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
+    if any(doubt.startswith(_CLIENT_BOUND) for run in (*base, *runs) for doubt in run.doubts):
+        return _with(found, why_not="not judged: pgbench was the limit, not the server")
     others = [
         [math.log(tps) for tps in _tps(each)]
         for key, each in _groups(outcome).items()

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.experiment.plan.judging import judgements
+from pgtop_tune.experiment.plan.meanwhile import changes_between
 from pgtop_tune.experiment.plan.model import BoundPlan
 from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import CellResult, MadeData, Outcome
-from pgtop_tune.experiment.plan.run import changes_between
 from pgtop_tune.experiment.plan.status import plan_lines, status_lines
 from tests.support.plans import bound_text, outcome
 

@@ -107,15 +107,11 @@ def trials_of(server: str) -> tuple[Trial, ...]:
     return tuple(trial for path in paths if (trial := _trial(path, server)) is not None)
 
 
-class _Paired(Struct):
+class _Main(Struct):
+    id: str
     relative: float
     low: float | None
     high: float | None
-
-
-class _Main(Struct):
-    id: str
-    paired: _Paired
 
 
 class _Evaluation(Struct):
@@ -141,9 +137,9 @@ def _trial(path: Path, server: str) -> Trial | None:
         return None
     if record.format != FORMAT or record.server != server or record.evaluation.main.id != TPS:
         return None
-    rivals, paired = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.main.paired
+    rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.main
     return Trial(
         names=tuple(rival.name for rival in rivals), values=tuple((rival.a, rival.b) for rival in rivals),
-        load=record.load, at_ms=at_ms, relative=paired.relative, low=paired.low, high=paired.high,
+        load=record.load, at_ms=at_ms, relative=main.relative, low=main.low, high=main.high,
         predicted=record.prediction,
     )  # fmt: skip

@@ -114,7 +114,7 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     if evaluation.check is not None:
         check = evaluation.check
         found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
-    if state.prediction is not None and (hit := inside_bounds(state.prediction, evaluation.main.paired)) is not None:
+    if state.prediction is not None and (hit := inside_bounds(state.prediction, evaluation.main)) is not None:
         found.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
     if evaluation.checkpoints_kept:
         found.append("pairs with the edge of a checkpoint count: half of the first eight had one")

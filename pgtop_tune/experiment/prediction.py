@@ -174,7 +174,7 @@ def prediction_words(found: Prediction) -> str:
         if found.most >= _MOST:
             words.append("no bound: nearly all of the transaction is within reach")
         elif found.by_cpu:
-            words.append(f"at most {_percent(found.most)}: the CPUs are nearly full")
+            words.append(f"at most {_percent(found.most)}: then the CPUs are full")
         else:
             parts = ", ".join(f"{label} {ms:.1f}" for label, ms in found.waits[:3])
             of = f"{found.removable_ms:.1f} of {found.of_ms:.1f} ms"

@@ -14,16 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pgtop_tune.errors import JournalProblem
-from pgtop_tune.paths import NotOurs, check_own, check_own_directory, private, read_own, state_dir
+from pgtop_tune.paths import NotOurs, check_own, check_own_directory, experiments_dir, private, read_own
 
 FILE: Final = "journal.jsonl"
 RUNS: Final = "runs"
 _NAME: Final = 20
-
-
-def experiments_dir() -> Path:
-    """Where experiments are kept, a directory each."""
-    return state_dir() / "experiments"
 
 
 def reviewed_dir() -> Path:

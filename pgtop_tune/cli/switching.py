@@ -37,7 +37,8 @@ from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
 from pgtop_tune.experiment.switchback.record import RecordFile, as_json, trials_of
-from pgtop_tune.experiment.switchback.switchback import ANSWERS, Ending, Switchback, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.postgres import Parameter

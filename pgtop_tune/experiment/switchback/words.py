@@ -10,7 +10,7 @@ from pgtop_tune.compare.statistics.switchback import Paired
 from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
-from pgtop_tune.experiment.switchback.switchback import Ending, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
 
 _SAID: Final = (Phase.CHECKING, Phase.WARMING_UP, Phase.PUTTING_BACK)
 

@@ -199,3 +199,30 @@ def test_two_blocks_of_b_below_half_are_a_collapse() -> None:
     assert collapsed([low, a]) is None
     assert collapsed([low, a, low]) == pytest.approx(0.38)
     assert collapsed([low, a, block(Arm.B, *[900.0] * 10)]) is None
+
+
+def hogged(seed: int, period_s: int) -> str:
+    """The verdict of an experiment without an effect, beside a program that comes and goes and takes 30 %."""
+    draw, made, busy, swing = random.Random(seed), list[Pair](), False, 0.0
+    for number, order in enumerate(islice(orders(seed), 20), 1):
+        blocks = {}
+        for arm in order:
+            tps, foreign = [], []
+            for _ in range(15):
+                swing = 0.6 * swing + draw.gauss(0.0, 0.05)
+                busy = busy is not (draw.random() < 1.0 / period_s)
+                tps.append(1000.0 * (1.0 + swing) * (0.7 if busy else 1.0))
+                foreign.append(35.0 if busy else 2.0)
+            mean = sum(foreign[5:]) / 10.0
+            sums = {"cpu": (600.0 + 10.0 * mean, 10.0)}
+            blocks[arm] = replace(block(arm, *tps[5:]), foreign=mean, sums=sums)
+        made.append(Pair(number, order[0], blocks[Arm.A], blocks[Arm.B]))
+        if (found := evaluate(made)).over:
+            return found.main.verdict
+    return "undecided"
+
+
+@pytest.mark.parametrize("period_s", [20, 120])
+def test_a_program_that_comes_and_goes_beside_equal_arms_is_claimed_in_few_experiments(period_s: int) -> None:
+    verdicts = [hogged(seed, period_s) for seed in range(100)]
+    assert sum(verdict in ("better", "worse") for verdict in verdicts) <= 5

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
-from pgtop_tune.experiment.switchback.switchback import Ending, Phase
+from pgtop_tune.experiment.switchback.state import Ending, Phase
 from pgtop_tune.experiment.switchback.words import Narrator, headline, text
 from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import RunState

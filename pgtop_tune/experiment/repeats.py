@@ -255,7 +255,7 @@ def check_goal(
             worst = needed, load
     if worst is not None:
         needed, load = worst
-        seconds = sum((cell.spec.duration_s or 0) + warm_up_s for cell in cells) * needed
+        seconds = sum((cell.spec.duration_s or 0) + warm_up_s for cell in cells) * needed if needed <= _MOST else 0
         time = f" ({units.duration(seconds)} of load for all cells)" if seconds else ""
         runs = f"more than {_MOST}" if needed > _MOST else f"about {needed}"
         raise UsageProblem(

@@ -76,3 +76,4 @@ def test_the_noise_of_a_load_is_measured_kept_and_refuses_a_goal_out_of_reach(ta
     refused = bench(tables, *load, "-T", "30", "--until", "0.1%", *QUICK, home=tmp_path)
     assert refused.status == 2, refused.err
     assert "too noisy here for ±0.1 %" in refused.err
+    assert "select-only ×1 at scale 1, PostgreSQL 18: noise known since " in refused.err

@@ -17,7 +17,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
-from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
 
@@ -325,6 +325,47 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_done(
     assert words in ran.err
     assert databases(managed) == []
     assert not list((tmp_path / ".local/state/pgtop-tune").glob("experiments/2*"))
+
+
+def test_a_server_that_somebody_else_restarts_costs_the_cell_and_not_the_experiment(
+    managed: Throwaway, tmp_path: Path
+) -> None:
+    before = auto_conf_of(managed)
+    path = plan_in(tmp_path, SHORTER.replace('"2s"', '"6s"').replace("data_per_configuration = true", ""))
+    program = subprocess.Popen(
+        [*PROGRAM, "experiment", "run", path, "-d", conninfo(managed)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    assert program.stderr is not None
+    for line in program.stderr:
+        if "cell 1 of 2" in line:
+            until_loaded(managed)
+            run_pg_ctl(managed, "restart", "-w", "-m", "fast", "-l", str(managed.socket_dir / "own.log"))
+            break
+    said = program.stderr.read()
+    program.stderr.close()
+    assert program.wait(120) == 0, said
+    assert "cell 1 failed: does not count: the server was restarted by somebody else" in said
+    assert re.search(r"cell 2: \d+\.\d\d tps", said), said
+    check_put_back(managed, before)
+
+
+def until_loaded(server: Throwaway) -> None:
+    deadline = time.monotonic() + 60
+    while not asked(server, "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pgbench'"):
+        assert time.monotonic() < deadline, "no load"
+        time.sleep(0.05)
+
+
+def test_a_restart_that_ends_sessions_of_others_is_asked_for(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    with psycopg.connect(conninfo(managed)):
+        ran = experiment(tmp_path, "run", plan_in(tmp_path), "-d", conninfo(managed))
+    assert ran.status == 2
+    assert "2 restarts end 1 session of others" in ran.err
+    assert "--yes" in ran.err
+    check_put_back(managed, before)
 
 
 def test_an_arm_that_is_impossible_is_a_result_with_its_reason(managed: Throwaway, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.statistics.effect import Effect, Verdict, spread_of, verdict
+from pgtop_tune.compare.statistics.effect import Effect, Verdict, spread_of, verdict, without_verdict
 from pgtop_tune.compare.statistics.runs import run_noise, runs_effect, runs_needed
 from pgtop_tune.experiment.plan.estimate import JUDGED_S
 from pgtop_tune.experiment.plan.model import Cell
@@ -49,7 +49,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     @property
     def loud(self) -> bool:
         """Whether it belongs among the findings: decided, or large."""
-        return self.verdict in (Verdict.BETTER, Verdict.WORSE) or abs(self.change) >= LOUD
+        return self.verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFER) or abs(self.change) >= LOUD
 
 
 def load_of(cell: Cell) -> Load:
@@ -88,6 +88,9 @@ def _judged(
     noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), spread_of(others) if spread_degrees else None)
     effect = runs_effect(a, b, noise)
     said = verdict(effect, higher_is_better=True)
+    if noise.assumed:
+        # How runs differ on this machine is not known: two runs that differ say nothing of the next two.
+        said = without_verdict(said)
     needed = runs_needed(effect, noise) if said is Verdict.UNDECIDED else None
     return _with(found, effect=effect, verdict=str(said), more_runs=needed)
 

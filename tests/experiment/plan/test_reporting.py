@@ -52,6 +52,22 @@ def test_each_cell_is_judged_against_the_baseline_with_an_interval() -> None:
         assert each.more_runs
 
 
+def test_without_a_repeat_runs_differ_at_most_and_that_is_no_verdict() -> None:
+    plan = bound_text(P1.replace("repeats = 2\n", ""))
+    found = judgements(measured(plan, TPS))
+    assert {each.verdict for each in found} == {"differ"}
+    text = markdown(measured(plan, TPS))
+    assert "got slower by 30 % (differ)" in text
+    assert "each cell runs once: a drift of the machine looks like an effect" in text
+
+
+def test_a_load_that_pgbench_limits_is_not_judged() -> None:
+    plan = bound_text(P1)
+    found = measured(plan, TPS)
+    limited = {number: replace(each, doubts=("CLIENT-BOUND: pgbench",)) for number, each in found.results.items()}
+    assert {each.verdict for each in judgements(replace(found, results=limited))} == {""}
+
+
 def test_a_short_run_is_shown_and_not_judged() -> None:
     text = markdown(measured(bound_text(P1.replace("60s", "29s")), TPS))
     assert "runs of 29 s are shown and not judged" in text

@@ -88,7 +88,7 @@ def _judged(
     noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), spread_of(others) if spread_degrees else None)
     effect = runs_effect(a, b, noise)
     said = verdict(effect, higher_is_better=True)
-    if noise.assumed:
+    if not noise.measured:
         # How runs differ on this machine is not known: two runs that differ say nothing of the next two.
         said = without_verdict(said)
     needed = runs_needed(effect, noise) if said is Verdict.UNDECIDED else None

@@ -51,6 +51,10 @@ Earlier = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]
 its figures by id."""
 
 
+Spreads = Mapping[str, Mapping[str, RunSpread]]
+"""How runs of a load differ on this machine: by title of the load and figure."""
+
+
 class FigureRow(Struct, frozen=True):
     """One figure of a phase.
 
@@ -133,6 +137,7 @@ def compare(
     under_test: Collection[str] = (),
     earlier: Earlier | None = None,
     *,
+    known: Spreads | None = None,
     one_run: bool = False,
     windows: bool = False,
 ) -> Comparison:
@@ -141,7 +146,8 @@ def compare(
     Args:
         under_test: Groups and names of facts that are meant to differ, `load` among them: then loads are paired in
             the order in which they were run.
-        earlier: What is known of how runs differ among each other.
+        earlier: Runs that tell how runs differ among each other.
+        known: What the noise store tells of that.
         one_run: Both are parts of the same run.
         windows: Both are parts of runs.
     """
@@ -156,9 +162,11 @@ def compare(
     phases = []
     for one, other in pairs:
         sides = left[one], right[other]
-        known = [group for key in {one, other} for group in (earlier or {}).get(key.title, ())]
+        groups = [group for key in {one, other} for group in (earlier or {}).get(key.title, ())]
+        told = (known or {}).get(one.title, {})
         changed = {each.name for each in found.differences} if one_run else ()
-        phase = _phase(one, *sides, known, changed, comparable=not reasons, one_run=one_run, windows=windows)
+        history = _History(groups=groups, spreads=told)
+        phase = _phase(one, *sides, history, changed, comparable=not reasons, one_run=one_run, windows=windows)
         primary = _primary_row(phase)
         open_yet = phase.no_verdict or (primary is not None and primary.verdict == Verdict.UNDECIDED)
         if open_yet and not one_run and not reasons:
@@ -176,11 +184,23 @@ def _titles(phases: Mapping[LoadKey, Sequence[ComparedRun]]) -> str:
     return "; ".join(key.title for key in phases) or "no successful run"
 
 
+class _History(Struct, frozen=True):
+    """What earlier runs tell of a load.
+
+    Attributes:
+        groups: Groups that were made alike, and of each run its figures by id.
+        spreads: By figure.
+    """
+
+    groups: Sequence[Sequence[Mapping[str, float]]]
+    spreads: Mapping[str, RunSpread]
+
+
 def _phase(
     key: LoadKey,
     a: tuple[ComparedRun, ...],
     b: tuple[ComparedRun, ...],
-    earlier: Sequence[Sequence[Mapping[str, float]]],
+    earlier: _History,
     changed: Collection[str],
     *,
     comparable: bool,
@@ -262,7 +282,7 @@ def _row(
     a: Sequence[ComparedRun],
     b: Sequence[ComparedRun],
     period_s: int | None,
-    earlier: Sequence[Sequence[Mapping[str, float]]] | None,
+    earlier: _History | None,
 ) -> FigureRow | None:
     """One figure.
 
@@ -285,7 +305,7 @@ def _effect_of_runs(
     a: Sequence[ComparedRun],
     b: Sequence[ComparedRun],
     whole: tuple[float, float],
-    earlier: Sequence[Sequence[Mapping[str, float]]],
+    earlier: _History,
 ) -> tuple[Effect | None, RunNoise | None]:
     """Each run is one value; its own seconds say how sure that is."""
     ratio, scale = figure.points is None, figure.points
@@ -309,12 +329,13 @@ def _within(figure: Figure, run: ComparedRun) -> float:
     return mean_variance(steps) / of**2 if of > 0 else 0.0
 
 
-def _history(figure: Figure, earlier: Sequence[Sequence[Mapping[str, float]]]) -> RunSpread:
+def _history(figure: Figure, earlier: _History) -> RunSpread:
     """How runs differed that were made alike before."""
-    groups = [[run[figure.id] for run in group if figure.id in run] for group in earlier]
-    return spread_of(
+    groups = [[run[figure.id] for run in group if figure.id in run] for group in earlier.groups]
+    found = spread_of(
         [on_scale([value for value in group if value > 0 or figure.points], figure.points) for group in groups]
     )
+    return found + earlier.spreads.get(figure.id, RunSpread())
 
 
 def _of_runs(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:

@@ -117,6 +117,7 @@ def check(
     from pgtop_tune.compare.baselines.baselines import changes
     from pgtop_tune.compare.comparison import compare
     from pgtop_tune.compare.condition import judge, parse_condition
+    from pgtop_tune.compare.noise.store import known_spreads
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import open_material
 
@@ -137,7 +138,9 @@ def check(
             _measure_again(specs, words, file, profiles, pgbench)
         now = open_material(file, "now")
         check_names(under_test or [], (before, now))
-        comparison = compare(before, now, under_test or [], baselines.earlier_runs(before))
+        comparison = compare(
+            before, now, under_test or [], baselines.earlier_runs(before), known=known_spreads([before, now])
+        )
         unkept: RecordingProblem | None = None
         if keep:
             try:

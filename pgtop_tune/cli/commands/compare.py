@@ -68,6 +68,7 @@ def compare(
     from pgtop_tune.compare.baselines.baselines import earlier_runs
     from pgtop_tune.compare.comparison import compare as compared
     from pgtop_tune.compare.condition import judge, parse_condition
+    from pgtop_tune.compare.noise.store import known_spreads
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import named, open_all
 
@@ -78,8 +79,8 @@ def compare(
     first, *others = open_all([a, *b])
     wanted = under_test or []
     check_names(wanted, (first, *others))
-    earlier = earlier_runs(first)
-    comparisons = [compared(first, other, wanted, earlier) for other in others]
+    earlier, known = earlier_runs(first), known_spreads([first, *others])
+    comparisons = [compared(first, other, wanted, earlier, known=known) for other in others]
     judged = [judge(condition, comparisons) for condition in conditions]
     print_comparisons(format, comparisons, judged)
     sys.exit(tell_outcome(judged))

@@ -172,8 +172,6 @@ class Switchback:
         for number, order in enumerate(orders(self.plan.seed), 1):
             pair = await self._pair(number, order)
             self._judge()
-            if pair.spoiled:
-                self._note(f"pair {number} does not count: {pair.spoiled}")
             spoiled = spoiled + 1 if pair.spoiled else 0
             if spoiled >= _SPOILED_IN_A_ROW:
                 raise _Over(Ending.CHANGED, f"{spoiled} pairs in a row do not count: {pair.spoiled}")
@@ -328,6 +326,8 @@ class Switchback:
         evaluation = self.state.evaluation
         if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
             raise _Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
+        if evaluation is not None and len(evaluation.counted) < FEWEST_PAIRS:
+            why += ", and fewer than four pairs count"
         more = None if evaluation is None else evaluation.paired.more_pairs
         longer_s = None if more is None else more * self._pair_s
         raise _Over(

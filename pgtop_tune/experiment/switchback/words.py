@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune import units
-from pgtop_tune.compare.statistics.switchback import Paired
+from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
 from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
@@ -135,7 +135,7 @@ def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
     for effect in (evaluation.main, *evaluation.others):
         yield (
             effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.relative),
-            _interval(effect), effect.verdict,
+            _interval(effect), _SAID_AT_THE_END.get(effect.verdict, effect.verdict),
         )  # fmt: skip
 
 
@@ -149,6 +149,7 @@ def _value(effect: FigureEffect, value: float) -> str:
     return f"{value:.1f}/s" if effect.unit == "1/s" else f"{value:.3g} {effect.unit}"
 
 
+_SAID_AT_THE_END: Final = {PairedVerdict.MEASURING.value: "too few pairs"}
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 

@@ -18,6 +18,8 @@ from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame
 from tests.experiment.switchback.simulated import PLAN, Made
+from tests.support.machine_frames import processes
+from tests.support.run_frames import PGBENCH, threads
 
 
 def noisy(gain: float, noise: float = 0.02, seed: int = 1) -> Made:
@@ -85,7 +87,8 @@ async def test_a_pair_in_which_someone_changed_the_parameter_does_not_count() ->
     assert state.ending is Ending.BETTER
     assert state.evaluation is not None
     assert state.evaluation.counted == (1, 3, 4, 5)
-    assert "pair 2 does not count: work_mem was changed to 1GB by someone else" in state.notes
+    lines = [line for narrator in [Narrator()] for each in made.states for line in narrator.lines(each)]
+    assert any("pair 2: left out (work_mem was changed to 1GB by someone else); tps +" in line for line in lines)
 
 
 async def test_someone_who_goes_on_changing_it_ends_the_experiment() -> None:
@@ -151,6 +154,34 @@ async def test_a_switch_that_the_server_refuses_is_a_result() -> None:
             made.frames.trouble = "the server was restarted"
     state = await run
     assert (state.ending, state.reason) == (Ending.ENDED, "the server was restarted")
+
+
+async def test_a_load_whose_generator_is_the_limit_is_no_objective() -> None:
+    made = noisy(0.1)
+
+    def full(second: int, found: Frame) -> Frame:
+        looks = replace(processes(second, ()), threads=threads(second, (100, 20)))
+        run = replace(found.bench.run, pid=PGBENCH)  # type: ignore[union-attr]
+        bench = replace(found.bench, run=run)  # type: ignore[type-var]
+        return replace(found, host=replace(found.host, processes=looks), bench=bench)  # type: ignore[type-var]
+
+    made.change = full
+    state = await made.run()
+    assert state.ending is Ending.GENERATOR
+    assert "the client is the limit, not the server" in state.reason
+
+
+async def test_time_for_too_few_pairs_is_undecided_and_says_so() -> None:
+    made = Made(replace(PLAN, for_s=1e9))
+    run = asyncio.ensure_future(made.run())
+    while not made.experiment.state.pairs:
+        await asyncio.sleep(0.001)
+    made.experiment._began_s -= 2e9
+    state = await run
+    assert state.ending is Ending.UNDECIDED
+    assert state.reason.startswith("the time is over")
+    assert "too few pairs" in text(PLAN, state)
+    assert "fewer than four pairs count" in headline(PLAN, state)
 
 
 async def test_stopping_it_puts_everything_back() -> None:

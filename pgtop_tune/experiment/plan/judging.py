@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, spread_of, verdict, without_verdict
 from pgtop_tune.compare.statistics.runs import run_noise, runs_effect, runs_needed
@@ -77,9 +78,9 @@ def _judged(
     a, b = [math.log(tps) for tps in _tps(base)], [math.log(tps) for tps in _tps(runs)]
     found = Judgement(arm=arm, load=load, tps=fmean(_tps(runs)), baseline_tps=fmean(_tps(base)))
     if outcome.plan.time_s < JUDGED_S:
-        return _with(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
+        return replace(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
     if any(doubt.startswith(_CLIENT_BOUND) for run in (*base, *runs) for doubt in run.doubts):
-        return _with(found, why_not="not judged: pgbench was the limit, not the server")
+        return replace(found, why_not="not judged: pgbench was the limit, not the server")
     others = [
         [math.log(tps) for tps in _tps(each)]
         for key, each in _groups(outcome).items()
@@ -92,13 +93,7 @@ def _judged(
         # How runs differ on this machine is not known: two runs that differ say nothing of the next two.
         said = without_verdict(said)
     needed = runs_needed(effect, noise) if said is Verdict.UNDECIDED else None
-    return _with(found, effect=effect, verdict=str(said), more_runs=needed)
-
-
-def _with(found: Judgement, **values: object) -> Judgement:
-    from msgspec.structs import replace
-
-    return replace(found, **values)
+    return replace(found, effect=effect, verdict=str(said), more_runs=needed)
 
 
 def _groups(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from pgtop_tune.compare.words import moment
 from pgtop_tune.experiment.plan.amounts import scale_words
 from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE, estimate
@@ -87,8 +89,6 @@ def _unfinished(stage: Stage, outcome: Outcome) -> bool:
 
 
 def _left(stage: Stage, outcome: Outcome) -> Stage:
-    from msgspec.structs import replace
-
     cells = tuple(cell for cell in stage.cells if cell.number not in outcome.results)
     return replace(stage, cells=cells, make_data=stage.make_data and stage.number not in outcome.made)
 

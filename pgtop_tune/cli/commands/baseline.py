@@ -11,7 +11,7 @@ import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import Format, ProfilesDirectory, TableFormat
-from pgtop_tune.cli.commands.compare import FailIf, UnderTest, print_comparisons, tell_outcome
+from pgtop_tune.cli.commands.compare import As, FailIf, UnderTest, print_comparisons, tell_outcome
 from pgtop_tune.cli.connecting import ConnectionOptions, ConnectionWords
 from pgtop_tune.cli.options import register
 from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
@@ -95,6 +95,7 @@ def check(
     ] = "",
     fail_if: FailIf = None,
     under_test: UnderTest = None,
+    contract: As = None,
     format: Annotated[
         TableFormat, typer.Option("--format", help="Format of the comparison on stdout.")
     ] = TableFormat.TEXT,
@@ -137,7 +138,7 @@ def check(
             _measure_again(specs, words, file, profiles, pgbench)
         now = open_material(file, "now")
         check_names(under_test or [], (before, now))
-        comparison = compare(before, now, under_test or [], baselines.earlier_runs(before))
+        comparison = compare(before, now, under_test or [], baselines.earlier_runs(before), contract=contract)
         unkept: RecordingProblem | None = None
         if keep:
             try:
@@ -152,7 +153,7 @@ def check(
     _tell_changes(changes(sorted(runs, key=lambda run: run.began_ms)))
     if unkept is not None:
         raise unkept
-    sys.exit(tell_outcome(judged))
+    sys.exit(tell_outcome(judged, [comparison]))
 
 
 def _tell_changes(found: Sequence[LevelChange]) -> None:

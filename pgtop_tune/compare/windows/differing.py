@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.comparison import Comparison, FigureRow, aligned_period, compare
+from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
 from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
 from pgtop_tune.compare.sides.material import Material
@@ -138,17 +139,29 @@ class WindowComparison(Struct, frozen=True):
 
 
 def window_comparison(
-    a: Side, b: Side, under_test: Sequence[str] = (), *, one_recording: bool = True
+    a: Side,
+    b: Side,
+    under_test: Sequence[str] = (),
+    *,
+    one_recording: bool = True,
+    contract: Contract | None = None,
 ) -> WindowComparison:
     """B against A.
 
     Args:
-        under_test: As of `comparison.compare`. What ran in a window is always what it is about.
+        under_test, contract: As of `comparison.compare`. Without a contract the loads may differ.
         one_recording: Both are windows of the same recording or session.
     """
     one_run = bool({run.started_ms for run in a.loads} & {run.started_ms for run in b.loads})
     one_run = one_run or (one_recording and not a.loads and not b.loads)
-    comparison = compare(a.material, b.material, (*under_test, "load"), one_run=one_run, windows=True)
+    comparison = compare(
+        a.material,
+        b.material,
+        under_test if contract else (*under_test, "load"),
+        one_run=one_run,
+        windows=True,
+        contract=contract,
+    )
     phase = comparison.phases[0] if comparison.phases else None
     decisive = phase is not None and not phase.no_verdict
     told = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]

@@ -27,6 +27,7 @@ from pgtop_tune.compare.statistics.effect import (
 )
 from pgtop_tune.compare.statistics.student import t_quantile
 from pgtop_tune.compare.statistics.verdicts import CERTAIN, worded
+from pgtop_tune.compare.windows.statements import StatementComparison, compare_statements
 from pgtop_tune.compare.windows.window import PER_TRANSACTION, Number, Side
 
 # How large an effect is against the noise it was seen in: what makes numbers of different kinds comparable.
@@ -119,12 +120,14 @@ class WindowComparison(Struct, frozen=True):
         rows: What is certain first, each part by the size of the effect.
         alike: Numbers that were one and the same in both all the time.
         notes: What a reader must know beyond those of the phase.
+        statements: None where a window has no counters of statements.
     """
 
     comparison: Comparison
     rows: tuple[Differing, ...]
     alike: int
     notes: tuple[str, ...]
+    statements: StatementComparison | None = None
 
     @property
     def outcomes(self) -> tuple[Differing, ...]:
@@ -175,7 +178,11 @@ def window_comparison(
             told.append(replace(number, verdict=said))
     rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
     return WindowComparison(
-        comparison=comparison, rows=rows, alike=len(alike) + len(told) - len(rows), notes=tuple(_notes(a, b, rows))
+        comparison=comparison,
+        rows=rows,
+        alike=len(alike) + len(told) - len(rows),
+        notes=tuple(_notes(a, b, rows)),
+        statements=compare_statements(a.statements, b.statements, comparable=comparison.comparable, decisive=decisive),
     )
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.comparison_notes import FEWEST_RUNS, between_runs, phase_notes, to_settle
+from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import (
     BY_ID,
     FIGURES,
@@ -140,6 +141,7 @@ def compare(
     known: Spreads | None = None,
     one_run: bool = False,
     windows: bool = False,
+    contract: Contract | None = None,
 ) -> Comparison:
     """B against A.
 
@@ -150,8 +152,9 @@ def compare(
         known: What the noise store tells of that.
         one_run: Both are parts of the same run.
         windows: Both are parts of runs.
+        contract: The facts that may vary, beside `under_test`.
     """
-    found = fingerprints(a, b, under_test)
+    found = fingerprints(a, b, under_test, contract)
     left, right = a.phases, b.phases
     pairs = [(key, key) for key in left if key in right]
     reasons = list(found.reasons)

@@ -11,7 +11,7 @@ import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import Format, ProfilesDirectory, TableFormat
-from pgtop_tune.cli.commands.compare import FailIf, UnderTest, print_comparisons, tell_outcome
+from pgtop_tune.cli.commands.compare import As, FailIf, UnderTest, print_comparisons, tell_outcome
 from pgtop_tune.cli.connecting import ConnectionOptions, ConnectionWords
 from pgtop_tune.cli.options import register
 from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
@@ -95,6 +95,7 @@ def check(
     ] = "",
     fail_if: FailIf = None,
     under_test: UnderTest = None,
+    contract: As = None,
     format: Annotated[
         TableFormat, typer.Option("--format", help="Format of the comparison on stdout.")
     ] = TableFormat.TEXT,
@@ -139,8 +140,9 @@ def check(
         now = open_material(file, "now")
         check_names(under_test or [], (before, now))
         comparison = compare(
-            before, now, under_test or [], baselines.earlier_runs(before), known=known_spreads([before, now])
-        )
+            before, now, under_test or [], baselines.earlier_runs(before),
+            known=known_spreads([before, now]), contract=contract,
+        )  # fmt: skip
         unkept: RecordingProblem | None = None
         if keep:
             try:
@@ -155,7 +157,7 @@ def check(
     _tell_changes(changes(sorted(runs, key=lambda run: run.began_ms)))
     if unkept is not None:
         raise unkept
-    sys.exit(tell_outcome(judged))
+    sys.exit(tell_outcome(judged, [comparison]))
 
 
 def _tell_changes(found: Sequence[LevelChange]) -> None:

@@ -59,9 +59,7 @@ def test_a_statement_that_gets_slower_is_found_first_and_the_other_is_not() -> N
     assert found.rows[1].verdict not in ("better", "worse")
     assert found.verdict == "worse"
     assert found.same_mix is not None
-    assert found.same_mix.relative == pytest.approx(1.5, rel=0.05), (
-        "A's calls: 100 + 100 ms become 100 + 400 ms a second"
-    )
+    assert found.same_mix.relative == pytest.approx(1.5, rel=0.05), "A's calls: 200 ms become 500 ms a second"
 
 
 def test_new_and_gone_statements_are_said_and_weigh_nothing_in_the_same_mix() -> None:

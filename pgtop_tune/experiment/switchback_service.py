@@ -114,6 +114,7 @@ class SwitchbackService:
         if self._task is not None:
             raise UsageProblem("an experiment is running already", "x shows it")
         from pgtop_tune.changes.change_sets import ChangeSets
+        from pgtop_tune.compare.sides.figures import BY_ID
         from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
         from pgtop_tune.experiment.switchback.block_frames import BlockFrames
         from pgtop_tune.experiment.switchback.loads import ForeignLoad
@@ -136,6 +137,7 @@ class SwitchbackService:
             values=tuple(ArmValues(each.name, each.a, each.b) for each in rivals),
             phase="checking the values",
             remaining_s=plan.for_s,
+            figure=BY_ID[plan.objective].title,
         )
 
         def seen(state: SwitchbackState) -> None:
@@ -250,11 +252,10 @@ class _Watch:
         )
         evaluation = state.evaluation
         if evaluation is None or not evaluation.main.paired.pairs:
-            return replace(found, figure="TPS" if evaluation is None else evaluation.main.title)
+            return found
         paired = evaluation.main.paired
         return replace(
             found,
-            figure=evaluation.main.title,
             effect=paired.relative,
             low=paired.low,
             high=paired.high,

@@ -12,8 +12,8 @@ from pgtop_tune.tui.widgets.phrase import Phrase, fitting
 from pgtop_tune.units import clock
 
 _VALUE: Final = 24
-_PHASES: Final = {"checking the values": "checking"}
-_PHASE_CELLS: Final = 12
+_PHASES: Final = {"checking the values": "checking", "putting back": "restoring"}
+_PHASE_CELLS: Final = 10
 _PERCENT_CELLS: Final = 6
 _STYLES: Final = {"better": "good", "worse": "critical", "equivalent": "strong"}
 _WORDS: Final = {"better": "B is better", "worse": "B is worse", "equivalent": "A and B are equivalent within 2 %"}
@@ -50,7 +50,7 @@ def _running(state: ExperimentState, glyphs: Glyphs, details: str) -> list[Phras
         Phrase(((phase.ljust(_PHASE_CELLS), "label"),), 1),
         Phrase(((f"{_clock(state.elapsed_s)} {_clock(state.remaining_s)} left", PLAIN),)),
         Phrase(_estimate(state, glyphs), 0, _estimate(state, glyphs, short=True)),
-        Phrase(((details, "key"), (" details", PLAIN)), 2, ((details, "key"),)),
+        _details(details, 2),
         Phrase(((values_words(state.values, glyphs), "dim"),), 3),
     ]
 
@@ -60,11 +60,15 @@ def _over(state: ExperimentState, glyphs: Glyphs, details: str, keep: str) -> li
     return [
         Phrase((("A/B", "title"), (f" {words}", _STYLES.get(state.ending, "warning")))),
         Phrase(_estimate(state, glyphs) if state.effect is not None else (), 0, _estimate(state, glyphs, short=True)),
-        Phrase(((keep, "key"), (" keep B", PLAIN)) if state.better else ()),
+        Phrase(((keep, "key"), (" keep B", PLAIN)) if state.better and keep else ()),
         Phrase((("A is in force", PLAIN),), 1),
-        Phrase(((details, "key"), (" details", PLAIN)), 1, ((details, "key"),)),
+        _details(details, 1),
         Phrase(((values_words(state.values, glyphs), "dim"),), 2),
     ]
+
+
+def _details(key: str, rank: int) -> Phrase:
+    return Phrase(((key, "key"), (" details", PLAIN)), rank, ((key, "key"),)) if key else Phrase(())
 
 
 def _arm_style(arm: str) -> str:
@@ -72,15 +76,19 @@ def _arm_style(arm: str) -> str:
 
 
 def _estimate(state: ExperimentState, glyphs: Glyphs, *, short: bool = False) -> Line:
-    figure = state.figure or "TPS"
+    figure = state.figure
     if state.effect is None:
         return ((f"{figure} ", "label"), ("no pair yet".ljust(_cells(short=short)), "dim"))
     effect = f"{_percent(state.effect, glyphs)} %"
     if not short:
-        known = state.low is not None and state.high is not None
-        low, high = (_percent(each, glyphs) if known and each is not None else "?" for each in (state.low, state.high))
-        effect += f" ({low:>{_PERCENT_CELLS}} {glyphs.ellipsis} {high:>{_PERCENT_CELLS}})"
-    return ((f"{figure} ", "label"), (effect, "strong"))
+        bounds = [f"{_percent(each, glyphs) if each is not None else '?':>{_PERCENT_CELLS}}" for each in _bounds(state)]
+        effect += f" ({f' {glyphs.ellipsis} '.join(bounds)})" if bounds else ""
+    return ((f"{figure} ", "label"), (effect.ljust(_cells(short=short)), "strong"))
+
+
+def _bounds(state: ExperimentState) -> tuple[float | None, ...]:
+    """Of the interval; none before there is one."""
+    return () if state.low is None and state.high is None else (state.low, state.high)
 
 
 def _cells(*, short: bool) -> int:

@@ -13,23 +13,37 @@ from pgtop_tune.runtime.experiment_control import ExperimentControl, ExperimentS
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.experiment.line import experiment_line, values_words
+from pgtop_tune.tui.experiment.line import experiment_line
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 
 _RUNNING: Final = "s stop  y copy  Esc back"
 _OVER: Final = "{keep}y copy  Esc put aside"
+_TABLE: Final = "figure "
+"""How the table of `switchback.words.text` begins; a sentence and an empty line follow it."""
 _FIRST_PAIR: Final = "The first pair of blocks is being measured; figures follow when it is complete."
 
 
 def detail_lines(state: ExperimentState, cells: int, glyphs: Glyphs) -> list[Line]:
     """What is known of an experiment, lines of at most so many cells."""
-    line = experiment_line(state, cells, glyphs, "", "")
-    lines: list[Line] = [line, *wrapped(values_words(state.values, glyphs), cells, "strong"), ()]
-    for paragraph in (state.details or _FIRST_PAIR).split("\n"):
+    lines: list[Line] = [experiment_line(state, cells, glyphs, "", ""), ()]
+    for paragraph in _narrowed((state.details or _FIRST_PAIR).split("\n"), cells):
         lines += wrapped(paragraph, cells, PLAIN) if paragraph else [()]
     return lines
+
+
+def _narrowed(text: list[str], cells: int) -> list[str]:
+    """The text with shorter names in the first column of its table, where that is wider than so many cells."""
+    first = next((at for at, line in enumerate(text) if line.startswith(_TABLE)), None)
+    if first is None or "" not in text[first:] or max(map(len, text[first:])) <= cells:
+        return text
+    last = text.index("", first) - 1
+    begin = text[first].index(" A ") + 1
+    names = [line[:begin].rstrip().replace(" per transaction", "/tx") for line in text[first:last]]
+    widest = max(map(len, names))
+    rows = [f"{name:<{widest}}  {line[begin:]}" for name, line in zip(names, text[first:last], strict=True)]
+    return [*text[:first], *rows, *text[last:]]
 
 
 class ProgressDialog(Dialog[int]):

@@ -214,8 +214,11 @@ class StartDialog(Dialog[ExperimentRequest]):
 
     def content(self, cells: int) -> list[Line]:
         """The values, the load, the time and the noise."""
+        waits = bool(self._live) and self._preview is None
         values = [*(self._preview.values if self._preview is not None else ()), *self._not_asked]
         load, lines = self._load, value_lines(values, cells) if values else wrapped(_NOTHING, cells, "warning")
+        if waits and not values:
+            lines = [((f"asking the server {self.glyphs.ellipsis}", "dim"),)]
         lines.append(())
         lines += labelled("load", load.words, cells, load.style, _LABEL_CELLS)
         minutes = f"{_MINUTES[self._minutes]} min at most; + longer, - shorter"

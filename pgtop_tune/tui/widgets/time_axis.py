@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import inf
 from typing import Final
 
@@ -82,10 +82,9 @@ def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
 def arm_bands(session: Session) -> list[ArmBand]:
     """When the arms of experiments were in force, as the tape tells."""
     switches = [(at_s, event.text) for at_s, event in session.events if event.kind is EventKind.SWITCH]
-    ends = [*switches[1:], (inf, "")]
     return [
         ArmBand(since_s, until_s, text[0])
-        for (since_s, text), (until_s, _) in zip(switches, ends, strict=True)
+        for (since_s, text), (until_s, _) in pairwise([*switches, (inf, "")])
         if text.startswith(ARMS)
     ]
 

@@ -1,4 +1,4 @@
-"""An experiment on a real terminal: staged in `p`, begun with `x`, stopped; everything is put back, the load goes on."""
+"""An experiment on a real terminal: staged in `p`, begun with `x`, stopped; all is put back, and the load goes on."""
 
 from __future__ import annotations
 

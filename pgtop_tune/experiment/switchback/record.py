@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.experiment.switchback.blocks import Block, Pair
-from pgtop_tune.experiment.switchback.switchback import SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.percentiles import bucket_edges
 from pgtop_tune.model.run_json import plain

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune import units
-from pgtop_tune.compare.statistics.switchback import Paired
+from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
-from pgtop_tune.experiment.switchback.switchback import Ending, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
 
 _SAID: Final = (Phase.CHECKING, Phase.WARMING_UP, Phase.PUTTING_BACK)
 
@@ -49,7 +49,7 @@ def _clock_s(seconds: float) -> str:
 
 def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
     """The effect so far, with its interval and what is missing."""
-    paired = evaluation.main.paired
+    paired = evaluation.paired
     why = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
     left_out = f"left out ({why}); " if why else ""
     if not paired.pairs:
@@ -79,9 +79,9 @@ def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     evaluation = state.evaluation
     a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in plan.rivals) for arm in Arm)
     names = f"B ({b}) against A ({a})"
-    if evaluation is None or not evaluation.main.paired.pairs:
+    if evaluation is None or not evaluation.paired.pairs:
         return f"{names}: {_ending(state)}"
-    effect = f"{evaluation.main.title} {_effect(evaluation.main.paired)}"
+    effect = f"{evaluation.main.title} {_effect(evaluation.paired)}"
     if state.ending is Ending.EQUIVALENT:
         return f"{names}: equivalent within 2 %, {effect}"
     if state.ending in (Ending.BETTER, Ending.WORSE):
@@ -131,13 +131,13 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
 def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
     for effect in (evaluation.main, *evaluation.others):
         yield (
-            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.paired.relative),
-            _interval(effect.paired), effect.verdict,
+            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.relative),
+            _interval(effect), _SAID_AT_THE_END.get(effect.verdict, effect.verdict),
         )  # fmt: skip
 
 
-def _interval(paired: Paired) -> str:
-    return "" if paired.low is None or paired.high is None else f"{_share(paired.low)} … {_share(paired.high)}"
+def _interval(effect: FigureEffect) -> str:
+    return "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}"
 
 
 def _value(effect: FigureEffect, value: float) -> str:
@@ -146,13 +146,14 @@ def _value(effect: FigureEffect, value: float) -> str:
     return f"{value:.1f}/s" if effect.unit == "1/s" else f"{value:.3g} {effect.unit}"
 
 
+_SAID_AT_THE_END: Final = {PairedVerdict.MEASURING.value: "too few pairs"}
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 
 def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The result with its figures."""
     lines = [headline(plan, state)]
-    if state.evaluation is not None and state.evaluation.main.paired.pairs:
+    if state.evaluation is not None and state.evaluation.paired.pairs:
         rows = [_HEADS, *_rows(state.evaluation)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         lines += [
@@ -170,7 +171,7 @@ def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The same for a document."""
     lines = [f"**{headline(plan, state)}**", ""]
-    if state.evaluation is not None and state.evaluation.main.paired.pairs:
+    if state.evaluation is not None and state.evaluation.paired.pairs:
         lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(state.evaluation)), ""]
     lines += [f"- {remark}" for remark in remarks(plan, state)]
     return "\n".join(lines)

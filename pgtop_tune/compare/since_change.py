@@ -298,7 +298,8 @@ def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[fl
     for at_s, event in events:
         if event.kind is EventKind.LOAD:
             loads.append(at_s)
-        elif event.kind is EventKind.RESTART:
+        elif event.kind in (EventKind.RESTART, EventKind.SWITCH):
+            # An experiment judges its switches itself.
             breaks.append(at_s)
         elif event.kind is EventKind.PARAMETER:
             name, _, values = event.text.partition(" ")

@@ -16,7 +16,7 @@ def test_staged_is_compared_under_the_load_and_stopping_puts_everything_back(
     before = auto_conf(fresh_server)
     words = (*PROGRAM, conninfo(fresh_server))
     with Terminal(words, environment(tmp_path), 80, 24) as terminal:
-        terminal.until("PostgreSQL 18")
+        terminal.until(" primary ")
         terminal.press("b")
         terminal.until("needs the pgbench data set: i creates it")
         terminal.press("i")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.ports import ChangeControl
     from pgtop_tune.experiment.switchback.block_frames import BlockFrames
     from pgtop_tune.experiment.switchback.record import RecordFile
-    from pgtop_tune.experiment.switchback.switchback import Switchback, SwitchbackPlan, SwitchbackState
+    from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
+    from pgtop_tune.experiment.switchback.switchback import Switchback
     from pgtop_tune.model.bench import BenchRun
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.model.postgres import Parameter
@@ -191,7 +192,7 @@ def _refusal(parameter: Parameter, b: str) -> str:
 
 def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
     from pgtop_tune.compare.sides.figures import LATENCY, TPS
-    from pgtop_tune.experiment.switchback.switchback import SwitchbackPlan
+    from pgtop_tune.experiment.switchback.state import SwitchbackPlan
 
     run = wanted.run
     load = "of the server as it is" if run is None else f"{run.profile or 'scripts'} -c {run.clients} -M {run.protocol}"
@@ -239,7 +240,7 @@ class _Watch:
 
     def _judged(self, state: SwitchbackState, found: ExperimentState, *, over: bool) -> ExperimentState:
         """With the figures after another pair, or at the end."""
-        from pgtop_tune.experiment.switchback.switchback import Ending
+        from pgtop_tune.experiment.switchback.state import Ending
         from pgtop_tune.experiment.switchback.words import text
 
         self._write(state)
@@ -251,9 +252,9 @@ class _Watch:
             problem=failed[-1] if failed else "",
         )
         evaluation = state.evaluation
-        if evaluation is None or not evaluation.main.paired.pairs:
+        if evaluation is None or not evaluation.paired.pairs:
             return found
-        paired = evaluation.main.paired
+        paired = evaluation.paired
         return replace(
             found,
             effect=paired.relative,

@@ -59,7 +59,7 @@ def _over(state: ExperimentState, glyphs: Glyphs, details: str, keep: str) -> li
     words = _WORDS.get(state.ending, state.ending)
     return [
         Phrase((("A/B", "title"), (f" {words}", _STYLES.get(state.ending, "warning")))),
-        Phrase(_estimate(state, glyphs) if state.effect is not None else (), 0, _estimate(state, glyphs, short=True)),
+        Phrase(_estimate(state, glyphs) if state.effect is not None else ()),
         Phrase(((keep, "key"), (" keep B", PLAIN)) if state.better and keep else ()),
         Phrase((("A is in force", PLAIN),), 1),
         _details(details, 1),

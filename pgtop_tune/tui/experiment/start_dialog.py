@@ -25,7 +25,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, wrapped
 from pgtop_tune.units import count, duration
 
 _KEYS: Final = "Enter start  + - time  p parameters  b load  Esc back"
-_MINUTES: Final = (2, 5, 10, 20, 30, 60, 120)
+_MINUTES: Final = (3, 5, 10, 20, 30, 60, 120)
 _USUAL: Final = _MINUTES.index(10)
 _LEAST_TPS: Final = 5.0
 """Transactions a second of others from which on the server has a load to be measured."""

@@ -1,7 +1,8 @@
 """Which waits of a transaction a parameter can make shorter at best, by prefixes of their labels.
 
-A table of rows, no measurement: what a row does not name, the parameter does not reach. Source: PostgreSQL
-documentation, "Server Configuration" and "Wait Events"; wait events are those of 14 to 19.
+A table of rows, no measurement: what a row does not name, the parameter does not reach. Locks that are held for a
+shorter time make others wait less, so they are within reach of every parameter that shortens a transaction. Source:
+PostgreSQL documentation, "Server Configuration" and "Wait Events"; wait events are those of 14 to 19.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Final
 
 from pgtop_tune.model.waits import CPU, QUEUE
 
+_HELD: Final = ("Lock", "LWLock", QUEUE)
+"""Waits for other transactions."""
 _COMMIT: Final = ("IO:WalSync", "IO:WALSync", "LWLock:WALWrite", "IPC:SyncRep", "Timeout:CommitDelay")
 _WAL: Final = (
     *_COMMIT,
@@ -80,7 +83,7 @@ _REACH: Final = {name: waits for names, waits in _ROWS for name in names}
 
 def reach_of(names: Iterable[str]) -> tuple[str, ...] | None:
     """Prefixes of labels of waits that these parameters together can make shorter; None where one has no row."""
-    found: list[str] = []
+    found: list[str] = [*_HELD]
     for name in names:
         waits = _REACH.get(name.lower())
         if waits is None:

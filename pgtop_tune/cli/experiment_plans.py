@@ -113,6 +113,7 @@ def overridden(plan: ExperimentPlan, given: PlanOverrides) -> ExperimentPlan:
         scales=tuple(given.scale or plan.scales),
         clients=tuple(given.clients or plan.clients),
         time_s=length_s,
+        warm_up_s=min(plan.warm_up_s, length_s) if given.time else plan.warm_up_s,
         repeats=given.repeats or plan.repeats,
         seed=plan.seed if given.seed is None else given.seed,
         endpoints=tuple(PlanEndpoint(each.name, addresses.get(each.name, each.address)) for each in plan.endpoints),

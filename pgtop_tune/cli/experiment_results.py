@@ -6,15 +6,16 @@ import time
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.cli.detached import detached_runs
 from pgtop_tune.cli.output import say, say_as_it_is
 from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.experiment.plan.log import experiments, experiments_dir, is_running, newest, read_entries
+from pgtop_tune.experiment.plan.log import experiments, is_running, newest, read_entries
 from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.status import status_lines
-from pgtop_tune.paths import new_file, replacing
+from pgtop_tune.paths import experiments_dir, new_file, replacing
 
 _SUFFIXES: Final = (".html", ".md")
 
@@ -56,11 +57,18 @@ def show_status(words: str) -> None:
         for line in status_lines(outcome_in(directory), _now_ms(), runs=is_running(directory)):
             say(line)
         return
+    for run in detached_runs():
+        if run.lives:
+            say(f"{run.name} runs detached, process {run.key.pid}: pgtop-tune experiment attach {run.name}")
     found = experiments()
     if not found:
         say("no experiments")
     for directory in found:
-        first, second, *_, last = status_lines(outcome_in(directory), _now_ms(), runs=is_running(directory))
+        outcome = outcome_of(read_entries(directory), directory.name)
+        if outcome is None:
+            # Killed before its first line: it has done nothing.
+            continue
+        first, second, *_, last = status_lines(outcome, _now_ms(), runs=is_running(directory))
         say(f"{first}; {second}; {last}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from msgspec import to_builtins
@@ -44,7 +43,7 @@ from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, ServerPro
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.estimate import Estimate, estimate
-from pgtop_tune.experiment.plan.log import ExperimentLog, experiments_dir, read_entries, reviewed_dir
+from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory, read_entries, reviewed_dir
 from pgtop_tune.experiment.plan.model import OWN_DATABASE, Arm
 from pgtop_tune.experiment.plan.report import RESULTS, chapters
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, Outcome, outcome_of
@@ -89,9 +88,10 @@ def run_plan(
         check_reviewed(found, wanted_hash, reviewed_dir())
     taken = estimate(found, room.max_wal_bytes)
     _confirm(taken, room, yes=yes)
-    identity = f"{datetime.now():%Y%m%d-%H%M%S}-{''.join(filter(str.isalnum, found.name))[:20]}"
+    directory = new_directory(found.name)
+    identity = directory.name
     tell(f"experiment {identity}: {taken.words}")
-    with ExperimentLog(experiments_dir() / identity) as log:
+    with ExperimentLog(directory) as log:
         first = {
             "kind": "plan", "name": found.name, "hash": plan_hash(found), "began_ms": _now_ms(),
             "plan": to_builtins(found),
@@ -166,6 +166,8 @@ def _resumed(
     if not abandon and scripts != outcome.plan.scripts:
         changed = [name for name, text in scripts if (name, text) not in outcome.plan.scripts]
         raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
+    if outcome.plan.unsafe and not allow_unsafe and not abandon:
+        raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", "pass it again")
     log.write("resumed", at_ms=_now_ms())
     return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=abandon)
 

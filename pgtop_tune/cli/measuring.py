@@ -31,6 +31,8 @@ from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
+from pgtop_tune.compare.noise.store import known_noise
+from pgtop_tune.compare.noise.words import known_words
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem, UsageProblem
@@ -263,6 +265,9 @@ async def measure(wanted: BenchRequest) -> int:
         if wish.until is not None:
             machine = "" if wanted.live.load_from is None else str(wanted.live.load_from)
             loads = await _loads(surroundings, keeper, plan, machine)
+            for load in dict.fromkeys(filter(None, loads)):
+                if words := known_words(known_noise(load)):
+                    tell(f"{load.title}: {words}")
             check_goal(plan, loads, wish, wanted.warm_up_s)
         await series.measure()
 

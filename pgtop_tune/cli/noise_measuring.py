@@ -37,6 +37,8 @@ LONGEST_RUN_S: Final = 60
 FEWEST_RUNS: Final = 2
 MOST_RUNS: Final = 6
 _LONGEST_S: Final = 6 * 3600
+_FOREIGN: Final = 50.0
+"""Per cent of the CPU time; with more, other programs make the noise."""
 _GENERATOR: Final = "CLIENT-BOUND"
 
 
@@ -207,4 +209,6 @@ def _why_not_kept(side: Material, floor: Floor, load: LoadFingerprint | None) ->
         return f"a parameter was changed meanwhile ({changed[0]})"
     if _GENERATOR in floor.doubts:
         return "pgbench was the limit: this is the noise of pgbench, not of the server"
+    if floor.kept.foreign_cpu is not None and floor.kept.foreign_cpu > _FOREIGN:
+        return f"other programs took {floor.kept.foreign_cpu:.0f} % of the CPU time: this is their noise"
     return "" if load is not None else "the machine of the server is not known"

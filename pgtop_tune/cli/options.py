@@ -187,6 +187,12 @@ Mouse = Annotated[
         "--mouse/--no-mouse", rich_help_panel=_SCREEN, show_default=False, help="Mouse; off over SSH by default."
     ),
 ]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach", help="Go on without this terminal, also when its session ends; `experiment attach` follows it."
+    ),
+]
 AllowUnsafe = Annotated[
     bool, typer.Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
 ]

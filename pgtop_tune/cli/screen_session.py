@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.load_service import LoadService
+    from pgtop_tune.experiment.switchback_service import SwitchbackService
     from pgtop_tune.model.events import Event
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.runtime.ports import Step
@@ -53,6 +54,7 @@ class ScreenSession:
         self._watching = Watching(conninfo, options)
         self._parts: LiveParts | None = None
         self._load: LoadService | None = None
+        self._experiments: SwitchbackService | None = None
         self._serving: asyncio.Task[None] | None = None
         self._pending: PendingWatch | None = None
         self.services: Final = Lazy(self._make_services)
@@ -61,6 +63,7 @@ class ScreenSession:
         parts = self._parts = await asyncio.to_thread(self._make_parts)
         parts.connect_as(self._conninfo)
         load = self._load = parts.load_service(self._keeper)
+        experiments = self._experiments = parts.experiment_service()
         return Services(
             load=load,
             parameters=parts.parameters,
@@ -68,6 +71,7 @@ class ScreenSession:
             machine=parts.machine,
             restart=parts.restart,
             checks=parts.checks,
+            experiments=experiments,
             adoptions=self,
         )
 
@@ -123,6 +127,9 @@ class ScreenSession:
         if self._serving is not None:
             await asyncio.wait((self._serving,))
         await self.services.settled()
+        if self._experiments is not None:
+            # Before the load: an experiment that loses its load would be another ending.
+            await self._experiments.aclose()
         if self._load is not None:
             await self._load.aclose()
         await self._watching.source.aclose()

@@ -30,17 +30,20 @@ from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.prediction import score, score_words
 from pgtop_tune.experiment.series import cells
-from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
+from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, as_shown, resolved
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
-from pgtop_tune.experiment.switchback.record import RecordFile, as_json
-from pgtop_tune.experiment.switchback.switchback import ANSWERS, Ending, Switchback, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.record import RecordFile, as_json, trials_of
+from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.units import duration
 
 _NAMES: Final = "SELECT name FROM pg_settings"
 _TOLD_BY: Final = frozenset({"throughput", "latency"})
@@ -118,6 +121,7 @@ async def switch(wanted: SwitchRequest) -> int:
     session.engine.attach(keeper)
     session.engine.attach(frames)
     run = LoadRun(session.load, keeper, session.open_sql_session, tell)
+    facts = {"version": __version__, "server": conninfo.describe()}
     results: list[tuple[SwitchbackPlan, SwitchbackState]] = []
 
     async def work() -> None:
@@ -133,14 +137,23 @@ async def switch(wanted: SwitchRequest) -> int:
             seed=random.SystemRandom().getrandbits(32) if wanted.seed is None else wanted.seed,
             objective=LATENCY if cell.spec.rate_per_s and not wanted.against_load else TPS,
             keep_better=wanted.keep_better,
+            a_in_force=all(_in_force(rival, found[rival.name.lower()]) for rival in meant),
         )
+        if plan.for_s < plan.least_s:
+            raise UsageProblem(
+                f"--for {duration(plan.for_s)} is too short for a verdict",
+                f"four pairs of blocks and the warm-up take {duration(plan.least_s)}",
+            )
         await first_answer(session, keeper)
         if wanted.against_load:
             keeper.rest()
         arms = Arms(ChangeSets(session.parameters, None), session.parameters, meant, confirmed)
         load = ForeignLoad() if wanted.against_load else OwnLoad(run, session.load, cell)
-        seen = _Seen(plan, {"version": __version__, "server": conninfo.describe()}, quiet=wanted.quiet)
-        experiment = Switchback(plan, frames, arms, load, seen)
+        seen = _Seen(plan, facts, quiet=wanted.quiet)
+        trials = trials_of(facts["server"])
+        if words := score_words(score(trials)):
+            tell(words)
+        experiment = Switchback(plan, frames, arms, load, seen, trials)
         try:
             await experiment.run()
         finally:
@@ -152,8 +165,16 @@ async def switch(wanted: SwitchRequest) -> int:
         signalled = await run_beside(session.engine, work)
     if not results:
         return ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
-    _print(wanted.format, *results[0])
-    return _status(results[0][1].ending, signalled)
+    plan, state = results[0]
+    if wanted.format == "json":
+        say_as_it_is(json.dumps(as_json(plan, state, facts), ensure_ascii=True))
+    else:
+        say(markdown(plan, state) if wanted.format == "markdown" else text(plan, state))
+    return _status(state.ending, signalled)
+
+
+def _in_force(rival: Rival, parameter: Parameter) -> bool:
+    return as_shown(parameter, rival.a) == as_shown(parameter, parameter.shown)
 
 
 def _status(ending: Ending, signalled: int | None) -> int:
@@ -184,7 +205,7 @@ def _checked(
         parameter = found[rival.name.lower()]
         knob = BY_NAME.get(rival.name.lower())
         if knob is not None and _TOLD_BY.isdisjoint(knob.panes):
-            tell(f"{rival.name} shows in {', '.join(knob.panes)}: nothing says that it reaches TPS")
+            tell(f"{rival.name}: its effect shows in {' and '.join(knob.panes)}, and may not reach TPS")
         for arm in Arm:
             if as_typed.value(arm).lower() == CURRENT:
                 continue
@@ -231,10 +252,3 @@ class _Seen:
             tell(f"not saved: {problem.message}")
             return False
         return True
-
-
-def _print(form: str, plan: SwitchbackPlan, state: SwitchbackState) -> None:
-    if form == "json":
-        say_as_it_is(json.dumps(as_json(plan, state, {"version": __version__}), ensure_ascii=True))
-    else:
-        say(markdown(plan, state) if form == "markdown" else text(plan, state))

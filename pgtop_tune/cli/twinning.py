@@ -39,13 +39,14 @@ from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.arms import Rival, as_shown
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.record import RecordFile
-from pgtop_tune.experiment.switchback.switchback import ANSWERS, Ending
+from pgtop_tune.experiment.switchback.state import ANSWERS, Ending
 from pgtop_tune.experiment.twin.design import TwinLengths, cpu_halves
 from pgtop_tune.experiment.twin.original import Original, check, data_bytes, look, memory_uses
 from pgtop_tune.experiment.twin.processes import core_of
 from pgtop_tune.experiment.twin.room import DiskUse, check_disk, check_huge_pages, check_memory
 from pgtop_tune.experiment.twin.settings import check_judged, left_out, of_copy
-from pgtop_tune.experiment.twin.twin import Twin, TwinMaterial, TwinPlan, TwinState
+from pgtop_tune.experiment.twin.state import TwinMaterial, TwinPlan, TwinState
+from pgtop_tune.experiment.twin.twin import Twin
 from pgtop_tune.experiment.twin.words import TwinNarrator, as_json, markdown, text
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.memory_files import parse_meminfo

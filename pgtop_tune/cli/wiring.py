@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgtop_tune import __version__
 from pgtop_tune.advice.fence import check_load, loss_of
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
@@ -24,6 +25,7 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
 from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.load_service import LoadService
+from pgtop_tune.experiment.switchback_service import SwitchbackService
 from pgtop_tune.health.service import CheckService
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
@@ -93,6 +95,11 @@ class LiveParts:
         """
         datasets = DataSetService(lambda: self.load.endpoint, self.open_sql_session, free_bytes_for, self._pgbench)
         return LoadService(self.load, keeper, self.open_sql_session, datasets, str(self._conninfo.endpoints[0]))
+
+    def experiment_service(self) -> SwitchbackService:
+        """A against B by turns under the load that runs, for a screen."""
+        facts = {"version": __version__, "server": self._conninfo.describe()}
+        return SwitchbackService(self.parameters, self.source.note, self.source.switching, facts)
 
     async def open_sql_session(self) -> PsycopgSession:
         """A session for housekeeping on the server that is watched; not counted among the others'.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
-from statistics import fmean, median
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.comparison_notes import FEWEST_RUNS, between_runs, phase_notes, to_settle
+from pgtop_tune.compare.figure_rows import FigureRow, RunHistory, aligned_period, figure_of, row_of, whole_cycles
+from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import (
     BY_ID,
     FIGURES,
@@ -24,60 +22,24 @@ from pgtop_tune.compare.sides.figures import (
     wait_rows,
 )
 from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
-from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
 from pgtop_tune.compare.sides.material import ComparedRun, LoadKey, Material
-from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
-    FEWEST,
     WRONG,
     Effect,
     RunSpread,
     Verdict,
-    block_length,
     certain_together,
-    effect_of_whole,
-    on_scale,
-    share_effect,
-    spread_of,
 )
-from pgtop_tune.compare.statistics.runs import RunNoise, run_noise, runs_effect, runs_needed
-from pgtop_tune.compare.statistics.verdicts import too_short, why_no_verdict, worded
-from pgtop_tune.metrics.percentiles import Merged, merge
+from pgtop_tune.compare.statistics.runs import runs_needed
+from pgtop_tune.compare.statistics.verdicts import why_no_verdict, worded
 
-BELOW: Final = 0.005
-"""Per cent of failures on both sides that are no line of a table."""
 Earlier = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]
 """Runs that were made earlier with the same set-up: by title of the load, groups that were made alike, and of each run
 its figures by id."""
 
 
-class FigureRow(Struct, frozen=True):
-    """One figure of a phase.
-
-    Attributes:
-        a, b: Over everything behind the warm-up.
-        effect: None where there is nothing to be divided by.
-        noise: How runs differ in it; None for windows, which are judged by blocks of seconds.
-        verdict: Better, worse, no difference distinguishable, undecided; more or less for what is no aim by itself;
-            differ, where the runs do and allow no verdict.
-    """
-
-    figure: Figure
-    a: float | None
-    b: float | None
-    effect: Effect | None
-    verdict: str
-    noise: RunNoise | None = None
-
-    @property
-    def change(self) -> tuple[float, float | None, float | None] | None:
-        """The change and its interval, as shares (of A, or 0.01 for a percentage point); None without."""
-        effect, scale = self.effect, 1.0 if self.figure.points is None else self.figure.points / 100.0
-        if effect is None:
-            return None
-        if effect.low is None or effect.high is None:
-            return effect.relative * scale, None, None
-        return effect.relative * scale, effect.low * scale, effect.high * scale
+Spreads = Mapping[str, Mapping[str, RunSpread]]
+"""How runs of a load differ on this machine: by title of the load and figure."""
 
 
 class Phase(Struct, frozen=True):
@@ -133,19 +95,23 @@ def compare(
     under_test: Collection[str] = (),
     earlier: Earlier | None = None,
     *,
+    known: Spreads | None = None,
     one_run: bool = False,
     windows: bool = False,
+    contract: Contract | None = None,
 ) -> Comparison:
     """B against A.
 
     Args:
         under_test: Groups and names of facts that are meant to differ, `load` among them: then loads are paired in
             the order in which they were run.
-        earlier: What is known of how runs differ among each other.
+        earlier: Runs that tell how runs differ among each other.
+        known: What the noise store tells of that.
         one_run: Both are parts of the same run.
         windows: Both are parts of runs.
+        contract: The facts that may vary, beside `under_test`.
     """
-    found = fingerprints(a, b, under_test)
+    found = fingerprints(a, b, under_test, contract)
     left, right = a.phases, b.phases
     pairs = [(key, key) for key in left if key in right]
     reasons = list(found.reasons)
@@ -156,9 +122,11 @@ def compare(
     phases = []
     for one, other in pairs:
         sides = left[one], right[other]
-        known = [group for key in {one, other} for group in (earlier or {}).get(key.title, ())]
+        groups = [group for key in {one, other} for group in (earlier or {}).get(key.title, ())]
+        told = (known or {}).get(one.title, {})
         changed = {each.name for each in found.differences} if one_run else ()
-        phase = _phase(one, *sides, known, changed, comparable=not reasons, one_run=one_run, windows=windows)
+        history = RunHistory(groups=groups, spreads=told)
+        phase = _phase(one, *sides, history, changed, comparable=not reasons, one_run=one_run, windows=windows)
         primary = _primary_row(phase)
         open_yet = phase.no_verdict or (primary is not None and primary.verdict == Verdict.UNDECIDED)
         if open_yet and not one_run and not reasons:
@@ -180,7 +148,7 @@ def _phase(
     key: LoadKey,
     a: tuple[ComparedRun, ...],
     b: tuple[ComparedRun, ...],
-    earlier: Sequence[Sequence[Mapping[str, float]]],
+    earlier: RunHistory,
     changed: Collection[str],
     *,
     comparable: bool,
@@ -190,9 +158,9 @@ def _phase(
     no_verdict = why_no_verdict(a, b, one_run=one_run, windows=windows, changed=changed)
     period_s = aligned_period(a, b)
     if period_s is not None:
-        a, b = _whole_cycles(a), _whole_cycles(b)
+        a, b = whole_cycles(a), whole_cycles(b)
     rows = [
-        row for figure in FIGURES if (row := _row(figure, a, b, period_s, None if windows else earlier)) is not None
+        row for figure in FIGURES if (row := row_of(figure, a, b, period_s, None if windows else earlier)) is not None
     ]
     latency = (figure_of(BY_ID[LATENCY], a), figure_of(BY_ID[LATENCY], b))
     waits = wait_rows(a, b, latency, windows=windows)
@@ -255,169 +223,3 @@ def _needed(aim: FigureRow | None) -> int | None:
         return FEWEST_RUNS
     more = runs_needed(aim.effect, aim.noise)
     return None if more is None else min(aim.effect.blocks_a, aim.effect.blocks_b) + max(more, 1)
-
-
-def _row(
-    figure: Figure,
-    a: Sequence[ComparedRun],
-    b: Sequence[ComparedRun],
-    period_s: int | None,
-    earlier: Sequence[Sequence[Mapping[str, float]]] | None,
-) -> FigureRow | None:
-    """One figure.
-
-    Args:
-        earlier: None for windows.
-    """
-    whole = figure_of(figure, a), figure_of(figure, b)
-    if whole[0] is None or whole[1] is None or (figure.unit == "%" and max(whole[0], whole[1]) < BELOW):
-        return None
-    known = whole[0], whole[1]
-    if earlier is None:
-        effect, noise = _effect_of_windows(figure, a, b, known, period_s), None
-    else:
-        effect, noise = _effect_of_runs(figure, a, b, known, earlier)
-    return FigureRow(figure=figure, a=known[0], b=known[1], effect=effect, verdict="", noise=noise)
-
-
-def _effect_of_runs(
-    figure: Figure,
-    a: Sequence[ComparedRun],
-    b: Sequence[ComparedRun],
-    whole: tuple[float, float],
-    earlier: Sequence[Sequence[Mapping[str, float]]],
-) -> tuple[Effect | None, RunNoise | None]:
-    """Each run is one value; its own seconds say how sure that is."""
-    ratio, scale = figure.points is None, figure.points
-    values = _of_runs(figure, a), _of_runs(figure, b)
-    if not all(values) or (ratio and min(*whole, *values[0], *values[1]) <= 0):
-        return None, None
-    scaled = on_scale(values[0], scale), on_scale(values[1], scale)
-    within = fmean(_within(figure, run) for run in (*a, *b))
-    noise = run_noise(*scaled, within, _history(figure, earlier), foreseen=figure.id in FORESEEN)
-    change = math.log(whole[1] / whole[0]) if scale is None else (whole[1] - whole[0]) / scale
-    found = runs_effect(*scaled, noise, ratio=ratio, change=change)
-    if too_short(a) or too_short(b):
-        return replace(found, low=None, high=None, smallest_seen=None, chance=None), None
-    return found, noise
-
-
-def _within(figure: Figure, run: ComparedRun) -> float:
-    """Variance of one run's value from its own seconds, on the scale of `on_scale`; 0 where it has none."""
-    steps = _values(figure, (run,))
-    of = figure.points or (fmean(steps) if steps else 0.0)
-    return mean_variance(steps) / of**2 if of > 0 else 0.0
-
-
-def _history(figure: Figure, earlier: Sequence[Sequence[Mapping[str, float]]]) -> RunSpread:
-    """How runs differed that were made alike before."""
-    groups = [[run[figure.id] for run in group if figure.id in run] for group in earlier]
-    return spread_of(
-        [on_scale([value for value in group if value > 0 or figure.points], figure.points) for group in groups]
-    )
-
-
-def _of_runs(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
-    """One value of each run."""
-    return [value for run in runs if (value := figure_of(figure, (run,))) is not None]
-
-
-def _effect_of_windows(
-    figure: Figure, a: Sequence[ComparedRun], b: Sequence[ComparedRun], whole: tuple[float, float], period_s: int | None
-) -> Effect | None:
-    step_s = max(run.gathered.step_s for run in (*a, *b))
-    period = None if period_s is None else max(round(period_s / step_s), 1)
-    values = [_values(figure, side) for side in (a, b)]
-    if not all(values):
-        return None if figure.quantile is None else effect_of_whole(whole, (), (), step_s)
-    length = block_length(values, period)
-    effect = _of_blocks(figure, whole, _blocks(figure, a, length), _blocks(figure, b, length), length)
-    return None if effect is None else _in_seconds(effect, step_s)
-
-
-def _of_blocks(
-    figure: Figure, whole: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int
-) -> Effect | None:
-    if figure.points is not None:
-        found = share_effect(a, b, figure.points)
-        return None if found is None else _told_from_whole(found, (whole[1] - whole[0]) / figure.points, length)
-    return effect_of_whole(whole, a, b, length)
-
-
-def _told_from_whole(effect: Effect, relative: float, length: int) -> Effect:
-    """The blocks leave out the rest at the beginning, the table does not: the interval moves with the difference."""
-    off = relative - effect.relative
-    if effect.low is None or effect.high is None:
-        return replace(effect, relative=relative, block_s=length)
-    return replace(effect, relative=relative, low=effect.low + off, high=effect.high + off, block_s=length)
-
-
-def _in_seconds(effect: Effect, step_s: int) -> Effect:
-    return replace(effect, block_s=effect.block_s * step_s)
-
-
-def figure_of(figure: Figure, runs: Sequence[ComparedRun]) -> float | None:
-    """Over everything behind the warm-up of all runs; None for a percentile that is not known of just that."""
-    if figure.quantile is not None:
-        if merged := _latencies(runs):
-            return figure.quantile.of(merge(merged))
-        alone = runs[0] if len(runs) == 1 else None
-        return None if alone is None or alone.warm_up_s else alone.whole.get(figure.id)
-    return quotient(_sums(figure, runs))
-
-
-def _values(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
-    """Step by step."""
-    if figure.quantile is not None:
-        return [value for each in _latencies(runs) if (value := figure.quantile.of(each)) is not None]
-    return [part / whole for part, whole in _sums(figure, runs)]
-
-
-def _blocks(figure: Figure, runs: Sequence[ComparedRun], length: int) -> list[float]:
-    """Block by block; no block has seconds of two runs."""
-    found: list[float | None] = []
-    for run in runs:
-        if figure.quantile is not None:
-            merged, quantile = _latencies((run,)), figure.quantile
-            found += [quantile.of(merge(merged[part])) for part in blocks(len(merged), length)]
-        else:
-            sums = _sums(figure, (run,))
-            found += [quotient(sums[part]) for part in blocks(len(sums), length)]
-    return [value for value in found if value is not None]
-
-
-def _sums(figure: Figure, runs: Sequence[ComparedRun]) -> list[Sums]:
-    return [each for run in runs for each in run.gathered.sums(figure.id, run.warm_up_s)]
-
-
-def _latencies(runs: Sequence[ComparedRun]) -> list[Merged]:
-    """Histograms of all runs; empty where one of them has none."""
-    found = [run.gathered.latencies(run.warm_up_s) for run in runs]
-    return [each for histograms in found for each in histograms] if all(found) else []
-
-
-def aligned_period(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> int | None:
-    """Seconds of a checkpoint cycle, where both sides have at least four of them; the longer one's."""
-    cycles = [_cycles(side) for side in (a, b)]
-    if any(len(each) < FEWEST for each in cycles):
-        return None
-    return round(max(median(each) for each in cycles))
-
-
-def _whole_cycles(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
-    """The runs with so much left out at the begin that whole cycles remain: else one may have a checkpoint more."""
-    cycle_s = median(_cycles(runs))
-    found = []
-    for run in runs:
-        rest_s = (run.seconds - run.warm_up_s) % cycle_s
-        fits = run.seconds - run.warm_up_s >= cycle_s
-        found.append(replace(run, warm_up_s=run.warm_up_s + rest_s) if fits else run)
-    return tuple(found)
-
-
-def _cycles(runs: Sequence[ComparedRun]) -> list[float]:
-    found: list[float] = []
-    for run in runs:
-        moments = run.checkpoints_s or []
-        found += [after - before for before, after in pairwise(moments) if after > before]
-    return found

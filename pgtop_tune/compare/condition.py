@@ -11,7 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.comparison import Comparison, FigureRow
+from pgtop_tune.compare.comparison import Comparison
+from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.sides.figures import BY_ID
 from pgtop_tune.errors import UsageProblem
 

@@ -15,6 +15,7 @@ from math import inf
 from operator import itemgetter
 from statistics import fmean
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -99,21 +100,62 @@ class _Change(Struct):
     fresh: dict[str, str] = field(default_factory=dict)
 
 
+class _Scope(Struct, frozen=True):
+    """Which seconds a change is judged by: as long as it is the same, so is what is told.
+
+    Attributes:
+        first_s, last_s: Of the change.
+        begun_s: The load, or the server after a restart, began.
+        settled_s: The change before had settled.
+        loaded_s: The load began; None where none of ours runs.
+        ages_s: Looks so far.
+        ended: The load is over.
+    """
+
+    first_s: float
+    last_s: float
+    fresh: tuple[tuple[str, str], ...]
+    begun_s: float
+    settled_s: float
+    loaded_s: float | None
+    ages_s: tuple[int, ...]
+    ended: bool
+
+    @property
+    def since_s(self) -> float:
+        """Where before begins."""
+        return max(self.begun_s, self.settled_s, self.first_s - NOTICED_S - MOST_S)
+
+    @property
+    def began_s(self) -> float:
+        """Where after begins."""
+        return self.last_s + SETTLING_S
+
+    @property
+    def until_s(self) -> float:
+        """Where the newest look ends."""
+        return self.began_s + (self.ages_s[-1] if self.ages_s else 0)
+
+    @property
+    def hasty(self) -> bool:
+        """Whether looks before `WARM_UP_S` make no claim: the load was young."""
+        return self.loaded_s is not None and self.first_s - self.loaded_s < _SOON_S
+
+
 class _Sides(Struct):
     """Seconds before a change, and those after it.
 
     Attributes:
-        ages_s: From the change on, at which a look is taken.
-        hasty: Looks before `WARM_UP_S` make no claim: the load was young.
         checkpoints: It can be read when they write.
     """
 
     before: list[_Row]
     after: list[_Row]
-    began_s: float
-    ages_s: list[int]
-    hasty: bool
     checkpoints: bool
+
+
+_KEPT: WeakKeyDictionary[Session, tuple[_Scope, int, SinceChange | None]] = WeakKeyDictionary()
+"""Between looks nothing is computed anew: the scope, how many readings it had, and what was told."""
 
 
 def since_change(session: Session) -> SinceChange | None:
@@ -134,84 +176,90 @@ def since_change(session: Session) -> SinceChange | None:
     if len(ends) > 1 or (ends and under_way(session.now)) or any(at_s > change.first_s for at_s in breaks):
         return None
     until_s = min(session.now.elapsed_s, ends[0] if ends else inf)
-    begun_s = max((at_s for at_s in (*loads, *breaks) if at_s <= change.first_s), default=0.0)
-    settled_s = max((each.last_s + SETTLING_S for each in changes[:-1]), default=0.0)
-    loaded_s = max((at_s for at_s in loads if at_s <= change.first_s), default=None)
+    scope = _Scope(
+        first_s=change.first_s,
+        last_s=change.last_s,
+        fresh=tuple(change.fresh.items()),
+        begun_s=max((at_s for at_s in (*loads, *breaks) if at_s <= change.first_s), default=0.0),
+        settled_s=max((each.last_s + SETTLING_S for each in changes[:-1]), default=0.0),
+        loaded_s=max((at_s for at_s in loads if at_s <= change.first_s), default=None),
+        ages_s=tuple(look for look in LOOKS if until_s - change.last_s - SETTLING_S >= look),
+        ended=bool(ends),
+    )
+    seen = session.history.count(scope.since_s, scope.until_s)
+    kept = _KEPT.get(session)
+    if kept is None or kept[:2] != (scope, seen):
+        kept = _KEPT[session] = scope, seen, _since(session, scope)
+    return kept[2]
+
+
+def _since(session: Session, scope: _Scope) -> SinceChange | None:
+    """What the looks up to now say."""
     metric: Charted = CLIENT_TPS
-    if not _by_second(session, metric, begun_s, change.first_s - NOTICED_S) and not ends:
+    before = _by_second(session, metric, scope.since_s, scope.first_s - NOTICED_S)
+    if not before and not scope.ended:
         metric = TPS
-    seconds = _by_second(session, metric, max(begun_s, settled_s, change.first_s - NOTICED_S - MOST_S), until_s)
-    before = [point for point in seconds if point[0] < change.first_s - NOTICED_S]
+        before = _by_second(session, metric, scope.since_s, scope.first_s - NOTICED_S)
     if not before:
         return None
-    if begun_s >= settled_s:
+    if scope.begun_s >= scope.settled_s:
         before = _warm(before)
-    sides = _sides(session, change, before, seconds, loaded_s, until_s)
-    final = bool(ends) or len(sides.ages_s) == len(LOOKS)
+    after = _by_second(session, metric, scope.began_s, scope.until_s)
+    sides = _sides(session, scope, before, after)
+    final = scope.ended or len(scope.ages_s) == len(LOOKS)
     found = SinceChange(
-        changed=tuple(change.fresh.items()), effect=None, verdict=Verdict.UNDECIDED, final=final,
-        next_s=None if final else LOOKS[len(sides.ages_s)],
+        changed=scope.fresh, effect=None, verdict=Verdict.UNDECIDED, final=final,
+        next_s=None if final else LOOKS[len(scope.ages_s)],
     )  # fmt: skip
     if len(sides.before) < (FEWEST_BEFORE if sides.checkpoints else _FEWEST_UNREAD):
         return replace(found, too_early=True)
-    return _told(session, change, sides, found)
+    return _told(session, scope, sides, found)
 
 
 def _sides(
-    session: Session,
-    change: _Change,
-    before: list[tuple[float, float]],
-    seconds: Iterable[tuple[float, float]],
-    loaded_s: float | None,
-    until_s: float,
+    session: Session, scope: _Scope, before: list[tuple[float, float]], after: Sequence[tuple[float, float]]
 ) -> _Sides:
     """The seconds that count, with what else weighed on them."""
-    hasty = loaded_s is not None and change.first_s - loaded_s < _SOON_S
-    if loaded_s is not None:
-        warm_s = loaded_s + (WARM_UP_S / 2.0 if hasty else WARM_UP_S)
+    if scope.loaded_s is not None:
+        warm_s = scope.loaded_s + (WARM_UP_S / 2.0 if scope.hasty else WARM_UP_S)
         before = [point for point in before if point[0] >= warm_s]
-    began_s = change.last_s + SETTLING_S
-    after = [point for point in seconds if began_s <= point[0] < began_s + LOOKS[-1]]
-    since_s = before[0][0] if before else began_s
-    writes = _by_second(session, CHECKPOINT_WRITES, since_s, until_s)
+    since_s = before[0][0] if before else scope.began_s
+    writes = _by_second(session, CHECKPOINT_WRITES, since_s, scope.until_s)
     edges = [at_s for (_, was), (at_s, now) in pairwise(writes) if (was > 0.0) != (now > 0.0)]
     columns = [[(at_s, float(value > 0.0)) for at_s, value in writes]]
     for share, points in _SHARES:
-        columns.append([(at_s, value / points) for at_s, value in _by_second(session, share, since_s, until_s)])
+        columns.append([(at_s, value / points) for at_s, value in _by_second(session, share, since_s, scope.until_s)])
     known = [column for column in columns if any(value for _, value in column)]
 
     def side(points: Sequence[tuple[float, float]]) -> list[_Row]:
         inside = [point for point in points if all(abs(point[0] - edge_s) > _EDGE_S for edge_s in edges)]
         kept = inside if 2 * len(inside) >= len(points) else points
-        return [(at_s - change.first_s, value, *(_at(column, at_s) for column in known)) for at_s, value in kept]
+        return [(at_s - scope.first_s, value, *(_at(column, at_s) for column in known)) for at_s, value in kept]
 
-    return _Sides(
-        before=side(before), after=side(after), began_s=began_s - change.first_s,
-        ages_s=[look for look in LOOKS if until_s - began_s >= look], hasty=hasty, checkpoints=bool(writes),
-    )  # fmt: skip
+    return _Sides(before=side(before), after=side(after), checkpoints=bool(writes))
 
 
-def _told(session: Session, change: _Change, sides: _Sides, found: SinceChange) -> SinceChange:
+def _told(session: Session, scope: _Scope, sides: _Sides, found: SinceChange) -> SinceChange:
     """What the looks so far say."""
-    before_s = change.first_s + sides.before[0][0], change.first_s - NOTICED_S
+    before_s = scope.first_s + sides.before[0][0], scope.first_s - NOTICED_S
+    left = tuple(sides.before)
     looks: list[Look] = []
     ages_s: list[int] = []
     differs: AlikeCondition | None = None
-    for age_s in sides.ages_s:
-        after = tuple(row for row in sides.after if row[0] < sides.began_s + age_s)
-        if len(after) < FEWEST_AFTER:
+    for age_s in scope.ages_s:
+        right = tuple(row for row in sides.after if row[0] < scope.began_s - scope.first_s + age_s)
+        if len(right) < FEWEST_AFTER:
             continue
-        after_s = change.first_s + sides.began_s, change.first_s + sides.began_s + age_s
-        differs = _unlike(session, change.fresh, before_s, after_s)
-        claims = (differs is None or differs.column) and not (sides.hasty and age_s < WARM_UP_S)
-        looks.append(Look(_difference(tuple(sides.before), after), (len(sides.before), len(after)), claims))
+        differs = _unlike(session, dict(scope.fresh), before_s, (scope.began_s, scope.began_s + age_s))
+        claims = (differs is None or differs.column) and not (scope.hasty and age_s < WARM_UP_S)
+        looks.append(Look(_difference(left, right), (len(left), len(right)), claims))
         ages_s.append(age_s)
     told = tell(looks)
     if told is None:
         return found
     return replace(
         found, effect=told.effect, verdict=told.verdict, after_s=ages_s[told.look], withdrawn=told.withdrawn,
-        unlike="" if told.verdict in CLAIMS or differs is None else differs.words, moved=_moving(tuple(sides.before)),
+        unlike="" if told.verdict in CLAIMS or differs is None else differs.words, moved=moving(_seconds(left)),
     )  # fmt: skip
 
 
@@ -225,11 +273,6 @@ def _at(column: Sequence[tuple[float, float]], at_s: float) -> float:
 def _difference(before: tuple[_Row, ...], after: tuple[_Row, ...]) -> Difference:
     """A look is judged once: its seconds do not change any more."""
     return difference(_seconds(before), _seconds(after))
-
-
-@lru_cache(maxsize=4)
-def _moving(before: tuple[_Row, ...]) -> float | None:
-    return moving(_seconds(before))
 
 
 def _seconds(rows: Iterable[_Row]) -> list[Second]:
@@ -255,7 +298,8 @@ def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[fl
     for at_s, event in events:
         if event.kind is EventKind.LOAD:
             loads.append(at_s)
-        elif event.kind is EventKind.RESTART:
+        elif event.kind in (EventKind.RESTART, EventKind.SWITCH):
+            # An experiment judges its switches itself.
             breaks.append(at_s)
         elif event.kind is EventKind.PARAMETER:
             name, _, values = event.text.partition(" ")
@@ -300,4 +344,4 @@ def _by_second(session: Session, metric: Charted, since_s: float, until_s: float
             moments.append(point.at_s)
             values.append([])
         values[-1].append(point.value)
-    return [(at_s, fmean(held)) for at_s, held in zip(moments, values, strict=True)]
+    return [(at_s, held[0] if len(held) == 1 else fmean(held)) for at_s, held in zip(moments, values, strict=True)]

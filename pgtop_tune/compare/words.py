@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from pgtop_tune import units
-from pgtop_tune.compare.comparison import FigureRow
+from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.sides.figures import Figure, WaitRow
 from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.model.events import Event

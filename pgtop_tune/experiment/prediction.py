@@ -4,16 +4,16 @@ Of a closed loop of clients that think no time, removing r of a transaction's L 
 
     L / (L − r) − 1
 
-more transactions per second. Where a change leaves CPU time per transaction as it is, the CPUs bound it as well:
-1 / busy − 1. The likely value is the median of this server's own trials of the same parameters in the same direction.
-Afterwards the measured effect is inside or not, and the share of those inside is the score.
+more transactions per second. Where a change leaves the CPU time of a transaction c as it is, n CPUs bound it as well,
+at n / c transactions per second. The likely value is the median of this server's own trials of the same parameters in
+the same direction. Afterwards the measured effect is inside or not, and the share of those inside is the score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -21,7 +21,6 @@ from pgtop_tune.advice.reach import reach_of, reached
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.host_values import all_ticks, busy_ticks
 from pgtop_tune.model.waits import CPU
 
 SCORED: Final = 20
@@ -33,6 +32,16 @@ _NOTHING: Final = 0.04
 """A bound below which no change of these parameters is worth an experiment."""
 _MOST: Final = 10.0
 """As a share: a bound above says nothing."""
+
+
+class Measured(Protocol):
+    """An effect on throughput with its interval, as shares."""
+
+    @property
+    def low(self) -> float | None: ...
+
+    @property
+    def high(self) -> float | None: ...
 
 
 class Trial(Struct, frozen=True):
@@ -107,7 +116,8 @@ def predict(
     budget = latency_budget(interval)
     if budget is None or not budget.measured:
         return None
-    found = _bound(budget, names, _busy(interval, budget.window_s))
+    cpu = interval.now(sections.cpu)
+    found = _bound(budget, names, None if cpu is None else len(cpu.cores))
     alike = [trial.relative for trial in trials if trial.names == tuple(names) and trial.values == tuple(values)]
     if found is None and len(alike) < _FEWEST_TRIALS:
         return None
@@ -120,17 +130,7 @@ def predict(
     )  # fmt: skip
 
 
-def _busy(interval: Interval, window_s: float) -> float | None:
-    """Share of the time of all CPUs that they were not idle."""
-    looks = interval.recent(sections.cpu, window_s, 2)
-    if len(looks) < 2:
-        return None
-    newer, older = looks[0].total, looks[-1].total
-    whole = all_ticks(newer) - all_ticks(older)
-    return (busy_ticks(newer) - busy_ticks(older)) / whole if whole > 0 else None
-
-
-def _bound(budget: LatencyBudget, names: Sequence[str], busy: float | None) -> Prediction | None:
+def _bound(budget: LatencyBudget, names: Sequence[str], cpus: int | None) -> Prediction | None:
     reach = reach_of(names)
     if reach is None or budget.total_ms <= 0.0:
         return None
@@ -138,24 +138,26 @@ def _bound(budget: LatencyBudget, names: Sequence[str], busy: float | None) -> P
     removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
     left_ms = budget.total_ms - removable_ms
     most = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST)
-    by_cpu = False
-    if busy and CPU not in reach and 1.0 / busy - 1.0 < most:
-        most, by_cpu = max(1.0 / busy - 1.0, 0.0), True
+    by_cpu, cpu_ms = False, sum(part.ms for part in budget.parts if part.label == CPU)
+    if cpus and cpu_ms > 0.0 and CPU not in reach:
+        full = max(1000.0 * cpus / cpu_ms / budget.tps - 1.0, 0.0)
+        most, by_cpu = min(most, full), full < most
     return Prediction(most=most, removable_ms=removable_ms, of_ms=budget.total_ms, waits=waits, by_cpu=by_cpu)
 
 
 def inside(trial: Trial) -> bool | None:
-    """Whether a trial ended where it was predicted; None where nothing was predicted, or nothing found.
+    """Whether a trial ended where it was predicted; None where nothing was predicted, or nothing found."""
+    return None if trial.predicted is None else inside_bounds(trial.predicted, trial)
 
-    Its interval must reach the bound or lie below it, and where there was a likely value, overlap with its range.
-    """
-    told = trial.predicted
-    if told is None or trial.low is None or trial.high is None:
+
+def inside_bounds(told: Prediction, found: Measured) -> bool | None:
+    """Whether an interval reaches the bound or lies below it and, where a value was likely, overlaps with its range."""
+    if found.low is None or found.high is None:
         return None
-    below = told.most is None or trial.low <= told.most + _SURE
+    below = told.most is None or found.low <= told.most + _SURE
     if told.likely_low is None or told.likely_high is None:
         return below
-    return below and trial.low <= told.likely_high + _SURE and trial.high >= told.likely_low - _SURE
+    return below and found.low <= told.likely_high + _SURE and found.high >= told.likely_low - _SURE
 
 
 def score(trials: Iterable[Trial]) -> Score:
@@ -172,7 +174,7 @@ def prediction_words(found: Prediction) -> str:
         if found.most >= _MOST:
             words.append("no bound: nearly all of the transaction is within reach")
         elif found.by_cpu:
-            words.append(f"at most {_percent(found.most)}: the CPUs are nearly full")
+            words.append(f"at most {_percent(found.most)}: then the CPUs are full")
         else:
             parts = ", ".join(f"{label} {ms:.1f}" for label, ms in found.waits[:3])
             of = f"{found.removable_ms:.1f} of {found.of_ms:.1f} ms"

@@ -121,7 +121,7 @@ class Repeats:
     def __iter__(self) -> Iterator[int]:
         """Numbers of cells; a round begins when all runs before it were taken."""
         for number, places in enumerate(there_and_back(len(self._cells))):
-            if number >= self._wish.runs and (self._wish.until is None or number >= self._wish.at_most or self.narrow):
+            if number >= self._wish.runs and (number >= self._wish.most or self.narrow or self.hopeless):
                 return
             for place in places:
                 self.order.append(place)
@@ -149,12 +149,20 @@ class Repeats:
         """Whether the interval of each cell is as narrow as wished."""
         return self._wish.until is not None and all(cell.narrow(self._wish.until) for cell in self.cells())
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether the interval of a cell will not become narrow, or means nothing, however often it is run."""
+        bound = any(all(each.bound_by_generator for each in runs) for runs in self._runs)
+        return bound or any(cell.half is None for cell in self.cells())
+
     def outcome(self) -> tuple[str, ...]:
         """How the wish for narrow intervals ended, a line for each cell that missed it."""
         goal = self._wish.until
         if goal is None:
             return ()
-        return tuple(f"{cell.title}: {_missed(cell, goal)}" for cell in self.cells() if not cell.narrow(goal))
+        missed = [f"{cell.title}: {_missed(cell, goal)}" for cell in self.cells() if not cell.narrow(goal)]
+        bound = [runs[0].run.key.title for runs in self._runs if runs and all(each.bound_by_generator for each in runs)]
+        return (*missed, *(f"{title}: pgbench was the limit, repeats say nothing of the server" for title in bound))
 
     def keep(self) -> str:
         """Hands what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
@@ -173,7 +181,7 @@ class Repeats:
 
 def _missed(cell: CellOfRuns, goal: float) -> str:
     if cell.half is None:
-        return "no interval"
+        return f"no interval after {cell.made} runs, see the notes"
     more = cell.more(goal)
     needs = "more than 200 runs" if more is None else f"about {more} more run{'' if more == 1 else 's'}"
     return f"±{100 * cell.half:.1f} % after {cell.runs} runs; ±{100 * goal:g} % needs {needs}"
@@ -247,7 +255,7 @@ def check_goal(
             worst = needed, load
     if worst is not None:
         needed, load = worst
-        seconds = sum((cell.spec.duration_s or 0) + warm_up_s for cell in cells) * needed
+        seconds = sum((cell.spec.duration_s or 0) + warm_up_s for cell in cells) * needed if needed <= _MOST else 0
         time = f" ({units.duration(seconds)} of load for all cells)" if seconds else ""
         runs = f"more than {_MOST}" if needed > _MOST else f"about {needed}"
         raise UsageProblem(

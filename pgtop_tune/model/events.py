@@ -55,6 +55,8 @@ class EventKind(StrEnum):
     CHECKPOINT = "checkpoint"
     AUTOVACUUM = "autovacuum"
     LOAD = "load"
+    SWITCH = "switch"
+    """An experiment put another arm into force, or ended: "A: work_mem=4MB"."""
     RESTART = "restart"
     ROLE = "role"
     """A standby became a primary, or where we are connected now has another role."""

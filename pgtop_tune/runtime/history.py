@@ -82,6 +82,10 @@ class History:
         for column in (self._at_s, *self._values.values()):
             del column[:]
 
+    def count(self, since_s: float, until_s: float) -> int:
+        """How many values there are from that moment on and before the other."""
+        return bisect_left(self._at_s, until_s) - bisect_left(self._at_s, since_s)
+
     def series(self, metric: Charted, since_s: float = 0.0, until_s: float = math.inf) -> list[SeriesPoint]:
         """Values from that moment of the session on and before the other, oldest first.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from math import inf
 from typing import Any, Final
 
 from pgtop_tune.metrics import sections
@@ -173,6 +174,16 @@ class ParameterWatch:
 
     def __init__(self) -> None:
         self._known: ParameterSample | None = None
+        self._switched: frozenset[str] = frozenset()
+        self._switched_until_s = inf
+
+    def switching(self, names: frozenset[str]) -> None:
+        """An experiment switches these from now on, and notes each switch itself: they are no events here."""
+        self._switched, self._switched_until_s = names, inf
+
+    def switched(self, now_s: float) -> None:
+        """The experiment has put everything back; a look from before may still hold one of its values."""
+        self._switched_until_s = now_s
 
     def events(self, frame: Frame) -> tuple[Event, ...]:
         """What differs from the look before, when the frame brings a new one."""
@@ -181,18 +192,24 @@ class ParameterWatch:
         if isinstance(sample, Unavailable) or sample is before:
             return ()
         self._known = sample
-        return () if before is None else parameter_events(before, sample, frame.taken_at_ms)
+        if before is None:
+            return ()
+        left_out = self._switched if before.at_s <= self._switched_until_s else frozenset()
+        return parameter_events(before, sample, frame.taken_at_ms, left_out)
 
 
-def parameter_events(before: ParameterSample, now: ParameterSample, at_ms: int) -> tuple[Event, ...]:
+def parameter_events(
+    before: ParameterSample, now: ParameterSample, at_ms: int, left_out: Set[str] = frozenset()
+) -> tuple[Event, ...]:
     """One tick per parameter whose value is another, or that waits for a restart since: "max_wal_size 1GB→16GB".
 
     Args:
         before: The look before.
         now: The newest look.
         at_ms: When it was noticed.
+        left_out: Names of parameters that make no tick.
     """
-    known = {parameter.name: parameter for parameter in before.parameters}
+    known = {parameter.name: parameter for parameter in before.parameters if parameter.name not in left_out}
     found = [
         _tick(known[parameter.name], parameter, at_ms)
         for parameter in now.parameters

@@ -108,6 +108,13 @@ class LiveSource:
         with self._lock:
             self._notes.append(event)
 
+    def switching(self, names: frozenset[str]) -> None:
+        """An experiment switches these parameters: their changes are no events; empty once it is over."""
+        if names:
+            self._parameters.switching(names)
+        else:
+            self._parameters.switched(self._clock())
+
     async def steps(self) -> AsyncIterator[Step]:
         """See `FrameSource.steps`. A tick that comes late is skipped, not made up for."""
         self._loop = loop = asyncio.get_running_loop()

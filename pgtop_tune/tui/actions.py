@@ -28,6 +28,7 @@ class Need(StrEnum):
     PASSWORD = "password"
     BACKENDS = "sessions"
     CHECK = "check"
+    EXPERIMENT = "experiments"
     FRAMES = "frames"
     OVERLAYS = "ghosts"
 
@@ -68,7 +69,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("undo-all", ("U",), "app.undo(True)", "undo every change in force", _TUNING, "",
         (Need.PARAMETERS,)),
     Action("redo", ("ctrl+r",), "app.redo", "redo the last undone change", _TUNING, "", (Need.PARAMETERS,)),
-    Action("keep", ("Y",), "app.keep", "confirm the pending change", _TUNING, "", (Need.PARAMETERS,)),
+    Action("keep", ("Y",), "app.keep", "confirm the pending change; keep B of an experiment", _TUNING, "",
+        (Need.PARAMETERS,)),
+    Action("experiment", ("x",), "app.experiment", "experiment: what is staged (B) against what is in force (A)",
+        _TUNING, "A/B", (Need.EXPERIMENT,)),
     Action("check", ("C",), "app.check", "check this server and its machine: risks and their fixes",
         _TUNING, "check", (Need.CHECK,)),
     Action("password", ("P",), "app.password", "type the password for the server", _TUNING, "", (Need.PASSWORD,)),
@@ -112,7 +116,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("idle", ("i",), "idle", "hide or show idle rows", ROWS, "idle"),
     Action("columns", ("o",), "columns", "choose the columns of this table", ROWS, "columns"),
     Action("copy", ("y",), "copy", "copy the query to the clipboard of your terminal (OSC 52)", ROWS, "copy"),
-    Action("tag", ("x", "insert"), "tag", "tag or untag the selected row", ROWS, "tag"),
+    Action("tag", ("insert", "f"), "tag", "tag or untag the selected row", ROWS, "tag"),
     Action("up", ("up", "k"), "move(-1)", "one row up", ROWS),
     Action("down", ("down", "j"), "move(1)", "one row down", ROWS),
     Action("page-up", ("pageup",), "page(-1)", "one page of rows up", ROWS),

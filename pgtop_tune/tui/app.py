@@ -23,6 +23,7 @@ from pgtop_tune.tui.compare.actions import OverlayActions, WindowActions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
 from pgtop_tune.tui.dialogs.leave import LeaveActions
+from pgtop_tune.tui.experiment.actions import ExperimentActions
 from pgtop_tune.tui.frames import ScreenSink
 from pgtop_tune.tui.load.actions import LoadActions
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of
@@ -120,6 +121,7 @@ class PgtopApp(DiscreetApp):
         self.time_travel = TimeTravel(context, self._poke)
         self.parameters = ParameterActions(context)
         self.load = LoadActions(context, self.parameters)
+        self.experiment = ExperimentActions(context, self.parameters, self.load)
         self.source = SourceActions(context)
         self.windows = WindowActions(context, self.time_travel)
         self.overlay = OverlayActions(context)
@@ -129,9 +131,10 @@ class PgtopApp(DiscreetApp):
         actions: dict[str, Callable[..., None]] = {
             "load": served(self.load.open),
             "parameters": served(self.parameters.open),
-            "undo": served(self.parameters.undo),
-            "redo": served(self.parameters.redo),
-            "keep": served(self.parameters.keep),
+            "undo": served(self.experiment.unless_running(self.parameters.undo)),
+            "redo": served(self.experiment.unless_running(self.parameters.redo)),
+            "keep": served(self.experiment.keep),
+            "experiment": served(self.experiment.open),
             "check": served(check.open),
             "signal": sessions.signal,
             "signal_one": sessions.signal_one,
@@ -150,7 +153,7 @@ class PgtopApp(DiscreetApp):
             "note": self.source.ask_note,
             "interval": self.source.change_interval,
             "password": self.source.ask_password,
-            "quit": LeaveActions(context, self.load, self.parameters).leave,
+            "quit": LeaveActions(context, self.load, self.parameters, self.experiment).leave,
         }
         for name, act in actions.items():
             # Textual looks for an action of this name on the application.
@@ -286,6 +289,7 @@ class PgtopApp(DiscreetApp):
             transport=None if transport is None else transport.state(),
             load=None if load is None else load.state(),
             pending=self.parameters.pending,
+            experiment=None if self.time_travel.in_past else self.experiment.shown,
             marks=self.windows.marks,
             baseline=self.overlay.watch(self.time_travel.shown.now),
         )
@@ -332,7 +336,9 @@ class PgtopApp(DiscreetApp):
 
     def action_suspend_process(self) -> None:
         """Stops us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
-        if self.parameters.pending is not None:
+        if self.experiment.running:
+            self.context.tell("an experiment is running, and a stopped program cannot put its values back", "warning")
+        elif self.parameters.pending is not None:
             message = "a change is pending, and a stopped program cannot revert it: Y confirms it, u undoes it"
             self.context.tell(message, "warning")
         else:

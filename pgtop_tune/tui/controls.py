@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.health.report import CheckControl
     from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.runtime.engine import Engine
+    from pgtop_tune.runtime.experiment_control import ExperimentControl
     from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.runtime.ports import BackendControl, FramesFrom, RecordingControl, Transport
     from pgtop_tune.secret import Secret
@@ -79,6 +80,7 @@ class Services(Struct, frozen=True, kw_only=True):
         machine: Settings of the operating system under the server.
         restart: Changes that take a restart of the server.
         checks: The check before production.
+        experiments: A against B by turns in one run.
         adoptions: Change sets that this session took over from programs that are gone.
     """
 
@@ -88,6 +90,7 @@ class Services(Struct, frozen=True, kw_only=True):
     machine: MachineControl | None = None
     restart: RestartControl | None = None
     checks: CheckControl | None = None
+    experiments: ExperimentControl | None = None
     adoptions: AdoptionControl | None = None
 
     def has(self) -> frozenset[Need]:
@@ -97,11 +100,12 @@ class Services(Struct, frozen=True, kw_only=True):
             Need.PARAMETERS: self.parameters is not None,
             Need.BACKENDS: self.backends is not None,
             Need.CHECK: self.checks is not None,
+            Need.EXPERIMENT: self.experiments is not None and self.parameters is not None,
         }
         return frozenset(need for need, there in present.items() if there)
 
 
-_SERVED: Final = frozenset({Need.LOAD, Need.PARAMETERS, Need.BACKENDS, Need.CHECK})
+_SERVED: Final = frozenset({Need.LOAD, Need.PARAMETERS, Need.BACKENDS, Need.CHECK, Need.EXPERIMENT})
 
 
 class Controls(Struct, frozen=True):

@@ -36,6 +36,8 @@ _DIALOGS: Final = (
     "dialogs.prompt",
     "dialogs.confirm",
     "parameters.undo_dialog",
+    "experiment.start_dialog",
+    "experiment.progress_dialog",
     "pages.screen",
     "scene.session_actions",
 )

@@ -79,6 +79,14 @@ def test_another_machine_cannot_be_told(files: Path, tmp_path: Path) -> None:
     assert "CPUs differs: 4 and 64" in ran.out
 
 
+def test_a_broken_contract_has_an_exit_status_and_its_reason(files: Path, tmp_path: Path) -> None:
+    sides = str(files / "before.jsonl.gz"), str(files / "elsewhere.jsonl")
+    ran = run("compare", "--as", "repeat", *sides, home=tmp_path)
+    assert ran.status == 8
+    assert "--as repeat: CPUs differs: A 4, B 64; use --as machine" in ran.err
+    assert run("compare", "--as", "machine", *sides, home=tmp_path).status == 0
+
+
 def test_two_windows_of_a_recording_are_compared_in_every_form(files: Path, tmp_path: Path) -> None:
     before = files / "before.jsonl.gz"
     words = ("compare", f"{before}@10s..50s", f"{before}@55s..+40s")

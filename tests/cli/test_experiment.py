@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import signal
 import subprocess
@@ -16,7 +17,8 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
-from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
+from tests.support.poolers import PgBouncer
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
 
@@ -193,6 +195,54 @@ def test_killed_at_the_other_points_too(managed: Throwaway, tmp_path: Path, word
     test_killed_anywhere_it_is_put_back_and_resumed_with_the_same_cells(managed, tmp_path, words, number)
 
 
+def killed_after(program: subprocess.Popen[str], seconds: float) -> bool:
+    """Whether it was still there to be killed."""
+    try:
+        program.wait(seconds)
+    except subprocess.TimeoutExpired:
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+    return program.returncode == -signal.SIGKILL
+
+
+@pytest.mark.long
+def test_killed_at_twenty_moments_of_chance_it_ends_as_if_it_had_not_been(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    chance = random.Random(20)
+    killed, homes = 0, [tmp_path / "0"]
+    homes[0].mkdir()
+    while killed < 20 or not _is_complete(homes[-1]):
+        home = homes[-1]
+        if _is_complete(home):
+            home = tmp_path / str(len(homes))
+            homes.append(home)
+            home.mkdir()
+        words = ["resume", "two"] if "two, begun" in _status(home) else ["run", plan_in(home)]
+        program = subprocess.Popen(
+            [*PROGRAM, "experiment", *words, "-d", conninfo(managed)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
+            env=environment(home), cwd=ROOT,
+        )  # fmt: skip
+        if killed == 20:
+            assert program.wait(240) == 0
+        elif killed_after(program, chance.uniform(0.5, 15)):
+            killed += 1
+        else:
+            assert program.returncode == 0
+    for home in homes:
+        assert [line["result"]["number"] for line in lines_of(home) if line["kind"] == "cell"] == [1, 2, 3, 4]
+        check_report(home)
+    check_put_back(managed, before)
+
+
+def _is_complete(home: Path) -> bool:
+    return "4 of 4 cells have a result, 0 of them without figures; complete" in _status(home)
+
+
+def _status(home: Path) -> str:
+    return experiment(home, "status").out
+
+
 def test_killed_and_not_resumed_the_values_are_put_back_all_the_same(managed: Throwaway, tmp_path: Path) -> None:
     before = auto_conf_of(managed)
     killed_at(tmp_path, managed, "cell 3 of 4", 1)
@@ -278,6 +328,47 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_done(
     assert not list((tmp_path / ".local/state/pgtop-tune").glob("experiments/2*"))
 
 
+def test_a_server_that_somebody_else_restarts_costs_the_cell_and_not_the_experiment(
+    managed: Throwaway, tmp_path: Path
+) -> None:
+    before = auto_conf_of(managed)
+    path = plan_in(tmp_path, SHORTER.replace('"2s"', '"6s"').replace("data_per_configuration = true", ""))
+    program = subprocess.Popen(
+        [*PROGRAM, "experiment", "run", path, "-d", conninfo(managed)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    assert program.stderr is not None
+    for line in program.stderr:
+        if "cell 1 of 2" in line:
+            until_loaded(managed)
+            run_pg_ctl(managed, "restart", "-w", "-m", "fast", "-l", str(managed.socket_dir / "own.log"))
+            break
+    said = program.stderr.read()
+    program.stderr.close()
+    assert program.wait(120) == 0, said
+    assert "cell 1 failed: does not count: the server was restarted by somebody else" in said
+    assert re.search(r"cell 2: \d+\.\d\d tps", said), said
+    check_put_back(managed, before)
+
+
+def until_loaded(server: Throwaway) -> None:
+    deadline = time.monotonic() + 60
+    while not asked(server, "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pgbench'"):
+        assert time.monotonic() < deadline, "no load"
+        time.sleep(0.05)
+
+
+def test_a_restart_that_ends_sessions_of_others_is_asked_for(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    with psycopg.connect(conninfo(managed)):
+        ran = experiment(tmp_path, "run", plan_in(tmp_path), "-d", conninfo(managed))
+    assert ran.status == 2
+    assert "2 restarts end 1 session of others" in ran.err
+    assert "--yes" in ran.err
+    check_put_back(managed, before)
+
+
 def test_an_arm_that_is_impossible_is_a_result_with_its_reason(managed: Throwaway, tmp_path: Path) -> None:
     before = auto_conf_of(managed)
     text = SHORTER.replace('shared_buffers = "48MB"\n', "fsync = false\n").replace("data_per_configuration = true", "")
@@ -290,6 +381,42 @@ def test_an_arm_that_is_impossible_is_a_result_with_its_reason(managed: Throwawa
     assert reasons[-2:] == ["fsync = off can lose the whole cluster, after a crash of the machine"] * 2
     assert 'connection to server at "127.0.0.1", port 1 failed' in reasons[1]
     check_put_back(managed, before)
+
+
+@pytest.mark.long
+def test_endpoints_are_a_table_with_reasons_and_the_tables_made_for_it_are_dropped(
+    managed: Throwaway, tmp_path: Path
+) -> None:
+    before = auto_conf_of(managed)
+    with PgBouncer(managed, user="postgres", max_client_conn=100) as pooler:
+        words = ("--scale", "1", "--time", "2s", "--clients", "4", "--clients", "200", "--endpoint")
+        place = f"PgBouncer=127.0.0.1:{pooler.port}/postgres"
+        ran = experiment(tmp_path, "run", "P5", *words, place, "--yes", "-d", conninfo(managed))
+    assert ran.status == 0, ran.err
+    text = experiment(tmp_path, "report", "P5").out
+    figures = r" \d+ \| \d+ \| \d+\.\d{3} \| \d+\.\d{3} \| \d+\.\d\d(?: \*)? \|"
+    for row in ("PostgreSQL | 4", "PostgreSQL | 200", "PgBouncer | 4"):
+        assert re.search(rf"\| {re.escape(row)} \|{figures}", text), text
+    assert re.search(r"\| PgBouncer \| 200 \|( - \|){4} failed: .*max_client_conn", text), text
+    assert re.search(r"\| PgCat \| 4 \|( - \|){4} failed: connection to server", text), text
+    assert asked(managed, "SELECT relname FROM pg_class WHERE relname LIKE 'pgbench%'") == []
+    check_put_back(managed, before)
+
+
+@pytest.mark.long
+def test_tables_of_somebody_else_are_left_alone(managed: Throwaway, tmp_path: Path) -> None:
+    target = ("-d", conninfo(managed))
+    assert run("bench", "init", "-s", "2", *target, home=tmp_path).status == 0
+    try:
+        text = SHORTER.replace("data_per_configuration = true", 'database = "current"')
+        ran = experiment(tmp_path, "run", plan_in(tmp_path, text), *target)
+        assert ran.status == 0, ran.err
+        found = [line["result"]["reason"] for line in lines_of(tmp_path) if line["kind"] == "cell"]
+        assert all("pgbench's tables of somebody else: scale 2" in reason for reason in found)
+        assert asked(managed, "SELECT count(*) FROM pgbench_branches") == ["2"]
+    finally:
+        with psycopg.connect(conninfo(managed), autocommit=True) as connection:
+            connection.execute("DROP TABLE pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers")
 
 
 def test_an_experiment_that_there_is_not_is_said(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.comparison import Comparison, FigureRow, compare, figure_of
+from pgtop_tune.compare.comparison import Comparison, compare
+from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.reports.sheets import wait_sheet
 from pgtop_tune.compare.reports.written import comparison_json
 from pgtop_tune.compare.sides import opening

@@ -17,7 +17,7 @@ PARTS = (
     BudgetPart("CPU", "CPU", 2.0),
     BudgetPart("IO:WalSync", "IO", 2.2),
     BudgetPart("LWLock:WALWrite", "LWLock", 0.9),
-    BudgetPart("Lock:tuple", "Lock", 3.0),
+    BudgetPart("Client:think", "Client", 3.0),
     BudgetPart("other", "other", 0.1),
 )
 BUDGET = LatencyBudget(
@@ -49,19 +49,27 @@ def test_removing_3_1_of_8_2_ms_lifts_a_closed_loop_by_at_most_61_per_cent(inter
     assert prediction_words(found) == "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"
 
 
-def test_full_cpus_bound_what_does_not_save_cpu_time(interval: Interval, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction, "_busy", lambda interval, window_s: 0.96)
-    found = predict(interval, NAMES, VALUES, ())
+def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
+    """Two CPUs, 1.9 ms of CPU in a transaction: 1,052 transactions per second at most, 1,000 are made."""
+    parts = (BudgetPart("CPU", "CPU", 1.9), BudgetPart("IO:WalSync", "IO", 6.0))
+    budget = replace(BUDGET, total_ms=8.0, parts=parts)
+    found = prediction._bound(budget, NAMES, 2)
     assert found is not None
     assert (found.by_cpu, found.nothing) == (True, False)
-    assert found.most == pytest.approx(1.0 / 0.96 - 1.0)
-    planner = predict(interval, ("jit",), (("on", "off"),), ())
+    assert found.most == pytest.approx(2000.0 / 1.9 / 1000.0 - 1.0)
+    planner = prediction._bound(budget, ("jit",), 2)
     assert planner is not None
     assert not planner.by_cpu, "it saves CPU time"
-    monkeypatch.setattr(prediction, "_busy", lambda interval, window_s: 0.99)
-    nothing = predict(interval, NAMES, VALUES, ())
+    nothing = prediction._bound(replace(budget, parts=(replace(parts[0], ms=1.99), parts[1])), NAMES, 2)
     assert nothing is not None
     assert nothing.nothing
+
+
+def test_locks_are_held_for_a_shorter_time_by_whom_a_change_makes_quicker() -> None:
+    parts = (BudgetPart("IO:WalSync", "IO", 2.0), BudgetPart("Lock:transactionid", "Lock", 2.0))
+    found = prediction._bound(replace(BUDGET, total_ms=8.0, parts=parts), NAMES, None)
+    assert found is not None
+    assert found.most == pytest.approx(1.0)
 
 
 def test_earlier_trials_of_the_same_change_give_the_likely_value(interval: Interval) -> None:
@@ -105,11 +113,12 @@ def test_the_score_is_of_the_newest_twenty() -> None:
 
 
 def test_every_row_is_a_parameter_that_is_known_and_prefixes_match_events_of_all_majors() -> None:
-    without_knob = {"vacuum_cost_delay", "track_wal_io_timing", "track_functions", "cpu_tuple_cost"}
-    assert {name for name in _REACH if name not in BY_NAME} <= without_knob
+    without_knob = {"vacuum_cost_delay", "track_wal_io_timing", "track_functions"}
+    costs = {name for name in _REACH if name.startswith("cpu_")}
+    assert {name for name in _REACH if name not in BY_NAME} <= without_knob | costs
     reach = reach_of(("commit_delay",)) or ()
     assert all(reached(label, reach) for label in ("IO:WalSync", "IO:WALSync", "LWLock:WALWrite", "IPC:SyncRep"))
-    assert not any(reached(label, reach) for label in ("CPU", "CPU queue", "Lock:tuple", "Client:think", "other"))
+    assert not any(reached(label, reach) for label in ("CPU", "IO:DataFileRead", "Client:think", "other"))
     work = reach_of(("huge_pages",)) or ()
     assert reached("CPU", work)
     assert reached("CPU queue", work)

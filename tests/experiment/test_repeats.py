@@ -154,6 +154,8 @@ def test_a_goal_that_the_known_noise_puts_out_of_reach_is_refused_with_the_time_
     assert "tpcb-like ×16 at scale 50" in refused.value.message
     assert "that needs about 21 runs of each cell (49m00s of load for all cells)" in refused.value.message
     assert "the limit is 12" in refused.value.message
+    with pytest.raises(UsageProblem, match=r"more than 100 runs of each cell, and the limit is 12"):
+        check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.002))
     check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.02, at_most=30))
     check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.05))
     check_goal(plan, [LOAD, None], Repetition(runs=20))
@@ -214,6 +216,21 @@ def test_a_load_bound_by_its_generator_is_said_and_is_no_history() -> None:
     repeats.keep()
     assert cell.load is not None
     assert known_noise(cell.load) is None
+
+
+@pytest.mark.parametrize("why", ["failed", "short", "bound"])
+def test_a_wish_that_no_run_can_fulfil_ends_early(why: str) -> None:
+    bound = Doubt(id="CLIENT-BOUND", verdict=RunVerdict.SUSPECT, reason="pgbench is busy")
+    repeats = Repeats(made("tpcb-like"), Repetition(runs=2, until=0.001))
+    for number, _ in enumerate(repeats):
+        found = {
+            "failed": failed(),
+            "short": run(1000.0, number=number, seconds=25),
+            "bound": replace(run(1000.0, number=number), doubts=(bound,)),
+        }
+        repeats.take(found[why])
+    assert repeats.order == [0, 0]
+    assert repeats.outcome()[-1].endswith("the server" if why == "bound" else "after 2 runs, see the notes")
 
 
 def test_runs_that_do_not_get_steady_are_said() -> None:

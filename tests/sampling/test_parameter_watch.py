@@ -109,3 +109,14 @@ async def test_a_change_at_a_restart_is_on_the_tape(fresh_server: Throwaway) -> 
         fresh_server.restart()
         await watcher.until(lambda frame: bool(watcher.events(EventKind.PARAMETER)))
         assert watcher.events(EventKind.PARAMETER) == ["max_locks_per_transaction 64→80"]
+
+
+def test_switches_of_an_experiment_are_no_changes_until_a_look_after_it() -> None:
+    watch = ParameterWatch()
+    switched = replace(ROWS[0], shown="2GB")
+    texts(watch, seen(0, *ROWS))
+    watch.switching(frozenset({"max_wal_size"}))
+    assert texts(watch, seen(5, switched, replace(ROWS[1], shown="64MB"))) == ["work_mem 4MB→64MB"]
+    watch.switched(7.0)
+    assert texts(watch, seen(10, ROWS[0])) == []
+    assert texts(watch, seen(15, switched)) == ["max_wal_size 1GB→2GB"]

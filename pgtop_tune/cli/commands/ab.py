@@ -92,6 +92,7 @@ def ab(
     pgbench: options.Pgbench = None,
     load_from: options.LoadFrom = None,
     host_source: options.HostSourceChoice = HostSource.AUTO,
+    detach: options.Detach = False,
     connection: ConnectionOptions,
 ) -> None:
     """Compare two values of a parameter under one continuous load, and put everything back.
@@ -109,6 +110,10 @@ def ab(
     from pgtop_tune.cli.switching import SwitchRequest, switch
     from pgtop_tune.model.bench import LoadSpec
 
+    if detach:
+        from pgtop_tune.cli.detached import start_detached
+
+        sys.exit(start_detached(["ab"]))
     for_s = for_seconds(how_long)
     if for_s is None:
         raise UsageProblem("--for needs a time", "pass 5m, 10m or 1h")

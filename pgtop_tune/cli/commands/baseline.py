@@ -11,7 +11,7 @@ import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import Format, ProfilesDirectory, TableFormat
-from pgtop_tune.cli.commands.compare import FailIf, UnderTest, print_comparisons, tell_outcome
+from pgtop_tune.cli.commands.compare import As, FailIf, UnderTest, print_comparisons, tell_outcome
 from pgtop_tune.cli.connecting import ConnectionOptions, ConnectionWords
 from pgtop_tune.cli.options import register
 from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
@@ -95,6 +95,7 @@ def check(
     ] = "",
     fail_if: FailIf = None,
     under_test: UnderTest = None,
+    contract: As = None,
     format: Annotated[
         TableFormat, typer.Option("--format", help="Format of the comparison on stdout.")
     ] = TableFormat.TEXT,
@@ -117,6 +118,7 @@ def check(
     from pgtop_tune.compare.baselines.baselines import changes
     from pgtop_tune.compare.comparison import compare
     from pgtop_tune.compare.condition import judge, parse_condition
+    from pgtop_tune.compare.noise.store import known_spreads
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import open_material
 
@@ -137,7 +139,10 @@ def check(
             _measure_again(specs, words, file, profiles, pgbench)
         now = open_material(file, "now")
         check_names(under_test or [], (before, now))
-        comparison = compare(before, now, under_test or [], baselines.earlier_runs(before))
+        comparison = compare(
+            before, now, under_test or [], baselines.earlier_runs(before),
+            known=known_spreads([before, now]), contract=contract,
+        )  # fmt: skip
         unkept: RecordingProblem | None = None
         if keep:
             try:
@@ -152,7 +157,7 @@ def check(
     _tell_changes(changes(sorted(runs, key=lambda run: run.began_ms)))
     if unkept is not None:
         raise unkept
-    sys.exit(tell_outcome(judged))
+    sys.exit(tell_outcome(judged, [comparison]))
 
 
 def _tell_changes(found: Sequence[LevelChange]) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from pgtop_tune.cli.commands.bench.shared import TableFormat
 from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.compare.sides.contract_names import Contract
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +34,16 @@ UnderTest = Annotated[
         "that the comparison is about; repeatable. Settings always are.",
     ),
 ]
+As = Annotated[
+    Contract | None,
+    typer.Option(
+        "--as",
+        show_default=False,
+        help="The question: only this may vary (config: parameters and kernel settings; storage: disks, file systems, "
+        "mounts; machine; major: version and its defaults; repeat: nothing). Anything else that differs refuses the "
+        "verdict, with exit status 8. --under-test adds to it.",
+    ),
+]
 FailIf = Annotated[
     list[str] | None,
     typer.Option(
@@ -49,6 +60,7 @@ def compare(
     b: Annotated[list[Path], typer.Argument(metavar="B...", show_default=False, help="Sides to compare with A.")],
     fail_if: FailIf = None,
     under_test: UnderTest = None,
+    contract: As = None,
     format: Annotated[
         TableFormat, typer.Option("--format", help="Format of the comparison on stdout.")
     ] = TableFormat.TEXT,
@@ -63,30 +75,37 @@ def compare(
     Examples: pgtop-tune compare before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune compare runs/default runs/tuned runs/extreme --format markdown  ·
     pgtop-tune compare runs/main runs/branch --fail-if 'tps < -5%' --fail-if 'p99 > 10%'  ·
-    pgtop-tune compare run.jsonl@3m..5m run.jsonl@12:40..+2m
+    pgtop-tune compare run.jsonl@3m..5m run.jsonl@12:40..+2m  ·
+    pgtop-tune compare --as config runs/default runs/tuned  ·
+    pgtop-tune compare --as repeat monday.jsonl.gz tuesday.jsonl.gz
     """
     from pgtop_tune.compare.baselines.baselines import earlier_runs
     from pgtop_tune.compare.comparison import compare as compared
     from pgtop_tune.compare.condition import judge, parse_condition
+    from pgtop_tune.compare.noise.store import known_spreads
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import named, open_all
 
     conditions = [parse_condition(each) for each in fail_if or ()]
     names = [named(path) for path in (a, *b)]
     if any(name.windowed for name in names):
-        sys.exit(_compare_windows(names, conditions, under_test or [], format))
+        sys.exit(_compare_windows(names, conditions, under_test or [], format, contract))
     first, *others = open_all([a, *b])
     wanted = under_test or []
     check_names(wanted, (first, *others))
-    earlier = earlier_runs(first)
-    comparisons = [compared(first, other, wanted, earlier) for other in others]
+    earlier, known = earlier_runs(first), known_spreads([first, *others])
+    comparisons = [compared(first, other, wanted, earlier, known=known, contract=contract) for other in others]
     judged = [judge(condition, comparisons) for condition in conditions]
     print_comparisons(format, comparisons, judged)
-    sys.exit(tell_outcome(judged))
+    sys.exit(tell_outcome(judged, comparisons))
 
 
 def _compare_windows(
-    names: Sequence[Named], conditions: Sequence[Condition], under_test: Sequence[str], format: TableFormat
+    names: Sequence[Named],
+    conditions: Sequence[Condition],
+    under_test: Sequence[str],
+    format: TableFormat,
+    contract: Contract | None,
 ) -> int:
     """Windows: everything that differs, the largest effect first."""
     from pgtop_tune.compare.condition import judge
@@ -100,7 +119,7 @@ def _compare_windows(
     check_names(under_test, [side.material for side in (first, *others)])
     paths = [name.path.resolve() for name in names]
     found = [
-        window_comparison(first, other, under_test, one_recording=path == paths[0])
+        window_comparison(first, other, under_test, one_recording=path == paths[0], contract=contract)
         for other, path in zip(others, paths[1:], strict=True)
     ]
     judged = [judge(condition, [each.comparison for each in found]) for condition in conditions]
@@ -111,11 +130,11 @@ def _compare_windows(
         _print_json(answer)
     else:
         _print_sheets(format, [window_sheets(each) for each in found])
-    return tell_outcome(judged)
+    return tell_outcome(judged, [each.comparison for each in found])
 
 
-def tell_outcome(judged: Sequence[Judged]) -> int:
-    """Says on stderr which conditions hold or cannot be told, and gives the exit status."""
+def tell_outcome(judged: Sequence[Judged], comparisons: Sequence[Comparison]) -> int:
+    """Says on stderr which conditions hold or cannot be told and which contract is broken; gives the exit status."""
     from pgtop_tune.cli.output import tell
     from pgtop_tune.compare.condition import ConditionOutcome
 
@@ -125,7 +144,11 @@ def tell_outcome(judged: Sequence[Judged]) -> int:
     outcomes = {each.outcome for each in judged}
     if ConditionOutcome.HOLDS in outcomes:
         return ExitCode.CONDITION_HOLDS
-    return ExitCode.CANNOT_TELL if ConditionOutcome.CANNOT_TELL in outcomes else ExitCode.OK
+    broken = [each for each in comparisons if each.fingerprints.contract and not each.comparable]
+    for comparison in broken:
+        for reason in comparison.reasons:
+            tell(reason)
+    return ExitCode.CANNOT_TELL if broken or ConditionOutcome.CANNOT_TELL in outcomes else ExitCode.OK
 
 
 def print_comparisons(format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> None:

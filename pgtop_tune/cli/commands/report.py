@@ -50,6 +50,7 @@ def report(
     from pgtop_tune.cli.commands.export import text_to
     from pgtop_tune.cli.output import say
     from pgtop_tune.compare.baselines.baselines import earlier_runs
+    from pgtop_tune.compare.noise.store import known_spreads
     from pgtop_tune.compare.reports.html import html
     from pgtop_tune.compare.reports.report import report as chapters
     from pgtop_tune.compare.reports.written import report_markdown
@@ -65,7 +66,7 @@ def report(
     check_names(under_test or [], sides)
     heading = title or " · ".join(side.name for side in sides)
     writer = report_markdown if output.suffix.lower() == ".md" else html
-    text = writer(heading, chapters(sides, under_test or [], earlier_runs(sides[0])))
+    text = writer(heading, chapters(sides, under_test or [], earlier_runs(sides[0]), known_spreads(sides)))
     if to_stdout:
         with text_to(None, force) as file:
             file.write(text)

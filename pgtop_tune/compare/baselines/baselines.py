@@ -24,7 +24,8 @@ from msgspec.structs import replace
 
 from pgtop_tune import paths
 from pgtop_tune.compare import words
-from pgtop_tune.compare.comparison import Earlier, figure_of
+from pgtop_tune.compare.comparison import Earlier
+from pgtop_tune.compare.figure_rows import figure_of
 from pgtop_tune.compare.reports.tables import Table, as_text
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import fingerprints

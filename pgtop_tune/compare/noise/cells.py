@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.compare.comparison import figure_of
+from pgtop_tune.compare.figure_rows import figure_of
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
 from pgtop_tune.compare.noise.store import FIGURES, SHORTEST_S, NoiseGroup, group_of
 from pgtop_tune.compare.sides.figures import BY_ID, TPS

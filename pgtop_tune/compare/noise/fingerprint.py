@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.compare.sides.facts import DATA, LOAD, MACHINE, SERVER
-from pgtop_tune.compare.sides.material import ComparedRun, Material
+from pgtop_tune.compare.sides.material import ComparedRun, Fact, LoadKey, Material
 
 BESIDE_US: Final = "beside pgtop-tune"
 """Of a fingerprint's fact that names the machine of pgbench."""
@@ -54,22 +55,32 @@ class LoadFingerprint(Struct, frozen=True, order=True):
 
 def load_fingerprint(side: Material, run: ComparedRun) -> LoadFingerprint | None:
     """Of one run of a side; None where the machine, the server or the load is not known."""
-    facts = {(fact.group, fact.name): fact.value for fact in side.facts}
+    return fingerprint_of(side.facts, run.key, run.scripts)
+
+
+def fingerprint_of(said: Iterable[Fact], key: LoadKey, scripts: Sequence[str]) -> LoadFingerprint | None:
+    """The same of a load that runs.
+
+    Args:
+        said: Facts of its surroundings.
+        scripts: SHA-256 of each script file.
+    """
+    facts = {(fact.group, fact.name): fact.value for fact in said}
     machine = [facts.get((MACHINE, name), "") for name in _OF_THE_MACHINE]
     major = _MAJOR.match(facts.get((SERVER, "PostgreSQL"), ""))
-    if not machine[0] or major is None or not run.key.name:
+    if not machine[0] or major is None or not key.name:
         return None
-    texts = "".join(sorted(run.scripts))
+    texts = "".join(sorted(scripts))
     digest = f"#{hashlib.sha256(texts.encode()).hexdigest()[:_DIGEST]}" if texts else ""
     return LoadFingerprint(
         machine=", ".join(filter(None, machine))[:_LONGEST],
         generator=facts.get((LOAD, "pgbench runs"), BESIDE_US).replace(BESIDE_US, "")[:_LONGEST],
         server=major[0],
-        load=run.key.name[:_LONGEST] + digest,
+        load=key.name[:_LONGEST] + digest,
         scale="" if texts else facts.get((DATA, "pgbench scale"), "")[:_LONGEST],
-        clients=run.key.clients,
-        protocol=run.key.protocol[:_LONGEST],
-        rate="" if run.key.rate_per_s is None else f"{run.key.rate_per_s:g}",
-        connect=run.key.connect_per_transaction,
-        endpoint=run.key.endpoint[:_LONGEST],
+        clients=key.clients,
+        protocol=key.protocol[:_LONGEST],
+        rate="" if key.rate_per_s is None else f"{key.rate_per_s:g}",
+        connect=key.connect_per_transaction,
+        endpoint=key.endpoint[:_LONGEST],
     )

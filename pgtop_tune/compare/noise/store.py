@@ -23,7 +23,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune import paths
-from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
+from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
+from pgtop_tune.compare.sides.material import Material
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.compare.statistics.runs import MOST_HISTORY
 
@@ -96,7 +97,7 @@ class KnownNoise(Struct, frozen=True):
     @property
     def at_ms(self) -> int:
         """When something was last measured."""
-        return max((group.at_ms for group in self.groups), default=0 if self.floor is None else self.floor.at_ms)
+        return max((*(group.at_ms for group in self.groups), 0 if self.floor is None else self.floor.at_ms))
 
     def spread(self, figure: str, without: Collection[int] = ()) -> RunSpread:
         """How runs differ: of the newest groups, no more than 16 degrees of freedom.
@@ -150,6 +151,17 @@ def history(load: LoadFingerprint | None, figure: str = "tps", without: Collecti
     """How runs of this machine and load differ among each other, for `runs.run_noise`; see `KnownNoise.spread`."""
     known = known_noise(load)
     return RunSpread() if known is None else known.spread(figure, without)
+
+
+def known_spreads(sides: Sequence[Material]) -> dict[str, dict[str, RunSpread]]:
+    """How runs of the first side's loads differ, by title and figure; runs that are compared do not count twice."""
+    began = {run.began_ms for side in sides for run in side.runs}
+    found: dict[str, dict[str, RunSpread]] = {}
+    for key, runs in sides[0].phases.items():
+        load = load_fingerprint(sides[0], runs[0])
+        spreads = {name: history(load, name, began) for name in FIGURES}
+        found[key.title] = {name: spread for name, spread in spreads.items() if spread.degrees}
+    return found
 
 
 def problem() -> str:

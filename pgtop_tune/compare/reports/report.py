@@ -8,7 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.compare import words
-from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, compare, figure_of
+from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
+from pgtop_tune.compare.figure_rows import figure_of
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
 from pgtop_tune.compare.reports.run_tables import curve_groups, line_name, run_sheets, search_sheet
 from pgtop_tune.compare.reports.sheets import (
@@ -59,15 +60,18 @@ class Chapter(Struct, frozen=True):
 
 
 def report(
-    sides: Sequence[Material], under_test: Collection[str] = (), earlier: Earlier | None = None
+    sides: Sequence[Material],
+    under_test: Collection[str] = (),
+    earlier: Earlier | None = None,
+    known: Spreads | None = None,
 ) -> tuple[Chapter, ...]:
     """The chapters.
 
     Args:
         sides: The first is what the others are compared with.
-        under_test, earlier: As for `compare`.
+        under_test, earlier, known: As for `compare`.
     """
-    comparisons = [compare(sides[0], other, under_test, earlier) for other in sides[1:]]
+    comparisons = [compare(sides[0], other, under_test, earlier, known=known) for other in sides[1:]]
     found = [Chapter("Summary", tuple(_short(sides, comparisons)))]
     search = search_sheet(sides, under_test)
     runs = (*run_sheets(sides), *(() if search is None else (search,)))

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.compare import words
-from pgtop_tune.compare.comparison import Comparison, FigureRow, compare
+from pgtop_tune.compare.comparison import Comparison, compare
+from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.noise.cells import cells_of_side
 from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table
 from pgtop_tune.compare.reports.sheets import Sheet

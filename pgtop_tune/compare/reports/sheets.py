@@ -11,6 +11,7 @@ from pgtop_tune import units
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Phase
 from pgtop_tune.compare.reports.tables import Table
+from pgtop_tune.compare.sides.contracts import CONTRACTS
 from pgtop_tune.compare.sides.fingerprint import FactDifference
 from pgtop_tune.compare.sides.material import FactKind, Material
 from pgtop_tune.compare.statistics.effect import blocks_needed
@@ -76,15 +77,19 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     if not comparison.comparable:
         lines.append("NOT COMPARABLE")
         lines += [f"  {one_line(reason, 300)}" for reason in comparison.reasons]
-        if prints.reasons:
+        if prints.reasons and prints.contract is None:
             lines.append("  (--under-test NAME declares a difference to be the subject of the comparison)")
     elif not telling:
         lines.append(f"fingerprint: identical in {prints.same} facts")
     else:
         lines.append(f"fingerprint: {len(telling)} under test, {prints.same} facts are the same")
+    if prints.contract is not None:
+        lines.append(f"--as {prints.contract} lets vary: {CONTRACTS[prints.contract].words}")
     rows = tuple(_difference(each) for each in telling)
     heads = ("", "what differs", "A", "B", "")
     notes = []
+    if prints.contract is not None and prints.groups_unknown:
+        notes.append(f"not checked, because neither side tells it: {', '.join(prints.groups_unknown)}")
     if prints.not_known:
         notes.append(f"known for one side only: {', '.join(prints.not_known)}")
     if prints.identities:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from pgtop_tune.compare.comparison import Comparison, FigureRow, Phase
+from pgtop_tune.compare.comparison import Comparison, Phase
 from pgtop_tune.compare.condition import Judged
+from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import as_markdown, as_text
+from pgtop_tune.compare.sides.contracts import CONTRACTS
 from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.statistics.effect import Effect
@@ -92,6 +94,14 @@ def _comparison(found: Comparison) -> dict[str, Any]:
             "same": prints.same,
             "differences": [plain(each) for each in prints.differences],
             "told_by_one_side": list(prints.not_known),
+        },
+        "contract": None
+        if prints.contract is None
+        else {
+            "as": str(prints.contract),
+            "may_vary": CONTRACTS[prints.contract].words,
+            "broken_by": [each.name for each in prints.differences if each.breaks],
+            "groups_unknown": list(prints.groups_unknown),
         },
         "phases": [_phase(each) for each in found.phases],
         "only_a": [key.title for key in found.only_a],

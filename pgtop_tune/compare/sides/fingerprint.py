@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
+from pgtop_tune.compare.sides.contract_names import Contract
+from pgtop_tune.compare.sides.contracts import Varied, fitting, may_vary
+from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS, TOOL
 from pgtop_tune.compare.sides.material import FactKind, Material
 from pgtop_tune.errors import UsageProblem
 
@@ -21,6 +24,7 @@ class FactDifference(Struct, frozen=True):
 
     Attributes:
         under_test: It is what the comparison is about.
+        breaks: The contract wants it equal.
     """
 
     group: str
@@ -29,11 +33,12 @@ class FactDifference(Struct, frozen=True):
     b: str
     kind: FactKind
     under_test: bool
+    breaks: bool = False
 
     @property
     def forbids(self) -> bool:
         """Whether results cannot be compared because of it."""
-        return self.kind is FactKind.CONDITION and not self.under_test
+        return self.breaks or (self.kind is FactKind.CONDITION and not self.under_test)
 
 
 class Fingerprints(Struct, frozen=True):
@@ -42,12 +47,18 @@ class Fingerprints(Struct, frozen=True):
     Attributes:
         same: How many facts are the same.
         differences: In the order of the fingerprint; identities come last.
-        not_known: Conditions that only one side tells, by name.
+        not_known: Conditions that only one side tells, by name; with a contract settings, too.
+        contract: The facts that may vary; None without one.
+        fits: The contract that lets every difference vary; None where no single one does.
+        groups_unknown: Groups of which neither side tells a fact.
     """
 
     same: int
     differences: tuple[FactDifference, ...]
     not_known: tuple[str, ...]
+    contract: Contract | None = None
+    fits: Contract | None = None
+    groups_unknown: tuple[str, ...] = ()
 
     @property
     def under_test(self) -> tuple[FactDifference, ...]:
@@ -57,7 +68,13 @@ class Fingerprints(Struct, frozen=True):
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why results are not comparable; empty when they are."""
-        return tuple(f"{each.name} differs: {each.a} and {each.b}" for each in self.differences if each.forbids)
+        return tuple(self._reason(each) for each in self.differences if each.forbids)
+
+    def _reason(self, each: FactDifference) -> str:
+        if self.contract is None:
+            return f"{each.name} differs: {each.a} and {each.b}"
+        way_out = f"--as {self.fits}" if self.fits else f"--under-test {shlex.quote(each.name)}"
+        return f"--as {self.contract}: {each.name} differs: A {each.a}, B {each.b}; use {way_out}"
 
     @property
     def identities(self) -> tuple[FactDifference, ...]:
@@ -65,23 +82,27 @@ class Fingerprints(Struct, frozen=True):
         return tuple(each for each in self.differences if each.kind is FactKind.IDENTITY)
 
 
-def fingerprints(a: Material, b: Material, under_test: Collection[str] = ()) -> Fingerprints:
+def fingerprints(
+    a: Material, b: Material, under_test: Collection[str] = (), contract: Contract | None = None
+) -> Fingerprints:
     """Compares what both sides tell of themselves.
 
     Args:
         under_test: Groups and names of facts that are meant to differ; settings are so by themselves.
+        contract: Lets only its facts vary, and those of `under_test`; settings no longer vary by themselves.
     """
     wanted = {name.lower() for name in under_test}
     left = {(fact.group, fact.name): fact for fact in a.facts}
     right = {(fact.group, fact.name): fact for fact in b.facts}
-    differences, not_known, same = [], [], 0
+    differences, varied, not_known, same = [], [], [], 0
     for key in dict.fromkeys((*left, *right)):
         one, other = left.get(key), right.get(key)
         either = one or other
         assert either is not None
         if one is None or other is None:
             if either.group != PARAMETERS:
-                not_known += [either.name] if either.kind is FactKind.CONDITION else []
+                matters = either.kind is FactKind.CONDITION or (contract and either.kind is FactKind.SETTING)
+                not_known += [either.name] if matters else []
                 continue
             if (a if one is None else b).all_parameters or either.shipped:
                 continue
@@ -89,7 +110,13 @@ def fingerprints(a: Material, b: Material, under_test: Collection[str] = ()) -> 
         if said[0] == said[1]:
             same += 1
             continue
-        meant = either.kind is FactKind.SETTING or bool({"all", either.group, either.name.lower()} & wanted)
+        meant = bool({"all", either.group, either.name.lower()} & wanted)
+        if contract is None:
+            meant = meant or either.kind is FactKind.SETTING
+        else:
+            shipped = all(fact is None or fact.shipped for fact in (one, other))
+            varied += [] if meant else [Varied(either.group, either.name, either.kind, shipped)]
+            meant = meant or may_vary(contract, either.group, either.name, either.kind, shipped)
         differences.append(
             FactDifference(
                 group=either.group,
@@ -98,10 +125,19 @@ def fingerprints(a: Material, b: Material, under_test: Collection[str] = ()) -> 
                 b=said[1],
                 kind=either.kind,
                 under_test=meant and either.kind is not FactKind.IDENTITY,
+                breaks=contract is not None and not meant,
             )
         )
     ordered = sorted(differences, key=lambda each: each.kind is FactKind.IDENTITY)
-    return Fingerprints(same, tuple(ordered), tuple(not_known))
+    told = {fact.group for fact in (*a.facts, *b.facts)}
+    return Fingerprints(
+        same=same,
+        differences=tuple(ordered),
+        not_known=tuple(not_known),
+        contract=contract,
+        fits=fitting(varied) if contract else None,
+        groups_unknown=tuple(group for group in GROUPS if group not in told and group != TOOL),
+    )
 
 
 def check_names(under_test: Sequence[str], materials: Sequence[Material]) -> None:

@@ -11,7 +11,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.compare.comparison import Comparison, FigureRow, aligned_period, compare
+from pgtop_tune.compare.comparison import Comparison, compare
+from pgtop_tune.compare.figure_rows import FigureRow, aligned_period
+from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
 from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
 from pgtop_tune.compare.sides.material import Material
@@ -26,6 +28,7 @@ from pgtop_tune.compare.statistics.effect import (
 )
 from pgtop_tune.compare.statistics.student import t_quantile
 from pgtop_tune.compare.statistics.verdicts import CERTAIN, worded
+from pgtop_tune.compare.windows.statements import StatementComparison, compare_statements
 from pgtop_tune.compare.windows.window import PER_TRANSACTION, Number, Side
 
 # How large an effect is against the noise it was seen in: what makes numbers of different kinds comparable.
@@ -118,12 +121,14 @@ class WindowComparison(Struct, frozen=True):
         rows: What is certain first, each part by the size of the effect.
         alike: Numbers that were one and the same in both all the time.
         notes: What a reader must know beyond those of the phase.
+        statements: None where a window has no counters of statements.
     """
 
     comparison: Comparison
     rows: tuple[Differing, ...]
     alike: int
     notes: tuple[str, ...]
+    statements: StatementComparison | None = None
 
     @property
     def outcomes(self) -> tuple[Differing, ...]:
@@ -138,17 +143,29 @@ class WindowComparison(Struct, frozen=True):
 
 
 def window_comparison(
-    a: Side, b: Side, under_test: Sequence[str] = (), *, one_recording: bool = True
+    a: Side,
+    b: Side,
+    under_test: Sequence[str] = (),
+    *,
+    one_recording: bool = True,
+    contract: Contract | None = None,
 ) -> WindowComparison:
     """B against A.
 
     Args:
-        under_test: As of `comparison.compare`. What ran in a window is always what it is about.
+        under_test, contract: As of `comparison.compare`. Without a contract the loads may differ.
         one_recording: Both are windows of the same recording or session.
     """
     one_run = bool({run.started_ms for run in a.loads} & {run.started_ms for run in b.loads})
     one_run = one_run or (one_recording and not a.loads and not b.loads)
-    comparison = compare(a.material, b.material, (*under_test, "load"), one_run=one_run, windows=True)
+    comparison = compare(
+        a.material,
+        b.material,
+        under_test if contract else (*under_test, "load"),
+        one_run=one_run,
+        windows=True,
+        contract=contract,
+    )
     phase = comparison.phases[0] if comparison.phases else None
     decisive = phase is not None and not phase.no_verdict
     told = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
@@ -162,7 +179,11 @@ def window_comparison(
             told.append(replace(number, verdict=said))
     rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
     return WindowComparison(
-        comparison=comparison, rows=rows, alike=len(alike) + len(told) - len(rows), notes=tuple(_notes(a, b, rows))
+        comparison=comparison,
+        rows=rows,
+        alike=len(alike) + len(told) - len(rows),
+        notes=tuple(_notes(a, b, rows)),
+        statements=compare_statements(a.statements, b.statements, comparable=comparison.comparable, decisive=decisive),
     )
 
 

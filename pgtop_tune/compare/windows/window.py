@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.figures import disks_by_role, frame_sums, line_sums
 from pgtop_tune.compare.sides.from_recording import budget_of, key_of, spec_of
 from pgtop_tune.compare.sides.gathered import Gathered
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, LoadKey, Material
+from pgtop_tune.compare.windows.statements import StatementsSeen
 from pgtop_tune.metrics import (
     ceilings,
     checkpoints,
@@ -129,6 +130,7 @@ class Side(Struct, frozen=True):
         moving: Names of those that were not the same all the time.
         loads: Runs of pgbench that were under way in it.
         since_s: Moment of its first frame: later than asked for where no more was kept.
+        statements: Counters of statements, look by look.
     """
 
     material: Material
@@ -136,6 +138,7 @@ class Side(Struct, frozen=True):
     moving: frozenset[str]
     loads: tuple[BenchRun, ...]
     since_s: float
+    statements: StatementsSeen = field(default_factory=StatementsSeen)
 
     @property
     def run(self) -> ComparedRun:
@@ -184,6 +187,7 @@ class _Reading:
         self._window = window
         self._gathered = Gathered()
         self._facts = FactsSeen()
+        self._statements = StatementsSeen()
         self._past: list[Frame] = []
         self._first: Frame | None = None
         self._last: Frame | None = None
@@ -206,6 +210,7 @@ class _Reading:
         if len(self._past) > 2 * _PAST:
             del self._past[:-_PAST]
         self._facts.take(frame)
+        self._statements.take(frame)
         if self._first is None or before is None:
             self._first = frame
             self._run_before = frame.bench.run.run if isinstance(frame.bench, BenchSample) else None
@@ -308,4 +313,5 @@ class _Reading:
             moving=frozenset(self._moving),
             loads=loads,
             since_s=first.elapsed_s,
+            statements=self._statements,
         )

@@ -108,6 +108,7 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
         objective=plan.objective,
         constraints=plan.constraints,
         stages=stages_of(plan, arms, scales, clients, impossible),
+        unsafe=view.unsafe,
     )
     if all(cell.impossible for cell in found.cells):
         raise UsageProblem(f"nothing of the plan can run here: {found.cells[0].impossible}", "change the plan")

@@ -22,6 +22,7 @@ RELOAD_S: Final = 1.0
 _SPARE: Final = 1.1
 JUDGED_S: Final = 30
 """A shorter run is shown and not judged."""
+ONCE: Final = "each cell runs once: a drift of the machine looks like an effect; --repeats 4 tells them apart"
 
 
 class Estimate(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,9 @@ from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pgtop_tune.compare.statistics.effect import Effect, Verdict, spread_of, verdict
+from pgtop_tune.compare.statistics.effect import Effect, Verdict, spread_of, verdict, without_verdict
 from pgtop_tune.compare.statistics.runs import run_noise, runs_effect, runs_needed
 from pgtop_tune.experiment.plan.estimate import JUDGED_S
 from pgtop_tune.experiment.plan.model import Cell
@@ -17,6 +18,7 @@ from pgtop_tune.experiment.plan.results import CellResult, Outcome
 
 Load = tuple[int, str, str, int]
 """Scale, endpoint, profile, clients: what two cells that are compared have in common."""
+_CLIENT_BOUND: Final = "CLIENT-BOUND"
 LOUD: Final = 0.10
 """A difference that is told also where the runs are too few to be certain of it."""
 
@@ -48,7 +50,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     @property
     def loud(self) -> bool:
         """Whether it belongs among the findings: decided, or large."""
-        return self.verdict in (Verdict.BETTER, Verdict.WORSE) or abs(self.change) >= LOUD
+        return self.verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFER) or abs(self.change) >= LOUD
 
 
 def load_of(cell: Cell) -> Load:
@@ -76,7 +78,9 @@ def _judged(
     a, b = [math.log(tps) for tps in _tps(base)], [math.log(tps) for tps in _tps(runs)]
     found = Judgement(arm=arm, load=load, tps=fmean(_tps(runs)), baseline_tps=fmean(_tps(base)))
     if outcome.plan.time_s < JUDGED_S:
-        return _with(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
+        return replace(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
+    if any(doubt.startswith(_CLIENT_BOUND) for run in (*base, *runs) for doubt in run.doubts):
+        return replace(found, why_not="not judged: pgbench was the limit, not the server")
     others = [
         [math.log(tps) for tps in _tps(each)]
         for key, each in _groups(outcome).items()
@@ -85,14 +89,11 @@ def _judged(
     noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), spread_of(others) if spread_degrees else None)
     effect = runs_effect(a, b, noise)
     said = verdict(effect, higher_is_better=True)
+    if not noise.measured:
+        # How runs differ on this machine is not known: two runs that differ say nothing of the next two.
+        said = without_verdict(said)
     needed = runs_needed(effect, noise) if said is Verdict.UNDECIDED else None
-    return _with(found, effect=effect, verdict=str(said), more_runs=needed)
-
-
-def _with(found: Judgement, **values: object) -> Judgement:
-    from msgspec.structs import replace
-
-    return replace(found, **values)
+    return replace(found, effect=effect, verdict=str(said), more_runs=needed)
 
 
 def _groups(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:

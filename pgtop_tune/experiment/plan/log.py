@@ -8,19 +8,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
 from pgtop_tune.errors import JournalProblem
-from pgtop_tune.paths import NotOurs, check_own, check_own_directory, private, read_own, state_dir
+from pgtop_tune.paths import NotOurs, check_own, check_own_directory, experiments_dir, private, read_own
 
 FILE: Final = "journal.jsonl"
 RUNS: Final = "runs"
-
-
-def experiments_dir() -> Path:
-    """Where experiments are kept, a directory each."""
-    return state_dir() / "experiments"
+_NAME: Final = 20
 
 
 def reviewed_dir() -> Path:
@@ -129,6 +127,27 @@ class ExperimentLog:
             os.ftruncate(self._descriptor, size)
             words = problem.strerror or str(problem)
             raise JournalProblem(f"{self.directory / FILE} cannot be written: {words}", "free some space") from None
+
+
+def new_directory(plan: str) -> Path:
+    """Where a new experiment is kept: "20261123-192231-P1".
+
+    Raises:
+        JournalProblem: It cannot be made.
+    """
+    words = "".join(filter(str.isalnum, plan))[:_NAME]
+    base = experiments_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
+    for number in count(1):
+        directory = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        try:
+            private(base.parent)
+            directory.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError as problem:
+            raise JournalProblem(f"{directory}: {problem.strerror}") from None
+        return directory
+    raise AssertionError
 
 
 def newest(name: str) -> Path | None:

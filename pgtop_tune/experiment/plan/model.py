@@ -179,7 +179,7 @@ class BoundPlan(Struct, frozen=True, kw_only=True):
         server: "PostgreSQL 18.0, system 7…": another server is another experiment.
         seed: Of the order.
         scripts: (profile, what its scripts are: hashes or the builtin's name).
-        notes: What is to be known before.
+        unsafe: Whether values that can lose data were allowed.
         stages: In order.
     """
 
@@ -204,7 +204,7 @@ class BoundPlan(Struct, frozen=True, kw_only=True):
     objective: str
     constraints: tuple[Constraint, ...]
     stages: tuple[Stage, ...]
-    notes: tuple[str, ...] = ()
+    unsafe: bool = False
 
     @property
     def cells(self) -> tuple[Cell, ...]:

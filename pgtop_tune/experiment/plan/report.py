@@ -14,7 +14,7 @@ from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.words import moment, signed
-from pgtop_tune.experiment.plan.estimate import JUDGED_S
+from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE
 from pgtop_tune.experiment.plan.judging import Judgement, best_arm, judgements, load_words
 from pgtop_tune.experiment.plan.model import Cell
 from pgtop_tune.experiment.plan.results import CellResult, Outcome
@@ -226,11 +226,12 @@ def _against(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[Sheet]:
         for each in judged
     )
     heads = ("configuration", "load", "baseline tps", "tps", "change", "98 % interval", "verdict")
-    notes = [each.why_not for each in judged[:1] if each.why_not]
-    if not notes:
-        notes = ["the interval has the differences from run to run in it; without repeats and history 2 % are assumed"]
+    notes = list(dict.fromkeys(each.why_not for each in judged if each.why_not))
+    if any(each.verdict for each in judged):
+        notes += ["the interval has the differences from run to run in it; without repeats and history 2 % are assumed"]
     more = [each.more_runs for each in judged if each.more_runs]
     notes += [f"{max(more)} more runs of each cell would decide what is undecided"] if more else []
+    notes += [ONCE] if outcome.plan.repeats == 1 else []
     base = f"baseline: {outcome.plan.baseline}"
     yield Sheet("throughput", (one_line(base, 200),), Table(heads, rows, frozenset({2, 3, 4, 5})), tuple(notes))
 

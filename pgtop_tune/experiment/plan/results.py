@@ -70,6 +70,8 @@ def result_of(cell: Cell, run: RunResult, bound: str, record: str) -> CellResult
     if run.state == "failed" or run.partial:
         words = short_words(run.message) if run.message else "" if invalid is None else invalid.reason
         return failed(cell, words or "the run was stopped", record)
+    if invalid is not None:
+        return failed(cell, f"{invalid.id}: {invalid.reason}", record)
     tps, error = run.tps, run.steady.error_tps
     return CellResult(
         number=cell.number,

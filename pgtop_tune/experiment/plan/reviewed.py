@@ -18,9 +18,8 @@ _MOST: Final = 5
 
 
 def decides(plan: BoundPlan) -> dict[str, Any]:
-    """What the hash is about: all of the plan but its notes."""
+    """What the hash is about: all of the plan."""
     found: dict[str, Any] = plain(plan)
-    del found["notes"]
     return found
 
 

@@ -30,6 +30,7 @@ from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.plan.disk_bound import bound_by
 from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog
+from pgtop_tune.experiment.plan.meanwhile import STARTED, changes_between, server_state
 from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, Arm, BoundPlan, Cell, Stage
 from pgtop_tune.experiment.plan.results import CellResult, MadeData, Outcome, failed, result_of
 from pgtop_tune.experiment.series import scripts_of
@@ -51,11 +52,6 @@ _LOOK_S: Final = 0.5
 SPARE_BYTES: Final = 256 * 2**20
 """With less free on the disk of the data the experiment stops."""
 _NO_SPACE: Final = "No space left on device"
-_STATE: Final = """
-SELECT '', extract(epoch FROM pg_postmaster_start_time())::text
-UNION ALL
-SELECT name, setting FROM pg_settings WHERE source NOT IN ('client', 'session', 'override') AND context <> 'internal'
-"""
 
 
 class Stopped(LoadProblem):
@@ -245,7 +241,7 @@ class ExperimentRun:
 
     async def _wait_for_answer(self) -> None:
         """Frames after a restart begin with the new server."""
-        started = (await self._state())[""]
+        started = (await self._state())[STARTED]
 
         def shows(interval: Interval) -> bool:
             facts = sections.server(interval.newest)
@@ -276,9 +272,9 @@ class ExperimentRun:
             result = await self._measure(cell)
             if changed := changes_between(now, await self._state_soon()):
                 result = failed(cell, f"does not count: {changed}", result.record)
-                if now[""] != (again := await self._state_soon())[""]:
+                if now[STARTED] != (again := await self._state_soon())[STARTED]:
                     # Restarted with the same values: the next cell runs as it should.
-                    before = {**before, "": again[""]}
+                    before = {**before, STARTED: again[STARTED]}
             self._keep(result)
             if _NO_SPACE in result.reason:
                 raise Stopped("the disk is full", "free some space, then `resume`")
@@ -325,15 +321,14 @@ class ExperimentRun:
             self._told(f"cell {result.number}: {result.tps:.2f} tps{bound}")
 
     async def _state(self) -> dict[str, str]:
-        """Parameters of the server, and under "" when it was started."""
         sql_session = await self._parts.open_sql_session()
         try:
-            return {str(name): str(value) for name, value in await sql_session.rows(_STATE)}
+            return await server_state(sql_session)
         finally:
             await sql_session.aclose()
 
     async def _state_soon(self) -> dict[str, str]:
-        """The same of a server that may just be restarted."""
+        """The state of a server that may just be restarted."""
         found: dict[str, str] = {}
 
         async def answers() -> bool:
@@ -410,16 +405,6 @@ class ExperimentRun:
                 f"the database holds pgbench's tables of somebody else: {found.describe()}",
                 'name another database, or set database = "own" in the plan',
             )
-
-
-def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What somebody else has done to the server meanwhile, in words; "" for nothing. Pure."""
-    words = ["the server was restarted by somebody else"] if before.get("") != now.get("") else []
-    for name in sorted({*before, *now} - {""}):
-        if before.get(name) != now.get(name):
-            was, became = before.get(name, "default"), now.get(name, "default")
-            words.append(f"{name} was changed by somebody else: {was} -> {became}")
-    return "; ".join(words)
 
 
 def unfinished(problem: BaseException) -> str:

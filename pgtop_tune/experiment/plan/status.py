@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from pgtop_tune.compare.words import moment
 from pgtop_tune.experiment.plan.amounts import scale_words
-from pgtop_tune.experiment.plan.estimate import JUDGED_S, estimate
+from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE, estimate
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome
 from pgtop_tune.safe_text import one_line
@@ -28,8 +30,8 @@ def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str
         for cell in stage.cells:
             run = f"{cell.number:>4}  {cell.profile}, {cell.clients} clients, {cell.endpoint}"
             yield f"{run}{f': impossible: {one_line(cell.impossible, 160)}' if cell.impossible else ''}"
-    for note in plan.notes:
-        yield f"note: {note}"
+    if plan.repeats == 1 and len(plan.arms) > 1:
+        yield f"note: {ONCE}"
     if plan.time_s < JUDGED_S:
         yield f"note: runs of {plan.time_s} s are shown and not judged: that takes {JUDGED_S} s"
     found = estimate(plan, max_wal_bytes)
@@ -87,8 +89,6 @@ def _unfinished(stage: Stage, outcome: Outcome) -> bool:
 
 
 def _left(stage: Stage, outcome: Outcome) -> Stage:
-    from msgspec.structs import replace
-
     cells = tuple(cell for cell in stage.cells if cell.number not in outcome.results)
     return replace(stage, cells=cells, make_data=stage.make_data and stage.number not in outcome.made)
 

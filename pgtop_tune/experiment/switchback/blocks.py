@@ -136,6 +136,20 @@ class Block(Struct, frozen=True):
         part, whole = self.sums.get(name, (0.0, 0.0))
         return part / whole if whole > 0 else None
 
+    @property
+    def own_cpu(self) -> float | None:
+        """CPU time of server, load and this program, per cent of all CPUs; None where not known."""
+        busy = self.figure("cpu")
+        return None if busy is None or self.foreign is None else max(busy - self.foreign, 0.0)
+
+    @property
+    def own_cpu_ms(self) -> float | None:
+        """The same per transaction, in ms; of all programs where others cannot be told apart."""
+        own, tps = self.own_cpu, self.mean_tps
+        if own is None or not tps or not self.cpus:
+            return self.figure("cpu_per_tx")
+        return own / 100.0 * self.cpus * 1000.0 / tps
+
     def quantile(self, quantile: Quantile) -> float | None:
         """Milliseconds; None of too few transactions."""
         return None if self.latencies is None else quantile.of(self.latencies)

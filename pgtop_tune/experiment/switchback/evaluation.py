@@ -1,27 +1,26 @@
 """What the pairs of a switchback say: which of them count, the effect on each figure, and whether it can be put down
 to the parameters. Pure; the judge is `compare.statistics.switchback`.
 
-One figure decides: TPS, or the mean latency of a load with a rate. The others are judged by the same rule and corrected
-together (Holm), as they are looked at besides: a gain in one that is a loss in another is a trade.
+One figure decides: TPS, or the mean latency of a load with a rate. The others are looked at once, at the end: Student's
+interval of the pairs, and Holm's correction for all of them. A gain in one that is a loss in another is a trade.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.compare.sides.figures import BY_ID, LATENCY, TPS, Better
-from pgtop_tune.compare.statistics.effect import certain_together
+from pgtop_tune.compare.statistics.effect import Effect, certain_together, verdict
+from pgtop_tune.compare.statistics.student import t_probability, t_quantile
 from pgtop_tune.compare.statistics.switchback import (
     FEWEST_PAIRS,
     CrossCheck,
     Paired,
-    PairedVerdict,
-    bound,
     builds_up,
     cross_check,
     decide,
@@ -42,7 +41,8 @@ _GRANTED: Final = 2.0
 """Times the CPU time that others took more of."""
 _LEAST_WAIT: Final = 0.02
 """Share of a transaction's time below which a class of waits is no figure."""
-_ACCURACY: Final = 60
+_LEAST_SD: Final = 0.001
+"""Of log ratios: figures that are read in steps can be alike by chance."""
 
 
 class FigureEffect(Struct, frozen=True):
@@ -50,7 +50,9 @@ class FigureEffect(Struct, frozen=True):
 
     Attributes:
         a, b: Means over the blocks.
-        verdict: "better", "worse", "equivalent" or "undecided"; of the others than TPS after correction for all.
+        relative: B / A − 1, from the mean of the log ratios.
+        low, high: Its 95 % interval: of the figure that decides at all looks together, of the others at the end alone.
+        verdict: In a word or two.
     """
 
     id: str
@@ -59,7 +61,9 @@ class FigureEffect(Struct, frozen=True):
     better: Better
     a: float
     b: float
-    paired: Paired
+    relative: float
+    low: float | None
+    high: float | None
     verdict: str
 
 
@@ -67,8 +71,9 @@ class Evaluation(Struct, frozen=True):
     """After some pairs.
 
     Attributes:
-        main: The figure that decides.
-        others: Other figures, secondary.
+        paired: What the judge says of the figure that decides.
+        main: The same as a figure.
+        others: Other figures, secondary; none before the end.
         counted: Numbers of the pairs that count.
         left_out: (number, why) of the others.
         checkpoints_kept: Half of the first eight pairs held the edge of a checkpoint: such pairs count.
@@ -80,6 +85,7 @@ class Evaluation(Struct, frozen=True):
         check: The same pairs without the model; None below four, and before the end.
     """
 
+    paired: Paired
     main: FigureEffect
     others: tuple[FigureEffect, ...]
     counted: tuple[int, ...]
@@ -95,7 +101,7 @@ class Evaluation(Struct, frozen=True):
     @property
     def over(self) -> bool:
         """Whether there is a verdict that may be told."""
-        return self.main.paired.over and not self.unattributable
+        return self.paired.over and not self.unattributable
 
 
 class FigureRow(Struct, frozen=True):
@@ -118,10 +124,15 @@ def evaluate(pairs: Sequence[Pair], objective: str = TPS, *, final: bool = False
     """
     counted, left_out, kept = _counted(pairs)
     row = MAIN[objective]
-    main, others = _effect(row, counted), _others(counted)
     ratios = _ratios(row.of, counted)
-    unattributable, beside = _attribution(counted, main.paired)
+    paired = decide(ratios, higher_is_better=row.better is not Better.LOWER)
+    blocks = [pair.a for pair in counted], [pair.b for pair in counted]
+    main = decided(row, paired, *blocks)
+    rows = (*BESIDE, *_waits(counted)) if final else ()
+    others = together([(each, _ratios(each.of, counted), *blocks) for each in rows])
+    unattributable, beside = _attribution(counted, paired)
     return Evaluation(
+        paired=paired,
         main=main,
         others=others,
         counted=tuple(pair.number for pair in counted),
@@ -164,22 +175,29 @@ def _ratios(of: Callable[[Block], float | None], pairs: Sequence[Pair]) -> list[
     return [math.log(b / a) for a, b in values if a and b and a > 0.0 and b > 0.0]
 
 
-def _effect(row: FigureRow, pairs: Sequence[Pair]) -> FigureEffect:
-    return effect_of(row, _ratios(row.of, pairs), [pair.a for pair in pairs], [pair.b for pair in pairs])
+def decided(row: FigureRow, paired: Paired, a: Sequence[Block], b: Sequence[Block]) -> FigureEffect:
+    """The figure that decides, with what its pairs say and its means over the blocks of either arm."""
+    return _figure(row, (a, b), paired.relative, (paired.low, paired.high), paired.verdict.value)
 
 
-def effect_of(row: FigureRow, ratios: Sequence[float], a: Sequence[Block], b: Sequence[Block]) -> FigureEffect:
-    """What ln(B/A) of each pair says of a figure, beside its means over the blocks of either arm."""
-    paired = decide(ratios, higher_is_better=row.better is not Better.LOWER)
+def _figure(
+    row: FigureRow,
+    blocks: tuple[Sequence[Block], Sequence[Block]],
+    relative: float,
+    interval: tuple[float | None, float | None],
+    said: str,
+) -> FigureEffect:
     return FigureEffect(
         id=row.id,
         title=row.title,
         unit=row.unit,
         better=row.better,
-        a=_mean(row.of, a),
-        b=_mean(row.of, b),
-        paired=paired,
-        verdict=paired.verdict.value,
+        a=_mean(row.of, blocks[0]),
+        b=_mean(row.of, blocks[1]),
+        relative=relative,
+        low=interval[0],
+        high=interval[1],
+        verdict=said,
     )
 
 
@@ -188,41 +206,42 @@ def _mean(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> float
     return fmean(values) if values else 0.0
 
 
-def _others(pairs: Sequence[Pair]) -> tuple[FigureEffect, ...]:
-    """The other figures, each judged for itself and then together."""
-    rows = [*BESIDE, *_waits(pairs)]
-    return together([_effect(row, pairs) for row in rows])
+def together(
+    figures: Sequence[tuple[FigureRow, Sequence[float], Sequence[Block], Sequence[Block]]],
+) -> tuple[FigureEffect, ...]:
+    """Other figures, looked at once and judged together.
+
+    Args:
+        figures: Of each ln(B/A) of the pairs, and the blocks of both arms.
+    """
+    effects = {row.id: effect for row, ratios, _, _ in figures if (effect := _student(ratios)) is not None}
+    certain = certain_together({name: effect.chance or 0.0 for name, effect in effects.items()})
+    found = []
+    for row, _, a, b in figures:
+        if (effect := effects.get(row.id)) is not None:
+            said = verdict(effect, higher_is_better=row.better is Better.HIGHER, certain=row.id in certain)
+            found.append(_figure(row, (a, b), effect.relative, (effect.low, effect.high), said.value))
+    return tuple(found)
 
 
-def together(effects: Sequence[FigureEffect]) -> tuple[FigureEffect, ...]:
-    """Those of enough pairs, corrected for being several."""
-    found = [effect for effect in effects if effect.paired.pairs >= FEWEST_PAIRS]
-    certain = certain_together({effect.id: chance(effect.paired) for effect in found})
-    return tuple(_corrected(effect, effect.id in certain) for effect in found)
-
-
-def _corrected(effect: FigureEffect, certain: bool) -> FigureEffect:
-    from msgspec.structs import replace
-
-    if certain:
-        rises = effect.paired.relative > 0.0
-        better = rises == (effect.better is Better.HIGHER)
-        return replace(effect, verdict=(PairedVerdict.BETTER if better else PairedVerdict.WORSE).value)
-    if effect.paired.verdict is PairedVerdict.EQUIVALENT:
-        return effect
-    return replace(effect, verdict=PairedVerdict.UNDECIDED.value)
-
-
-def chance(paired: Paired) -> float:
-    """The smallest error at which so large a difference may be claimed, at all looks together; 1 below four pairs."""
-    if paired.low is None and paired.high is None and paired.pairs < FEWEST_PAIRS:
-        return 1.0
-    seen = abs(math.log1p(paired.relative)) * math.sqrt(paired.pairs) / paired.pair_sd
-    low, high = 0.0, 1.0
-    for _ in range(_ACCURACY):
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if bound(paired.pairs, middle) <= seen else (middle, high)
-    return high
+def _student(ratios: Sequence[float]) -> Effect | None:
+    """Of the pairs as one sample; None below four."""
+    count = len(ratios)
+    if count < FEWEST_PAIRS:
+        return None
+    mean = fmean(ratios)
+    error = max(stdev(ratios), _LEAST_SD) / math.sqrt(count)
+    half = t_quantile(0.975, count - 1) * error
+    return Effect(
+        relative=math.expm1(mean),
+        low=math.expm1(mean - half),
+        high=math.expm1(mean + half),
+        blocks_a=count,
+        blocks_b=count,
+        block_s=1,
+        smallest_seen=None,
+        chance=2.0 * t_probability(-abs(mean) / error, count - 1),
+    )
 
 
 def _quantile(name: str, quantile: Quantile) -> FigureRow:
@@ -231,6 +250,11 @@ def _quantile(name: str, quantile: Quantile) -> FigureRow:
 
 def _sum(name: str) -> FigureRow:
     return FigureRow(name, BY_ID[name].title, BY_ID[name].unit, BY_ID[name].better, lambda block: block.figure(name))
+
+
+_CPU: Final = FigureRow(
+    "cpu_per_tx", BY_ID["cpu_per_tx"].title, BY_ID["cpu_per_tx"].unit, Better.LOWER, lambda block: block.own_cpu_ms
+)
 
 
 def _waits(pairs: Sequence[Pair]) -> list[FigureRow]:
@@ -246,7 +270,7 @@ def _waits(pairs: Sequence[Pair]) -> list[FigureRow]:
 
 
 def _wait(name: str) -> FigureRow:
-    return FigureRow(f"wait {name}", f"{name} per transaction", "ms", Better.LOWER, lambda block: block.waits.get(name))
+    return FigureRow(f"wait {name}", f"budget {name}", "ms", Better.LOWER, lambda block: block.waits.get(name))
 
 
 MAIN: Final = {
@@ -254,7 +278,7 @@ MAIN: Final = {
     LATENCY: _sum(LATENCY),
 }
 """Figures that can decide."""
-BESIDE: Final = (_quantile("p50", P50), _quantile("p99", P99), _sum("wal_per_tx"), _sum("cpu_per_tx"))
+BESIDE: Final = (_quantile("p50", P50), _quantile("p99", P99), _sum("wal_per_tx"), _CPU)
 """Figures that are judged besides."""
 
 
@@ -264,7 +288,7 @@ def trade_of(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
     paid = [effect for effect in others if effect.verdict == against and effect.better is not Better.NEITHER]
     if not paid:
         return ""
-    return ", ".join(f"{effect.title} {effect.paired.relative:+.1%}".replace("%", " %") for effect in (main, *paid))
+    return ", ".join(f"{effect.title} {effect.relative:+.1%}".replace("%", " %") for effect in (main, *paid))
 
 
 def _attribution(pairs: Sequence[Pair], paired: Paired) -> tuple[str, str]:
@@ -292,11 +316,7 @@ def _attribution(pairs: Sequence[Pair], paired: Paired) -> tuple[str, str]:
 
 def _explained(hindered: Sequence[Block], points: float) -> float | None:
     """Logarithm of what the hindered arm could have gained with that CPU time; None where its own is not known."""
-    own = [
-        busy - block.foreign
-        for block in hindered
-        if block.foreign is not None and (busy := block.figure("cpu")) is not None
-    ]
+    own = [each for block in hindered if (each := block.own_cpu) is not None]
     return math.log1p(_GRANTED * points / fmean(own)) if own and fmean(own) > 0.0 else None
 
 

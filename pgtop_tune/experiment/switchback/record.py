@@ -6,17 +6,26 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
+
+from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.experiment.prediction import Prediction, Trial
+from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Block, Pair
-from pgtop_tune.experiment.switchback.switchback import SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.percentiles import bucket_edges
 from pgtop_tune.model.run_json import plain
-from pgtop_tune.paths import experiments_dir, private, replacing
+from pgtop_tune.paths import NotOurs, experiments_dir, private, read_own, replacing
 
 FORMAT: Final = "pgtop-tune-ab/1"
+_MOST: Final = 200
+_LARGEST_BYTES: Final = 32 * 2**20
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -37,6 +46,7 @@ def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, An
         "elapsed_s": round(state.elapsed_s, 1),
         "notes": list(state.notes),
         **plain(dict(facts)),
+        "prediction": plain(state.prediction),
         "evaluation": plain(state.evaluation),
         "warm_up_tps": [round(tps, 3) for tps in state.warm_up_tps],
         "pairs": [_pair(pair) for pair in state.pairs],
@@ -88,3 +98,50 @@ class RecordFile:
                 os.fsync(file.fileno())
         except OSError as problem:
             raise RecordingProblem(f"{self.path}: {problem.strerror}", "free some space") from None
+
+
+def trials_of(server: str) -> tuple[Trial, ...]:
+    """The newest experiments that were made on this server; files that cannot be read are left out."""
+    try:
+        paths = sorted(experiments_dir().glob("ab-*.json"), key=lambda path: path.name, reverse=True)[:_MOST]
+    except OSError:
+        return ()
+    return tuple(trial for path in paths if (trial := _trial(path, server)) is not None)
+
+
+class _Main(Struct):
+    id: str
+    relative: float
+    low: float | None
+    high: float | None
+
+
+class _Evaluation(Struct):
+    main: _Main
+
+
+class _Record(Struct):
+    format: str
+    server: str
+    load: str
+    parameters: tuple[Rival, ...]
+    evaluation: _Evaluation
+    prediction: Prediction | None = None
+
+
+def _trial(path: Path, server: str) -> Trial | None:
+    try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            return None
+        record = decode(read_own(path), type=_Record)
+        at_ms = round(path.stat().st_mtime * 1000)
+    except (OSError, NotOurs, DecodeError, UnicodeDecodeError):
+        return None
+    if record.format != FORMAT or record.server != server or record.evaluation.main.id != TPS:
+        return None
+    rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.main
+    return Trial(
+        names=tuple(rival.name for rival in rivals), values=tuple((rival.a, rival.b) for rival in rivals),
+        load=record.load, at_ms=at_ms, relative=main.relative, low=main.low, high=main.high,
+        predicted=record.prediction,
+    )  # fmt: skip

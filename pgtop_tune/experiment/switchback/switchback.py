@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import TPS
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, PgtopError
-from pgtop_tune.experiment.switchback.arms import Arms, Rival
+from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
+from pgtop_tune.experiment.switchback.arms import Arms
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
 from pgtop_tune.experiment.switchback.blocks import (
-    BY_CHECKPOINTS,
     CYCLES_PER_PAIR,
     Arm,
     Block,
-    Lengths,
     Pair,
-    lengths,
     longer,
     orders,
 )
 from pgtop_tune.experiment.switchback.cycles import cycle_s
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, collapsed, evaluate
+from pgtop_tune.experiment.switchback.evaluation import collapsed, evaluate
+from pgtop_tune.experiment.switchback.state import (
+    OF_VERDICT,
+    ContinuousLoad,
+    Ending,
+    Phase,
+    SwitchbackPlan,
+    SwitchbackState,
+)
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.run_result import SteadyState
 from pgtop_tune.units import duration
@@ -46,116 +50,6 @@ _WINDOWS: Final = (120, 60, 40, 30, 20)
 """Newest seconds that are looked at, besides all of them: what was before is the warm-up."""
 _SPOILED_IN_A_ROW: Final = 3
 _CYCLE_TOLERANCE: Final = 2.0
-
-
-class Phase(StrEnum):
-    """What is going on."""
-
-    CHECKING = "checking the values"
-    WARMING_UP = "warming up"
-    SETTLING = "settling"
-    MEASURING = "measuring"
-    PUTTING_BACK = "putting back"
-    OVER = "over"
-
-
-class Ending(StrEnum):
-    """Why the experiment is over."""
-
-    BETTER = "better"
-    WORSE = "worse"
-    EQUIVALENT = "equivalent"
-    UNDECIDED = "undecided"
-    NOT_ATTRIBUTABLE = "not attributable"
-    COLLAPSED = "stopped"
-    NOT_STEADY = "not steady"
-    TOO_SHORT = "too little time"
-    GENERATOR = "generator-bound"
-    ENDED = "load or server ended"
-    CHANGED = "changed by someone else"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-    UNDER_WAY = "under way"
-
-
-_OF_VERDICT: Final = {
-    PairedVerdict.BETTER: Ending.BETTER,
-    PairedVerdict.WORSE: Ending.WORSE,
-    PairedVerdict.EQUIVALENT: Ending.EQUIVALENT,
-}
-ANSWERS: Final = frozenset({*_OF_VERDICT.values(), Ending.COLLAPSED})
-"""Endings that are an answer."""
-
-
-class SwitchbackPlan(Struct, frozen=True):
-    """What is asked for.
-
-    Attributes:
-        rivals: Resolved.
-        load: In words.
-        loaded: Whether the load is one of ours.
-        for_s: At most.
-        seed: Of the coin.
-        lengths: Of the first blocks.
-        objective: The figure that decides, of `compare.sides.figures`.
-        keep_better: B stays if it is better.
-    """
-
-    rivals: tuple[Rival, ...]
-    load: str
-    loaded: bool
-    for_s: float
-    seed: int
-    lengths: Lengths = lengths()
-    objective: str = TPS
-    keep_better: bool = False
-
-    @property
-    def by_checkpoints(self) -> bool:
-        """Whether blocks have to be whole checkpoint cycles."""
-        return not BY_CHECKPOINTS.isdisjoint(rival.name for rival in self.rivals)
-
-
-class SwitchbackState(Struct, frozen=True):
-    """Where the experiment stands, for lines and screens.
-
-    Attributes:
-        pair: From 1; 0 before the first.
-        arm: In force as a block; None between blocks.
-        elapsed_s: Since the load runs.
-        remaining_s: At most.
-        pairs: Complete ones, with their blocks' places in time.
-        evaluation: After the last complete pair; None before the first.
-        ending: Why it is over.
-        reason: In words; "" while it goes on.
-        notes: What happened on the way, in words.
-        warm_up_tps: Second by second, before the first pair.
-    """
-
-    phase: Phase = Phase.CHECKING
-    pair: int = 0
-    arm: Arm | None = None
-    elapsed_s: float = 0.0
-    remaining_s: float = 0.0
-    lengths: Lengths = lengths()
-    pairs: tuple[Pair, ...] = ()
-    evaluation: Evaluation | None = None
-    ending: Ending = Ending.UNDER_WAY
-    reason: str = ""
-    notes: tuple[str, ...] = ()
-    warm_up_tps: tuple[float, ...] = ()
-
-
-class ContinuousLoad(Protocol):
-    """The load of an experiment."""
-
-    async def start(self) -> None:
-        """Raises a PgtopError where it cannot be started."""
-        ...
-
-    async def stop(self) -> None:
-        """Ends it; a load of somebody else's goes on."""
-        ...
 
 
 def newest_steady(seconds: Sequence[float]) -> SteadyState:
@@ -190,6 +84,7 @@ class Switchback:
         arms: Puts values into force.
         load: The load.
         seen: Takes each new state.
+        trials: Made earlier on this server.
 
     Attributes:
         state: The newest. Thread-safe.
@@ -202,6 +97,7 @@ class Switchback:
         arms: Arms,
         load: ContinuousLoad,
         seen: Callable[[SwitchbackState], None] = lambda state: None,
+        trials: Sequence[Trial] = (),
     ) -> None:
         self.plan: Final = plan
         self.state = SwitchbackState(remaining_s=plan.for_s)
@@ -209,6 +105,7 @@ class Switchback:
         self._arms: Final = arms
         self._load: Final = load
         self._seen: Final = seen
+        self._trials: Final = tuple(trials)
         self._lengths = plan.lengths
         self._cycle_s = 0.0
         self._began_s = time.monotonic()
@@ -234,26 +131,29 @@ class Switchback:
             if isinstance(problem, ConnectionProblem) and await self._in_trouble():
                 ending, reason = Ending.ENDED, self._frames.trouble
         finally:
-            self._put(phase=Phase.PUTTING_BACK, arm=None)
-            await self._put_back(ending)
             if self.state.pairs:
                 self._put(evaluation=evaluate(self.state.pairs, self.plan.objective, final=True))
+            self._put(phase=Phase.PUTTING_BACK, arm=None)
+            await self._put_back(ending)
             self._put(phase=Phase.OVER, ending=ending, reason=reason)
         return self.state
 
     async def _put_back(self, ending: Ending) -> None:
         """Ends the load and restores the values; a better B stays where that was asked for."""
         evaluation = self.state.evaluation
-        keep = self.plan.keep_better and ending is Ending.BETTER
-        if keep and evaluation is not None and evaluation.trade:
-            self._note(f"B is not kept: {evaluation.trade}")
-            keep = False
         self._frames.end()
-        if keep:
-            await self._arms.keep(Arm.B)
-            self._note("B is kept")
-        elif problem := await self._arms.restore(f"ab: {ending}"):
-            self._note(f"not put back: {problem}")
+        kept = False
+        if self.plan.keep_better and ending is Ending.BETTER and evaluation is not None:
+            why = evaluation.trade
+            try:
+                if not why:
+                    await self._arms.keep(Arm.B)
+                    kept = True
+            except PgtopError as problem:
+                why = problem.message
+            self._note(f"B is not kept: {why}" if why else "B is kept")
+        if not kept and (left := await self._arms.restore(f"ab: {ending}")):
+            self._note(f"not put back: {left}")
         await self._load.stop()
 
     async def _in_trouble(self) -> bool:
@@ -272,8 +172,6 @@ class Switchback:
         for number, order in enumerate(orders(self.plan.seed), 1):
             pair = await self._pair(number, order)
             self._judge()
-            if pair.spoiled:
-                self._note(f"pair {number} does not count: {pair.spoiled}")
             spoiled = spoiled + 1 if pair.spoiled else 0
             if spoiled >= _SPOILED_IN_A_ROW:
                 raise _Over(Ending.CHANGED, f"{spoiled} pairs in a row do not count: {pair.spoiled}")
@@ -294,8 +192,19 @@ class Switchback:
             self._put(warm_up_tps=tuple(frames.tps))
             if found.steady:
                 self._note(f"the load is steady at {found.tps or 0.0:,.0f} tps")
+                self._predict()
                 return
         raise _Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
+
+    def _predict(self) -> None:
+        interval = self._frames.interval
+        if not self.plan.a_in_force or self.plan.objective != TPS or interval is None:
+            return
+        rivals = sorted(self.plan.rivals, key=lambda rival: rival.name)
+        names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
+        if (found := predict(interval, names, values, self._trials)) is not None:
+            self._put(prediction=found)
+            self._note(f"prediction: {prediction_words(found)}")
 
     def _plan_cycles(self) -> None:
         """Blocks are whole checkpoint cycles; ends where too few fit into the time."""
@@ -321,7 +230,7 @@ class Switchback:
         """Measures one pair."""
         if self.elapsed_s + self._pair_s > self.plan.for_s:
             self._end_undecided("the time is over")
-        self._put(pair=number)
+        self._put(pair=number, arm=None)
         opened: dict[Arm, tuple[OpenBlock, str]] = {}
         for arm in order:
             opened[arm] = await self._block(arm)
@@ -342,7 +251,8 @@ class Switchback:
         longest_s = _CYCLE_TOLERANCE * 2.0 * self._cycle_s + self._lengths.settle_s + self._lengths.measured_s + _LATE_S
         changed = await self._arms.to(arm, longest_s)
         settle_s = self._lengths.settle_s if changed else 0.0
-        self._put(phase=Phase.SETTLING if changed else Phase.MEASURING, arm=arm)
+        phase = Phase.SETTLING if changed else Phase.MEASURING
+        self._put(phase=phase, arm=arm, arm_since_s=self._frames.now_s)
         block = self._frames.open(arm, settle_s)
         if self._cycle_s and changed:
             # The cycle under way holds pages of the other arm: the next one begins with a checkpoint.
@@ -408,15 +318,17 @@ class Switchback:
         if evaluation.generator and len(evaluation.counted) >= 2:
             raise _Over(Ending.GENERATOR, evaluation.generator)
         if evaluation.over:
-            raise _Over(_OF_VERDICT[evaluation.main.paired.verdict], "")
+            raise _Over(OF_VERDICT[evaluation.paired.verdict], "")
         if len(evaluation.counted) >= MOST_PAIRS:
             self._end_undecided(f"{MOST_PAIRS} pairs are the most")
 
     def _end_undecided(self, why: str) -> None:
         evaluation = self.state.evaluation
-        if evaluation is not None and evaluation.main.paired.over and evaluation.unattributable:
+        if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
             raise _Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
-        more = None if evaluation is None else evaluation.main.paired.more_pairs
+        if evaluation is not None and len(evaluation.counted) < FEWEST_PAIRS:
+            why += ", and fewer than four pairs count"
+        more = None if evaluation is None else evaluation.paired.more_pairs
         longer_s = None if more is None else more * self._pair_s
         raise _Over(
             Ending.UNDECIDED,

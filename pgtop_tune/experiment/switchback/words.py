@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune import units
-from pgtop_tune.compare.statistics.switchback import Paired
+from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
+from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
-from pgtop_tune.experiment.switchback.switchback import Ending, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
 
 _SAID: Final = (Phase.CHECKING, Phase.WARMING_UP, Phase.PUTTING_BACK)
 
@@ -50,7 +51,7 @@ def _clock_s(seconds: float) -> str:
 
 def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
     """The effect so far, with its interval and what is missing."""
-    paired = evaluation.main.paired
+    paired = evaluation.paired
     why = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
     left_out = f"left out ({why}); " if why else ""
     if not paired.pairs:
@@ -85,9 +86,9 @@ def outcome(rivals: Sequence[Rival], evaluation: Evaluation | None, ending: Endi
     """A verdict with its effect in one line, or why there is none."""
     a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in rivals) for arm in Arm)
     names = f"B ({b}) against A ({a})"
-    if evaluation is None or not evaluation.main.paired.pairs:
+    if evaluation is None or not evaluation.paired.pairs:
         return f"{names}: {_ending(ending, reason)}"
-    effect = f"{evaluation.main.title} {effect_words(evaluation.main.paired)}"
+    effect = f"{evaluation.main.title} {effect_words(evaluation.paired)}"
     if ending is Ending.EQUIVALENT:
         return f"{names}: equivalent within 2 %, {effect}"
     if ending in (Ending.BETTER, Ending.WORSE):
@@ -119,6 +120,8 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     if evaluation.check is not None:
         check = evaluation.check
         found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
+    if state.prediction is not None and (hit := inside_bounds(state.prediction, evaluation.main)) is not None:
+        found.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
     if evaluation.checkpoints_kept:
         found.append("pairs with the edge of a checkpoint count: half of the first eight had one")
     reasons: dict[str, list[int]] = {}
@@ -137,13 +140,13 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
 def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
     for effect in (evaluation.main, *evaluation.others):
         yield (
-            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.paired.relative),
-            _interval(effect.paired), effect.verdict,
+            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.relative),
+            _interval(effect), _SAID_AT_THE_END.get(effect.verdict, effect.verdict),
         )  # fmt: skip
 
 
-def _interval(paired: Paired) -> str:
-    return "" if paired.low is None or paired.high is None else f"{_share(paired.low)} … {_share(paired.high)}"
+def _interval(effect: FigureEffect) -> str:
+    return "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}"
 
 
 def _value(effect: FigureEffect, value: float) -> str:
@@ -152,6 +155,7 @@ def _value(effect: FigureEffect, value: float) -> str:
     return f"{value:.1f}/s" if effect.unit == "1/s" else f"{value:.3g} {effect.unit}"
 
 
+_SAID_AT_THE_END: Final = {PairedVerdict.MEASURING.value: "too few pairs"}
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 
@@ -163,16 +167,14 @@ def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
     """A result with its figures."""
     lines = [headline]
-    if evaluation is not None and evaluation.main.paired.pairs:
+    if evaluation is not None and evaluation.paired.pairs:
         rows = [_HEADS, *_rows(evaluation)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         lines += [
             "",
             *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
+            f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several",
         ]
-        lines.append(
-            f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several"
-        )
     if remarks:
         lines += ["", *remarks]
     return "\n".join(lines)
@@ -186,7 +188,7 @@ def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
     """A result with its figures, for a document."""
     lines = [f"**{headline}**", ""]
-    if evaluation is not None and evaluation.main.paired.pairs:
+    if evaluation is not None and evaluation.paired.pairs:
         lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(evaluation)), ""]
     return "\n".join((*lines, *(f"- {remark}" for remark in remarks)))
 

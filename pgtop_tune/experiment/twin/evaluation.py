@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pgtop_tune.compare.sides.figures import Better
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, Paired, cross_check, decide
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.evaluation import (
     BESIDE,
     MAIN,
     Evaluation,
-    FigureEffect,
     FigureRow,
-    effect_of,
+    decided,
     together,
     trade_of,
 )
@@ -28,9 +28,13 @@ def evaluate(pairs: Sequence[TwinPair], objective: str, *, final: bool = False) 
     """
     counted = units(pairs)
     row = MAIN[objective]
-    main, others = _effect(row, counted), together([_effect(each, counted) for each in BESIDE])
+    a, b = ([block for unit in counted for block in unit.blocks(arm)] for arm in Arm)
     ratios = _ratios(row, counted)
+    paired = decide(ratios, higher_is_better=row.better is not Better.LOWER)
+    main = decided(row, paired, a, b)
+    others = together([(each, _ratios(each, counted), a, b) for each in BESIDE]) if final else ()
     return Evaluation(
+        paired=paired,
         main=main,
         others=others,
         counted=tuple(number for unit in counted for number in (unit.plain.number, unit.crossed.number)),
@@ -45,11 +49,6 @@ def stage(pairs: Sequence[TwinPair], objective: str, *, crossed: bool) -> Paired
     row = MAIN[objective]
     found = (pair.ratio(row.of) for pair in pairs if pair.crossed is crossed and not pair.spoiled)
     return decide([ratio for ratio in found if ratio is not None], higher_is_better=objective == "tps")
-
-
-def _effect(row: FigureRow, counted: Sequence[Unit]) -> FigureEffect:
-    a, b = ([block for unit in counted for block in unit.blocks(arm)] for arm in Arm)
-    return effect_of(row, _ratios(row, counted), a, b)
 
 
 def _ratios(row: FigureRow, counted: Sequence[Unit]) -> list[float]:

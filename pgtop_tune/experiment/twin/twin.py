@@ -7,30 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from enum import StrEnum
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, safe_path
-from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
-from pgtop_tune.cluster.account import Account
-from pgtop_tune.cluster.binaries import Binaries
-from pgtop_tune.cluster.copied_server import BackupSource, CopiedServer
-from pgtop_tune.compare.sides.figures import TPS
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, Paired, PairedVerdict
+from pgtop_tune.bench.runner import LoadPreparation
+from pgtop_tune.cluster.copied_server import CopiedServer
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, PairedVerdict
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
-from pgtop_tune.experiment.switchback.evaluation import Evaluation
-from pgtop_tune.experiment.switchback.switchback import Ending
-from pgtop_tune.experiment.twin.design import Moment, TwinLengths, TwinPair, begins_swapped, stage_pairs
+from pgtop_tune.experiment.switchback.state import Ending
+from pgtop_tune.experiment.twin.design import Moment, TwinPair, begins_swapped, stage_pairs
 from pgtop_tune.experiment.twin.evaluation import evaluate, stage
 from pgtop_tune.experiment.twin.sides import LATE_S, Side, SideCounters, Span
-from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.experiment.twin.state import TwinMaterial, TwinPhase, TwinPlan, TwinState
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
 from pgtop_tune.units import duration
 
@@ -46,94 +39,6 @@ _OF_VERDICT: Final = {
     PairedVerdict.WORSE: Ending.WORSE,
     PairedVerdict.EQUIVALENT: Ending.EQUIVALENT,
 }
-
-
-class TwinPhase(StrEnum):
-    """What is going on."""
-
-    COPYING = "copying the server"
-    CLONING = "cloning the copy"
-    STARTING = "starting both copies"
-    WARMING_UP = "warming up"
-    MEASURING = "measuring"
-    CROSSING = "exchanging the settings of the copies"
-    REMOVING = "removing the copies"
-    OVER = "over"
-
-
-class TwinPlan(Struct, frozen=True):
-    """What is asked for.
-
-    Attributes:
-        rivals: Resolved.
-        load: In words.
-        for_s: At most, from the first load on.
-        seed: Of the coin and of both loads.
-        lengths: Of the blocks.
-        objective: The figure that decides.
-        halves: Of the CPUs; () where they are shared.
-    """
-
-    rivals: tuple[Rival, ...]
-    load: str
-    for_s: float
-    seed: int
-    lengths: TwinLengths = TwinLengths()
-    objective: str = TPS
-    halves: tuple[tuple[int, ...], ...] = ()
-
-
-class TwinState(Struct, frozen=True):
-    """Where the experiment stands.
-
-    Attributes:
-        crossed: The second stage: the copies have exchanged their settings.
-        pair: From 1; 0 before the first.
-        copying_s: What making the copies took.
-        elapsed_s: Since the first load was started.
-        stage: What the pairs of the stage say, the copies' own difference included.
-        evaluation: After the last pair; None before the first.
-    """
-
-    phase: TwinPhase = TwinPhase.COPYING
-    crossed: bool = False
-    pair: int = 0
-    copying_s: float = 0.0
-    elapsed_s: float = 0.0
-    remaining_s: float = 0.0
-    pairs: tuple[TwinPair, ...] = ()
-    stage: Paired | None = None
-    evaluation: Evaluation | None = None
-    ending: Ending = Ending.UNDER_WAY
-    reason: str = ""
-    notes: tuple[str, ...] = ()
-
-
-class TwinMaterial(Struct, frozen=True):
-    """What the copies are made of.
-
-    Attributes:
-        programs: Of the server's own installation.
-        backup_programs: With a pg_basebackup.
-        account: The server's.
-        directory: Where the copies go.
-        settings: Of each arm, by name.
-        user, dbname: Of the load.
-        open_session: Opens a session on a copy.
-        make_runner: Makes a load generator for an endpoint.
-    """
-
-    source: BackupSource
-    programs: Binaries
-    backup_programs: Binaries
-    account: Account
-    directory: Path
-    settings: Mapping[Arm, Mapping[str, str]]
-    spec: LoadSpec
-    user: str
-    dbname: str
-    open_session: Callable[[LoadEndpoint], Awaitable[SqlSession]]
-    make_runner: Callable[[LoadEndpoint], PgbenchRunner]
 
 
 class _Over(Exception):
@@ -353,7 +258,7 @@ class Twin:
             evaluation = self.state.evaluation
             assert evaluation is not None
             if evaluation.over:
-                raise _Over(_OF_VERDICT[evaluation.main.paired.verdict], "")
+                raise _Over(_OF_VERDICT[evaluation.paired.verdict], "")
             if early and self.state.stage is not None and self.state.stage.over:
                 return
 
@@ -365,7 +270,7 @@ class Twin:
 
     def _more(self) -> int | None:
         evaluation = self.state.evaluation
-        return None if evaluation is None else evaluation.main.paired.more_pairs
+        return None if evaluation is None else evaluation.paired.more_pairs
 
     async def _pair(self) -> None:
         """One block that begins on either half."""

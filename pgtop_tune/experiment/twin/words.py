@@ -10,7 +10,7 @@ from pgtop_tune.experiment.switchback.record import block_json
 from pgtop_tune.experiment.switchback.words import as_markdown, as_text, effect_words, outcome
 from pgtop_tune.experiment.twin.design import TwinPair
 from pgtop_tune.experiment.twin.design import units as joined
-from pgtop_tune.experiment.twin.twin import TwinPhase, TwinPlan, TwinState
+from pgtop_tune.experiment.twin.state import TwinPhase, TwinPlan, TwinState
 from pgtop_tune.model.run_json import plain
 
 FORMAT: Final = "pgtop-tune-twin/1"
@@ -28,7 +28,7 @@ class TwinNarrator:
         clock = units.clock(state.elapsed_s).removeprefix("00:")
         if len(state.pairs) > self._pairs and state.stage is not None and state.evaluation is not None:
             self._pairs = len(state.pairs)
-            paired = state.evaluation.main.paired
+            paired = state.evaluation.paired
             if paired.pairs:
                 yield f"{clock}  pair {self._pairs}: {effect_words(paired)}, {paired.verdict}"
             else:

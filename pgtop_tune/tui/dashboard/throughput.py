@@ -21,7 +21,7 @@ from pgtop_tune.tui.widgets.chart import ChartSeries, chart_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, labelled, lasting, spaced, value_of
-from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
+from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, arm_bands, chart_marks, spark_line, time_axis
 from pgtop_tune.units import clock, count
 
 # What a change did, in words for the head of the throughput pane: the longest form that there is room for.
@@ -153,7 +153,7 @@ def throughput_lines(
             figures.insert(1, Phrase(since_short(found, glyphs), 1))
         if baseline is not None:
             figures.insert(1, short_of(throughput_phrase(session, baseline, glyphs)))
-        return [spark_line("TPS", points, style, figures, axis, glyphs)]
+        return [spark_line("TPS", points, style, figures, axis, glyphs, session.once(arm_bands))]
     curves = [ChartSeries(server, "series-2"), *([ChartSeries(client, "series-1")] if loaded else [])]
     figures, taken = _figures(session, _CELLS), 0
     if baseline is not None:
@@ -165,7 +165,7 @@ def throughput_lines(
         head((("TPS", "title"), *_beside(session, width, glyphs, taken)), width, glyphs, figures),
         *chart_lines(
             curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
-            unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis),
+            unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis), bands=session.once(arm_bands),
         ),
     ]  # fmt: skip
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.bench import BenchRun
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.dialogs.confirm import ConfirmDialog, Paragraph
+    from pgtop_tune.tui.experiment.actions import ExperimentActions
     from pgtop_tune.tui.load.actions import LoadActions
     from pgtop_tune.tui.parameters.actions import ParameterActions
     from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -36,25 +37,30 @@ class LeaveActions:
         context: The application.
         load: May run, or be made.
         parameters: Changes may be in force, or pending.
+        experiment: May run.
     """
 
-    def __init__(self, context: AppContext, load: LoadActions, parameters: ParameterActions) -> None:
+    def __init__(
+        self, context: AppContext, load: LoadActions, parameters: ParameterActions, experiment: ExperimentActions
+    ) -> None:
         self._context = context
         self._load = load
         self._parameters = parameters
+        self._experiment = experiment
 
     def leave(self) -> None:
-        """Leaves; asks when a load runs, and when changes are in force or pending."""
+        """Leaves; asks when a load or an experiment runs, and when changes are in force or pending."""
         run, going_on = self._load.running, self._load.going_on
         made = () if self._parameters.changes is None else self._parameters.changes.made
         pending = self._parameters.pending
         if self._context.options.throwaway:
             # The server is thrown away, the machine is not.
             made, pending = tuple(change for change in made if isinstance(change, HostChange)), None
-        if run is None and not going_on and not made and pending is None:
+        experiment = self._experiment.running
+        if run is None and not going_on and not experiment and not made and pending is None:
             self._context.app.exit(0)
         else:
-            question = leave_question(run, made, self._context.glyphs, going_on, pending)
+            question = leave_question(run, made, self._context.glyphs, going_on, pending, experiment)
             self._context.app.push_screen(question, self._leave_so)
 
     def _leave_so(self, how: Leaving | None) -> None:
@@ -66,6 +72,7 @@ class LeaveActions:
         self._context.leaving = True
         changes = self._parameters.changes
         try:
+            await self._experiment.stop()
             await self._load.stop()
             if how is Leaving.UNDOING and changes is not None:
                 await changes.undo_made()
@@ -84,6 +91,7 @@ def leave_question(
     glyphs: Glyphs,
     going_on: str = "",
     pending: Pending | None = None,
+    experiment: str = "",
 ) -> ConfirmDialog[Leaving]:
     """Asks what becomes of a load that runs, of a data set in the making, and of changes in force.
 
@@ -93,10 +101,13 @@ def leave_question(
         glyphs: What it is drawn with.
         going_on: Steps of a load, or a data set in the making; "" for none.
         pending: What is taken back unless it is kept.
+        experiment: What is compared by turns; "" for nothing.
     """
     from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 
     said: list[Paragraph] = []
+    if experiment:
+        said.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and puts A back."))
     if going_on:
         said.append(Paragraph(f"{going_on}: still running; it ends with this program."))
     elif run is not None:

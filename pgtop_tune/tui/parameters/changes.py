@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.ports import ChangeControl, MachineControl
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.tui.parameters.row import SettingRow
 
 
 RELOAD: Final = "SELECT pg_reload_conf();"
@@ -302,6 +303,7 @@ class ListScope(Struct):
         restart: Changes that take a restart; None where there is no door to them.
         next_load: What sessions of the next load begin with, by name.
         conditions: On which terms sets are made; None before anybody has chosen.
+        staged: Rows with a staged value, also while the list is closed.
     """
 
     knobs: tuple[Knob, ...]
@@ -311,3 +313,4 @@ class ListScope(Struct):
     restart: RestartControl | None = None
     next_load: dict[str, str] = field(default_factory=dict)
     conditions: Conditions | None = None
+    staged: tuple[SettingRow, ...] = ()

@@ -75,7 +75,7 @@ class ParameterDialog(Dialog[None]):
         self._changes = changes
         self._scope = scope
         self._session = session
-        self._table = SettingTable()
+        self._table = SettingTable(scope.staged)
         self._sample: object = None
         self._frames = 0
         self._machine: MachineLook | Unavailable = NOT_YET
@@ -317,6 +317,7 @@ class ParameterDialog(Dialog[None]):
 
     def _staged_anew(self) -> None:
         """What is staged as a set; its SQL is composed where it is another one."""
+        self._scope.staged = self._table.staged
         wanted = staged_changes(self._table.staged, self._conditions, self._around)
         if wanted != self._set:
             self._set = wanted

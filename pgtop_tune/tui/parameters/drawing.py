@@ -13,8 +13,8 @@ from pgtop_tune.tui.parameters.row import LIVE, SettingRow, SettingTable, defaul
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, fit, labelled, shortened
 
-_NARROW: Final = (("", 2), ("name", 38), ("value", 10), ("when", 8), ("advice", 8), ("staged", 10))
-_ROOMY: Final = (("", 2), ("name", 38), ("value", 13), ("when", 8), ("advice", 11), ("staged", 13))
+_NARROW: Final = (("", 2), ("name", 41), ("value", 10), ("when", 8), ("advice", 8), ("staged", 10))
+_ROOMY: Final = (("", 2), ("name", 41), ("value", 13), ("when", 8), ("advice", 11), ("staged", 13))
 _ROOMY_FROM: Final = 104
 _LEAST_REMARK: Final = 14
 _LABELS: Final = 8

@@ -184,14 +184,17 @@ def source_of(parameter: Parameter) -> str:
 class SettingTable:
     """Rows in the order of the catalogue.
 
+    Args:
+        staged: Rows with a value that was staged when the list was open last.
+
     Attributes:
         rows: All of them, also those that the filter hides.
         editing: The value being typed in the selected row.
         filtering: The filter being typed.
     """
 
-    def __init__(self) -> None:
-        self.rows: tuple[SettingRow, ...] = ()
+    def __init__(self, staged: tuple[SettingRow, ...] = ()) -> None:
+        self.rows: tuple[SettingRow, ...] = staged
         self.editing: TextField | None = None
         self.filtering: TextField | None = None
         self._filter = ""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
     from pgtop_tune.compare.overlay.curves import OverlayWatch
     from pgtop_tune.model.backend_action import BackendKey
+    from pgtop_tune.runtime.experiment_control import ExperimentState
     from pgtop_tune.runtime.load_control import LoadState
     from pgtop_tune.runtime.ports import RecordingState, TransportState
 
@@ -58,8 +59,9 @@ def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
 TRANSPORT: Final = "transport"
 PENDING: Final = "pending"
 MARKS: Final = "marks"
+EXPERIMENT: Final = "experiment"
 ABOVE: Final = ("danger",)
-BELOW: Final = (MARKS, TRANSPORT, PENDING)
+BELOW: Final = (MARKS, TRANSPORT, EXPERIMENT, PENDING)
 """Lines at the top and above the footer that are there when there is something to say."""
 _WITH_ONE: Final = {
     "cancel": "app.signal_one('cancel', {}, {})",
@@ -79,6 +81,7 @@ class Scene(Struct, frozen=True):
         transport: Where a replay stands; None when live.
         load: What of the load goes on that frames do not show; None where there is no door to it.
         pending: The change set that awaits confirmation.
+        experiment: The one under way, or the newest whose end nobody has looked at; None without any.
         marks: Windows that are marked.
         baseline: An earlier run under the charts.
     """
@@ -89,6 +92,7 @@ class Scene(Struct, frozen=True):
     transport: TransportState | None = None
     load: LoadState | None = None
     pending: Pending | None = None
+    experiment: ExperimentState | None = None
     marks: Marks = Marks()
     baseline: OverlayWatch | None = None
 
@@ -201,6 +205,7 @@ class SceneScreen(Screen[None]):
             "danger": danger_line(scene.session, width, self._glyphs),
             TRANSPORT: None if scene.transport is None else self._transport_line(scene.transport, width),
             PENDING: None if scene.pending is None else self._pending_line(scene.pending, width),
+            EXPERIMENT: None if scene.experiment is None else self._experiment_line(scene.experiment, width),
             MARKS: self._marks_line(scene.marks, width) if scene.marks else None,
         }
         return {name: line for name, line in found.items() if line is not None}
@@ -213,6 +218,12 @@ class SceneScreen(Screen[None]):
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
         now_ms = time.time_ns() // 1_000_000
         return pending_line(pending, now_ms, width, self._glyphs, keys.get("keep", ""), keys.get("undo", ""))
+
+    def _experiment_line(self, state: ExperimentState, width: int) -> Line:
+        from pgtop_tune.tui.experiment.line import experiment_line
+
+        keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
+        return experiment_line(state, width, self._glyphs, keys.get("experiment", ""), keys.get("keep", ""))
 
     def _marks_line(self, marks: Marks, width: int) -> Line:
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}

@@ -57,6 +57,23 @@ class ChartMark(Struct, frozen=True):
     label: str = ""
 
 
+class ArmBand(Struct, frozen=True):
+    """A stretch of time in which an arm of an experiment was in force: shaded under the curves.
+
+    Attributes:
+        arm: "A" or "B": stands at the foot of its first column.
+    """
+
+    since_s: float
+    until_s: float
+    arm: str
+
+    @property
+    def style(self) -> str:
+        """A name of `STYLES`."""
+        return f"arm-{self.arm.lower()}"
+
+
 def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float, float]:
     """The time span a chart of so many columns shows at that moment: (since_s, until_s).
 
@@ -98,6 +115,7 @@ def chart_lines(
     marks: Sequence[ChartMark] = (),
     cursor_s: float | None = None,
     maximum: float | None = None,
+    bands: Sequence[ArmBand] = (),
 ) -> list[Line]:
     """Curves over a time window; `height` lines of exactly `width` cells, the first `GUTTER` of them labels.
 
@@ -112,6 +130,7 @@ def chart_lines(
         marks: Events.
         cursor_s: A moment whose column is drawn as an upright.
         maximum: The value at the top edge; otherwise the smallest nice number that holds every value in the window.
+        bands: Shaded below the lowest curve of each column.
     """
     columns = width - GUTTER
     if height <= 0:
@@ -151,10 +170,11 @@ def chart_lines(
         uprights[column] = (glyphs.upright, "strong")
     labels = _labels(height, top, unit_format)
     over = _tops(marks, columns, since_s, until_s)
+    shades = _shades(bands, masks, since_s, until_s, glyphs)
     return [
         (
             (f"{labels.get(y, ''):>{_LABEL}} {glyphs.axis}", "dim"),
-            *_runs(masks[y], styles[y], uprights, {} if y else over, glyphs),
+            *_runs(masks[y], styles[y], shades[y] | uprights, {} if y else over, glyphs),
         )
         for y in range(height)
     ]
@@ -275,6 +295,34 @@ def _tops(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: flo
         begin = column + 1 if column + len(number) < columns else column - len(number)
         cells = {column: mark_char} | {begin + index: char for index, char in enumerate(number)}
         found = {at: (char, mark.style) for at, char in cells.items() if at >= 0} | found
+    return found
+
+
+def bands_of_columns(bands: Sequence[ArmBand], since_s: float, until_s: float, columns: int) -> dict[int, ArmBand]:
+    """The band of each column that has one; where two meet, the later one."""
+    found: dict[int, ArmBand] = {}
+    for band in bands:
+        first = column_of(max(band.since_s, since_s), since_s, until_s, columns)
+        if first is None or band.until_s <= since_s:
+            continue
+        last = column_of(band.until_s, since_s, until_s, columns)
+        found |= dict.fromkeys(range(first, columns if last is None else last + 1), band)
+    return found
+
+
+def _shades(
+    bands: Sequence[ArmBand], masks: Sequence[Sequence[int]], since_s: float, until_s: float, glyphs: Glyphs
+) -> list[dict[int, tuple[str, str]]]:
+    """Characters and styles under the curves by row and column; the arm's letter begins the lowest row."""
+    height = len(masks)
+    found: list[dict[int, tuple[str, str]]] = [{} for _ in masks]
+    of_columns = bands_of_columns(bands, since_s, until_s, len(masks[0]))
+    for column, band in of_columns.items():
+        drawn = [y for y in range(height) if masks[y][column]]
+        for y in range(drawn[-1] + 1, height) if drawn else ():
+            found[y][column] = (glyphs.shades[band.arm == "B"], band.style)
+        if of_columns.get(column - 1) is not band and not masks[-1][column]:
+            found[-1][column] = (band.arm, band.style)
     return found
 
 

@@ -22,6 +22,8 @@ class Glyphs(Struct, frozen=True):
         growing: Blocks from empty to full that grow to the right: the end of a bar.
         braille: Whether curves may be drawn with 2×4 dots per cell; else with half cells.
         up: An event that raised or set something; also ascending order.
+        switch: An experiment put another arm into force.
+        shades: Under the curve while arm A, and while arm B, was in force.
         down: An event that cleared something; also descending order.
         diamond: A checkpoint.
         note: A note by the operator.
@@ -51,6 +53,8 @@ class Glyphs(Struct, frozen=True):
     growing: str
     braille: bool
     up: str
+    switch: str
+    shades: tuple[str, str]
     down: str
     diamond: str
     note: str
@@ -81,6 +85,8 @@ UNICODE: Final = Glyphs(
     growing=" ▏▎▍▌▋▊▉█",
     braille=True,
     up="▲",
+    switch="⇄",
+    shades=("·", "░"),
     down="▼",
     diamond="◆",
     note="✎",
@@ -109,6 +115,8 @@ ASCII: Final = Glyphs(
     growing=" #",
     braille=False,
     up="^",
+    switch="=",
+    shades=(".", ":"),
     down="v",
     diamond="*",
     note="&",

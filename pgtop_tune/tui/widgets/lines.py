@@ -36,6 +36,7 @@ STYLES: Final = {
     "wait-other": "every other wait class",
     "heat-0": "0-20 % busy", "heat-1": "20-40 %", "heat-2": "40-60 %", "heat-3": "60-80 %", "heat-4": "80-100 %",
     "event-parameter": "a changed parameter on the tape", "event-checkpoint": "a checkpoint", "event-load": "the load",
+    "event-switch": "a switch of an experiment", "arm-a": "arm A of an experiment", "arm-b": "arm B",
     "event-other": "every other event",
 }  # fmt: skip
 """Style names and what they are for; "" is plain text in the terminal's own colours."""

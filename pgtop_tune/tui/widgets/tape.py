@@ -22,6 +22,7 @@ _MARKS: Final[dict[EventKind, tuple[str, str]]] = {
     EventKind.ROLE: ("square", "critical"),
     EventKind.GAP: ("cross", "warning"),
     EventKind.PARAMETER: ("up", "event-parameter"),
+    EventKind.SWITCH: ("switch", "event-switch"),
     EventKind.NOTE: ("note", "event-other"),
     EventKind.LOAD: ("up", "event-load"),
     EventKind.WARNING: ("warning", "warning"),
@@ -83,11 +84,12 @@ def tape_lines(
     for column in marked:
         taken[column] = 1
     placed: dict[int, Span] = {
-        column: (event_glyph(event.kind, glyphs), event_style(event.kind)) for column, event in marked.items()
+        column: (_mark(event, glyphs), event_style(event.kind)) for column, event in marked.items()
     }
     for column in sorted(marked, key=lambda column: (_RANK[marked[column].kind], -column)):
         event = marked[column]
-        text = one_line(event.text, _LONGEST)
+        # Arms follow each other every few cells: their letters say it.
+        text = "" if _is_arm(event) else one_line(event.text, _LONGEST)
         start, text = _room(text, column, taken, glyphs)
         if text:
             cells = cell_len(text)
@@ -104,6 +106,14 @@ def tape_lines(
     if at < columns:
         spans.append((" " * (columns - at), PLAIN))
     return [tuple(spans)]
+
+
+def _is_arm(event: Event) -> bool:
+    return event.kind is EventKind.SWITCH and event.text[1:2] == ":"
+
+
+def _mark(event: Event, glyphs: Glyphs) -> str:
+    return event.text[0] if _is_arm(event) else event_glyph(event.kind, glyphs)
 
 
 def _room(text: str, column: int, taken: bytearray, glyphs: Glyphs) -> tuple[int, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -14,7 +16,7 @@ from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.history import Charted, SeriesPoint
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, column_of, spark, window
+from pgtop_tune.tui.widgets.chart import GUTTER, ArmBand, ChartMark, bands_of_columns, column_of, spark, window
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, Span
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, padded
@@ -24,6 +26,8 @@ CHARTED: Final[tuple[Charted, ...]] = (CLIENT_TPS, TPS, *waits.METRICS, *(each.m
 
 SPARK_ROWS: Final = 2
 """Up to so many rows a chart is a one-line spark with its figures beside it."""
+ARMS: Final = ("A: ", "B: ")
+"""How the text of a switch to an arm begins."""
 _SPARK_S_PER_COLUMN: Final = 2.0
 _MARKED: Final = {EventKind.PARAMETER, EventKind.LOAD, EventKind.RESTART, EventKind.ROLE}
 """Kinds of events that go through the charts as an upright; the others stand on the tape alone."""
@@ -75,10 +79,29 @@ def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
     ]
 
 
+def arm_bands(session: Session) -> list[ArmBand]:
+    """When the arms of experiments were in force, as the tape tells."""
+    switches = [(at_s, event.text) for at_s, event in session.events if event.kind is EventKind.SWITCH]
+    return [
+        ArmBand(since_s, until_s, text[0])
+        for (since_s, text), (until_s, _) in pairwise([*switches, (inf, "")])
+        if text.startswith(ARMS)
+    ]
+
+
 def spark_line(
-    title: str, points: Iterable[SeriesPoint], style: str, figures: Sequence[Phrase], axis: TimeAxis, glyphs: Glyphs
+    title: str,
+    points: Iterable[SeriesPoint],
+    style: str,
+    figures: Sequence[Phrase],
+    axis: TimeAxis,
+    glyphs: Glyphs,
+    bands: Sequence[ArmBand] = (),
 ) -> Line:
-    """A chart in one line: its name in the gutter, the curve on the common axis, figures beside it."""
+    """A chart in one line: its name in the gutter, the curve on the common axis, figures beside it.
+
+    Within a band the curve has the style of its arm.
+    """
     values: list[float | None] = [None] * axis.columns
     for point in points:
         column = column_of(point.at_s, axis.since_s, axis.until_s, axis.columns)
@@ -86,4 +109,9 @@ def spark_line(
             values[column] = max(point.value, values[column] or 0.0)
     gap: Span = ("  ", "dim")
     beside = padded(fitting(figures, axis.figures - 2, gap), axis.figures - 2)
-    return ((f" {title:<{GUTTER - 1}}", "title"), (spark(values, axis.columns, glyphs), style), gap, *beside)
+    drawn = spark(values, axis.columns, glyphs)
+    of_columns = bands_of_columns(bands, axis.since_s, axis.until_s, axis.columns)
+    styles = [of_columns[column].style if column in of_columns else style for column in range(axis.columns)]
+    runs = groupby(zip(drawn, styles, strict=True), lambda cell: cell[1])
+    curve = [("".join(character for character, _ in cells), run_style) for run_style, cells in runs]
+    return ((f" {title:<{GUTTER - 1}}", "title"), *curve, gap, *beside)

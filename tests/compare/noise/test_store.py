@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,23 @@ def test_the_store_does_not_grow_without_end() -> None:
     assert known is not None
     assert len(known.groups) == store._MOST_GROUPS
     assert known.groups[-1].at_ms == 1039
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk_leaves_what_was_known_and_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "pgtop-tune").mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        assert remember(LOAD, group(1000, 0.0004, 2)) == ""
+        with contextlib.suppress(OSError), (tmp_path / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(4096)):
+                pass
+        said = remember(LOAD, group(2000, 0.0004, 2))
+        assert said.endswith("No space left on device")
+        assert "not kept" in said
+        assert history(LOAD) == RunSpread(0.0004, 2)
+        assert [each.name for each in noise_file().parent.iterdir()] == ["noise.json"]
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)

@@ -199,7 +199,8 @@ def test_of_five_hundred_switchbacks_of_a_percentile_at_most_five_per_cent_are_w
         held = [each.low <= slower <= each.high for each in found if each.low is not None and each.high is not None]
         worse = share(found, PairedVerdict.WORSE)
         print(f"p{per_cent:.0f} {kind} {slower:+.0%}: found {worse:.1%}, held {np.mean(held):.1%}")
-        assert share(found, PairedVerdict.BETTER) <= 0.01
+        # Where pairs differ by 88 % an effect of 5 % is as good as none, and half of the false claims have its sign.
+        assert share(found, PairedVerdict.BETTER) <= 0.025
         assert np.mean(held) >= 0.95
 
 

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.experiment.plan.judging import judgements
+from pgtop_tune.experiment.plan.meanwhile import changes_between
 from pgtop_tune.experiment.plan.model import BoundPlan
 from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import CellResult, MadeData, Outcome
-from pgtop_tune.experiment.plan.run import changes_between
 from pgtop_tune.experiment.plan.status import plan_lines, status_lines
 from tests.support.plans import bound_text, outcome
 
@@ -50,6 +50,22 @@ def test_each_cell_is_judged_against_the_baseline_with_an_interval() -> None:
         assert each.effect.low < 0 < (each.effect.high or 0)
         assert each.verdict == "undecided"
         assert each.more_runs
+
+
+def test_without_a_repeat_runs_differ_at_most_and_that_is_no_verdict() -> None:
+    plan = bound_text(P1.replace("repeats = 2\n", ""))
+    found = judgements(measured(plan, TPS))
+    assert {each.verdict for each in found} == {"differ"}
+    text = markdown(measured(plan, TPS))
+    assert "got slower by 30 % (differ)" in text
+    assert "each cell runs once: a drift of the machine looks like an effect" in text
+
+
+def test_a_load_that_pgbench_limits_is_not_judged() -> None:
+    plan = bound_text(P1)
+    found = measured(plan, TPS)
+    limited = {number: replace(each, doubts=("CLIENT-BOUND: pgbench",)) for number, each in found.results.items()}
+    assert {each.verdict for each in judgements(replace(found, results=limited))} == {""}
 
 
 def test_a_short_run_is_shown_and_not_judged() -> None:

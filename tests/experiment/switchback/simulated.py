@@ -13,7 +13,8 @@ from pgtop_tune.errors import PgtopError
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Arm
-from pgtop_tune.experiment.switchback.switchback import Switchback, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.frame import Frame

@@ -78,6 +78,21 @@ async def test_arms_are_in_force_by_turns_and_everything_is_put_back_to_the_byte
     assert not read(path).in_force
 
 
+async def test_a_kept_arm_outlives_the_program_and_can_be_reverted(fresh_server: Throwaway, tmp_path: Path) -> None:
+    control = await door(fresh_server, tmp_path)
+    try:
+        arms = await arms_of(control)
+        await arms.to(Arm.A, 60)
+        await arms.keep(Arm.B)
+    finally:
+        await control.aclose()
+    assert shown(fresh_server, "work_mem") == "64MB"
+    (path,) = journals(tmp_path)
+    assert [(change.name, change.kept, change.until_ms) for change in read(path).in_force] == [
+        ("work_mem", True, None), ("wal_writer_delay", True, None),
+    ]  # fmt: skip
+
+
 async def test_a_value_that_someone_else_sets_is_noticed_and_stays(fresh_server: Throwaway, tmp_path: Path) -> None:
     control = await door(fresh_server, tmp_path)
     try:

@@ -12,11 +12,14 @@ from msgspec.structs import replace
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
-from pgtop_tune.experiment.switchback.switchback import Ending, Phase
+from pgtop_tune.experiment.switchback.state import Ending, Phase
 from pgtop_tune.experiment.switchback.words import Narrator, headline, text
+from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame
 from tests.experiment.switchback.simulated import PLAN, Made
+from tests.support.machine_frames import processes
+from tests.support.run_frames import PGBENCH, threads
 
 
 def noisy(gain: float, noise: float = 0.02, seed: int = 1) -> Made:
@@ -50,6 +53,24 @@ async def test_a_better_b_stays_where_that_was_asked_for() -> None:
     assert "B is kept" in state.notes
 
 
+async def test_a_better_b_that_costs_something_else_is_put_back() -> None:
+    made = noisy(0.3)
+    made.experiment.plan = replace(PLAN, keep_better=True)  # type: ignore[misc]
+
+    def more_wal(second: int, found: Frame) -> Frame:
+        wal[0] += 2_000_000 if made.arms.arm is Arm.B else 1_000_000
+        lsn = replace(found.postgres.wal, lsn_bytes=wal[0])  # type: ignore[union-attr]
+        return replace(found, postgres=replace(found.postgres, wal=lsn))  # type: ignore[type-var]
+
+    wal = [1 << 30]
+    made.change = more_wal
+    state = await made.run()
+    assert state.ending is Ending.BETTER
+    assert made.arms.acts[-1] == "restore"
+    (note,) = (note for note in state.notes if note.startswith("B is not kept: tps +"))
+    assert ", WAL per transaction +5" in note
+
+
 async def test_a_collapse_ends_at_once() -> None:
     made = noisy(-0.62)
     state = await made.run()
@@ -66,7 +87,8 @@ async def test_a_pair_in_which_someone_changed_the_parameter_does_not_count() ->
     assert state.ending is Ending.BETTER
     assert state.evaluation is not None
     assert state.evaluation.counted == (1, 3, 4, 5)
-    assert "pair 2 does not count: work_mem was changed to 1GB by someone else" in state.notes
+    lines = [line for narrator in [Narrator()] for each in made.states for line in narrator.lines(each)]
+    assert any("pair 2: left out (work_mem was changed to 1GB by someone else); tps +" in line for line in lines)
 
 
 async def test_someone_who_goes_on_changing_it_ends_the_experiment() -> None:
@@ -134,6 +156,34 @@ async def test_a_switch_that_the_server_refuses_is_a_result() -> None:
     assert (state.ending, state.reason) == (Ending.ENDED, "the server was restarted")
 
 
+async def test_a_load_whose_generator_is_the_limit_is_no_objective() -> None:
+    made = noisy(0.1)
+
+    def full(second: int, found: Frame) -> Frame:
+        looks = replace(processes(second, ()), threads=threads(second, (100, 20)))
+        run = replace(found.bench.run, pid=PGBENCH)  # type: ignore[union-attr]
+        bench = replace(found.bench, run=run)  # type: ignore[type-var]
+        return replace(found, host=replace(found.host, processes=looks), bench=bench)  # type: ignore[type-var]
+
+    made.change = full
+    state = await made.run()
+    assert state.ending is Ending.GENERATOR
+    assert "the client is the limit, not the server" in state.reason
+
+
+async def test_time_for_too_few_pairs_is_undecided_and_says_so() -> None:
+    made = Made(replace(PLAN, for_s=1e9))
+    run = asyncio.ensure_future(made.run())
+    while not made.experiment.state.pairs:
+        await asyncio.sleep(0.001)
+    made.experiment._began_s -= 2e9
+    state = await run
+    assert state.ending is Ending.UNDECIDED
+    assert state.reason.startswith("the time is over")
+    assert "too few pairs" in text(PLAN, state)
+    assert "fewer than four pairs count" in headline(PLAN, state)
+
+
 async def test_stopping_it_puts_everything_back() -> None:
     made = noisy(0.0, noise=0.3)
     run = asyncio.ensure_future(made.run())
@@ -164,7 +214,22 @@ async def test_an_effect_that_builds_up_slowly_gets_more_time_to_settle() -> Non
     assert state.lengths.settle_s > 5.0
     assert any(note.startswith("the effect builds up slower than 5 s: 4 pairs are dropped") for note in state.notes)
     assert state.evaluation is not None
-    assert state.evaluation.main.paired.relative > 0.33
+    assert state.evaluation.paired.relative > 0.33
+
+
+async def test_under_somebody_elses_load_the_servers_transactions_count() -> None:
+    made, draw, done = Made(replace(PLAN, loaded=False)), random.Random(4), [0]
+
+    def change(second: int, found: Frame) -> Frame:
+        done[0] += round(1000.0 * (0.8 if made.arms.arm is Arm.B else 1.0) * (1.0 + draw.gauss(0, 0.02)))
+        counters = replace(found.postgres.database, xact_commit=done[0])  # type: ignore[union-attr]
+        return replace(found, postgres=replace(found.postgres, database=counters), bench=NOT_RECORDED)  # type: ignore[type-var]
+
+    made.change = change
+    state = await made.run()
+    assert state.ending is Ending.WORSE
+    assert state.evaluation is not None
+    assert state.evaluation.paired.relative == pytest.approx(-0.2, abs=0.03)
 
 
 CYCLES = replace(PLAN, rivals=(Rival("max_wal_size", "1GB", "16GB"),))
@@ -209,7 +274,9 @@ async def test_lines_tell_each_phase_block_and_pair_once() -> None:
     state = await made.run()
     narrator = Narrator()
     lines = [line for each in made.states for line in narrator.lines(each)]
-    assert sum(": measuring, " in line for line in lines) == 8
+    told = [line.split("  ")[1].split(":")[0] for line in lines if ": measuring, " in line]
+    arms = [(pair.number, block.arm) for pair in state.pairs for block in pair.blocks]
+    assert told == [f"pair {number}, {arm}" for number, arm in arms]
     assert sum("pair 4: tps +" in line for line in lines) == 1
     assert sum("warming up" in line for line in lines) == 1
     assert len(lines) == len(set(lines))

@@ -64,21 +64,21 @@ def pairs_of(
 def test_halves_and_copies_cancel_whatever_the_level_does() -> None:
     levels = [1000.0, 400.0, 3000.0, 900.0, 50.0, 7000.0, 800.0, 2000.0]
     evaluation = evaluate(pairs_of(levels, effect=0.10, half=0.5, copy=-0.2), TPS)
-    assert evaluation.main.paired.relative == pytest.approx(0.10)
-    assert evaluation.main.paired.pairs == 4
+    assert evaluation.paired.relative == pytest.approx(0.10)
+    assert evaluation.paired.pairs == 4
     assert len(evaluation.counted) == 8
 
 
 def test_one_stage_alone_still_has_the_difference_of_the_copies() -> None:
     pairs = pairs_of([1000.0] * 8, copy=0.25, half=0.5)
     assert stage(pairs, TPS, crossed=False).relative == pytest.approx(0.25)
-    assert evaluate(pairs, TPS).main.paired.relative == pytest.approx(0.0)
+    assert evaluate(pairs, TPS).paired.relative == pytest.approx(0.0)
 
 
 def test_no_verdict_before_both_stages_have_four_pairs() -> None:
     pairs = pairs_of([1000.0] * 14, effect=0.5)
-    assert evaluate(pairs[:10], TPS).main.paired.verdict is PairedVerdict.MEASURING
-    assert evaluate(pairs[:11], TPS).main.paired.verdict is PairedVerdict.BETTER
+    assert evaluate(pairs[:10], TPS).paired.verdict is PairedVerdict.MEASURING
+    assert evaluate(pairs[:11], TPS).paired.verdict is PairedVerdict.BETTER
 
 
 def test_a_pair_without_transactions_does_not_count_and_its_place_is_taken_by_the_next() -> None:
@@ -102,7 +102,7 @@ def test_two_copies_of_the_same_settings_are_not_told_apart(copy: float) -> None
     for seed in range(200):
         pairs = pairs_of([1000.0] * 24, copy=copy, half=0.1, noise=0.02, seed=seed)
         # Looked at after each pair of the second stage.
-        looks = (evaluate(pairs[:seen], TPS).main.paired.verdict for seen in range(16, 25))
+        looks = (evaluate(pairs[:seen], TPS).paired.verdict for seen in range(16, 25))
         claims += any(look in (PairedVerdict.BETTER, PairedVerdict.WORSE) for look in looks)
     assert claims <= 10
 

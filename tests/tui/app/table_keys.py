@@ -98,7 +98,7 @@ async def _explain(rig: Rig) -> None:
 
 
 async def _tag(rig: Rig) -> None:
-    await rig.press("2", "down", "x", "insert", "up", "x")
+    await rig.press("2", "down", "f", "insert", "up", "f")
     await rig.until(lambda: len(page_of(rig).view.tagged) == 1)
     await rig.sees("1 tagged")
     await rig.press("escape")

@@ -19,6 +19,7 @@ from pgtop_tune.tui.dialogs.help import HelpDialog
 from pgtop_tune.tui.dialogs.prompt import PasswordDialog
 from pgtop_tune.tui.load.dialog import LoadDialog
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
+from tests.support.experiments import ScriptedExperiments
 from tests.support.frames import frame
 from tests.support.reports import ScriptedCheck
 from tests.support.screens import (
@@ -43,6 +44,11 @@ async def _load(rig: Rig) -> None:
 async def _parameters(rig: Rig) -> None:
     await rig.press("p")
     await rig.until(lambda: isinstance(rig.app.screen, ParameterDialog))
+
+
+async def _experiment(rig: Rig) -> None:
+    await rig.press("x")
+    await rig.sees("Press p, stage a value")
 
 
 async def _undo(rig: Rig) -> None:
@@ -251,7 +257,8 @@ async def _marks(rig: Rig) -> None:
 
 CHECKS: dict[str, Check] = {
     "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
-    "redo": _redo, "keep": _keep, "check": _check, "password": _password, "record": _record, "note": _note,
+    "redo": _redo, "keep": _keep, "experiment": _experiment, "check": _check, "password": _password,
+    "record": _record, "note": _note,
     "ghost": _ghost, "live": _steps, "step-back": _steps, "step-forward": _steps, "jump": _jump,
     "next-event": _seeks, "previous-event": _seeks, "next-checkpoint": _seeks, "previous-checkpoint": _seeks,
     "worst-p99": _seeks, "slower": _speed, "faster": _speed,
@@ -275,6 +282,7 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         source,
         load=None if replayed else ScriptedLoad(),
         parameters=None if replayed else ScriptedParameters(),
+        experiments=None if replayed else ScriptedExperiments(),
         knobs=KNOBS,
         recording=None if replayed else ScriptedRecording(),
         transport=ScriptedTransport() if replayed else None,

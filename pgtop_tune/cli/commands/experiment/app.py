@@ -7,7 +7,7 @@ from typing import Final
 import typer
 
 from pgtop_tune.cli.commands.experiment.noise import noise
-from pgtop_tune.cli.commands.experiment.plans import check, plan, report, resume, run, status
+from pgtop_tune.cli.commands.experiment.plans import attach, check, plan, report, resume, run, status, stop
 from pgtop_tune.cli.options import register
 
 experiment: Final = typer.Typer(
@@ -31,6 +31,8 @@ COMMANDS: Final = (
     ("resume", resume),
     ("status", status),
     ("report", report),
+    ("attach", attach),
+    ("stop", stop),
 )
 for _name, _command in COMMANDS:
     register(experiment, _name, _command)

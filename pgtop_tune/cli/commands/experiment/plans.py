@@ -122,6 +122,7 @@ def run(
     ] = "",
     allow_unsafe: AllowUnsafe = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before restarts that end sessions of others.")] = False,
+    detach: options.Detach = False,
     overrides: PlanOverrides,
     session: SessionOptions,
     connection: ConnectionOptions,
@@ -136,6 +137,10 @@ def run(
     pgtop-tune experiment run P1 --scale 5 --time 10s --allow-unsafe  ·
     pgtop-tune experiment run P5 --endpoint PgBouncer=:6432/bench -d bench
     """
+    if detach:
+        from pgtop_tune.cli.detached import start_detached
+
+        sys.exit(start_detached(["experiment", "run"]))
     from pgtop_tune.cli.experimenting import run_plan
 
     sys.exit(run_plan(connection, plan, overrides, session, plan_hash, allow_unsafe=allow_unsafe, yes=yes))
@@ -148,6 +153,7 @@ def resume(
     abandon: Annotated[
         bool, typer.Option("--abandon", help="Revert what is left of it, drop its database, and end it.")
     ] = False,
+    detach: options.Detach = False,
     session: SessionOptions,
     connection: ConnectionOptions,
 ) -> None:
@@ -155,6 +161,10 @@ def resume(
 
     Examples: pgtop-tune experiment resume P1 -d bench  ·  pgtop-tune experiment resume P1 --abandon -d bench
     """
+    if detach:
+        from pgtop_tune.cli.detached import start_detached
+
+        sys.exit(start_detached(["experiment", "resume"]))
     from pgtop_tune.cli.experimenting import resume_experiment
 
     sys.exit(resume_experiment(connection, experiment, session, allow_unsafe=allow_unsafe, abandon=abandon))
@@ -191,3 +201,28 @@ def report(
     from pgtop_tune.cli.experiment_results import write_report
 
     write_report(experiment, output, force=force)
+
+
+DetachedName = Annotated[
+    str, typer.Argument(metavar="[NAME]", show_default=False, help="Its name; without, the newest that runs.")
+]
+
+
+def attach(name: DetachedName = "") -> None:
+    """Follow a run that was started with --detach; Ctrl-C leaves it running.
+
+    Examples: pgtop-tune experiment attach  ·  pgtop-tune ab random_page_cost=4,1.1 --detach -d bench
+    """
+    from pgtop_tune.cli.detached import attach as follow
+
+    sys.exit(follow(name))
+
+
+def stop(name: DetachedName = "") -> None:
+    """Stop a run that was started with --detach, as Ctrl-C does: it puts everything back first.
+
+    Example: pgtop-tune experiment stop
+    """
+    from pgtop_tune.cli.detached import stop as interrupt
+
+    sys.exit(interrupt(name))

@@ -1,0 +1,165 @@
+"""Runs that survive the terminal: a command started again in a session of its own, its lines in a file.
+
+The file of the lines is what `experiment attach` follows. A run is known by its process, not by its pid alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.paths import NotOurs, experiments_dir, new_file, private, read_own, replacing
+from pgtop_tune.process.process_key import ProcessKey, key_of
+from pgtop_tune.safe_text import one_line
+
+_OPTION: Final = "--detach"
+_LOOK_S: Final = 0.2
+_STOPS_S: Final = 120.0
+_HINT: Final = "`pgtop-tune experiment status` lists them"
+
+
+class DetachedRun(Struct, frozen=True):
+    """A run that was started with --detach.
+
+    Attributes:
+        name: Of its files.
+        key: Its process.
+        command: Its first words, without options that could hold a password.
+        log: Its lines.
+    """
+
+    name: str
+    key: ProcessKey
+    command: str
+    log: str
+
+    @property
+    def lives(self) -> bool:
+        """Whether it still runs."""
+        return self.key.lives
+
+
+def start_detached(words: Sequence[str]) -> int:
+    """Starts this command again, detached from the terminal; says how to get back to it.
+
+    Args:
+        words: Its name: "ab", "experiment run".
+
+    Raises:
+        UsageProblem: The files of the run cannot be made.
+    """
+    name = f"{'-'.join(words)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    log = _directory() / f"{name}.log"
+    try:
+        private(log.parent)
+        with new_file(log) as file:
+            program = subprocess.Popen(
+                [sys.executable, "-m", "pgtop_tune", *(word for word in sys.argv[1:] if word != _OPTION)],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        key = key_of(program.pid)
+        if key is None:
+            raise UsageProblem("the run ended at once", f"its lines are in {log}")
+        run = DetachedRun(name=name, key=key, command=" ".join(words), log=str(log))
+        with replacing(_directory() / f"{name}.json") as file:
+            file.write(msgspec.json.encode(run))
+    except OSError as problem:
+        raise UsageProblem(f"{log}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
+    say(f"{name} runs detached, process {key.pid}")
+    say(f"follow it: pgtop-tune experiment attach; stop it: pgtop-tune experiment stop {name}")
+    return ExitCode.OK
+
+
+def detached_runs() -> tuple[DetachedRun, ...]:
+    """All that were started, oldest first; what cannot be read is not one."""
+    return tuple(run for path in sorted(_directory().glob("*.json"), key=_made_ns) if (run := _read(path)) is not None)
+
+
+def attach(name: str) -> int:
+    """Shows the lines of a run, then those that come, until it ends; Ctrl-C leaves it running.
+
+    Raises:
+        UsageProblem: There is no such run.
+    """
+    run = _named(name)
+    try:
+        for line in _lines(run):
+            say(one_line(line, 2000))
+    except KeyboardInterrupt:
+        tell(f"{run.name} runs on")
+        return ExitCode.OK
+    tell(f"{run.name} has ended")
+    return ExitCode.OK
+
+
+def stop(name: str) -> int:
+    """Interrupts a run as Ctrl-C does, and shows its last lines: it puts everything back first.
+
+    Raises:
+        UsageProblem: There is no such run, or it does not end.
+    """
+    run = _named(name)
+    if not run.lives:
+        raise UsageProblem(f"{run.name} has ended", f"its lines: pgtop-tune experiment attach {run.name}")
+    os.kill(run.key.pid, signal.SIGINT)
+    deadline_s = time.monotonic() + _STOPS_S
+    while run.lives:
+        if time.monotonic() > deadline_s:
+            raise UsageProblem(f"{run.name} does not end", f"it is process {run.key.pid}")
+        time.sleep(_LOOK_S)
+    tell(f"{run.name} has ended")
+    return ExitCode.OK
+
+
+def _lines(run: DetachedRun) -> Iterator[str]:
+    with open(run.log, encoding="utf-8", errors="replace") as file:
+        rest = ""
+        while True:
+            # Asked before reading: what it wrote last is read after its end.
+            over = not run.lives
+            *lines, rest = (rest + file.read()).split("\n")
+            yield from lines
+            if over:
+                if rest:
+                    yield rest
+                return
+            time.sleep(_LOOK_S)
+
+
+def _named(name: str) -> DetachedRun:
+    runs = detached_runs()
+    alive = [run for run in runs if run.lives]
+    found = [run for run in runs if run.name == name] if name else alive or list(runs)
+    if not found:
+        raise UsageProblem(f"there is no detached run{f' {name}' if name else ''}", _HINT)
+    return found[-1]
+
+
+def _directory() -> Path:
+    return experiments_dir() / "detached"
+
+
+def _made_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _read(path: Path) -> DetachedRun | None:
+    try:
+        return msgspec.json.decode(read_own(path), type=DetachedRun)
+    except (OSError, NotOurs, msgspec.DecodeError):
+        return None

@@ -1,0 +1,241 @@
+"""One figure of two sides: over everything behind the warm-ups, and its effect by runs or by blocks of seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.compare.sides.figures import FORESEEN, Figure
+from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
+from pgtop_tune.compare.sides.material import ComparedRun
+from pgtop_tune.compare.statistics.before_after import mean_variance
+from pgtop_tune.compare.statistics.effect import (
+    FEWEST,
+    Effect,
+    RunSpread,
+    block_length,
+    effect_of_whole,
+    on_scale,
+    share_effect,
+    spread_of,
+)
+from pgtop_tune.compare.statistics.runs import RunNoise, run_noise, runs_effect
+from pgtop_tune.compare.statistics.verdicts import too_short
+from pgtop_tune.metrics.percentiles import Merged, merge
+
+BELOW: Final = 0.005
+"""Per cent of failures on both sides that are no line of a table."""
+
+
+class FigureRow(Struct, frozen=True):
+    """One figure of a phase.
+
+    Attributes:
+        a, b: Over everything behind the warm-up.
+        effect: None where there is nothing to be divided by.
+        noise: How runs differ in it; None for windows, which are judged by blocks of seconds.
+        verdict: Better, worse, no difference distinguishable, undecided; more or less for what is no aim by itself;
+            differ, where the runs do and allow no verdict.
+    """
+
+    figure: Figure
+    a: float | None
+    b: float | None
+    effect: Effect | None
+    verdict: str
+    noise: RunNoise | None = None
+
+    @property
+    def change(self) -> tuple[float, float | None, float | None] | None:
+        """The change and its interval, as shares (of A, or 0.01 for a percentage point); None without."""
+        effect, scale = self.effect, 1.0 if self.figure.points is None else self.figure.points / 100.0
+        if effect is None:
+            return None
+        if effect.low is None or effect.high is None:
+            return effect.relative * scale, None, None
+        return effect.relative * scale, effect.low * scale, effect.high * scale
+
+
+class RunHistory(Struct, frozen=True):
+    """What earlier runs tell of a load.
+
+    Attributes:
+        groups: Groups that were made alike, and of each run its figures by id.
+        spreads: By figure.
+    """
+
+    groups: Sequence[Sequence[Mapping[str, float]]]
+    spreads: Mapping[str, RunSpread]
+
+
+def row_of(
+    figure: Figure,
+    a: Sequence[ComparedRun],
+    b: Sequence[ComparedRun],
+    period_s: int | None,
+    earlier: RunHistory | None,
+) -> FigureRow | None:
+    """One figure.
+
+    Args:
+        earlier: None for windows.
+    """
+    whole = figure_of(figure, a), figure_of(figure, b)
+    if whole[0] is None or whole[1] is None or (figure.unit == "%" and max(whole[0], whole[1]) < BELOW):
+        return None
+    known = whole[0], whole[1]
+    if earlier is None:
+        effect, noise = _effect_of_windows(figure, a, b, known, period_s), None
+    else:
+        effect, noise = _effect_of_runs(figure, a, b, known, earlier)
+    return FigureRow(figure=figure, a=known[0], b=known[1], effect=effect, verdict="", noise=noise)
+
+
+def _effect_of_runs(
+    figure: Figure,
+    a: Sequence[ComparedRun],
+    b: Sequence[ComparedRun],
+    whole: tuple[float, float],
+    earlier: RunHistory,
+) -> tuple[Effect | None, RunNoise | None]:
+    """Each run is one value; its own seconds say how sure that is."""
+    ratio, scale = figure.points is None, figure.points
+    values = _of_runs(figure, a), _of_runs(figure, b)
+    if not all(values) or (ratio and min(*whole, *values[0], *values[1]) <= 0):
+        return None, None
+    scaled = on_scale(values[0], scale), on_scale(values[1], scale)
+    within = fmean(_within(figure, run) for run in (*a, *b))
+    noise = run_noise(*scaled, within, _history(figure, earlier), foreseen=figure.id in FORESEEN)
+    change = math.log(whole[1] / whole[0]) if scale is None else (whole[1] - whole[0]) / scale
+    found = runs_effect(*scaled, noise, ratio=ratio, change=change)
+    if too_short(a) or too_short(b):
+        return replace(found, low=None, high=None, smallest_seen=None, chance=None), None
+    return found, noise
+
+
+def _within(figure: Figure, run: ComparedRun) -> float:
+    """Variance of one run's value from its own seconds, on the scale of `on_scale`; 0 where it has none."""
+    steps = _values(figure, (run,))
+    of = figure.points or (fmean(steps) if steps else 0.0)
+    return mean_variance(steps) / of**2 if of > 0 else 0.0
+
+
+def _history(figure: Figure, earlier: RunHistory) -> RunSpread:
+    """How runs differed that were made alike before."""
+    groups = [[run[figure.id] for run in group if figure.id in run] for group in earlier.groups]
+    found = spread_of(
+        [on_scale([value for value in group if value > 0 or figure.points], figure.points) for group in groups]
+    )
+    return found + earlier.spreads.get(figure.id, RunSpread())
+
+
+def _of_runs(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
+    """One value of each run."""
+    return [value for run in runs if (value := figure_of(figure, (run,))) is not None]
+
+
+def _effect_of_windows(
+    figure: Figure, a: Sequence[ComparedRun], b: Sequence[ComparedRun], whole: tuple[float, float], period_s: int | None
+) -> Effect | None:
+    step_s = max(run.gathered.step_s for run in (*a, *b))
+    period = None if period_s is None else max(round(period_s / step_s), 1)
+    values = [_values(figure, side) for side in (a, b)]
+    if not all(values):
+        return None if figure.quantile is None else effect_of_whole(whole, (), (), step_s)
+    length = block_length(values, period)
+    effect = _of_blocks(figure, whole, _blocks(figure, a, length), _blocks(figure, b, length), length)
+    return None if effect is None else _in_seconds(effect, step_s)
+
+
+def _of_blocks(
+    figure: Figure, whole: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int
+) -> Effect | None:
+    if figure.points is not None:
+        found = share_effect(a, b, figure.points)
+        return None if found is None else _told_from_whole(found, (whole[1] - whole[0]) / figure.points, length)
+    return effect_of_whole(whole, a, b, length)
+
+
+def _told_from_whole(effect: Effect, relative: float, length: int) -> Effect:
+    """The blocks leave out the rest at the beginning, the table does not: the interval moves with the difference."""
+    off = relative - effect.relative
+    if effect.low is None or effect.high is None:
+        return replace(effect, relative=relative, block_s=length)
+    return replace(effect, relative=relative, low=effect.low + off, high=effect.high + off, block_s=length)
+
+
+def _in_seconds(effect: Effect, step_s: int) -> Effect:
+    return replace(effect, block_s=effect.block_s * step_s)
+
+
+def figure_of(figure: Figure, runs: Sequence[ComparedRun]) -> float | None:
+    """Over everything behind the warm-up of all runs; None for a percentile that is not known of just that."""
+    if figure.quantile is not None:
+        if merged := _latencies(runs):
+            return figure.quantile.of(merge(merged))
+        alone = runs[0] if len(runs) == 1 else None
+        return None if alone is None or alone.warm_up_s else alone.whole.get(figure.id)
+    return quotient(_sums(figure, runs))
+
+
+def _values(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
+    """Step by step."""
+    if figure.quantile is not None:
+        return [value for each in _latencies(runs) if (value := figure.quantile.of(each)) is not None]
+    return [part / whole for part, whole in _sums(figure, runs)]
+
+
+def _blocks(figure: Figure, runs: Sequence[ComparedRun], length: int) -> list[float]:
+    """Block by block; no block has seconds of two runs."""
+    found: list[float | None] = []
+    for run in runs:
+        if figure.quantile is not None:
+            merged, quantile = _latencies((run,)), figure.quantile
+            found += [quantile.of(merge(merged[part])) for part in blocks(len(merged), length)]
+        else:
+            sums = _sums(figure, (run,))
+            found += [quotient(sums[part]) for part in blocks(len(sums), length)]
+    return [value for value in found if value is not None]
+
+
+def _sums(figure: Figure, runs: Sequence[ComparedRun]) -> list[Sums]:
+    return [each for run in runs for each in run.gathered.sums(figure.id, run.warm_up_s)]
+
+
+def _latencies(runs: Sequence[ComparedRun]) -> list[Merged]:
+    """Histograms of all runs; empty where one of them has none."""
+    found = [run.gathered.latencies(run.warm_up_s) for run in runs]
+    return [each for histograms in found for each in histograms] if all(found) else []
+
+
+def aligned_period(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> int | None:
+    """Seconds of a checkpoint cycle, where both sides have at least four of them; the longer one's."""
+    cycles = [_cycles(side) for side in (a, b)]
+    if any(len(each) < FEWEST for each in cycles):
+        return None
+    return round(max(median(each) for each in cycles))
+
+
+def whole_cycles(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
+    """The runs with so much left out at the begin that whole cycles remain: else one may have a checkpoint more."""
+    cycle_s = median(_cycles(runs))
+    found = []
+    for run in runs:
+        rest_s = (run.seconds - run.warm_up_s) % cycle_s
+        fits = run.seconds - run.warm_up_s >= cycle_s
+        found.append(replace(run, warm_up_s=run.warm_up_s + rest_s) if fits else run)
+    return tuple(found)
+
+
+def _cycles(runs: Sequence[ComparedRun]) -> list[float]:
+    found: list[float] = []
+    for run in runs:
+        moments = run.checkpoints_s or []
+        found += [after - before for before, after in pairwise(moments) if after > before]
+    return found

@@ -1,0 +1,32 @@
+"""What somebody else does to the server while an experiment runs: it is restarted, or a parameter is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pgtop_tune.bench.ports import SqlSession
+
+STARTED: Final = ""
+"""No parameter has this name: under it stands when the server was started."""
+_STATE: Final = """
+SELECT '', extract(epoch FROM pg_postmaster_start_time())::text
+UNION ALL
+SELECT name, setting FROM pg_settings WHERE source NOT IN ('client', 'session', 'override') AND context <> 'internal'
+"""
+
+
+async def server_state(sql_session: SqlSession) -> dict[str, str]:
+    """Parameters of the server as new sessions have them, and when it was started."""
+    return {str(name): str(value) for name, value in await sql_session.rows(_STATE)}
+
+
+def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What differs between two states, in words; "" for nothing. Pure."""
+    restarted = before.get(STARTED) != now.get(STARTED)
+    words = ["the server was restarted by somebody else"] if restarted else []
+    for name in sorted({*before, *now} - {STARTED}):
+        if before.get(name) != now.get(name):
+            was, became = before.get(name, "default"), now.get(name, "default")
+            words.append(f"{name} was changed by somebody else: {was} -> {became}")
+    return "; ".join(words)

@@ -1,0 +1,292 @@
+"""The experiment service of a screen: A against B under the load that runs, one at a time (`ExperimentControl`).
+
+What measures and judges is imported with the first experiment: a screen that only watches does without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem
+from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentPreview, ExperimentRequest, ExperimentState
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.ports import ChangeControl
+    from pgtop_tune.experiment.switchback.block_frames import BlockFrames
+    from pgtop_tune.experiment.switchback.record import RecordFile
+    from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
+    from pgtop_tune.experiment.switchback.switchback import Switchback
+    from pgtop_tune.model.bench import BenchRun
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.runtime.ports import Step
+
+_UNKNOWN: Final = "this server does not have it"
+_NOT_PUT_BACK: Final = "not put back"
+
+
+class SwitchbackService:
+    """Implements `ExperimentControl`.
+
+    Args:
+        parameters: The door to the server.
+        note: Puts an event into the next frame.
+        switching: Takes the names of parameters whose changes are switches of an experiment; empty once it is over.
+        facts: Of server and program, for the record.
+    """
+
+    def __init__(
+        self,
+        parameters: ChangeControl,
+        note: Callable[[Event], None],
+        switching: Callable[[frozenset[str]], None],
+        facts: dict[str, str],
+    ) -> None:
+        self._parameters: Final = parameters
+        self._note: Final = note
+        self._switching: Final = switching
+        self._facts: Final = facts
+        self._state = ExperimentState()
+        self._newest: Frame | None = None
+        self._frames: BlockFrames | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def state(self) -> ExperimentState:
+        """See `ExperimentControl.state`."""
+        return self._state
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        self._newest = step.frames[-1] if step.frames else self._newest
+        if self._frames is not None:
+            self._frames.accept(step)
+
+    def close(self) -> None:
+        """See `FrameSink.close`."""
+        if self._frames is not None:
+            self._frames.close()
+
+    async def look(self, wanted: Sequence[tuple[str, str]], run: BenchRun | None) -> ExperimentPreview:
+        """See `ExperimentControl.look`."""
+        from pgtop_tune.experiment.switchback.arms import as_shown
+
+        found = {each.name.lower(): each for each in await self._parameters.list(tuple(name for name, _ in wanted))}
+        values = []
+        for name, b in wanted:
+            parameter = found.get(name.lower())
+            if parameter is None:
+                values.append(ArmValues(name, "", b, _UNKNOWN))
+            elif as_shown(parameter, b) != parameter.shown:
+                values.append(
+                    ArmValues(parameter.name, parameter.shown, as_shown(parameter, b), _refusal(parameter, b))
+                )
+        preview = ExperimentPreview(tuple(values))
+        return preview if run is None else await asyncio.to_thread(self._with_noise, preview, run)
+
+    def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
+        """What is known of the noise of this machine and load."""
+        from pgtop_tune.compare.noise.fingerprint import fingerprint_of
+        from pgtop_tune.compare.noise.store import known_noise
+        from pgtop_tune.compare.sides.facts import FactsSeen
+        from pgtop_tune.compare.sides.from_recording import key_of
+        from pgtop_tune.experiment.noise_floor import PAIR_S, SHARES, pairs_needed
+
+        if self._newest is None:
+            return preview
+        seen = FactsSeen()
+        seen.take(self._newest)
+        known = known_noise(fingerprint_of(seen.found(()), key_of(run), tuple(filter(None, run.script_hashes))))
+        floor = None if known is None else known.floor
+        if floor is None:
+            return preview
+        needed = ((share, pairs_needed(floor.pair_sd, share)) for share in SHARES)
+        seen_after_s = tuple((share, pairs * PAIR_S) for share, pairs in needed if pairs is not None)
+        return replace(preview, pair_sd=floor.pair_sd, seen_after_s=seen_after_s)
+
+    async def start(self, wanted: ExperimentRequest) -> None:
+        """See `ExperimentControl.start`."""
+        if self._task is not None:
+            raise UsageProblem("an experiment is running already", "x shows it")
+        from pgtop_tune.changes.change_sets import ChangeSets
+        from pgtop_tune.compare.sides.figures import BY_ID
+        from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
+        from pgtop_tune.experiment.switchback.block_frames import BlockFrames
+        from pgtop_tune.experiment.switchback.loads import ForeignLoad
+        from pgtop_tune.experiment.switchback.record import RecordFile
+        from pgtop_tune.experiment.switchback.switchback import Switchback
+
+        names = tuple(name for name, _ in wanted.values)
+        found = {each.name.lower(): each for each in await self._parameters.list(names)}
+        missing = [name for name in names if name.lower() not in found]
+        if missing or not names:
+            raise UsageProblem(f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "p lists parameters")
+        rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], found)
+        plan = _plan(rivals, wanted)
+        frames = self._frames = BlockFrames(loaded=plan.loaded)
+        arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
+        watch = _Watch(
+            plan,
+            self._note,
+            RecordFile("ab", (rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S")),
+            self._facts,
+        )
+        self._state = ExperimentState(
+            number=self._state.number + 1,
+            under_way=True,
+            values=tuple(ArmValues(each.name, each.a, each.b) for each in rivals),
+            phase="checking the values",
+            remaining_s=plan.for_s,
+            figure=BY_ID[plan.objective].title,
+        )
+
+        def seen(state: SwitchbackState) -> None:
+            self._state = watch.taken(state, self._state)
+
+        # The load goes on whatever becomes of the experiment.
+        experiment = Switchback(plan, frames, arms, ForeignLoad(), seen)
+        self._switching(frozenset(each.name for each in rivals))
+        self._task = asyncio.create_task(self._run(experiment))
+
+    async def _run(self, experiment: Switchback) -> None:
+        """What goes wrong is told, and does not stay under way."""
+        problem = ""
+        try:
+            await experiment.run()
+        except asyncio.CancelledError:
+            pass
+        except PgtopError as told:
+            problem = str(told)
+        except Exception as surprise:
+            problem = f"{type(surprise).__name__}: {surprise}: this should not happen, please report it"
+        finally:
+            self._task = self._frames = None
+            self._switching(frozenset())
+            if problem:
+                self._state = replace(self._state, ending="failed", problem=problem)
+            ending = self._state.ending or "interrupted"
+            self._state = replace(self._state, under_way=False, arm="", ending=ending)
+
+    async def stop(self) -> None:
+        """See `ExperimentControl.stop`."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def aclose(self) -> None:
+        """Ends it with the session."""
+        await self.stop()
+
+
+def _refusal(parameter: Parameter, b: str) -> str:
+    from pgtop_tune.experiment.switchback.arms import CURRENT, Rival, resolved
+
+    try:
+        resolved([Rival(parameter.name, CURRENT, b)], {parameter.name.lower(): parameter})
+    except UsageProblem as problem:
+        return f"{problem.message.removeprefix(parameter.name).strip()}; {problem.hint}".removesuffix("; ")
+    return ""
+
+
+def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
+    from pgtop_tune.compare.sides.figures import LATENCY, TPS
+    from pgtop_tune.experiment.switchback.state import SwitchbackPlan
+
+    run = wanted.run
+    load = "of the server as it is" if run is None else f"{run.profile or 'scripts'} -c {run.clients} -M {run.protocol}"
+    return SwitchbackPlan(
+        rivals=tuple(rivals),
+        load=load,
+        loaded=run is not None,
+        for_s=wanted.for_s,
+        seed=random.SystemRandom().getrandbits(32),
+        objective=LATENCY if run is not None and run.rate_per_s else TPS,
+    )
+
+
+class _Watch:
+    """Takes states of one experiment: ticks for the tape, the state for the screen, the record."""
+
+    def __init__(
+        self, plan: SwitchbackPlan, note: Callable[[Event], None], file: RecordFile, facts: dict[str, str]
+    ) -> None:
+        self._plan: Final = plan
+        self._note: Final = note
+        self._file: Final = file
+        self._facts: Final = facts
+        self._arm = ""
+        self._pairs = -1
+        self._problem = ""
+
+    def taken(self, state: SwitchbackState, before: ExperimentState) -> ExperimentState:
+        """The next state of the screen."""
+        over = bool(state.reason) or state.ending.value != "under way"
+        arm = "" if state.arm is None else str(state.arm)
+        self._tell_switch(arm, state, over=over)
+        found = replace(
+            before,
+            phase=str(state.phase),
+            arm=arm,
+            pair=state.pair,
+            elapsed_s=state.elapsed_s,
+            remaining_s=state.remaining_s,
+        )
+        if len(state.pairs) == self._pairs and not over:
+            return found
+        self._pairs = len(state.pairs)
+        return self._judged(state, found, over=over)
+
+    def _judged(self, state: SwitchbackState, found: ExperimentState, *, over: bool) -> ExperimentState:
+        """With the figures after another pair, or at the end."""
+        from pgtop_tune.experiment.switchback.state import Ending
+        from pgtop_tune.experiment.switchback.words import text
+
+        self._write(state)
+        failed = [note for note in state.notes if note.startswith(_NOT_PUT_BACK)]
+        found = replace(
+            found,
+            details="\n".join((text(self._plan, state), *(["", *state.notes] if state.notes else []), self._problem)),
+            ending=str(state.ending) if over else "",
+            problem=failed[-1] if failed else "",
+        )
+        evaluation = state.evaluation
+        if evaluation is None or not evaluation.paired.pairs:
+            return found
+        paired = evaluation.paired
+        return replace(
+            found,
+            effect=paired.relative,
+            low=paired.low,
+            high=paired.high,
+            counted=paired.pairs,
+            better=state.ending is Ending.BETTER and not evaluation.trade,
+        )
+
+    def _tell_switch(self, arm: str, state: SwitchbackState, *, over: bool) -> None:
+        """A tick where another arm begins, and where the last one ends."""
+        if arm and arm != self._arm:
+            values = ", ".join(f"{each.name}={each.b if arm == 'B' else each.a}" for each in self._plan.rivals)
+            self._tick(f"{arm}: {values}")
+        elif over and self._arm != "over":
+            arm = "over"
+            self._tick(f"A/B {state.ending}")
+        self._arm = arm or self._arm
+
+    def _tick(self, text: str) -> None:
+        self._note(Event(time.time_ns() // 1_000_000, EventKind.SWITCH, text))
+
+    def _write(self, state: SwitchbackState) -> None:
+        from pgtop_tune.experiment.switchback.record import as_json
+
+        try:
+            self._file.write(as_json(self._plan, state, self._facts))
+            self._problem = f"record: {self._file.path}"
+        except RecordingProblem as problem:
+            self._problem = f"not saved: {problem.message}"

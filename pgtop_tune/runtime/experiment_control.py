@@ -1,0 +1,125 @@
+"""The control of an experiment: A against B by turns in one run, its progress and its verdict.
+
+Everything is called from the engine's thread unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from pgtop_tune.runtime.ports import FrameSink
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.bench import BenchRun
+
+
+class ArmValues(Struct, frozen=True):
+    """A parameter and its two values.
+
+    Attributes:
+        a: In force.
+        b: Proposed.
+        refused: Why it cannot be judged in a running load, and the command that does; "" where it can.
+    """
+
+    name: str
+    a: str
+    b: str
+    refused: str = ""
+
+
+class ExperimentPreview(Struct, frozen=True):
+    """What an experiment would be about.
+
+    Attributes:
+        values: Of each parameter asked about that would change.
+        pair_sd: Standard deviation of the logarithm of a pair's ratio on this machine and load; None where unknown.
+        seen_after_s: (difference, seconds until it is seen) over that noise, smallest difference first.
+    """
+
+    values: tuple[ArmValues, ...]
+    pair_sd: float | None = None
+    seen_after_s: tuple[tuple[float, float], ...] = ()
+
+
+class ExperimentRequest(Struct, frozen=True):
+    """What is to be compared.
+
+    Attributes:
+        values: (name, B) of each parameter; A is what is in force.
+        run: The running load of ours; None judges the transactions of the server, whose load somebody else drives.
+        for_s: At most.
+        confirmed: Names that were typed to unlock values that can lose data.
+    """
+
+    values: tuple[tuple[str, str], ...]
+    run: BenchRun | None
+    for_s: float
+    confirmed: frozenset[str] = frozenset()
+
+
+class ExperimentState(Struct, frozen=True):
+    """Where the newest experiment stands.
+
+    Attributes:
+        number: Of the experiment in this session, from 1; 0 before the first.
+        under_way: Whether it goes on, or puts values back.
+        arm: "A" or "B"; "" between blocks.
+        pair: From 1; 0 before the first.
+        figure: The figure that decides, as "TPS".
+        effect, low, high: B against A with its interval, as shares; None before that is known.
+        counted: Pairs that count.
+        ending: In a word or two; "" while it goes on.
+        better: B is better, and is no trade: it may be kept.
+        details: The result so far with all figures, as text.
+        problem: What could not be put back; "" where everything was.
+    """
+
+    number: int = 0
+    under_way: bool = False
+    values: tuple[ArmValues, ...] = ()
+    phase: str = ""
+    arm: str = ""
+    pair: int = 0
+    elapsed_s: float = 0.0
+    remaining_s: float = 0.0
+    figure: str = ""
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    counted: int = 0
+    ending: str = ""
+    better: bool = False
+    details: str = ""
+    problem: str = ""
+
+
+class ExperimentControl(FrameSink, Protocol):
+    """One experiment at a time. A sink of the engine."""
+
+    def state(self) -> ExperimentState:
+        """The newest. Thread-safe."""
+        ...
+
+    async def look(self, wanted: Sequence[tuple[str, str]], run: BenchRun | None) -> ExperimentPreview:
+        """What an experiment with these values of B would be about; changes nothing.
+
+        Raises:
+            ConnectionProblem: The server is not there.
+        """
+        ...
+
+    async def start(self, wanted: ExperimentRequest) -> None:
+        """Begins; where it is shows in `state`.
+
+        Raises:
+            PgtopError: A value cannot be judged, or an experiment is under way.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Ends it, and waits until everything is put back."""
+        ...

@@ -1,0 +1,1 @@
+"""Experiments on the screen: A against B by turns."""

@@ -1,0 +1,141 @@
+"""The key of experiments: what is staged against what is in force; progress, verdict, and B kept where it is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.runtime.experiment_control import ExperimentState
+
+if TYPE_CHECKING:
+    from pgtop_tune.runtime.experiment_control import ExperimentRequest
+    from pgtop_tune.tui.app_context import AppContext
+    from pgtop_tune.tui.controls import Services
+    from pgtop_tune.tui.load.actions import LoadActions
+    from pgtop_tune.tui.parameters.actions import ParameterActions
+
+P = ParamSpec("P")
+
+
+class ExperimentActions:
+    """Experiments from the screen.
+
+    Args:
+        context: The application.
+        parameters: What is staged is proposed there.
+        load: What an experiment needs is started there.
+    """
+
+    def __init__(self, context: AppContext, parameters: ParameterActions, load: LoadActions) -> None:
+        self._context = context
+        self._parameters = parameters
+        self._load = load
+        self._looked_at = 0
+        self._confirmed: frozenset[str] = frozenset()
+        context.controls.services.when_made(self._take_services)
+
+    def _take_services(self, services: Services) -> None:
+        if services.experiments is not None:
+            self._context.controls.engine.attach(services.experiments)
+
+    @property
+    def _state(self) -> ExperimentState:
+        control = self._context.services.experiments
+        return ExperimentState() if control is None else control.state()
+
+    @property
+    def shown(self) -> ExperimentState | None:
+        """The experiment under way, or one whose verdict nobody has put aside."""
+        state = self._state
+        return state if state.under_way or state.number > self._looked_at else None
+
+    @property
+    def running(self) -> str:
+        """What is compared; "" while nothing is."""
+        from pgtop_tune.tui.experiment.line import values_words
+
+        state = self._state
+        return values_words(state.values, self._context.glyphs) if state.under_way else ""
+
+    def open(self, services: Services) -> None:
+        """Opens the details of the experiment in view; without one, the dialog that begins one."""
+        experiments, changes = services.experiments, self._parameters.changes
+        if experiments is None or changes is None:
+            return
+        glyphs = self._context.glyphs
+        if self.shown is not None:
+            from pgtop_tune.tui.experiment.progress_dialog import ProgressDialog
+
+            dialog = ProgressDialog(experiments, self._context.client, glyphs, lambda: self.keep(services))
+            self._context.app.push_screen(dialog, self._put_aside)
+            return
+        from pgtop_tune.tui.experiment.start_dialog import StartDialog
+
+        self._context.app.push_screen(
+            StartDialog(
+                experiments=experiments,
+                changes=changes,
+                scope=self._parameters.panel,
+                client=self._context.client,
+                session=self._context.live,
+                busy=lambda: self._load.going_on,
+                glyphs=glyphs,
+                ways={"b": lambda: self._load.open(services), "p": lambda: self._parameters.open(services)},
+            ),
+            self._begun,
+        )
+
+    def _begun(self, request: ExperimentRequest | None) -> None:
+        if request is not None:
+            self._confirmed = request.confirmed
+            self._context.repaint()
+
+    def _put_aside(self, seen: int | None) -> None:
+        self._looked_at = max(seen or 0, self._looked_at)
+        self._context.repaint()
+
+    def keep(self, services: Services) -> None:
+        """Makes a better B a change in force; without one, confirms the pending change."""
+        state = self.shown
+        if state is None or not state.better or state.under_way or self._parameters.pending is not None:
+            self._parameters.keep(services)
+        else:
+            self._context.run_telling(self._kept(state), "experiment")
+
+    async def _kept(self, state: ExperimentState) -> tuple[str, bool]:
+        from pgtop_tune.changes.model.change import Terms, WantedParameter
+        from pgtop_tune.tui.parameters.applying import results_of
+
+        changes = self._parameters.changes
+        assert changes is not None
+        wanted = [WantedParameter(each.name, each.b) for each in state.values]
+        try:
+            made = await changes.apply(wanted, Terms(reason="ab: B is better", confirmed=self._confirmed))
+        except PgtopError as problem:
+            return f"B is not kept: {problem}", False
+        self._put_aside(state.number)
+        return "; ".join(words for words, _ in results_of(made)), True
+
+    async def stop(self) -> None:
+        """Ends an experiment under way, with everything put back.
+
+        Raises:
+            PgtopError: It could not be ended, or something could not be put back.
+        """
+        control = self._context.services.experiments
+        if control is not None and control.state().under_way:
+            await self._context.client.ask(control.stop())
+            if problem := control.state().problem:
+                raise PgtopError(problem)
+
+    def unless_running(self, act: Callable[Concatenate[Services, P], None]) -> Callable[Concatenate[Services, P], None]:
+        """The action, refused while an experiment has a value of its own in force."""
+
+        def run(services: Services, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            if self._state.under_way:
+                self._context.tell("an experiment is running: x shows it, and stops it", "warning")
+            else:
+                act(services, *args, **kwargs)
+
+        return run

@@ -1,0 +1,280 @@
+"""The dialog that begins an experiment: what is staged as B against what is in force as A."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from textual import events
+
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.metrics.load import under_way
+from pgtop_tune.metrics.server import TPS
+from pgtop_tune.model.bench import BenchRun
+from pgtop_tune.runtime.engine import EngineClient
+from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentControl, ExperimentPreview, ExperimentRequest
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.parameters.applying import Applying
+from pgtop_tune.tui.parameters.changes import Changes, ListScope
+from pgtop_tune.tui.parameters.row import SettingRow
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, wrapped
+from pgtop_tune.units import count, duration
+
+_KEYS: Final = "Enter start  + - time  p parameters  b load  Esc back"
+_MINUTES: Final = (3, 5, 10, 20, 30, 60, 120)
+_USUAL: Final = _MINUTES.index(10)
+_LEAST_TPS: Final = 5.0
+"""Transactions a second of others from which on the server has a load to be measured."""
+_NAME_CELLS: Final = 30
+_VALUE_CELLS: Final = 18
+_LABEL_CELLS: Final = 8
+_NOTHING: Final = "Nothing is staged. Press p, stage a value with + or -, leave with Esc, and press x again."
+_OF_MACHINE: Final = "is a setting of the machine: `pgtop-tune bench run --repeat` with either value judges it"
+_RESET: Final = "a reset cannot be compared: stage the value itself"
+
+
+class LoadFound(Struct, frozen=True):
+    """The load that an experiment would be made under.
+
+    Attributes:
+        words: Which it is.
+        style: Of the words.
+        usable: Whether an experiment can begin.
+        run: One of ours; None for somebody else's.
+    """
+
+    words: str
+    style: str = PLAIN
+    usable: bool = True
+    run: BenchRun | None = None
+
+
+def load_found(session: Session, busy: str, for_s: float) -> LoadFound:
+    """What runs on the server now.
+
+    Args:
+        session: Its newest frame is now.
+        busy: Steps of a load, or a data set in the making; "" for none.
+        for_s: How long the experiment may take.
+    """
+    if busy:
+        return LoadFound(f"{busy}: wait until it has ended", "warning", usable=False)
+    run = under_way(session.now)
+    if run is not None and session.now is not None:
+        words = f"{run.profile or 'scripts'}, {run.clients} clients, running"
+        if run.duration_s is None:
+            return LoadFound(f"{words} until stopped", run=run)
+        left_s = run.duration_s - (session.now.taken_at_ms - run.started_ms) / 1000.0
+        words += f", {duration(max(left_s, 0.0))} left"
+        if left_s < for_s:
+            return LoadFound(f"{words}: the experiment ends with it", "warning", run=run)
+        return LoadFound(words, run=run)
+    tps = None if session.interval is None else TPS(session.interval)
+    if tps is not None and tps >= _LEAST_TPS:
+        return LoadFound(f"server TPS, {count(tps)} now: another program drives the load")
+    return LoadFound("none: b starts one", "warning", usable=False)
+
+
+def noise_words(preview: ExperimentPreview, for_s: float, *, ours: bool) -> str:
+    """How much pairs of blocks differ on this machine and load, and what is seen over it within the time."""
+    if preview.pair_sd is None:
+        hint = ": pgtop-tune experiment noise measures it" if ours else ""
+        return f"not known for this machine and load{hint}"
+    words = f"pairs differ by {_percent(preview.pair_sd)} on this machine and load; "
+    within = [(share, seconds) for share, seconds in preview.seen_after_s if seconds <= for_s]
+    if within:
+        share, seconds = within[0]
+        return f"{words}{_percent(share)} is seen in about {duration(seconds)}"
+    share, seconds = (preview.seen_after_s or ((0.0, 0.0),))[-1]
+    return words + (
+        f"even {_percent(share)} takes {duration(seconds)}" if seconds else "no difference below 10 % is seen"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.1f}".removesuffix(".0") + " %"
+
+
+def value_lines(values: Sequence[ArmValues], cells: int) -> list[Line]:
+    """A table of what is compared; what cannot be compared says why."""
+    head: Line = (
+        ("parameter".ljust(_NAME_CELLS), "title"),
+        ("A, in force".ljust(_VALUE_CELLS), "arm-a"),
+        ("B, staged", "arm-b"),
+    )
+    lines: list[Line] = []
+    for each in values:
+        name = one_line(each.name, _NAME_CELLS - 1).ljust(_NAME_CELLS)
+        if each.refused:
+            lines += labelled(name.rstrip(), each.refused, cells, label_cells=_NAME_CELLS)
+        else:
+            a, b = one_line(each.a, _VALUE_CELLS - 1), one_line(each.b, cells - _NAME_CELLS - _VALUE_CELLS)
+            lines.append(((name, PLAIN), (a.ljust(_VALUE_CELLS), "strong"), (b, "strong")))
+    return [head, *lines]
+
+
+class StartDialog(Dialog[ExperimentRequest]):
+    """Returns what was begun.
+
+    Args:
+        experiments: The service.
+        changes: The operator's hand on parameters, for values that have to be unlocked.
+        scope: What is staged.
+        client: The way to the service.
+        session: For the load.
+        busy: Steps of a load, or a data set in the making; "" for none.
+        glyphs: What it is drawn with.
+        ways: Keys that open what an experiment needs.
+    """
+
+    CELLS = 100
+
+    def __init__(
+        self,
+        *,
+        experiments: ExperimentControl,
+        changes: Changes,
+        scope: ListScope,
+        client: EngineClient,
+        session: Session,
+        busy: Callable[[], str],
+        glyphs: Glyphs,
+        ways: Mapping[str, Callable[[], None]],
+    ) -> None:
+        super().__init__("experiment: A against B by turns", glyphs, keys=_KEYS, low=True)
+        self._experiments = experiments
+        self._changes = changes
+        self._scope = scope
+        self._client = client
+        self._session = session
+        self._load_busy = busy
+        self._ways = ways
+        self._minutes = _USUAL
+        self._asked: tuple[object, ...] = ()
+        self._preview: ExperimentPreview | None = None
+        self._problem = ""
+        self._busy = ""
+
+    @property
+    def _for_s(self) -> float:
+        return 60.0 * _MINUTES[self._minutes]
+
+    @property
+    def _load(self) -> LoadFound:
+        return load_found(self._session, self._load_busy(), self._for_s)
+
+    @property
+    def _live(self) -> list[tuple[SettingRow, str]]:
+        """Staged values of the server's parameters."""
+        return [
+            (row, row.staged.value)
+            for row in self._scope.staged
+            if row.setting is None and row.staged is not None and row.staged.value is not None
+        ]
+
+    @property
+    def _not_asked(self) -> list[ArmValues]:
+        """What is staged and is no value of a parameter."""
+        found = []
+        for row in self._scope.staged:
+            if row.setting is not None:
+                found.append(ArmValues(row.name, "", str(row.staged), _OF_MACHINE))
+            elif row.staged is not None and row.staged.value is None:
+                found.append(ArmValues(row.name, "", "reset", _RESET))
+        return found
+
+    def on_mount(self) -> None:
+        """Asks for the values in force."""
+        super().on_mount()
+        self._ask_anew()
+
+    def on_screen_resume(self) -> None:
+        """Something may have been staged, or a load begun."""
+        super().on_screen_resume()
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        """Asks what an experiment would be about, where that is another one than before."""
+        load, wanted = self._load, tuple((row.name, value) for row, value in self._live)
+        asked = (wanted, None if load.run is None else load.run.run)
+        if asked != self._asked:
+            self._asked = asked
+            self.run_worker(self._ask(wanted, load.run), group="look", exclusive=True)
+
+    async def _ask(self, wanted: tuple[tuple[str, str], ...], run: BenchRun | None) -> None:
+        try:
+            self._preview = await self._client.ask(self._experiments.look(wanted, run))
+        except PgtopError as problem:
+            self._problem = str(problem)
+        self.repaint()
+
+    def content(self, cells: int) -> list[Line]:
+        """The values, the load, the time and the noise."""
+        waits = bool(self._live) and self._preview is None
+        values = [*(self._preview.values if self._preview is not None else ()), *self._not_asked]
+        load, lines = self._load, value_lines(values, cells) if values else wrapped(_NOTHING, cells, "warning")
+        if waits and not values:
+            lines = [((f"asking the server {self.glyphs.ellipsis}", "dim"),)]
+        lines.append(())
+        lines += labelled("load", load.words, cells, load.style, _LABEL_CELLS)
+        minutes = f"{_MINUTES[self._minutes]} min at most; + longer, - shorter"
+        lines += labelled("time", minutes, cells, PLAIN, _LABEL_CELLS)
+        if self._preview is not None:
+            lines += labelled(
+                "noise", noise_words(self._preview, self._for_s, ours=load.run is not None), cells, PLAIN, _LABEL_CELLS
+            )
+        lines += [(), *wrapped("Each switch is a change set in the journal; at the end A is in force.", cells, "dim")]
+        lines += wrapped(self._problem, cells, "critical")
+        if self._busy:
+            lines.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
+        return lines
+
+    def frames_arrived(self, session: Session) -> None:
+        """A load begins or ends."""
+        self._session = session
+        self._ask_anew()
+        self.repaint()
+
+    def on_key(self, event: events.Key) -> None:
+        """Time, start, and ways to what is missing."""
+        if event.key in ("plus", "minus", "right", "left"):
+            by = 1 if event.key in ("plus", "right") else -1
+            self._minutes = min(max(self._minutes + by, 0), len(_MINUTES) - 1)
+        elif event.key == "enter" and not self._busy:
+            self._begin()
+        elif event.key in self._ways:
+            self._ways[event.key]()
+        elif not self.scroll_key(event.key):
+            return
+        event.stop()
+        self.repaint()
+
+    def _begin(self) -> None:
+        load = self._load
+        names = {each.name for each in (self._preview.values if self._preview else ()) if not each.refused}
+        if not names:
+            self._problem = "no staged value can be compared in a running load"
+        elif not load.usable:
+            self._problem = "an experiment needs a load: b starts one"
+        else:
+            self._busy, self._problem = "starting", ""
+            self.run_worker(self._start([(row, b) for row, b in self._live if row.name in names], load), group="start")
+
+    async def _start(self, values: Sequence[tuple[SettingRow, str]], load: LoadFound) -> None:
+        try:
+            applying = Applying(self.app, self._changes, self._scope, self.glyphs)
+            confirmed = await applying.unlock([row for row, _ in values])
+            if confirmed is not None:
+                wanted = tuple((row.name, value) for row, value in values)
+                request = ExperimentRequest(wanted, load.run, self._for_s, confirmed)
+                await self._client.ask(self._experiments.start(request))
+                self.dismiss(request)
+                return
+        except PgtopError as problem:
+            self._problem = str(problem)
+        self._busy = ""
+        self.repaint()

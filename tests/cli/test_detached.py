@@ -1,0 +1,59 @@
+"""A run that is detached goes on without its terminal, is followed from another, and stopped there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import PROGRAM, ROOT, environment
+from tests.cli.test_set import until
+from tests.support.servers import conninfo
+
+
+def ran(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
+        env=environment(home), cwd=ROOT, check=False,
+    )  # fmt: skip
+
+
+def test_a_detached_run_is_followed_left_and_stopped(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:
+    server = make_server()
+    assert ran(tmp_path, "bench", "init", "-s", "1", "-w", "-d", conninfo(server)).returncode == 0
+    before = (server.data_dir / "postgresql.auto.conf").read_bytes()
+    started = ran(tmp_path, "ab", "work_mem=current,64MB", "-c", "1", "--detach", "-w", "-d", conninfo(server))
+    assert started.returncode == 0, started.stderr
+    name = started.stdout.split()[0]
+    try:
+        follower = subprocess.Popen(
+            [*PROGRAM, "experiment", "attach"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=environment(tmp_path), cwd=ROOT,
+        )  # fmt: skip
+        assert follower.stdout is not None
+        assert any("warming up" in line for line in follower.stdout)
+        follower.send_signal(signal.SIGINT)
+        _, told = follower.communicate(timeout=60)
+        assert (follower.returncode, told.strip()) == (0, f"{name} runs on")
+        assert name in ran(tmp_path, "experiment", "status").stdout
+    finally:
+        stopped = ran(tmp_path, "experiment", "stop", name)
+    assert stopped.returncode == 0, stopped.stderr
+    assert "interrupted: stopped by the operator" in ran(tmp_path, "experiment", "attach", name).stdout
+    assert name not in ran(tmp_path, "experiment", "status").stdout
+    until(lambda: (server.data_dir / "postgresql.auto.conf").read_bytes() == before)
+    again = ran(tmp_path, "experiment", "stop", name)
+    assert again.returncode == 2
+    assert f"{name} has ended" in again.stderr
+
+
+def test_without_a_detached_run_there_is_nothing_to_follow_and_damaged_files_are_none(tmp_path: Path) -> None:
+    directory = tmp_path / ".local/state/pgtop-tune/experiments/detached"
+    directory.mkdir(parents=True, mode=0o700)
+    (directory / "ab-1.json").write_text("{")
+    (directory / "ab-2.json").write_text("[1]")
+    found = ran(tmp_path, "experiment", "attach")
+    assert found.returncode == 2
+    assert "there is no detached run" in found.stderr

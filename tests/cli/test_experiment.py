@@ -172,6 +172,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("words", "number"), POINTS[3:5])
 def test_killed_anywhere_it_is_put_back_and_resumed_with_the_same_cells(
     managed: Throwaway, tmp_path: Path, words: str, number: int
@@ -243,6 +244,7 @@ def _status(home: Path) -> str:
     return experiment(home, "status").out
 
 
+@pytest.mark.long
 def test_killed_and_not_resumed_the_values_are_put_back_all_the_same(managed: Throwaway, tmp_path: Path) -> None:
     before = auto_conf_of(managed)
     killed_at(tmp_path, managed, "cell 3 of 4", 1)
@@ -273,6 +275,7 @@ def test_stopped_by_a_signal_it_puts_the_values_back_and_says_how_to_go_on(manag
     check_put_back(managed, before)
 
 
+@pytest.mark.long
 def test_what_somebody_else_changes_in_between_makes_the_cell_a_result_with_that_reason(
     managed: Throwaway, tmp_path: Path
 ) -> None:
@@ -328,6 +331,7 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_done(
     assert not list((tmp_path / ".local/state/pgtop-tune").glob("experiments/2*"))
 
 
+@pytest.mark.long
 def test_a_server_that_somebody_else_restarts_costs_the_cell_and_not_the_experiment(
     managed: Throwaway, tmp_path: Path
 ) -> None:

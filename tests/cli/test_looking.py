@@ -87,6 +87,7 @@ def test_the_hint_of_the_server_that_is_not_there_is_told(tmp_path: Path) -> Non
     assert ran.err.endswith(": nothing listens there\nhint: check that the server runs, and the port\n")
 
 
+@pytest.mark.long
 def test_parameters_that_the_server_refuses_to_show_have_its_sentence(fresh_server: Throwaway, tmp_path: Path) -> None:
     with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
         connection.execute("SET allow_system_table_mods = on")

@@ -7,6 +7,7 @@ from typing import Any
 
 from pgtop_tune.health.registry import CHECKS
 from tests.health import test_assertions as assertions
+from tests.health import test_fixes_of_19 as passwords
 from tests.health import test_listening as listening
 from tests.health import test_machine_conditions as conditions
 from tests.health import test_machine_tree as tree
@@ -37,6 +38,7 @@ MADE: Mapping[Callable[..., Any], Collection[str]] = {
     real.test_a_page_that_fails_its_checksum_is_damage: {"DUR-06"},
     real.test_a_standby_is_checked_and_its_primary_sees_it: {"REP-01", "REP-03"},
     real.test_a_server_of_a_major_that_nobody_knows_is_said_to_be_one: {"CFG-07"},
+    passwords.test_passwords_that_expire_are_found_by_any_role: {"SEC-07"},
     real.test_the_pools_of_a_pooler_are_summed_up: {"CON-03", "CON-04"},
 }
 """What each test finds where it has been made."""

@@ -63,6 +63,7 @@ def naive(seen: StatementsSeen) -> float:
     return sum(counted[1] for look in seen.looks for counted in look.values()) / calls
 
 
+@pytest.mark.long
 def test_a_dropped_index_is_found_and_another_mix_is_not_taken_for_it(
     all_servers: Throwaway, connection: psycopg.Connection[tuple[object, ...]]
 ) -> None:

@@ -97,6 +97,7 @@ async def budget_of(target: str, spec: LoadSpec) -> tuple[LatencyBudget, float]:
     return found, report.latency_average_ms
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", ["tpcb-like", pytest.param("select-only", marks=pytest.mark.long)])
 async def test_parts_add_up_to_pgbench_s_own_mean(make_server: Callable[..., Throwaway], profile: str) -> None:
     server = make_server(fsync="on")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.servers import conninfo
 from tests.terminal.screen import Terminal, environment
 from tests.terminal.test_main_job import PROGRAM, auto_conf, setting
 
 
+@pytest.mark.long
 def test_staged_is_compared_under_the_load_and_stopping_puts_everything_back(
     fresh_server: Throwaway, tmp_path: Path
 ) -> None:

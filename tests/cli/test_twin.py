@@ -121,7 +121,14 @@ def test_buffers_for_next_to_nothing_are_found_worse_and_the_server_is_as_it_was
     assert not list(loaded.data_dir.parent.glob(f"{PREFIX}*"))
 
 
-@pytest.mark.parametrize("moment", ["copying the server", "cloning the copy", "warming up"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "warming up",
+        pytest.param("copying the server", marks=pytest.mark.long),
+        pytest.param("cloning the copy", marks=pytest.mark.long),
+    ],
+)
 def test_a_kill_leaves_no_copy_no_server_and_no_slot(loaded: Throwaway, tmp_path: Path, moment: str) -> None:
     """Also between two servers: while one copy is cloned, nothing runs in the other."""
     before = still_files(loaded)

@@ -254,6 +254,7 @@ def test_killed_and_not_resumed_the_values_are_put_back_all_the_same(managed: Th
     check_put_back(managed, before)
 
 
+@pytest.mark.long
 def test_stopped_by_a_signal_it_puts_the_values_back_and_says_how_to_go_on(managed: Throwaway, tmp_path: Path) -> None:
     before = auto_conf_of(managed)
     program = begun(tmp_path, managed)

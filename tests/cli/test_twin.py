@@ -152,6 +152,7 @@ def test_a_kill_leaves_no_copy_no_server_and_no_slot(loaded: Throwaway, tmp_path
     assert still_files(loaded) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["copying the server", "warming up"])
 def test_an_interrupt_removes_the_copies_and_keeps_the_record(loaded: Throwaway, tmp_path: Path, moment: str) -> None:
     process = subprocess.Popen(

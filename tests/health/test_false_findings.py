@@ -47,6 +47,7 @@ def test_checkpoints_that_commands_asked_for_are_not_those_of_the_volume_of_wal(
     assert ids(checked(fresh_server, "postgres", *AT_ANY_AGE, select=YOUNG[:2])) == set()
 
 
+@pytest.mark.long
 def test_checkpoints_that_the_volume_of_wal_asks_for_are_found(make_server: Callable[..., Throwaway]) -> None:
     server = make_server(max_wal_size="32MB", checkpoint_timeout="1h")
     with psycopg.connect(conninfo(server), autocommit=True) as connection:

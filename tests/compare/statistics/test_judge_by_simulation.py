@@ -179,6 +179,7 @@ def test_runs_that_differ_by_two_per_cent_are_seldom_called_different_and_eight_
     assert found >= 170
 
 
+@pytest.mark.long
 def test_a_switchback_of_the_p99_of_nothing_is_seldom_called_different() -> None:
     found = [each for kind in LATENCIES for each in switchback_of_latency(kind, 20, 0.0, 99.0, seed=1)]
     assert share(found, PairedVerdict.BETTER, PairedVerdict.WORSE) <= 0.1

@@ -21,6 +21,7 @@ from pgtop_tune.cli.assignments import check_known, check_value, checked_name
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.experiment_progress import Progress
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import first_answer, targets
@@ -28,7 +29,7 @@ from pgtop_tune.cli.output import say, say_as_it_is, tell
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
-from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
 from pgtop_tune.experiment.prediction import score, score_words
 from pgtop_tune.experiment.series import cells
@@ -43,7 +44,6 @@ from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from pgtop_tune.units import duration
 
 _NAMES: Final = "SELECT name FROM pg_settings"
 _TOLD_BY: Final = frozenset({"throughput", "latency"})
@@ -139,17 +139,18 @@ async def switch(wanted: SwitchRequest) -> int:
             keep_better=wanted.keep_better,
             a_in_force=all(_in_force(rival, found[rival.name.lower()]) for rival in meant),
         )
-        if plan.for_s < plan.least_s:
-            raise UsageProblem(
-                f"--for {duration(plan.for_s)} is too short for a verdict",
-                f"four pairs of blocks and the warm-up take {duration(plan.least_s)}",
-            )
         await first_answer(session, keeper)
         if wanted.against_load:
             keeper.rest()
         arms = Arms(ChangeSets(session.parameters, None), session.parameters, meant, confirmed)
         load = ForeignLoad() if wanted.against_load else OwnLoad(run, session.load, cell)
-        seen = _Seen(plan, facts, quiet=wanted.quiet)
+        began_s = time.process_time()
+
+        def record(state: SwitchbackState) -> dict[str, Any]:
+            return as_json(plan, state, facts | {"own_cpu_s": round(time.process_time() - began_s, 2)})
+
+        file = RecordFile("ab", (rival.name for rival in meant), time.strftime("%Y%m%d-%H%M%S"))
+        seen = Progress(Narrator().lines, record, file, quiet=wanted.quiet)
         trials = trials_of(facts["server"])
         if words := score_words(score(trials)):
             tell(words)
@@ -217,38 +218,3 @@ def _checked(
                 if rival.name not in confirmed and can_ask():
                     confirmed.add(answer_to(f"type {rival.name} to unlock it: "))
     return frozenset(confirmed)
-
-
-class _Seen:
-    """Takes states: says what is new, and keeps the record after each pair."""
-
-    def __init__(self, plan: SwitchbackPlan, facts: dict[str, Any], *, quiet: bool) -> None:
-        self._plan = plan
-        self._facts = facts
-        self._quiet = quiet
-        self._narrator = Narrator()
-        self._file = RecordFile("ab", (rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
-        self._pairs = 0
-        self._cpu_s = time.process_time()
-
-    def __call__(self, state: SwitchbackState) -> None:
-        if not self._quiet:
-            for line in self._narrator.lines(state):
-                tell(line)
-        if len(state.pairs) > self._pairs:
-            self._pairs = len(state.pairs)
-            self._write(state)
-
-    def keep(self, state: SwitchbackState) -> None:
-        """The whole record, and where it is."""
-        if self._write(state):
-            tell(f"record: {self._file.path}")
-
-    def _write(self, state: SwitchbackState) -> bool:
-        facts = self._facts | {"own_cpu_s": round(time.process_time() - self._cpu_s, 2)}
-        try:
-            self._file.write(as_json(self._plan, state, facts))
-        except RecordingProblem as problem:
-            tell(f"not saved: {problem.message}")
-            return False
-        return True

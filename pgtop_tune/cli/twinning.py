@@ -26,13 +26,14 @@ from pgtop_tune.cli.assignments import check_known, check_value, checked_name
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.experiment_progress import Progress
 from pgtop_tune.cli.output import say, say_as_it_is, tell
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.cluster.account import Account
 from pgtop_tune.cluster.binaries import Binaries, available, inspect
 from pgtop_tune.cluster.copied_server import BackupSource, with_backup
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
-from pgtop_tune.errors import ClusterProblem, RecordingProblem, UsageProblem
+from pgtop_tune.errors import ClusterProblem, UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import must_be_there
 from pgtop_tune.experiment.series import cells
@@ -167,7 +168,8 @@ async def run_twin(wanted: TwinRequest) -> int:
         halves=cpu_halves(sorted(os.sched_getaffinity(0)), core_of),
     )
     facts = {"version": __version__, "server": conninfo.describe(), "room": list(arithmetic)}
-    seen = _Seen(plan, facts, quiet=wanted.quiet)
+    file = RecordFile("twin", (rival.name for rival in rivals), time.strftime("%Y%m%d-%H%M%S"))
+    seen = Progress(TwinNarrator().lines, lambda state: as_json(plan, state, facts), file, quiet=wanted.quiet)
     experiment = Twin(plan, material, seen, _notes(original, huge_pages=huge_pages))
     try:
         await experiment.run()
@@ -311,39 +313,6 @@ def _status(ending: Ending) -> int:
     if ending in ANSWERS:
         return ExitCode.OK
     return {Ending.FAILED: ExitCode.FAILED, Ending.ENDED: ExitCode.LOAD}.get(ending, ExitCode.CANNOT_TELL)
-
-
-class _Seen:
-    """Takes states: says what is new, and keeps the record after each pair."""
-
-    def __init__(self, plan: TwinPlan, facts: dict[str, Any], *, quiet: bool) -> None:
-        self._plan = plan
-        self._facts = facts
-        self._quiet = quiet
-        self._narrator = TwinNarrator()
-        self._file = RecordFile("twin", (rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
-        self._pairs = 0
-
-    def __call__(self, state: TwinState) -> None:
-        if not self._quiet:
-            for line in self._narrator.lines(state):
-                tell(line)
-        if len(state.pairs) > self._pairs:
-            self._pairs = len(state.pairs)
-            self._write(state)
-
-    def keep(self, state: TwinState) -> None:
-        """The whole record, and where it is."""
-        if self._write(state):
-            tell(f"record: {self._file.path}")
-
-    def _write(self, state: TwinState) -> bool:
-        try:
-            self._file.write(as_json(self._plan, state, self._facts))
-        except RecordingProblem as problem:
-            tell(f"not saved: {problem.message}")
-            return False
-        return True
 
 
 def _print(form: str, plan: TwinPlan, state: TwinState, facts: dict[str, Any]) -> None:

@@ -119,7 +119,7 @@ class SwitchbackService:
         from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
         from pgtop_tune.experiment.switchback.block_frames import BlockFrames
         from pgtop_tune.experiment.switchback.loads import ForeignLoad
-        from pgtop_tune.experiment.switchback.record import RecordFile
+        from pgtop_tune.experiment.switchback.record import RecordFile, trials_of
         from pgtop_tune.experiment.switchback.switchback import Switchback
 
         names = tuple(name for name, _ in wanted.values)
@@ -128,6 +128,7 @@ class SwitchbackService:
         if missing or not names:
             raise UsageProblem(f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "p lists parameters")
         rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], found)
+        trials = await asyncio.to_thread(trials_of, self._facts.get("server", ""))
         plan = _plan(rivals, wanted)
         frames = self._frames = BlockFrames(loaded=plan.loaded)
         arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
@@ -150,7 +151,7 @@ class SwitchbackService:
             self._state = watch.taken(state, self._state)
 
         # The load goes on whatever becomes of the experiment.
-        experiment = Switchback(plan, frames, arms, ForeignLoad(), seen)
+        experiment = Switchback(plan, frames, arms, ForeignLoad(), seen, trials)
         self._switching(frozenset(each.name for each in rivals))
         self._task = asyncio.create_task(self._run(experiment))
 

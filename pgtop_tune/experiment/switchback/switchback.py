@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS
-from pgtop_tune.errors import ConnectionProblem, PgtopError
+from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
 from pgtop_tune.experiment.switchback.arms import Arms
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
@@ -119,6 +119,11 @@ class Switchback:
             PgtopError: It could not begin; nothing is changed.
             asyncio.CancelledError: It was stopped; everything is put back, and the state has what was measured.
         """
+        if self.plan.for_s < self.plan.least_s:
+            raise UsageProblem(
+                f"{duration(self.plan.for_s)} is too short for a verdict",
+                f"four pairs of blocks and the warm-up take {duration(self.plan.least_s)}",
+            )
         await self._arms.check(_STEADY_LEAST_S)
         await self._load.start()
         ending, reason = Ending.INTERRUPTED, "stopped by the operator"

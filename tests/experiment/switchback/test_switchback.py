@@ -261,7 +261,7 @@ async def test_blocks_of_what_works_through_checkpoints_are_whole_cycles() -> No
 
 
 async def test_too_little_time_for_whole_cycles_is_refused_with_the_time_it_takes() -> None:
-    made = Made(replace(CYCLES, for_s=120.0))
+    made = Made(replace(CYCLES, for_s=150.0))
     state = await made.run()
     assert state.ending is Ending.TOO_SHORT
     assert state.reason.startswith("max_wal_size works through checkpoints, ")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.errors import UnsafeChange, UsageProblem
+from pgtop_tune.metrics.durability import needs_unlocking
 from pgtop_tune.model.parameter_values import parse_bool
 
 
@@ -28,7 +29,7 @@ def loss_of(name: str, value: str | None, default: str | None = None) -> str:
 
 
 def check_load(settings: Sequence[tuple[str, str]], *, allow_unsafe: bool) -> None:
-    """Makes sure that sessions of a load begin with nothing that can lose data, unless that may be unlocked.
+    """Makes sure that sessions of a load begin with nothing that can lose data, unless that may be unlocked or tried.
 
     Args:
         settings: LoadSpec.settings.
@@ -39,9 +40,9 @@ def check_load(settings: Sequence[tuple[str, str]], *, allow_unsafe: bool) -> No
     """
     for name, value in settings:
         loss = loss_of(name, value)
-        if loss and not allow_unsafe:
+        if loss and needs_unlocking(name, ends=True) and not allow_unsafe:
             raise UnsafeChange(
-                f"{name} = {value} can lose {loss}of the load's commits",
+                f"{name} = {value} can lose {loss}",
                 "pass --allow-unsafe to unlock it; nothing was started",
             )
 

@@ -16,10 +16,12 @@ from pgtop_tune.owner_trust import ME, trusted
 
 TRUNCATE: Final = "truncate-history"
 VACUUM: Final = "vacuum"
+PREWARM: Final = "prewarm"
 CHECKPOINT: Final = "checkpoint"
 QUIET: Final = "quiet"
-STEPS: Final = (TRUNCATE, VACUUM, CHECKPOINT, QUIET)
+STEPS: Final = (TRUNCATE, VACUUM, PREWARM, CHECKPOINT, QUIET)
 """In the order in which they are done; the last one by whoever sees the frames."""
+USUAL: Final = (TRUNCATE, VACUUM, CHECKPOINT, QUIET)
 NONE: Final = "none"
 
 DATASET_TABLES: Final = {"pgbench": tuple(PGBENCH_COLUMNS)}
@@ -41,6 +43,19 @@ SELECT DISTINCT ON (c.relname)
  ORDER BY c.relname, path.place
 """
 """Of each name the table that comes first on a path."""
+
+
+_PREWARM: Final = """
+SELECT format('%I.pg_prewarm', n.nspname)
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_prewarm'
+"""
+_READ_IN: Final = """
+SELECT {prewarm}(part::regclass, 'buffer'::text, 'main'::text, NULL::int8, NULL::int8)
+  FROM (SELECT %s::regclass::oid UNION ALL
+        SELECT indexrelid FROM pg_index WHERE indrelid = %s::regclass AND indisvalid) AS parts(part)
+ WHERE (SELECT relkind FROM pg_class WHERE oid = part) IN ('r', 'i')
+"""
+"""All five arguments with their types: no function of another's with the same name fits better."""
 
 
 class DatasetTable(Struct, frozen=True):
@@ -128,6 +143,9 @@ async def tidy(
             continue
         told(name)
         started_s = time.monotonic()
+        if name == PREWARM:
+            done.append(await _prewarm(sql_session, tables, started_s))
+            continue
         problem = _OBSTACLES[name](tables) if name in _OBSTACLES else ""
         for statement in statements:
             try:
@@ -138,10 +156,24 @@ async def tidy(
     return tuple(done)
 
 
+async def _prewarm(sql_session: SqlSession, tables: Sequence[DatasetTable], started_s: float) -> HousekeepingStep:
+    """Reads tables and indexes into shared buffers, where the database has the extension."""
+    found = await sql_session.rows(_PREWARM)
+    function = str(found[0][0]).replace("%", "%%") if found else ""
+    problem = "" if found else "the database has no extension pg_prewarm: the warm-up of the load reads the data"
+    for table in tables if found else ():
+        try:
+            await sql_session.rows(_READ_IN.format(prewarm=function), (table.sql, table.sql))
+        except ServerProblem as refused:
+            problem = refused.message
+    return HousekeepingStep(PREWARM, time.monotonic() - started_s, problem)
+
+
 def _statements(tables: Sequence[DatasetTable]) -> dict[str, list[str]]:
     return {
         TRUNCATE: [f"TRUNCATE {table.sql}" for table in tables if table.is_history and table.safe],
         VACUUM: [f"VACUUM (ANALYZE) {table.sql}" for table in tables],
+        PREWARM: [],
         CHECKPOINT: ["CHECKPOINT"],
     }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from pgtop_tune import paths
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
+from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 BUILTIN_SCRIPTS: Final = ("tpcb-like", "select-only", "simple-update")
 """pgbench's own."""
@@ -178,8 +178,8 @@ def read_profile(path: Path) -> Profile:
     """
     try:
         with paths.opened(path) as file:
-            given = tomllib.loads(file.read().decode("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+            given = tables_of(text_of(file.read()))
+    except (OSError, UnicodeDecodeError, NotToml) as problem:
         raise LoadProblem(f"{path}: {problem}") from problem
     where = str(path)
     _check(where, given, KEYS)

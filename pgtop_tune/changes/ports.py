@@ -254,6 +254,10 @@ class SetControl(Protocol):
 class ChangeControl(ParameterControl, SetControl, Protocol):
     """All that an operator can do to parameters without a restart."""
 
+    async def any_in_force(self) -> bool:
+        """Whether a journal, of whichever server, holds changes in force; asks no server."""
+        ...
+
     async def revert_overdue(self) -> tuple[ParameterChange, ...]:
         """Takes back what nobody kept in time, also of processes that are gone."""
         ...

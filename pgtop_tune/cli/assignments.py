@@ -10,7 +10,6 @@ from typing import Final
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
 from pgtop_tune.cli.machine_half import nearest_settings
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.parameter_values import parse, parse_bool
 from pgtop_tune.model.postgres import Parameter
 
 LOAD: Final = "load"
@@ -99,37 +98,8 @@ def check_known(names: Iterable[str], found: Iterable[Parameter], all_names: Ite
             raise UsageProblem(f"the server has no parameter {name}", _instead(name, list(all_names)))
 
 
-def check_value(parameter: Parameter, value: str) -> None:
-    """A value that the server may take: numbers with their unit and range, and what is on or off.
-
-    Raises:
-        UsageProblem: It would refuse it.
-    """
-    name = parameter.name
-    try:
-        if parameter.vartype == "bool":
-            parse_bool(value)
-        elif parameter.vartype in {"integer", "real"}:
-            _check_range(parameter, parse(value, parameter.unit, integer=parameter.vartype == "integer"), value)
-    except UsageProblem as problem:
-        raise UsageProblem(f"{name}: {problem.message}", problem.hint or _range(parameter)) from None
-
-
-def _check_range(parameter: Parameter, number: float, value: str) -> None:
-    low, high = parameter.min_val, parameter.max_val
-    if (low and number < float(low)) or (high and number > float(high)):
-        raise UsageProblem(f"{value!r} is out of range", _range(parameter))
-
-
-def _range(parameter: Parameter) -> str:
-    if not parameter.min_val:
-        return ""
-    unit = f" in units of {parameter.unit}" if parameter.unit else ""
-    return f"from {parameter.min_val} to {parameter.max_val}{unit}; now {parameter.shown}"
-
-
 def _instead(name: str, all_names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), all_names, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), all_names, n=3, cutoff=0.6) or nearest_settings([name])
     if near:
         return f"did you mean {' or '.join(near)}?"
     if "." in name:

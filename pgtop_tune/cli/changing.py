@@ -34,7 +34,7 @@ from pgtop_tune.changes.selection import in_order
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.statements import check_lists
-from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known, check_value
+from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import (
     check_permitted,
@@ -49,6 +49,8 @@ from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.reverting import of_settled
 from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.metrics.durability import needs_unlocking
+from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
@@ -254,7 +256,12 @@ def _unlocked(asked: ChangeRequest, current: dict[str, Parameter]) -> frozenset[
     confirmed = set(asked.confirmed)
     for each in asked.wanted:
         loss = loss_of(each.name, each.value, current[each.name.lower()].boot_val)
-        if not loss or not asked.allow_unsafe:
+        if not loss:
+            continue
+        if not needs_unlocking(each.name, ends=asked.scope is not None and asked.for_s is not None):
+            tell(f"{each.name} = {each.value} can lose {loss}")
+            continue
+        if not asked.allow_unsafe:
             continue
         if asked.for_s is None and asked.scope is not None:
             raise UsageProblem(
@@ -277,7 +284,7 @@ def _fenced(asked: ChangeRequest, confirmed: frozenset[str], current: dict[str, 
         loss = loss_of(each.name, each.value, current[each.name.lower()].boot_val)
         if loss and not (asked.allow_unsafe and each.name in confirmed):
             hint = f"type {each.name} to unlock it" if asked.allow_unsafe else "pass --allow-unsafe to unlock it"
-            raise UnsafeChange(f"{each.name} = {each.value} can lose {loss}of the load's commits", hint)
+            raise UnsafeChange(f"{each.name} = {each.value} can lose {loss}", hint)
 
 
 async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up: Callable[[], None]) -> None:

@@ -22,6 +22,7 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import NotOurs, experiments_dir, new_file, private, read_own, replacing
 from pgtop_tune.process.process_key import ProcessKey, key_of
+from pgtop_tune.runtime.running_experiments import DETACHED
 from pgtop_tune.safe_text import one_line
 
 _OPTION: Final = "--detach"
@@ -68,6 +69,7 @@ def start_detached(words: Sequence[str]) -> int:
             program = subprocess.Popen(
                 [sys.executable, "-m", "pgtop_tune", *(word for word in sys.argv[1:] if word != _OPTION)],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+                env={**os.environ, DETACHED: name},
             )  # fmt: skip
         key = key_of(program.pid)
         if key is None:

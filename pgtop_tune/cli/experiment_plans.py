@@ -19,12 +19,11 @@ from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.cli.assignments import check_value
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.looking import Looked, let_in, look_closely
 from pgtop_tune.cli.measuring import targets
 from pgtop_tune.cli.output import say
-from pgtop_tune.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, LoadProblem, ServerProblem, UsageProblem
 from pgtop_tune.experiment.path import unreachable
 from pgtop_tune.experiment.plan.amounts import PlanFacts
 from pgtop_tune.experiment.plan.bind import ServerView, bound
@@ -32,14 +31,17 @@ from pgtop_tune.experiment.plan.estimate import estimate, refusals
 from pgtop_tune.experiment.plan.log import reviewed_dir
 from pgtop_tune.experiment.plan.model import OWN_DATABASE, BoundPlan, ExperimentPlan, PlanEndpoint
 from pgtop_tune.experiment.plan.plan_file import plan_path, read_plan
+from pgtop_tune.experiment.plan.plan_lines import place_of
 from pgtop_tune.experiment.plan.reviewed import keep_reviewed
 from pgtop_tune.experiment.plan.status import plan_lines
 from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.runtime.running_experiments import ServerKey, server_of
 from pgtop_tune.runtime.window import seconds
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.connecting import ConnectionWords
 
 _MB: Final = 2**20
+_MAY_CREATE: Final = "SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user"
 
 
 class ServerRoom(Struct, frozen=True, kw_only=True):
@@ -54,10 +57,11 @@ class ServerRoom(Struct, frozen=True, kw_only=True):
 
     Attributes:
         closed: Endpoint to the reason why it does not answer.
-        refused: Arm to the reason why the server would not start with it.
+        refused: Arm to the reason why the server would not start with it, or cannot be restarted.
         free_bytes: On the disk of the data; None where they are not known.
         sessions: Of others, which a restart ends.
         max_wal_bytes: What WAL may take.
+        server: The server; None where its frames do not say.
     """
 
     closed: Mapping[str, str]
@@ -65,6 +69,7 @@ class ServerRoom(Struct, frozen=True, kw_only=True):
     free_bytes: int | None
     sessions: int
     max_wal_bytes: int = 0
+    server: ServerKey | None = None
 
 
 def check_plan(
@@ -135,19 +140,33 @@ def bound_plan(
     looked = look_closely(words, 0.0, None, None)
     view = _view(read, looked, scripts, unsafe=allow_unsafe)
     found = bound(read, view)
-    for arm in found.arms:
-        for name, value in arm.parameters:
-            check_value(view.parameters[name], value)
+    _check_values(read, found, view)
     room = let_in(words, lambda conninfo: asyncio.run(_asked(conninfo, read, found)))
     if room.closed or room.refused:
         found = bound(read, replace(view, unreachable=room.closed, refused=room.refused))
-    return found, replace(room, max_wal_bytes=int(view.parameters["max_wal_size"].setting) * _MB)
+    max_wal_bytes = int(view.parameters["max_wal_size"].setting) * _MB
+    return found, replace(room, max_wal_bytes=max_wal_bytes, server=server_of(looked.interval.newest))
+
+
+def _check_values(plan: ExperimentPlan, found: BoundPlan, view: ServerView) -> None:
+    """Raises UsageProblem with the line of a value that the parameter does not take."""
+    places = {each.name: str(index) for index, each in enumerate(plan.configurations)}
+    for arm in found.arms:
+        for name, value in arm.parameters:
+            try:
+                check_value(view.parameters[name], value)
+            except UsageProblem as problem:
+                place = place_of(plan, "configuration", places[arm.configuration], "parameters", name)
+                raise UsageProblem(f"{place}: {problem.message}", problem.hint) from None
 
 
 def _scripts(plan: ExperimentPlan, loaded: Profiles) -> tuple[tuple[str, str], ...]:
     """Raises as `scripts_by_profile`, and UsageProblem for a profile whose data set the plan does not make."""
     for name in plan.profiles:
-        dataset = loaded.get(name).summary().dataset
+        try:
+            dataset = loaded.get(name).summary().dataset
+        except LoadProblem as problem:
+            raise UsageProblem(f"{place_of(plan, 'profiles')}: {problem.message}", problem.hint) from None
         if plan.database == OWN_DATABASE and dataset not in ("", "pgbench"):
             raise UsageProblem(
                 f"the profile {name} runs on the {dataset} data set, which a plan does not make",
@@ -200,9 +219,18 @@ def _view(plan: ExperimentPlan, looked: Looked, scripts: tuple[tuple[str, str], 
 
 
 async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> ServerRoom:
-    """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others."""
+    """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others.
+
+    Raises:
+        UsageProblem: A change of somebody else waits for a restart, or this role may not create the database.
+    """
     sql_session = await open_sql_session(conninfo)
     try:
+        if plan.database == OWN_DATABASE and not (await sql_session.rows(_MAY_CREATE))[0][0]:
+            raise UsageProblem(
+                "this role may not create the database of the experiment",
+                'pass another -U, ALTER ROLE … CREATEDB, or set database = "current" in the plan',
+            )
         room = await look_for_room(sql_session, 1, 0, await free_bytes_for(sql_session))
         closed = {}
         for endpoint in plan.endpoints:
@@ -217,11 +245,24 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> 
     control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
     service = RestartService(control)
     try:
+        if any(arm.parameters for arm in found.arms):
+            try:
+                await control.ask(lambda session: session.check_permitted())
+            except ServerProblem as problem:
+                refused = {arm.name: problem.message for arm in found.arms if arm.parameters}
         for arm in found.arms:
-            if not arm.restart or arm.impossible:
+            if not arm.restart or arm.impossible or arm.name in refused:
                 continue
             restart = await service.plan([WantedParameter(name, value) for name, value in arm.parameters])
+            if restart.pending:
+                waiting = ", ".join(each.name for each in restart.pending)
+                raise UsageProblem(
+                    f"{waiting} waits for a restart already, which would apply it", "`pgtop-tune set --restart` first"
+                )
             sessions = max(sessions, restart.sessions)
+            if not restart.by_us:
+                refused[arm.name] = f"pgtop-tune cannot restart the server: {restart.why_not}"
+                continue
             stopping = [check.words for check in restart.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
             # What needs pages that its own settings reserve is looked at when these are there.
             if stopping and not arm.settings:

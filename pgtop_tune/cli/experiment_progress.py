@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pgtop_tune.cli.output import tell
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.experiment.switchback.record import RecordFile
+from pgtop_tune.runtime.running_experiments import Announcement
 
 
 class _State(Protocol):
@@ -25,6 +26,8 @@ class Progress(Generic[_S]):
         lines: Makes lines of what is new in a state.
         record: Makes the record, as JSON has it.
         file: Where it is kept.
+        shown: Takes each state as screens show it.
+        announcement: Tells the screens that watch the server.
         quiet: No lines.
     """
 
@@ -33,16 +36,22 @@ class Progress(Generic[_S]):
         lines: Callable[[_S], Iterable[str]],
         record: Callable[[_S], dict[str, Any]],
         file: RecordFile,
+        shown: Callable[[_S], object],
+        announcement: Announcement,
         *,
         quiet: bool,
     ) -> None:
         self._lines: Final = lines
         self._record: Final = record
         self._file: Final = file
+        self._shown: Final = shown
+        self._announcement: Final = announcement
         self._quiet: Final = quiet
         self._pairs = 0
 
     def __call__(self, state: _S) -> None:
+        self._shown(state)
+        self._announcement.tick()
         if not self._quiet:
             for line in self._lines(state):
                 tell(line)

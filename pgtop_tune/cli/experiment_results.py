@@ -57,11 +57,11 @@ def show_status(words: str) -> None:
         for line in status_lines(outcome_in(directory), _now_ms(), runs=is_running(directory)):
             say(line)
         return
-    for run in detached_runs():
-        if run.lives:
-            say(f"{run.name} runs detached, process {run.key.pid}: pgtop-tune experiment attach {run.name}")
+    detached = [run for run in detached_runs() if run.lives]
+    for run in detached:
+        say(f"{run.name} runs detached, process {run.key.pid}: pgtop-tune experiment attach {run.name}")
     found = experiments()
-    if not found:
+    if not found and not detached:
         say("no experiments")
     for directory in found:
         outcome = outcome_of(read_entries(directory), directory.name)

@@ -40,21 +40,27 @@ from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import text
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.experiment.cpu_meter import CpuMeter
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.estimate import Estimate, estimate
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory, read_entries, reviewed_dir
 from pgtop_tune.experiment.plan.model import OWN_DATABASE, Arm
+from pgtop_tune.experiment.plan.parts import ExperimentParts
 from pgtop_tune.experiment.plan.report import RESULTS, chapters
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, Outcome, outcome_of
 from pgtop_tune.experiment.plan.reviewed import check_reviewed, plan_hash
-from pgtop_tune.experiment.plan.run import ExperimentParts, ExperimentRun, unfinished
+from pgtop_tune.experiment.plan.run import ExperimentRun, unfinished
+from pgtop_tune.experiment.plan.shown import shown_plan, switched
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 from pgtop_tune.sql_quoting import quoted
+from pgtop_tune.units import counted
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.commands.experiment.plans import PlanOverrides, SessionOptions
@@ -62,6 +68,7 @@ if TYPE_CHECKING:
 
 _DATABASE: Final = "pgtop_tune_experiment_"
 _RESTART_S: Final = 180.0
+_ANSWER_S: Final = 10.0
 
 
 def run_plan(
@@ -84,6 +91,9 @@ def run_plan(
     """
     found, room = bound_plan(words, plan, overrides, session, allow_unsafe=allow_unsafe)
     check_fits(found, room)
+    if room.server is not None:
+        # Before anything is made: what is refused leaves nothing.
+        check_alone(room.server)
     if wanted_hash:
         check_reviewed(found, wanted_hash, reviewed_dir())
     taken = estimate(found, room.max_wal_bytes)
@@ -111,7 +121,7 @@ def _confirm(taken: Estimate, room: ServerRoom, *, yes: bool) -> None:
     """
     if not taken.restarts or not room.sessions or yes:
         return
-    words = f"{taken.restarts} restarts end {room.sessions} session{'' if room.sessions == 1 else 's'} of others"
+    words = f"{counted(taken.restarts, 'restart')} of the server: ends {counted(room.sessions, 'session')} of others"
     if not can_ask():
         raise UsageProblem(words, "pass --yes without a terminal")
     if answer_to(f"{words}; run the plan? [y/N] ").lower() not in ("y", "yes"):
@@ -234,6 +244,8 @@ class ExperimentSession:
         self._live = live
         self._loaded = loaded
         self._database = outcome.database
+        self._announcement: Announcement | None = None
+        self._over = False
 
     async def run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
         """Runs what is left; the exit status.
@@ -241,6 +253,14 @@ class ExperimentSession:
         Raises:
             PgtopError: It cannot go on. What was done is kept, what was changed is reverted.
         """
+        try:
+            return await self._run(conninfo, abandon=abandon)
+        finally:
+            self._over = True
+            if self._announcement is not None:
+                self._announcement.end()
+
+    async def _run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
         rules = Rules(loss_of, self._live.allow_unsafe, note_place)
@@ -271,11 +291,13 @@ class ExperimentSession:
     async def _measured(self, conninfo: ConnInfo, doors: _Doors, *, abandon: bool) -> int | None:
         session = LiveSession(conninfo, self._live)
         session.load.prepare = None
-        keeper = FrameKeeper()
+        keeper, meter = FrameKeeper(), CpuMeter()
         session.engine.attach(keeper)
+        session.engine.attach(meter)
         parts = ExperimentParts(
             load=LoadRun(session.load, keeper, session.open_sql_session, tell),
             keeper=keeper,
+            cpu=meter,
             doors=doors,
             targets=await self._targets(conninfo),
             profiles=self._loaded.known,
@@ -286,7 +308,21 @@ class ExperimentSession:
             told=tell,
         )
         run = ExperimentRun(self._outcome, self._log, parts)
-        return await run_beside(session.engine, run.settle if abandon else run.measure)
+        if abandon:
+            return await run_beside(session.engine, run.settle)
+        announcement = self._announcement = Announcement("experiment run", switched(self._outcome), self._shown)
+        session.engine.attach(announcement)
+
+        async def measure() -> None:
+            await keeper.until(lambda interval: server_of(interval.newest) is not None, _ANSWER_S)
+            announcement.begin()
+            await run.measure()
+
+        return await run_beside(session.engine, measure)
+
+    def _shown(self) -> ExperimentState:
+        outcome = outcome_of(read_entries(self._log.directory), self._outcome.id) or self._outcome
+        return shown_plan(outcome, _now_ms(), under_way=not self._over)
 
     async def _targets(self, conninfo: ConnInfo) -> Mapping[str, LoadTarget]:
         found = {}

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune import units
+from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import host as host_metrics
 from pgtop_tune.metrics import load, percentiles, sections, server, waits
@@ -23,6 +24,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session, newest_latency
+from pgtop_tune.safe_text import printable
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -188,7 +190,7 @@ FIELDS: Final = (
 
 
 class LinePrinter:
-    """A sink that prints a line per frame and can sum up.
+    """A sink that prints a line per frame, a line where something else binds, and can sum up.
 
     Args:
         say: Takes a line.
@@ -199,6 +201,8 @@ class LinePrinter:
         self._say = say
         self._repeat_every = repeat_every
         self._session = Session()
+        self._diagnosing = Diagnosing()
+        self._finding = ""
         self._lines = 0
         self._tps: list[float] = []
         self._latency = percentiles.merge(())
@@ -223,6 +227,11 @@ class LinePrinter:
             self._say("  ".join(_cell(field, field.title) for field in FIELDS))
         self._say("  ".join(_cell(field, field.text(self._session, interval)) for field in FIELDS))
         self._lines += 1
+        found = self._diagnosing.look(interval)
+        first = found.first
+        if first.rule != self._finding and found.settling is None:
+            self._finding = first.rule
+            self._say(f"{_moment(self._session, interval):8}  finding: {printable(first.sentence)}")
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -184,7 +184,10 @@ Ascii = Annotated[
 Mouse = Annotated[
     bool | None,
     typer.Option(
-        "--mouse/--no-mouse", rich_help_panel=_SCREEN, show_default=False, help="Mouse; off over SSH by default."
+        "--mouse/--no-mouse",
+        rich_help_panel=_SCREEN,
+        show_default=False,
+        help="Mouse: on by default, Shift selects text; off with --plain.",
     ),
 ]
 Detach = Annotated[

@@ -22,7 +22,7 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo
-from pgtop_tune.units import duration
+from pgtop_tune.units import counted, duration
 
 
 def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:
@@ -36,7 +36,7 @@ def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:
     if not plan.by_us:
         say(f"pgtop-tune cannot run it: {plan.why_not}; it waits for the restart")
     within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
-    say(f"ends {plan.sessions} session{'' if plan.sessions == 1 else 's'}{within}")
+    say(f"ends {counted(plan.sessions, 'session')}{within}")
     if for_s is not None:
         say(f"reverts after {duration(for_s)}, with a second restart")
 

@@ -16,6 +16,7 @@ from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.errors import JournalProblem, UsageProblem
 from pgtop_tune.paths import journal_dir
+from pgtop_tune.units import counted
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.model.change import HostChange, ParameterChange
@@ -129,7 +130,7 @@ def sum_of(outcome: RevertOutcome, on_machine: Sequence[HostChange] = ()) -> str
     done = len(outcome.reverted) + len(on_machine) - untouched
     left_alone = len(outcome.left_alone) + untouched
     counts = (
-        (done, f"{done} change{'' if done == 1 else 's'} reverted"),
+        (done, f"{counted(done, 'change')} reverted"),
         (len(outcome.already), f"{len(outcome.already)} had the old value already"),
         (left_alone, f"{left_alone} left alone"),
         (len(outcome.refused), f"{len(outcome.refused)} refused and still in force"),

@@ -111,12 +111,11 @@ def screen_options(words: ScreenWords, config: Config) -> ScreenOptions:
     """How the screen looks: what was typed, else what the configuration says, else what the terminal allows."""
     from pgtop_tune.tui.controls import ScreenOptions
 
-    over_ssh = bool(os.environ.get("SSH_CONNECTION"))
     mouse = words.mouse if words.mouse is not None else config.mouse
     return ScreenOptions(
         theme=words.theme or (_PLAIN_THEME if words.plain else config.theme),
         ascii=words.ascii_only or words.plain or config.ascii or not _speaks_utf8(),
-        mouse=mouse if mouse is not None else not (over_ssh or words.plain),
+        mouse=mouse if mouse is not None else not words.plain,
         keymap=config.keys,
         overlay=words.overlay,
     )

@@ -72,6 +72,7 @@ class ScreenSession:
             restart=parts.restart,
             checks=parts.checks,
             experiments=experiments,
+            other_experiments=parts.other_experiments(),
             adoptions=self,
         )
 
@@ -146,6 +147,10 @@ class ScreenSession:
     def set_interval(self, interval_s: float) -> None:
         """Takes effect with the next tick. Thread-safe."""
         self._watching.source.set_interval(interval_s)
+
+    async def burst(self) -> float:
+        """Looks at waits more often for a while. In the engine's loop."""
+        return self._watching.source.burst()
 
     def password_needed(self) -> bool:
         """Whether the server waits for a password. Thread-safe."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,18 +17,28 @@ from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.assignments import check_known, check_value, checked_name
+from pgtop_tune.cli.assignments import check_known, checked_name
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.experiment_progress import Progress
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.machine_half import is_machine_name
 from pgtop_tune.cli.measuring import first_answer, targets
 from pgtop_tune.cli.output import say, say_as_it_is, tell
+from pgtop_tune.cli.separate_switching import (
+    SeparateParts,
+    check_compared,
+    check_separate,
+    is_separate,
+    reached,
+    separate_blocks,
+)
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
+from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
 from pgtop_tune.experiment.prediction import score, score_words
@@ -37,15 +47,22 @@ from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, as_shown
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
+from pgtop_tune.experiment.switchback.plans import StatementPlans
 from pgtop_tune.experiment.switchback.record import RecordFile, as_json, trials_of
+from pgtop_tune.experiment.switchback.shown import ShownStates
 from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
+from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
 from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.statement_plan import PlannedBy
 from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.runtime.running_experiments import Announcement, server_of
 
 _NAMES: Final = "SELECT name FROM pg_settings"
+Seen = Callable[[SwitchbackState], None]
 _TOLD_BY: Final = frozenset({"throughput", "latency"})
 """Panes of the knobs that can reach TPS."""
 
@@ -55,20 +72,30 @@ class SwitchRequest(Struct, frozen=True):
 
     Attributes:
         words: NAME=A,B as typed.
-        profile, spec, clients, protocol: Of a load of ours; None is as the profile has it.
+        profiles, endpoints: As typed; two of either are the arms.
+        spec, clients, protocol: Of a load of ours; None is as the profile has it.
         against_load: The load is somebody else's.
+        restart: The server is restarted before each block.
+        yes: Without asking before it is restarted.
+        block_s, warm_up_s: Of a block that is a run of its own; None is the usual time.
         seed: Of the coin; None draws one.
         confirmed: Names that were typed to unlock values that can lose data.
+        plans: Roles that may plan statements of others.
     """
 
     connection: ConnectionWords
     words: tuple[str, ...]
-    profile: str
+    profiles: tuple[str, ...]
+    endpoints: tuple[str, ...]
     profiles_directory: Path | None
     spec: LoadSpec
     clients: int | None
     protocol: str | None
     against_load: bool
+    restart: bool
+    yes: bool
+    block_s: float | None
+    warm_up_s: float | None
     for_s: float
     seed: int | None
     keep_better: bool
@@ -76,10 +103,11 @@ class SwitchRequest(Struct, frozen=True):
     format: str
     quiet: bool
     live: LiveOptions
+    plans: PlannedBy = PlannedBy.NOBODY
 
 
 def rivals_of(words: Sequence[str]) -> tuple[Rival, ...]:
-    """NAME=A,B words.
+    """NAME=A,B words, of parameters and of settings of the machine.
 
     Raises:
         UsageProblem: Something else, or a parameter twice.
@@ -92,12 +120,10 @@ def rivals_of(words: Sequence[str]) -> tuple[Rival, ...]:
             raise UsageProblem(f"{word!r} is not NAME=A,B", "as in max_wal_size=1GB,16GB; A may be current")
         if b.lower() == CURRENT:
             raise UsageProblem(f"{word!r}: only A may be {CURRENT}", f"as in {name}={CURRENT},{a}")
-        checked = checked_name(name.strip())
+        checked = name.strip() if is_machine_name(name.strip()) else checked_name(name.strip())
         if checked.lower() in found:
             raise UsageProblem(f"{checked} is named twice", "pass each parameter once")
         found[checked.lower()] = Rival(checked, a, b)
-    if not found:
-        raise UsageProblem("nothing to compare", "as in max_wal_size=1GB,16GB; A may be current")
     return tuple(found.values())
 
 
@@ -108,12 +134,16 @@ async def switch(wanted: SwitchRequest) -> int:
         PgtopError: It could not begin; nothing is changed.
     """
     rivals = rivals_of(wanted.words)
+    parameters = [each for each in rivals if not is_machine_name(each.name)]
     directories = profile_directories(wanted.profiles_directory)
+    compared = check_compared(wanted, rivals)
     async with opened(wanted.connection) as (sql_session, conninfo):
-        places = await targets((), sql_session, conninfo, from_here=wanted.live.load_from is None)
+        places = await targets(wanted.endpoints, sql_session, conninfo, from_here=wanted.live.load_from is None)
         all_names = [str(row[0]) for row in await sql_session.rows(_NAMES)]
-    profile = load_profiles(directories).get(wanted.profile)
-    (cell,) = cells(places, [profile], wanted.spec, None, clients=wanted.clients, protocol=wanted.protocol)
+    loaded = load_profiles(directories)
+    profiles = [loaded.get(name) for name in wanted.profiles]
+    found_cells = cells(places, profiles, wanted.spec, None, clients=wanted.clients, protocol=wanted.protocol)
+    loads = {Arm.A: found_cells[0], Arm.B: found_cells[-1]}
     session = LiveSession(conninfo, wanted.live)
     session.load.directories = directories
     session.load.prepare = None
@@ -125,45 +155,69 @@ async def switch(wanted: SwitchRequest) -> int:
     results: list[tuple[SwitchbackPlan, SwitchbackState]] = []
 
     async def work() -> None:
-        found = {each.name.lower(): each for each in await session.parameters.list(tuple(each.name for each in rivals))}
-        check_known([each.name for each in rivals], found.values(), all_names)
-        meant = resolved(rivals, found)
-        confirmed = _checked(wanted, rivals, meant, found)
+        names = tuple(each.name for each in parameters)
+        found = {each.name.lower(): each for each in await session.parameters.list(names)}
+        check_known(names, found.values(), all_names)
+        separate = compared or wanted.restart or is_separate(rivals, found.values())
+        if separate:
+            check_separate(wanted)
+        meant = resolved(parameters, found, reached(restart=wanted.restart) if separate else frozenset())
+        confirmed = _checked(wanted, parameters, meant, found)
         plan = SwitchbackPlan(
             rivals=meant,
-            load="of the server as it is" if wanted.against_load else _load_words(cell),
+            load="of the server as it is" if wanted.against_load else _load_words(loads),
             loaded=not wanted.against_load,
             for_s=wanted.for_s,
             seed=random.SystemRandom().getrandbits(32) if wanted.seed is None else wanted.seed,
-            objective=LATENCY if cell.spec.rate_per_s and not wanted.against_load else TPS,
+            objective=SAME_MIX if wanted.against_load else LATENCY if wanted.spec.rate_per_s else TPS,
             keep_better=wanted.keep_better,
             a_in_force=all(_in_force(rival, found[rival.name.lower()]) for rival in meant),
         )
+        await check_nothing_pending(session.parameters)
         await first_answer(session, keeper)
         if wanted.against_load:
             keeper.rest()
+        if separate:
+            parts = SeparateParts(session=session, run=run, keeper=keeper, frames=frames, conninfo=conninfo)
+            async with separate_blocks(wanted, plan, compared, rivals, loads, confirmed, parts) as made:
+                await experiment_of(*made)
+            return
         arms = Arms(ChangeSets(session.parameters, None), session.parameters, meant, confirmed)
-        load = ForeignLoad() if wanted.against_load else OwnLoad(run, session.load, cell)
+        load = ForeignLoad() if wanted.against_load else OwnLoad(run, session.load, loads[Arm.A])
+        trials = trials_of(facts["server"])
+        if words := score_words(score(trials)):
+            tell(words)
+        plans = None if wanted.plans is PlannedBy.NOBODY else StatementPlans(session.backends.plan_shape, wanted.plans)
+        await experiment_of(plan, lambda seen: Switchback(plan, frames, arms, load, seen, trials, plans))
+
+    async def experiment_of(plan: SwitchbackPlan, make: Callable[[Seen], Switchback]) -> None:
+        """Runs it, with its lines and its record."""
         began_s = time.process_time()
 
         def record(state: SwitchbackState) -> dict[str, Any]:
             return as_json(plan, state, facts | {"own_cpu_s": round(time.process_time() - began_s, 2)})
 
-        file = RecordFile("ab", (rival.name for rival in meant), time.strftime("%Y%m%d-%H%M%S"))
-        seen = Progress(Narrator().lines, record, file, quiet=wanted.quiet)
-        trials = trials_of(facts["server"])
-        if words := score_words(score(trials)):
-            tell(words)
-        experiment = Switchback(plan, frames, arms, load, seen, trials)
+        names = [rival.name for rival in plan.rivals]
+        file = RecordFile("ab", names, time.strftime("%Y%m%d-%H%M%S"))
+        shown = ShownStates(plan)
+        announcement = Announcement("ab", names, lambda: shown.newest, server_of(keeper.frames[-1]))
+        session.engine.attach(announcement)
+        seen = Progress(Narrator().lines, record, file, shown.take, announcement, quiet=wanted.quiet)
+        experiment = make(seen)
+        announcement.begin()
         try:
             await experiment.run()
         finally:
+            announcement.end()
             if experiment.state.ending is not Ending.UNDER_WAY:
                 results.append((plan, experiment.state))
                 seen.keep(experiment.state)
 
     async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
-        signalled = await run_beside(session.engine, work)
+        try:
+            signalled = await run_beside(session.engine, work)
+        finally:
+            await session.restart.aclose()
     if not results:
         return ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
     plan, state = results[0]
@@ -186,7 +240,12 @@ def _status(ending: Ending, signalled: int | None) -> int:
     return {Ending.FAILED: ExitCode.CHANGE, Ending.ENDED: ExitCode.LOAD}.get(ending, ExitCode.CANNOT_TELL)
 
 
-def _load_words(cell: RunCell) -> str:
+def _load_words(loads: Mapping[Arm, RunCell]) -> str:
+    """The load of both arms, or of either."""
+    return " against ".join(dict.fromkeys(_words_of(cell) for cell in loads.values()))
+
+
+def _words_of(cell: RunCell) -> str:
     spec = cell.spec
     rate = f" -R {spec.rate_per_s:g}" if spec.rate_per_s else ""
     threads = f" -j {spec.threads}" if spec.threads else ""

@@ -16,13 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune import __version__
+from pgtop_tune.bench.argv import check as check_load
 from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.housekeeping import find_tables
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.cli.assignments import check_known, check_value, checked_name
+from pgtop_tune.cli.assignments import check_known, checked_name
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -32,6 +33,8 @@ from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.cluster.account import Account
 from pgtop_tune.cluster.binaries import Binaries, available, inspect
 from pgtop_tune.cluster.copied_server import BackupSource, with_backup
+from pgtop_tune.cluster.leftover_copies import remove_leftovers
+from pgtop_tune.cluster.stopped_directory import StoppedDirectory, look_at
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.errors import ClusterProblem, UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
@@ -41,22 +44,24 @@ from pgtop_tune.experiment.switchback.arms import Rival, as_shown
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.record import RecordFile
 from pgtop_tune.experiment.switchback.state import ANSWERS, Ending
-from pgtop_tune.experiment.twin.design import TwinLengths, cpu_halves
-from pgtop_tune.experiment.twin.original import Original, check, data_bytes, look, memory_uses
+from pgtop_tune.experiment.twin.design import TwinLengths, check_time, cpu_halves
+from pgtop_tune.experiment.twin.fitting import fit
+from pgtop_tune.experiment.twin.original import Original, check, look
 from pgtop_tune.experiment.twin.processes import core_of
-from pgtop_tune.experiment.twin.room import DiskUse, check_disk, check_huge_pages, check_memory
+from pgtop_tune.experiment.twin.room import cpu_words
 from pgtop_tune.experiment.twin.settings import check_judged, left_out, of_copy
+from pgtop_tune.experiment.twin.shown import TwinShown
 from pgtop_tune.experiment.twin.state import TwinMaterial, TwinPlan, TwinState
 from pgtop_tune.experiment.twin.twin import Twin
 from pgtop_tune.experiment.twin.words import TwinNarrator, as_json, markdown, text
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.memory_files import parse_meminfo
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.model.parameter_values import parse
+from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.sql_session import open_sql_session
-from pgtop_tune.units import duration
+from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, server_of_instance
 
 _MB: Final = 2.0**20
 
@@ -67,6 +72,7 @@ class TwinRequest(Struct, frozen=True):
     Attributes:
         words: NAME=VALUE as typed: B's.
         profile, spec, clients, protocol: Of the load; None is as the profile has it.
+        copy: A directory to copy in which no server runs; None is the running server.
         directory: Where the copies go; None is beside the data directory.
         seed: None draws one.
     """
@@ -79,6 +85,7 @@ class TwinRequest(Struct, frozen=True):
     clients: int | None
     protocol: str | None
     for_s: float
+    copy: Path | None
     directory: Path | None
     seed: int | None
     format: str
@@ -134,29 +141,36 @@ async def run_twin(wanted: TwinRequest) -> int:
         PgtopError: It could not begin; nothing was made.
     """
     values, lengths = wanted_values(wanted.words), TwinLengths()
-    if wanted.for_s < lengths.least_s:
-        raise UsageProblem(
-            f"--for is too short for a verdict: two stages take {duration(lengths.least_s)} at least", "pass --for 10m"
-        )
+    check_time(wanted.for_s, lengths)
     directories = profile_directories(wanted.profiles_directory)
     profile = load_profiles(directories).get(wanted.profile)
     async with opened(wanted.connection) as (sql_session, conninfo):
-        original = await asyncio.to_thread(_looked, conninfo, tuple(values))
+        original, server = await asyncio.to_thread(_looked, conninfo, tuple(values))
         rivals = rivals_of(values, original)
-        check(original, os.geteuid())
+        stopped = None if wanted.copy is None else look_at(wanted.copy, original.major)
+        check(original, os.geteuid(), stopped)
         target = LoadTarget(str(conninfo.endpoints[0]), endpoint_of(conninfo))
         (cell,) = cells([target], [profile], wanted.spec, None, clients=wanted.clients, protocol=wanted.protocol)
+        # Before minutes of copying.
+        check_load(cell.spec)
         place = (wanted.directory or Path(original.place.data_directory).parent).expanduser().absolute()
-        huge_pages, arithmetic = await asyncio.to_thread(_fits, original, rivals, cell.spec.clients, place)
+        for line in await asyncio.to_thread(remove_leftovers, place, {os.geteuid(), original.place.uid}):
+            tell(line)
+        found = await asyncio.to_thread(fit, original, rivals, cell.spec.clients, place, stopped)
         tables = await find_tables(sql_session, cell.dataset)
         must_be_there(cell, tables)
         if unlogged := [table.name for table in tables if table.unlogged]:
             raise ClusterProblem(
                 f"{', '.join(unlogged)}: unlogged tables are empty in a copy", "ALTER TABLE … SET LOGGED, or bench init"
             )
+        allowed = sorted(os.sched_getaffinity(0))
+        halves = cpu_halves(allowed, core_of)
+        arithmetic = (*found.arithmetic, cpu_words(halves, len(allowed)))
         for line in arithmetic:
             tell(line)
-        material = _material(original, rivals, conninfo, cell.spec, place, huge_pages=huge_pages, wanted=wanted)
+        material = _material(
+            original, rivals, conninfo, cell.spec, place, huge_pages=found.huge_pages, wanted=wanted, stopped=stopped
+        )
     plan = TwinPlan(
         rivals=rivals,
         load=f"{wanted.profile} -c {cell.spec.clients} -j {cell.spec.threads} -M {cell.spec.protocol}"
@@ -165,24 +179,32 @@ async def run_twin(wanted: TwinRequest) -> int:
         seed=random.SystemRandom().getrandbits(31) if wanted.seed is None else wanted.seed,
         lengths=lengths,
         objective=LATENCY if cell.spec.rate_per_s else TPS,
-        halves=cpu_halves(sorted(os.sched_getaffinity(0)), core_of),
+        halves=halves,
     )
     facts = {"version": __version__, "server": conninfo.describe(), "room": list(arithmetic)}
     file = RecordFile("twin", (rival.name for rival in rivals), time.strftime("%Y%m%d-%H%M%S"))
-    seen = Progress(TwinNarrator().lines, lambda state: as_json(plan, state, facts), file, quiet=wanted.quiet)
-    experiment = Twin(plan, material, seen, _notes(original, huge_pages=huge_pages))
+    shown = TwinShown(plan)
+    announcement = Announcement("twin", (), lambda: shown.newest, server)
+
+    def record(state: TwinState) -> dict[str, Any]:
+        return as_json(plan, state, facts)
+
+    seen = Progress(TwinNarrator().lines, record, file, shown.take, announcement, quiet=wanted.quiet)
+    experiment = Twin(plan, material, seen, _notes(original, huge_pages=found.huge_pages))
+    announcement.begin()
     try:
         await experiment.run()
     finally:
+        announcement.end()
         seen.keep(experiment.state)
         _print(wanted.format, plan, experiment.state, facts)
     return _status(experiment.state.ending)
 
 
-def _looked(conninfo: ConnInfo, names: tuple[str, ...]) -> Original:
+def _looked(conninfo: ConnInfo, names: tuple[str, ...]) -> tuple[Original, ServerKey]:
     session = operator_session(conninfo, OwnSessions())
     try:
-        return look(session, names)
+        return look(session, names), server_of_instance(session.instance)
     finally:
         session.close()
 
@@ -200,33 +222,6 @@ def _notes(original: Original, *, huge_pages: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _fits(original: Original, rivals: Sequence[Rival], clients: int, place: Path) -> tuple[bool, tuple[str, str]]:
-    """Whether the copies get huge pages, and the arithmetic.
-
-    Raises:
-        ClusterProblem: They do not fit, or there is no such directory.
-    """
-    if not place.is_dir():
-        raise ClusterProblem(f"{place} is not a directory", "pass another --directory")
-    memory = parse_meminfo(0.0, read_once("/proc/meminfo"))
-    uses = memory_uses(original, rivals, clients, memory.total_bytes)
-    sizes = {arm: max(use.shared_memory_bytes or 0.0, use.shared_buffers_bytes) for arm, use in uses.items()}
-    asked = next((each.b for each in rivals if each.name == "huge_pages"), "")
-    pool = next(iter(memory.huge_pages), None)
-    huge_pages = bool(asked) or check_huge_pages(original.parameters["huge_pages"].setting, sizes, pool)
-    free = os.statvfs(place)
-    wal = {arm: _max_wal_bytes(original, rivals, arm) for arm in Arm}
-    disk = DiskUse(str(place), data_bytes(original), wal, free.f_bavail * free.f_frsize)
-    available_bytes = memory.available_bytes or memory.free_bytes
-    return huge_pages, (check_memory(uses, available_bytes), check_disk(disk))
-
-
-def _max_wal_bytes(original: Original, rivals: Sequence[Rival], arm: Arm) -> float:
-    parameter = original.parameters["max_wal_size"]
-    value = next((each.value(arm) for each in rivals if each.name == parameter.name), parameter.shown)
-    return parse(value, parameter.unit, integer=False) * _MB
-
-
 def _material(
     original: Original,
     rivals: Sequence[Rival],
@@ -236,6 +231,7 @@ def _material(
     *,
     huge_pages: bool,
     wanted: TwinRequest,
+    stopped: StoppedDirectory | None,
 ) -> TwinMaterial:
     """What the copies are made of.
 
@@ -243,7 +239,7 @@ def _material(
         ClusterProblem: Programs that it takes are not there.
     """
     programs = _programs(original)
-    backup = with_backup((programs, *available()), programs.major)
+    backup = with_backup((programs, *available()), programs.major) if stopped is None else programs
     if backup is None:
         raise ClusterProblem(
             f"no pg_basebackup of PostgreSQL {programs.major} or later was found on this machine",
@@ -269,7 +265,7 @@ def _material(
         return runner
 
     return TwinMaterial(
-        source=source,
+        source=source if stopped is None else stopped,
         programs=programs,
         backup_programs=backup,
         account=_account(original),

@@ -25,6 +25,7 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
 from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.load_service import LoadService
+from pgtop_tune.experiment.other_experiments import OtherExperiments
 from pgtop_tune.experiment.switchback_service import SwitchbackService
 from pgtop_tune.health.service import CheckService
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -100,6 +101,10 @@ class LiveParts:
         """A against B by turns under the load that runs, for a screen."""
         facts = {"version": __version__, "server": self._conninfo.describe()}
         return SwitchbackService(self.parameters, self.source.note, self.source.switching, facts)
+
+    def other_experiments(self) -> OtherExperiments:
+        """Experiments of other programs on this server, for a screen."""
+        return OtherExperiments(self.source.note, self.source.switching)
 
     async def open_sql_session(self) -> PsycopgSession:
         """A session for housekeeping on the server that is watched; not counted among the others'.

@@ -18,17 +18,19 @@ from msgspec import Struct
 from pgtop_tune.cluster import auto_conf, configuration
 from pgtop_tune.cluster.account import Account, copy_for_everybody
 from pgtop_tune.cluster.binaries import Binaries
+from pgtop_tune.cluster.leftover_copies import PREFIX, note_owner
 from pgtop_tune.cluster.own_server import OwnServer, private_directory
+from pgtop_tune.cluster.stopped_directory import TABLESPACES, WAL, StoppedDirectory, check_stopped
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.process import guard
 from pgtop_tune.secret import Secret
 
 BACKUP: Final = "pg_basebackup"
-PREFIX: Final = "pgtop-twin-"
 _CONF: Final = "postgresql.conf"
 _HBA: Final = "local all all trust\n"
 """Whoever can enter the socket's directory: the server's account and root."""
-_TABLESPACES: Final = "pg_tblspc"
+_EMPTY: Final = ("pg_replslot", "pg_stat_tmp")
+"""Directories that a server needs, of which nothing is copied."""
 _STALE: Final = ("standby.signal", "recovery.signal")
 _COPY_TIMEOUT_S: Final = 6 * 3600.0
 _GRACE_S: Final = 60.0
@@ -94,7 +96,9 @@ class CopiedServer(OwnServer):
                 raise ClusterProblem(
                     f"{account.name} cannot enter {directory}", "pass a --directory that the server's user may enter"
                 )
-            return cls(programs, account, private_directory(account), home)
+            copy = cls(programs, account, private_directory(account), home)
+            note_owner(home, copy.socket_dir)
+            return copy
         except BaseException:
             guard.remove_ours(str(home))
             raise
@@ -117,6 +121,38 @@ class CopiedServer(OwnServer):
             environment["PGPASSFILE"] = str(self._passfile(source.password))
         self._run_words(BACKUP, argv, environment | programs.environment(), _COPY_TIMEOUT_S)
 
+    def copy_stopped(self, source: StoppedDirectory) -> None:
+        """Copies a directory in which no server runs, file by file; shared extents where the file system has them.
+
+        Raises:
+            ClusterProblem: It cannot be copied, or a server was started in it.
+        """
+        self._copy([source.path / name for name in source.entries], self._made(self.data_dir))
+        self._copy_content(source.wal, self._made(self.data_dir / WAL))
+        for name in (TABLESPACES, *_EMPTY):
+            self._made(self.data_dir / name)
+        for oid, directory in source.tablespaces:
+            self._made(self._tablespace(oid).parent)
+            self._copy_content(Path(directory), self._made(self._tablespace(oid)))
+            self._link(oid)
+        # A server that was started meanwhile wrote into the files that were read.
+        check_stopped(source.path)
+
+    def _made(self, directory: Path) -> Path:
+        if not directory.is_dir():
+            directory.mkdir(mode=0o700)
+            self._account.own(directory)
+        return directory
+
+    def _copy(self, sources: Sequence[Path], target: Path) -> None:
+        # GNU's cp clones by itself where it can; others know neither of these options.
+        first = ["cp", "-a", "--reflink=auto"] if _has_reflink() else ["cp", "-Rp"]
+        self._run_words("cp", [*first, *map(str, sources), str(target)], {}, _COPY_TIMEOUT_S)
+
+    def _copy_content(self, directory: Path, target: Path) -> None:
+        if sources := sorted(directory.iterdir()):
+            self._copy(sources, target)
+
     def clone(self, other: CopiedServer) -> None:
         """Takes the data of another copy, which must not run; shared extents where the file system has them.
 
@@ -124,15 +160,11 @@ class CopiedServer(OwnServer):
             ClusterProblem: They cannot be copied.
         """
         names = [name for name in ("data", "tablespaces") if (other.home / name).is_dir()]
-        sources = [str(other.home / name) for name in names]
-        # GNU's cp clones by itself where it can; others know neither of these options.
-        first = ["cp", "-a", "--reflink=auto"] if _has_reflink() else ["cp", "-Rp"]
-        self._run_words("cp", [*first, *sources, str(self.home)], {}, _COPY_TIMEOUT_S)
-        for link in (self.data_dir / _TABLESPACES).iterdir():
+        self._copy([other.home / name for name in names], self.home)
+        for link in (self.data_dir / TABLESPACES).iterdir():
             if link.is_symlink():
                 link.unlink()
-                link.symlink_to(self._tablespace(int(link.name)))
-                self._account.own(link)
+                self._link(int(link.name))
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Replaces the configuration that came with the data.
@@ -166,6 +198,11 @@ class CopiedServer(OwnServer):
 
     def _tablespace(self, oid: int) -> Path:
         return self.home / "tablespaces" / str(oid)
+
+    def _link(self, oid: int) -> None:
+        link = self.data_dir / TABLESPACES / str(oid)
+        link.symlink_to(self._tablespace(oid))
+        self._account.own(link)
 
     def _runnable(self, programs: Binaries) -> Binaries:
         if self._account.can_run_it(programs, BACKUP):

@@ -23,6 +23,7 @@ from pgtop_tune.compare.sides.figures import (
 )
 from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
 from pgtop_tune.compare.sides.material import ComparedRun, LoadKey, Material
+from pgtop_tune.compare.statement_rows import StatementComparison, compare_statements
 from pgtop_tune.compare.statistics.effect import (
     WRONG,
     Effect,
@@ -50,6 +51,7 @@ class Phase(Struct, frozen=True):
         period_s: Seconds of a checkpoint cycle that blocks are whole multiples of; None where they are not aligned.
         no_verdict: Why the runs allow none; "" where they do.
         to_settle: What to type for a verdict; empty where there is one.
+        statements: None where a side has no counters of statements.
     """
 
     key: LoadKey
@@ -61,6 +63,7 @@ class Phase(Struct, frozen=True):
     period_s: int | None
     no_verdict: str = ""
     to_settle: tuple[str, ...] = ()
+    statements: StatementComparison | None = None
 
     def row(self, figure: str) -> FigureRow | None:
         """One of its rows."""
@@ -202,6 +205,9 @@ def _phase(
         notes=tuple(notes),
         period_s=period_s,
         no_verdict=no_verdict,
+        statements=compare_statements(
+            a, b, comparable=comparable, decisive=not no_verdict, repeated=repeated, windows=windows
+        ),
     )
 
 

@@ -81,6 +81,9 @@ class BeforeEachRun(Struct, frozen=True):
     quiet_deadline_s: float = QUIET_DEADLINE_S
 
 
+NOTHING_BEFORE: Final = BeforeEachRun()
+
+
 class UnderWay(Struct, frozen=True):
     """A run that was started.
 
@@ -143,8 +146,12 @@ class LoadRun:
             raise Cancelled(await asyncio.shield(self._stopped(run))) from None
         return await self._record(run)
 
-    async def start(self, cell: RunCell) -> UnderWay:
-        """Starts a run at once, as it stands: nothing is tidied up before, and quiet is not waited for.
+    async def start(self, cell: RunCell, before: BeforeEachRun = NOTHING_BEFORE) -> UnderWay:
+        """Starts a run that somebody else ends.
+
+        Args:
+            cell: The load.
+            before: What precedes it, but for a warm-up; nothing: the run starts at once, as it stands.
 
         Raises:
             LoadProblem: It cannot be started, or would surely die of a limit; with the numbers.
@@ -152,7 +159,7 @@ class LoadRun:
         """
         if words := await self._will_not_fit(cell):
             raise LoadProblem("; ".join(words), "fewer clients, or raise the limit")
-        asked, facts = await self._prepare(cell, BeforeEachRun())
+        asked, facts = await self._prepare(cell, before)
         self._keeper.begin()
         looked = await self._look(asked.spec)
         return UnderWay(number=await self._start(asked.spec), asked=asked, facts=facts, before=looked)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune import units
-from pgtop_tune.bench.housekeeping import STEPS
+from pgtop_tune.bench.housekeeping import USUAL
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import LoadProblem, PgtopError
@@ -103,7 +103,7 @@ class LoadService:
         plan = await self._cells(spec, parsed)
         self._begin("steps", f"{len(plan)} steps")
         self._set(series=self._series(parsed.axis, len(plan)))
-        self._go(self._measure(plan, parsed, BeforeEachRun(STEPS if tidy else ())))
+        self._go(self._measure(plan, parsed, BeforeEachRun(USUAL if tidy else ())))
 
     async def stop(self) -> None:
         """See `LoadControl.stop`."""

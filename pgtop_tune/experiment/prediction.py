@@ -188,6 +188,8 @@ def prediction_words(found: Prediction) -> str:
 
 def score_words(found: Score) -> str:
     """ "last 20 predictions: 17 inside"; "" without any."""
+    if found.scored == 1:
+        return f"last prediction: {'inside' if found.inside else 'outside'}"
     return f"last {found.scored} predictions: {found.inside} inside" if found.scored else ""
 
 

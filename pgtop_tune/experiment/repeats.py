@@ -25,6 +25,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.model.run_json import as_json, plain
 from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.units import counted
 
 AT_MOST: Final = 12
 """Runs of each cell, where the operator sets no limit."""
@@ -183,8 +184,9 @@ def _missed(cell: CellOfRuns, goal: float) -> str:
     if cell.half is None:
         return f"no interval after {cell.made} runs, see the notes"
     more = cell.more(goal)
-    needs = "more than 200 runs" if more is None else f"about {more} more run{'' if more == 1 else 's'}"
-    return f"±{100 * cell.half:.1f} % after {cell.runs} runs; ±{100 * goal:g} % needs {needs}"
+    needs = "more than 200 runs" if more is None else f"about {counted(more, 'more run')}"
+    made = counted(cell.runs, "run")
+    return f"±{100 * cell.half:.1f} % after {made}; ±{100 * goal:g} % needs {needs}"
 
 
 # Whether a goal can be reached at all, before anything is run.

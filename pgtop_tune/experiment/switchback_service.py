@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.ports import ChangeControl
     from pgtop_tune.experiment.switchback.block_frames import BlockFrames
     from pgtop_tune.experiment.switchback.record import RecordFile
+    from pgtop_tune.experiment.switchback.shown import ShownStates
     from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
     from pgtop_tune.experiment.switchback.switchback import Switchback
     from pgtop_tune.model.bench import BenchRun
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.model.postgres import Parameter
     from pgtop_tune.runtime.ports import Step
+    from pgtop_tune.runtime.running_experiments import Announcement
 
 _UNKNOWN: Final = "this server does not have it"
-_NOT_PUT_BACK: Final = "not put back"
 
 
 class SwitchbackService:
@@ -57,6 +58,7 @@ class SwitchbackService:
         self._newest: Frame | None = None
         self._frames: BlockFrames | None = None
         self._task: asyncio.Task[None] | None = None
+        self._announcement: Announcement | None = None
 
     def state(self) -> ExperimentState:
         """See `ExperimentControl.state`."""
@@ -67,6 +69,8 @@ class SwitchbackService:
         self._newest = step.frames[-1] if step.frames else self._newest
         if self._frames is not None:
             self._frames.accept(step)
+        if self._announcement is not None:
+            self._announcement.accept(step)
 
     def close(self) -> None:
         """See `FrameSink.close`."""
@@ -87,8 +91,14 @@ class SwitchbackService:
                 values.append(
                     ArmValues(parameter.name, parameter.shown, as_shown(parameter, b), _refusal(parameter, b))
                 )
-        preview = ExperimentPreview(tuple(values))
+        preview = ExperimentPreview(tuple(values), score=await asyncio.to_thread(self._score))
         return preview if run is None else await asyncio.to_thread(self._with_noise, preview, run)
+
+    def _score(self) -> str:
+        from pgtop_tune.experiment.prediction import score, score_words
+        from pgtop_tune.experiment.switchback.record import trials_of
+
+        return score_words(score(trials_of(self._facts.get("server", ""))))
 
     def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
         """What is known of the noise of this machine and load."""
@@ -115,12 +125,14 @@ class SwitchbackService:
         if self._task is not None:
             raise UsageProblem("an experiment is running already", "x shows it")
         from pgtop_tune.changes.change_sets import ChangeSets
-        from pgtop_tune.compare.sides.figures import BY_ID
         from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
         from pgtop_tune.experiment.switchback.block_frames import BlockFrames
         from pgtop_tune.experiment.switchback.loads import ForeignLoad
         from pgtop_tune.experiment.switchback.record import RecordFile, trials_of
+        from pgtop_tune.experiment.switchback.shown import ShownStates
         from pgtop_tune.experiment.switchback.switchback import Switchback
+        from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
+        from pgtop_tune.runtime.running_experiments import Announcement, server_of
 
         names = tuple(name for name, _ in wanted.values)
         found = {each.name.lower(): each for each in await self._parameters.list(names)}
@@ -128,27 +140,22 @@ class SwitchbackService:
         if missing or not names:
             raise UsageProblem(f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "p lists parameters")
         rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], found)
+        await check_nothing_pending(self._parameters)
         trials = await asyncio.to_thread(trials_of, self._facts.get("server", ""))
         plan = _plan(rivals, wanted)
-        frames = self._frames = BlockFrames(loaded=plan.loaded)
+        server = None if self._newest is None else server_of(self._newest)
+        announcement = Announcement("screen", [each.name for each in rivals], self.state, server)
+        await asyncio.to_thread(announcement.begin)
+        frames, self._announcement = BlockFrames(loaded=plan.loaded), announcement
+        self._frames = frames
         arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
-        watch = _Watch(
-            plan,
-            self._note,
-            RecordFile("ab", (rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S")),
-            self._facts,
-        )
-        self._state = ExperimentState(
-            number=self._state.number + 1,
-            under_way=True,
-            values=tuple(ArmValues(each.name, each.a, each.b) for each in rivals),
-            phase="checking the values",
-            remaining_s=plan.for_s,
-            figure=BY_ID[plan.objective].title,
-        )
+        shown = ShownStates(plan, self._state.number + 1)
+        file = RecordFile("ab", (rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
+        watch = _Watch(shown, plan, self._note, file, self._facts)
+        self._state = shown.newest
 
         def seen(state: SwitchbackState) -> None:
-            self._state = watch.taken(state, self._state)
+            self._state = watch.taken(state)
 
         # The load goes on whatever becomes of the experiment.
         experiment = Switchback(plan, frames, arms, ForeignLoad(), seen, trials)
@@ -173,6 +180,9 @@ class SwitchbackService:
                 self._state = replace(self._state, ending="failed", problem=problem)
             ending = self._state.ending or "interrupted"
             self._state = replace(self._state, under_way=False, arm="", ending=ending)
+            if self._announcement is not None:
+                self._announcement.end()
+                self._announcement = None
 
     async def stop(self) -> None:
         """See `ExperimentControl.stop`."""
@@ -198,6 +208,7 @@ def _refusal(parameter: Parameter, b: str) -> str:
 
 def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
     from pgtop_tune.compare.sides.figures import LATENCY, TPS
+    from pgtop_tune.compare.statement_rows import SAME_MIX
     from pgtop_tune.experiment.switchback.state import SwitchbackPlan
 
     run = wanted.run
@@ -208,7 +219,7 @@ def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
         loaded=run is not None,
         for_s=wanted.for_s,
         seed=random.SystemRandom().getrandbits(32),
-        objective=LATENCY if run is not None and run.rate_per_s else TPS,
+        objective=SAME_MIX if run is None else LATENCY if run.rate_per_s else TPS,
     )
 
 
@@ -216,72 +227,47 @@ class _Watch:
     """Takes states of one experiment: ticks for the tape, the state for the screen, the record."""
 
     def __init__(
-        self, plan: SwitchbackPlan, note: Callable[[Event], None], file: RecordFile, facts: dict[str, str]
-    ) -> None:
+        self, shown: ShownStates, plan: SwitchbackPlan, note: Callable[[Event], None], file: RecordFile,
+        facts: dict[str, str],
+    ) -> None:  # fmt: skip
+        self._shown: Final = shown
         self._plan: Final = plan
         self._note: Final = note
         self._file: Final = file
         self._facts: Final = facts
-        self._arm = ""
-        self._pairs = -1
+        self._arm_since_ms = 0
+        self._spoiled = 0
+        self._over = False
         self._problem = ""
 
-    def taken(self, state: SwitchbackState, before: ExperimentState) -> ExperimentState:
+    def taken(self, state: SwitchbackState) -> ExperimentState:
         """The next state of the screen."""
-        over = bool(state.reason) or state.ending.value != "under way"
-        arm = "" if state.arm is None else str(state.arm)
-        self._tell_switch(arm, state, over=over)
-        found = replace(
-            before,
-            phase=str(state.phase),
-            arm=arm,
-            pair=state.pair,
-            elapsed_s=state.elapsed_s,
-            remaining_s=state.remaining_s,
-        )
-        if len(state.pairs) == self._pairs and not over:
-            return found
-        self._pairs = len(state.pairs)
-        return self._judged(state, found, over=over)
+        judged = self._shown.take(state)
+        if judged:
+            self._write(state)
+            self._tell_spoiled(state)
+        shown = self._shown.newest
+        self._tell_switch(shown)
+        return replace(shown, details=f"{shown.details}\n{self._problem}") if shown.details else shown
 
-    def _judged(self, state: SwitchbackState, found: ExperimentState, *, over: bool) -> ExperimentState:
-        """With the figures after another pair, or at the end."""
-        from pgtop_tune.experiment.switchback.state import Ending
-        from pgtop_tune.experiment.switchback.words import text
-
-        self._write(state)
-        failed = [note for note in state.notes if note.startswith(_NOT_PUT_BACK)]
-        found = replace(
-            found,
-            details="\n".join((text(self._plan, state), *(["", *state.notes] if state.notes else []), self._problem)),
-            ending=str(state.ending) if over else "",
-            problem=failed[-1] if failed else "",
-        )
-        evaluation = state.evaluation
-        if evaluation is None or not evaluation.paired.pairs:
-            return found
-        paired = evaluation.paired
-        return replace(
-            found,
-            effect=paired.relative,
-            low=paired.low,
-            high=paired.high,
-            counted=paired.pairs,
-            better=state.ending is Ending.BETTER and not evaluation.trade,
-        )
-
-    def _tell_switch(self, arm: str, state: SwitchbackState, *, over: bool) -> None:
+    def _tell_switch(self, shown: ExperimentState) -> None:
         """A tick where another arm begins, and where the last one ends."""
-        if arm and arm != self._arm:
-            values = ", ".join(f"{each.name}={each.b if arm == 'B' else each.a}" for each in self._plan.rivals)
-            self._tick(f"{arm}: {values}")
-        elif over and self._arm != "over":
-            arm = "over"
-            self._tick(f"A/B {state.ending}")
-        self._arm = arm or self._arm
+        if shown.arm and shown.arm_since_ms != self._arm_since_ms:
+            self._arm_since_ms = shown.arm_since_ms
+            self._tick(shown.arm_words)
+        elif shown.ending and not self._over:
+            self._over = True
+            self._tick(f"A/B {shown.ending}")
 
-    def _tick(self, text: str) -> None:
-        self._note(Event(time.time_ns() // 1_000_000, EventKind.SWITCH, text))
+    def _tell_spoiled(self, state: SwitchbackState) -> None:
+        """Once of each pair in which somebody else changed what is compared: the tape leaves out such changes."""
+        pair = state.pairs[-1] if state.pairs else None
+        if pair is not None and pair.spoiled and pair.number != self._spoiled:
+            self._spoiled = pair.number
+            self._tick(f"pair {pair.number} does not count: {pair.spoiled}", EventKind.WARNING)
+
+    def _tick(self, text: str, kind: EventKind = EventKind.SWITCH) -> None:
+        self._note(Event(time.time_ns() // 1_000_000, kind, text))
 
     def _write(self, state: SwitchbackState) -> None:
         from pgtop_tune.experiment.switchback.record import as_json

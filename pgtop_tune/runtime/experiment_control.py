@@ -6,7 +6,7 @@ Everything is called from the engine's thread unless it says otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -14,6 +14,10 @@ from pgtop_tune.runtime.ports import FrameSink
 
 if TYPE_CHECKING:
     from pgtop_tune.model.bench import BenchRun
+
+
+KILLED: Final = "killed"
+"""The ending of an experiment whose program is gone without a last word: nobody knows yet what is put back."""
 
 
 class ArmValues(Struct, frozen=True):
@@ -38,11 +42,13 @@ class ExperimentPreview(Struct, frozen=True):
         values: Of each parameter asked about that would change.
         pair_sd: Standard deviation of the logarithm of a pair's ratio on this machine and load; None where unknown.
         seen_after_s: (difference, seconds until it is seen) over that noise, smallest difference first.
+        score: How earlier predictions on this server did, in words; "" without any.
     """
 
     values: tuple[ArmValues, ...]
     pair_sd: float | None = None
     seen_after_s: tuple[tuple[float, float], ...] = ()
+    score: str = ""
 
 
 class ExperimentRequest(Struct, frozen=True):
@@ -66,9 +72,13 @@ class ExperimentState(Struct, frozen=True):
 
     Attributes:
         number: Of the experiment in this session, from 1; 0 before the first.
+        kind: "A/B", "twin" or "plan".
+        where: Which other program runs it: "detached", "process 4711"; "" for this one.
         under_way: Whether it goes on, or puts values back.
         arm: "A" or "B"; "" between blocks.
-        pair: From 1; 0 before the first.
+        arm_since_ms: When the arm of the last block was put into force, milliseconds since the epoch; 0 before.
+        pair: From 1; 0 before the first. Of a plan: cells that are done.
+        of: Cells of a plan; 0 for pairs, whose number nobody knows.
         figure: The figure that decides, as "TPS".
         effect, low, high: B against A with its interval, as shares; None before that is known.
         counted: Pairs that count.
@@ -79,11 +89,15 @@ class ExperimentState(Struct, frozen=True):
     """
 
     number: int = 0
+    kind: str = "A/B"
+    where: str = ""
     under_way: bool = False
     values: tuple[ArmValues, ...] = ()
     phase: str = ""
     arm: str = ""
+    arm_since_ms: int = 0
     pair: int = 0
+    of: int = 0
     elapsed_s: float = 0.0
     remaining_s: float = 0.0
     figure: str = ""
@@ -96,13 +110,33 @@ class ExperimentState(Struct, frozen=True):
     details: str = ""
     problem: str = ""
 
+    @property
+    def arm_words(self) -> str:
+        """The arm in force with its values: "B: work_mem=64MB"; "" between blocks."""
+        if not self.arm:
+            return ""
+        values = ((each.name, each.b if self.arm == "B" else each.a) for each in self.values)
+        return f"{self.arm}: {', '.join(f'{name}={value}' for name, value in values)}"
 
-class ExperimentControl(FrameSink, Protocol):
-    """One experiment at a time. A sink of the engine."""
+
+class ExperimentView(FrameSink, Protocol):
+    """An experiment that can be looked at and stopped. A sink of the engine."""
 
     def state(self) -> ExperimentState:
         """The newest. Thread-safe."""
         ...
+
+    async def stop(self) -> None:
+        """Ends it, and waits until everything is put back.
+
+        Raises:
+            PgtopError: It could not be ended.
+        """
+        ...
+
+
+class ExperimentControl(ExperimentView, Protocol):
+    """One experiment of ours at a time."""
 
     async def look(self, wanted: Sequence[tuple[str, str]], run: BenchRun | None) -> ExperimentPreview:
         """What an experiment with these values of B would be about; changes nothing.
@@ -118,8 +152,4 @@ class ExperimentControl(FrameSink, Protocol):
         Raises:
             PgtopError: A value cannot be judged, or an experiment is under way.
         """
-        ...
-
-    async def stop(self) -> None:
-        """Ends it, and waits until everything is put back."""
         ...

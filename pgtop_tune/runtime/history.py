@@ -197,6 +197,12 @@ class LatencyHistory:
         self._points.clear()
         self._newest.clear()
 
+    def histograms(self, since_s: float = 0.0) -> list[tuple[float, Merged]]:
+        """Histograms of the newest seconds, some minutes of them, each with the end of its second; oldest first."""
+        return [
+            (point.at_s, self._newest[point.second]) for point in self.series(since_s) if point.second in self._newest
+        ]
+
     def newest(self) -> LatencyPoint | None:
         """The last complete second."""
         return self._points[-1] if self._points else None

@@ -15,7 +15,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
     from pgtop_tune.model.events import Event
-    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.model.statement_plan import StatementToPlan
+from pgtop_tune.model.frame import Frame
 
 
 class Step(Struct, frozen=True):
@@ -161,6 +162,13 @@ class Transport(Protocol):
 
 class BackendControl(Protocol):
     """The server's sessions in the operator's hand."""
+
+    async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
+        """The plan of a statement of pg_stat_statements; roles, risk and errors as of `explain`.
+
+        A statement with placeholders has its generic plan, from PostgreSQL 16 on.
+        """
+        ...
 
     def statement(self, act: BackendAct, backend: BackendKey) -> str:
         """The exact SQL `signal` would run for one session, for the screen."""

@@ -31,6 +31,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, NotLetIn, PgtopError
 from pgtop_tune.process.process_key import own_key
+from pgtop_tune.runtime.running_experiments import running_experiments
 from pgtop_tune.units import wall_clock
 
 
@@ -227,9 +228,13 @@ class PendingWatch:
             self._adopted = (*self._adopted, adopted)
 
     def _tell_of_others(self, sets: Iterable[PendingSet[Any]]) -> None:
-        """Once of each set that goes back by itself, and is not ours to keep or to revert."""
+        """Once of each set that goes back by itself, and is not ours to keep or to revert.
+
+        Not of the switches of an experiment, which screens show as such.
+        """
         for each in sets:
-            if each.changes[0].id not in self._seen and each.until_ms > now_ms() and each.owner.program != own_key():
+            news = each.changes[0].id not in self._seen and each.until_ms > now_ms()
+            if news and each.owner.program not in (own_key(), *(known.key for known in running_experiments())):
                 until, by = wall_clock(each.until_ms), each.owner.by or "another program"
                 if each.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
                     self._tell(f"{_listed(each.changes)} is pending confirmation by {by}: it reverts at {until}")

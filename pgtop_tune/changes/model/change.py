@@ -225,6 +225,7 @@ class Terms(Struct, frozen=True):
         set_id: Of the set they are part of, where others are made elsewhere; "" makes one up where one is needed.
         with_restart: What takes it back after our end restarts the server where the old values need it.
         trip_wires: Lines that take it back at once, as typed: the journal has them for the next owner of the set.
+        of_experiment: An experiment makes them: no other change touches the parameters that it switches.
     """
 
     keep_within_s: float | None = None
@@ -233,6 +234,7 @@ class Terms(Struct, frozen=True):
     set_id: str = ""
     with_restart: bool = False
     trip_wires: tuple[str, ...] = ()
+    of_experiment: bool = False
 
 
 # For whom a parameter can be changed, narrowest first, and what that does to sessions already connected. Pure.

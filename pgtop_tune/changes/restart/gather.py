@@ -121,11 +121,15 @@ def _copied(place: ServerPlace, journal: Path) -> str:
 
 
 _PENDING: Final = """
-SELECT s.name, current_setting(s.name, true) AS running,
-       coalesce((SELECT f.setting FROM pg_file_settings f
-                  WHERE lower(f.name) = lower(s.name) ORDER BY f.seqno DESC LIMIT 1), s.boot_val, '') AS after
-  FROM pg_settings s WHERE s.pending_restart AND s.source <> 'command line' ORDER BY s.name
+SELECT s.name, current_setting(s.name, true) AS running, coalesce(f.setting, s.boot_val, '') AS after
+  FROM pg_settings s
+  LEFT JOIN LATERAL (SELECT setting FROM pg_file_settings
+                      WHERE lower(name) = lower(s.name) ORDER BY seqno DESC LIMIT 1) f ON true
+ WHERE s.pending_restart AND s.source <> 'command line'
+   AND (f.setting IS NOT NULL OR s.setting IS DISTINCT FROM s.boot_val)
+ ORDER BY s.name
 """
+"""A line that goes from the files leaves pending_restart, also where the server runs with the same value (guc.c)."""
 _STANDING: Final = """
 SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint AS started_ms,
        pg_is_in_recovery() AS in_recovery,
@@ -184,7 +188,12 @@ def started_ms(session: OperatorSession) -> int:
 
 
 def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tuple[PendingParameter, ...]:
-    """What is written and waits for a restart; with our change where the journal has one."""
+    """What is written and waits for a restart; with our change where the journal has one.
+
+    Raises:
+        ServerProblem: This role may not look into the files; the hint has the GRANTs.
+    """
+    session.check_permitted()
     ours = {change.name: change for change in in_force}
     return tuple(
         PendingParameter(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Deadlines
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, read
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ChangeState,
@@ -38,6 +38,7 @@ from pgtop_tune.changes.server.reverting import (
 )
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.changes.server.statements import statement
+from pgtop_tune.changes.server.under_experiment import check_free
 from pgtop_tune.errors import JournalProblem, ServerProblem
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.model.postgres import Parameter
@@ -117,6 +118,7 @@ class PostgresControl:
 
         Raises:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
+            UsageProblem: A parameter is under experiment; nothing was changed.
         """
         made = await self._make(wanted, terms)
         self._undone_sets.clear()
@@ -288,6 +290,14 @@ class PostgresControl:
         """Changes that the journal holds as made and not reverted, oldest first."""
         return await self._runner.run(lambda session: in_force_on(session, self._journals.find(session)))
 
+    async def any_in_force(self) -> bool:
+        """See `ChangeControl.any_in_force`."""
+
+        try:
+            return await asyncio.to_thread(lambda: any(read(path).in_force for path in journals(self.directory)))
+        except JournalProblem:
+            return True
+
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""
         found = await self._runner.run(self._journals.find)
@@ -313,6 +323,8 @@ class PostgresControl:
     def _made(
         self, session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms
     ) -> tuple[ParameterChange, ...]:
+        if not terms.of_experiment:
+            check_free((each.name for each in wanted), session.instance)
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         at_stake = losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)

@@ -20,6 +20,7 @@ from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.statements import check_list, is_unwritable_empty, out_of_order, said, same
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.metrics.durability import needs_unlocking
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.secret import without_secrets
 
@@ -62,13 +63,13 @@ def losses(
         loss = rules.loss(each.name, each.value, known.boot_val if known is not None else None)
         if not loss:
             continue
-        if not rules.allow_unsafe:
+        unlocked = rules.allow_unsafe and each.name in terms.confirmed
+        if needs_unlocking(each.name, ends=terms.keep_within_s is not None) and not unlocked:
+            trying = "" if needs_unlocking(each.name, ends=True) else "try it with a deadline (--for 5m), or "
+            unlocking = f"type {each.name}" if rules.allow_unsafe else "pass --allow-unsafe"
             raise UnsafeChange(
-                f"{each.name} = {each.value} can lose {loss}", "pass --allow-unsafe to unlock it; nothing was changed"
-            )
-        if each.name not in terms.confirmed:
-            raise UnsafeChange(
-                f"{each.name} = {each.value} can lose {loss}", f"type {each.name} to unlock it; nothing was changed"
+                f"{each.name} = {each.value} can lose {loss}",
+                f"{trying}{unlocking} to unlock it; nothing was changed",
             )
         found[known.name if known is not None else each.name] = loss
     return found

@@ -200,8 +200,8 @@ def _run(words: ConnectionWords, asked: ChangeRequest) -> int:
     return let_in(words, lambda conninfo: run_until_signalled(change(conninfo, asked)))
 
 
-def for_seconds(text: str) -> float | None:
-    """The time of --for; None without one.
+def for_seconds(text: str, option: str = "--for") -> float | None:
+    """The time of --for, or of another option; None without one.
 
     Raises:
         UsageProblem: It is no time, or none to wait for.
@@ -213,5 +213,5 @@ def for_seconds(text: str) -> float | None:
         return None
     length_s = seconds(text)
     if length_s <= 0:
-        raise UsageProblem("--for needs a time to wait", "pass 30s, 5m or 1h30m")
+        raise UsageProblem(f"{option} takes a time above zero", "pass 30s, 5m or 1h30m")
     return length_s

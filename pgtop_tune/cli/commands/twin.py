@@ -9,13 +9,13 @@ from typing import Annotated, Final
 import typer
 
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.run import Protocol, RunFormat
+from pgtop_tune.cli.commands.bench.run import RunFormat
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
 from pgtop_tune.cli.commands.set import for_seconds
 from pgtop_tune.cli.connecting import ConnectionOptions
+from pgtop_tune.cli.load_options import LOAD, OneProfile, ProtocolChoice
 from pgtop_tune.errors import UsageProblem
 
-_LOAD: Final = "Load (as pgbench)"
 _EXPERIMENT: Final = "Experiment"
 
 
@@ -28,6 +28,16 @@ def twin(
     how_long: Annotated[
         str, typer.Option("--for", metavar="TIME", rich_help_panel=_EXPERIMENT, help="Longest time: 5m, 1h.")
     ] = "10m",
+    copy: Annotated[
+        Path | None,
+        typer.Option(
+            "--copy",
+            metavar="DIR",
+            rich_help_panel=_EXPERIMENT,
+            show_default=False,
+            help="Copy this directory, of a stopped server or a finished base backup, not the running server.",
+        ),
+    ] = None,
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -48,41 +58,37 @@ def twin(
     quiet: Annotated[
         bool, typer.Option("-q", "--quiet", rich_help_panel=_EXPERIMENT, help="No lines on stderr while it runs.")
     ] = False,
-    profile: Annotated[
-        str, typer.Option("--profile", metavar="NAME", rich_help_panel=_LOAD, help="Load profile.")
-    ] = "tpcb-like",
+    profile: OneProfile = "tpcb-like",
     clients: Annotated[
         int | None,
         typer.Option(
-            "-c", "--clients", min=1, rich_help_panel=_LOAD, show_default=False, help="On each copy; as in the profile."
+            "-c", "--clients", min=1, rich_help_panel=LOAD, show_default=False, help="On each copy; as in the profile."
         ),
     ] = None,
     threads: Annotated[
-        int, typer.Option("-j", "--jobs", min=1, rich_help_panel=_LOAD, help="Threads of each load.")
+        int, typer.Option("-j", "--jobs", min=1, rich_help_panel=LOAD, help="Threads of each load.")
     ] = 1,
     rate: Annotated[
         float | None,
         typer.Option(
-            "-R", "--rate", rich_help_panel=_LOAD, show_default=False, help="Transactions per second, on each copy."
+            "-R", "--rate", rich_help_panel=LOAD, show_default=False, help="Transactions per second, on each copy."
         ),
     ] = None,
-    protocol: Annotated[
-        Protocol | None,
-        typer.Option("-M", "--protocol", rich_help_panel=_LOAD, show_default=False, help="As in the profile."),
-    ] = None,
+    protocol: ProtocolChoice = None,
     profiles: ProfilesDirectory = None,
     pgbench: options.Pgbench = None,
     connection: ConnectionOptions,
 ) -> None:
     """Judge settings that take a restart without restarting the server: on two copies of it, under the same load.
 
-    pg_basebackup copies the running server. Copy A keeps its settings, copy B gets yours; both run on this machine with
-    a load each, in the same seconds, on one half of the CPUs each. Halves and settings are exchanged, so that only the
-    settings can make a difference. The server gets no load and keeps its settings. The copies are removed in the end,
-    also after a kill. The exit status is 0 with a verdict, 8 without.
+    pg_basebackup copies the running server; with --copy its files come from a directory. Copy A keeps the server's
+    settings, copy B gets yours; both run on this machine with a load each, in the same seconds, on one half of the CPUs
+    each. Halves and settings are exchanged, so that only the settings can make a difference. The server gets no load
+    and keeps its settings. The copies are removed in the end, also after a kill. The exit status is 0 with a verdict, 8
+    without.
 
     Examples: pgtop-tune twin shared_buffers=8GB --profile tpcb-like -c 8 -d bench  ·
-    pgtop-tune twin wal_buffers=64MB max_wal_size=16GB --for 20m -d bench  ·
+    pgtop-tune twin wal_buffers=64MB --for 20m --copy /backup/main -d bench  ·
     pgtop-tune twin io_method=io_uring --profile select-only --directory /mnt/scratch -d bench
     """
     from pgtop_tune.cli.signals import run_until_signalled
@@ -101,6 +107,7 @@ def twin(
         clients=clients,
         protocol=None if protocol is None else str(protocol),
         for_s=for_s,
+        copy=copy,
         directory=directory,
         seed=coin,
         format=str(format),

@@ -18,6 +18,7 @@ from pgtop_tune.compare.reports.sheets import (
     figure_sheet,
     fingerprint_sheet,
     settling_sheet,
+    statement_sheet,
     wait_sheet,
 )
 from pgtop_tune.compare.reports.tables import Table
@@ -123,6 +124,11 @@ def _failures(side: Material) -> Iterator[str]:
         if run.summary.state == "failed":
             yield f"{side.name}: {run.key.title} failed: {short_words(run.summary.message)}"
     yield from dict.fromkeys(f"{side.name}: {run.key.title}: {said}" for run in side.runs for said in run.bound_by)
+    for run in side.runs:
+        for found in run.findings:
+            yield f"{side.name}: {run.key.title}: in {found.share:.0%} of the time: {found.sentence}".replace(
+                "%", " %", 1
+            )
     doubts = {doubt.id: doubt for run in side.runs for doubt in run.doubts if doubt.verdict is not RunVerdict.NOTE}
     for doubt in doubts.values():
         yield f"{side.name}: {doubt.verdict} {doubt.id}: {doubt.reason}{f' -> {doubt.advice}' if doubt.advice else ''}"
@@ -136,6 +142,8 @@ def _compared(comparison: Comparison) -> Iterator[Chapter]:
         parts = [figure_sheet(phase)]
         if phase.waits:
             parts += [wait_sheet(phase), _bars(phase)]
+        if phase.statements is not None:
+            parts.append(statement_sheet(phase.statements))
         if phase.to_settle:
             parts.append(settling_sheet(phase))
         parts += _pictures([(comparison.a, phase.a), (comparison.b, phase.b)])

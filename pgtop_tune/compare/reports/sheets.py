@@ -10,10 +10,18 @@ from msgspec import Struct
 from pgtop_tune import units
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Phase
+from pgtop_tune.compare.reports.statement_cells import (
+    HEADING,
+    OF_SIDES,
+    statement_cells,
+    statement_confidence,
+    statement_notes,
+)
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.sides.contracts import CONTRACTS
 from pgtop_tune.compare.sides.fingerprint import FactDifference
 from pgtop_tune.compare.sides.material import FactKind, Material
+from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import blocks_needed
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.run_result import RunVerdict
@@ -60,6 +68,8 @@ def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
         found.append(figure_sheet(phase))
         if phase.waits:
             found.append(wait_sheet(phase))
+        if phase.statements is not None:
+            found.append(statement_sheet(phase.statements, phase.key.title))
         if phase.to_settle:
             found.append(settling_sheet(phase))
     for name, side in (("A", comparison.a), ("B", comparison.b)):
@@ -187,6 +197,21 @@ def wait_sheet(phase: Phase) -> Sheet:
         ), lines=(), table=Table(heads, rows, frozenset({1, 2, 3, 4})),
         notes=("intervals are in per cent of A's latency",),
     )  # fmt: skip
+
+
+def statement_sheet(found: StatementComparison, of: str = "", rule: str = OF_SIDES) -> Sheet:
+    """Time per call of each statement, after the figure over the same mix.
+
+    Args:
+        of: The load; "" where there is one only.
+        rule: By which statements are in the mix.
+    """
+    rows = tuple(
+        (cells.name, cells.a, cells.b, cells.change, cells.interval, cells.verdict) for cells in statement_cells(found)
+    )
+    heads = (HEADING, "A ms/call", "B ms/call", "effect", statement_confidence(found), "verdict")
+    heading = f"statements: {one_line(of, 80)}" if of else "statements"
+    return Sheet(heading, (), Table(heads, rows, frozenset({1, 2, 3, 4})), tuple(statement_notes(found, rule)))
 
 
 def event_sheet(heading: str, side: Material) -> Sheet | None:

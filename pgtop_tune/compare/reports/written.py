@@ -14,6 +14,7 @@ from pgtop_tune.compare.reports.tables import as_markdown, as_text
 from pgtop_tune.compare.sides.contracts import CONTRACTS
 from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.sides.material import ComparedRun, Material
+from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import Effect
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.safe_text import printable
@@ -129,6 +130,7 @@ def _run(run: ComparedRun) -> dict[str, Any]:
         "warm_up_s": run.warm_up_s,
         "steady": run.steady,
         "summary": plain(run.summary),
+        "findings": [plain(each) for each in run.findings],
         "doubts": [plain(doubt) for doubt in run.doubts],
     }
 
@@ -142,6 +144,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "notes": list(phase.notes),
         "no_verdict": phase.no_verdict or None,
         "to_settle": list(phase.to_settle),
+        "statements": _statements(phase.statements),
     }
 
 
@@ -160,6 +163,15 @@ def _row(row: FigureRow) -> dict[str, Any]:
         "verdict": row.verdict,
         **_standing(row.effect),
     }
+
+
+def _statements(found: StatementComparison | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    told: dict[str, Any] = plain(found)
+    for row, each in zip(told["rows"], found.rows, strict=True):
+        row["below_noise"] = each.below_noise
+    return told
 
 
 def _standing(effect: Effect | None) -> dict[str, Any]:

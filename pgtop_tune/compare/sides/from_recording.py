@@ -12,7 +12,19 @@ from pgtop_tune import units
 from pgtop_tune.compare.sides.facts import TOOL, FactsSeen
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
 from pgtop_tune.compare.sides.gathered import Gathered, quotient
-from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Fact, FactKind, LoadKey, Material, Summary
+from pgtop_tune.compare.sides.material import (
+    BUDGET_S,
+    Bound,
+    Budget,
+    ComparedRun,
+    Fact,
+    FactKind,
+    LoadKey,
+    Material,
+    Summary,
+)
+from pgtop_tune.compare.sides.statements import StatementsSeen
+from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import cpu_of_load
 from pgtop_tune.metrics.budget import latency_budget
@@ -41,15 +53,20 @@ _WANTED: Final = WantedSections(
         "host": frozenset(
             {"facts", "cpu", "memory", "pressure", "disks", "file_systems", "numa", "frequency", "cgroup", "setup"}
         ),
-        "postgres": frozenset({"server", "waits", "database", "wal", "checkpoints", "parameters"}),
+        "postgres": frozenset({"server", "waits", "database", "wal", "checkpoints", "parameters", "statements"}),
     },
-    {"host": frozenset({"processes"}), "postgres": frozenset({"activity"})},
+    {
+        "host": frozenset({"processes"}),
+        "postgres": frozenset({"activity", "statement_counters", "statement_texts"}),
+    },
 )
 """What figures, facts and, now and then, budgets are made of."""
 _OVER_THE_END: Final = 1.1
 """Times the time between two key frames, so that a window over it holds both."""
 _MOST_BUDGETS: Final = 10_000
 _MOST_EVENTS: Final = 2_000
+_FEWEST_LOOKS: Final = 2
+_OFTEN: Final = 0.2
 _LATE: Final = 5
 """Seconds of the transaction log that may stand outside of the run's own: clocks differ."""
 
@@ -154,10 +171,12 @@ class _RunReading:
         self._looks = 0
         self._at_cap: dict[str, int] = {}
         self._reached: dict[str, str] = {}
+        self._first: dict[str, list[str]] = {}
         self._judged: list[Frame] = [] if before is None else [thin(before)]
         self._elapsed_s = 0.0
         self._counted_s = 0.0
         self._folded = False
+        self._statements = StatementsSeen()
 
     def take(self, interval: Interval, seconds: float, folded: int) -> None:
         """The newest frame of the interval."""
@@ -166,6 +185,7 @@ class _RunReading:
             self._gathered.widen(seconds)
             self._folded = True
             self._judged = []
+        self._statements.take(frame, folded)
         if self._began_s is None:
             self._began_s, self._began_ms = frame.elapsed_s, self._began_ms or frame.taken_at_ms
         else:
@@ -181,6 +201,9 @@ class _RunReading:
         if self._due(frame.elapsed_s - self._began_s):
             self._take_budget(interval, seconds, folded)
             self._take_caps(interval)
+            if not folded:
+                first = Diagnosing().look(interval).first
+                self._first.setdefault(first.rule, []).append(first.sentence)
 
     def _take_load(self, bench: BenchSample) -> None:
         self._last = bench.run
@@ -255,11 +278,20 @@ class _RunReading:
             budgets=self._budgets,
             looks=self._looks,
             at_cap={f"{disk}: {self._reached[disk]}": count for disk, count in self._at_cap.items()},
+            findings=self._findings(),
             doubts=() if last is None else self._doubts(last),
             summary=Summary() if last is None else _summary(last, gathered),
             spec=None if last is None else spec_of(last),
             scripts=() if last is None else tuple(filter(None, last.script_hashes)),
+            statements=self._statements,
         )
+
+    def _findings(self) -> tuple[Bound, ...]:
+        looks = sum(map(len, self._first.values()))
+        if self._folded or looks < _FEWEST_LOOKS:
+            return ()
+        often = [Bound(rule, len(said) / looks, said[-1]) for rule, said in self._first.items()]
+        return tuple(sorted((each for each in often if each.share >= _OFTEN), key=lambda each: -each.share))
 
     def _doubts(self, last: BenchRun) -> tuple[Doubt, ...]:
         if self._folded or len(self._judged) > _JUDGED:
@@ -268,7 +300,9 @@ class _RunReading:
         return () if evidence is None else doubts(evidence)
 
 
-def budget_of(interval: Interval, at_s: float, folded_s: float | None, *, loaded: bool) -> Budget | None:
+def budget_of(
+    interval: Interval, at_s: float, folded_s: float | None, *, loaded: bool, window_s: float = BUDGET_S
+) -> Budget | None:
     """Where the time of the transactions went that ended lately; None where that cannot be said.
 
     Args:
@@ -276,8 +310,9 @@ def budget_of(interval: Interval, at_s: float, folded_s: float | None, *, loaded
         at_s: Its moment, as the side tells moments.
         folded_s: For how long its newest frame stands; None where every frame is read.
         loaded: Whether a client of ours has to have measured.
+        window_s: How long "lately" is where every frame is read.
     """
-    window_s = BUDGET_S if folded_s is None else _OVER_THE_END * folded_s
+    window_s = window_s if folded_s is None else _OVER_THE_END * folded_s
     if folded_s is not None and len(interval.recent(sections.activity, window_s)) < 2:
         # Sessions were not read at both ends, and CPU time is told from theirs.
         return None

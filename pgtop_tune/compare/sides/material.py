@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from pgtop_tune import units
 from pgtop_tune.compare.sides.gathered import Gathered
+from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.run_result import Doubt
@@ -115,6 +116,20 @@ class Budget(Struct, frozen=True):
     queue_told: bool = True
 
 
+class Bound(Struct, frozen=True):
+    """What stood first among the findings.
+
+    Attributes:
+        rule: Of the finding.
+        share: Of the looks at the run in which it was first, 0 to 1.
+        sentence: Of the newest of these looks.
+    """
+
+    rule: str
+    share: float
+    sentence: str
+
+
 class ComparedRun(Struct):
     """One run of a load, or a whole recording without one.
 
@@ -127,8 +142,10 @@ class ComparedRun(Struct):
         checkpoints_s: When checkpoints began, seconds since the run began; None where that is not known.
         looks: How often it was looked whether a disk stood at the most it does.
         at_cap: How often one did, by disk and what was reached: "vda (data): 6000 IOPS".
+        findings: What stood first in a fifth of the looks and more, most often first; of a long run nothing.
         spec: What it takes to run it again; None without a load, and for scripts, which are not kept.
         scripts: SHA-256 of each script file; empty for pgbench's own.
+        statements: Counters of statements, look by look; without looks where they were not recorded.
     """
 
     began_ms: int
@@ -145,8 +162,10 @@ class ComparedRun(Struct):
     summary: Summary = Summary()
     looks: int = 0
     at_cap: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Bound, ...] = ()
     spec: LoadSpec | None = None
     scripts: tuple[str, ...] = ()
+    statements: StatementsSeen = field(default_factory=StatementsSeen)
 
     @property
     def first_hits(self) -> tuple[int, float] | None:

@@ -17,6 +17,7 @@ from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
 from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
 from pgtop_tune.compare.sides.material import Material
+from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import (
     WRONG,
     Effect,
@@ -28,7 +29,6 @@ from pgtop_tune.compare.statistics.effect import (
 )
 from pgtop_tune.compare.statistics.student import t_quantile
 from pgtop_tune.compare.statistics.verdicts import CERTAIN, worded
-from pgtop_tune.compare.windows.statements import StatementComparison, compare_statements
 from pgtop_tune.compare.windows.window import PER_TRANSACTION, Number, Side
 
 # How large an effect is against the noise it was seen in: what makes numbers of different kinds comparable.
@@ -121,20 +121,23 @@ class WindowComparison(Struct, frozen=True):
         rows: What is certain first, each part by the size of the effect.
         alike: Numbers that were one and the same in both all the time.
         notes: What a reader must know beyond those of the phase.
-        statements: None where a window has no counters of statements.
     """
 
     comparison: Comparison
     rows: tuple[Differing, ...]
     alike: int
     notes: tuple[str, ...]
-    statements: StatementComparison | None = None
 
     @property
     def outcomes(self) -> tuple[Differing, ...]:
         """Throughput, latency, failures, in the order of a comparison."""
         order = {figure.title: place for place, figure in enumerate(FIGURES)}
         return tuple(sorted((row for row in self.rows if row.outcome), key=lambda row: order[row.name]))
+
+    @property
+    def statements(self) -> StatementComparison | None:
+        """None where a window has no counters of statements."""
+        return next((phase.statements for phase in self.comparison.phases), None)
 
     @property
     def others(self) -> tuple[Differing, ...]:
@@ -183,7 +186,6 @@ def window_comparison(
         rows=rows,
         alike=len(alike) + len(told) - len(rows),
         notes=tuple(_notes(a, b, rows)),
-        statements=compare_statements(a.statements, b.statements, comparable=comparison.comparable, decisive=decisive),
     )
 
 

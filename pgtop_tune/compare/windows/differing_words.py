@@ -13,13 +13,11 @@ from pgtop_tune.compare.reports.sheets import (
     figure_sheet,
     fingerprint_sheet,
     settling_sheet,
+    statement_sheet,
     wait_sheet,
 )
 from pgtop_tune.compare.reports.tables import Table
-from pgtop_tune.compare.statistics.effect import Effect
 from pgtop_tune.compare.windows.differing import Differing, ToldChange, WindowComparison
-from pgtop_tune.compare.windows.statements import ENOUGH_CALLS, SHOWN, StatementComparison
-from pgtop_tune.model.run_json import plain
 from pgtop_tune.safe_text import one_line
 
 _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
@@ -98,44 +96,6 @@ def window_sheets(found: WindowComparison) -> tuple[Sheet, ...]:
     return tuple(sheets)
 
 
-def statement_sheet(found: StatementComparison) -> Sheet:
-    """Time per call of each statement, after the figure over the same mix."""
-    rows = [("statements, same mix", units.UNKNOWN, units.UNKNOWN, *_effect(found.same_mix), found.verdict)]
-    rows += [
-        (one_line(row.text or row.id, 60), _ms(row.a_ms), _ms(row.b_ms), *_effect(row.effect), row.verdict)
-        for row in found.rows[:SHOWN]
-    ]
-    notes = [
-        f"same mix: {found.fixed} statements with at least {ENOUGH_CALLS} calls on both sides and calls in every block,"
-        " weighted by A's calls",
-        f"they are {_share(found.covered_a)} of the execution time of all statements in A,"
-        f" {_share(found.covered_b)} in B",
-    ]
-    if found.same_mix is not None and found.same_mix.smallest_seen is not None:
-        notes.append(f"a difference of the same mix of {100 * found.same_mix.smallest_seen:.1f} % was detectable")
-    if len(found.rows) > SHOWN:
-        notes.append(f"and {len(found.rows) - SHOWN} statements with less effect")
-    heads = ("statements, largest effect first", "A ms/call", "B ms/call", "Δ", "95 %", "verdict")
-    return Sheet("statements", (), Table(heads, tuple(rows), frozenset({1, 2, 3, 4})), tuple(notes))
-
-
-def _ms(value: float | None) -> str:
-    return units.UNKNOWN if value is None else f"{value:.3g}"
-
-
-def _share(value: float | None) -> str:
-    return "an unknown share" if value is None else f"{100 * value:.0f} %"
-
-
-def _effect(effect: Effect | None) -> tuple[str, str]:
-    if effect is None:
-        return units.UNKNOWN, units.UNKNOWN
-    change = f"{words.signed(100.0 * effect.relative)} %"
-    if effect.low is None or effect.high is None:
-        return change, units.UNKNOWN
-    return change, f"{words.signed(100.0 * effect.low)} … {words.signed(100.0 * effect.high)}"
-
-
 def differing_sheet(found: WindowComparison) -> Sheet:
     """Every other number that can be told of both windows."""
     notes = [*found.notes]
@@ -165,7 +125,6 @@ def differences_json(found: WindowComparison) -> dict[str, Any]:
         "differences": [_row(row) for row in found.rows],
         "alike": found.alike,
         "notes": list(found.notes),
-        "statements": None if found.statements is None else plain(found.statements),
     }
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.figures import disks_by_role, frame_sums, line_sums
 from pgtop_tune.compare.sides.from_recording import budget_of, key_of, spec_of
 from pgtop_tune.compare.sides.gathered import Gathered
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, LoadKey, Material
-from pgtop_tune.compare.windows.statements import StatementsSeen
+from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.metrics import (
     ceilings,
     checkpoints,
@@ -31,6 +31,7 @@ from pgtop_tune.metrics import (
     stall,
     statements,
     waits,
+    wal_device,
 )
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric, under_way
@@ -61,6 +62,7 @@ OF_OTHER_TIMES: Final = frozenset(
         host.LOAD_1M, host.LOAD_5M, host.LOAD_15M, host_places.MINUTES_LEFT, io.SINCE_ARCHIVED, io.WAL_DISK_UNTIL_FULL,
         ceilings.MOST_FLUSHES, ceilings.CEILING_AGE,
         checkpoints.SINCE_CHECKPOINT, checkpoints.FULL_PAGES_SINCE, server.WAL_SINCE_REDO, *stall.METRICS,
+        *wal_device.METRICS,
     )
 )  # fmt: skip
 """Means over minutes, times since something, forecasts, what was measured before: told of more than the window."""
@@ -130,7 +132,6 @@ class Side(Struct, frozen=True):
         moving: Names of those that were not the same all the time.
         loads: Runs of pgbench that were under way in it.
         since_s: Moment of its first frame: later than asked for where no more was kept.
-        statements: Counters of statements, look by look.
     """
 
     material: Material
@@ -138,7 +139,6 @@ class Side(Struct, frozen=True):
     moving: frozenset[str]
     loads: tuple[BenchRun, ...]
     since_s: float
-    statements: StatementsSeen = field(default_factory=StatementsSeen)
 
     @property
     def run(self) -> ComparedRun:
@@ -210,7 +210,7 @@ class _Reading:
         if len(self._past) > 2 * _PAST:
             del self._past[:-_PAST]
         self._facts.take(frame)
-        self._statements.take(frame)
+        self._statements.take(frame, folded)
         if self._first is None or before is None:
             self._first = frame
             self._run_before = frame.bench.run.run if isinstance(frame.bench, BenchSample) else None
@@ -298,6 +298,7 @@ class _Reading:
             checkpoints_s=self._checkpoints,
             budgets=self._budgets,
             spec=spec_of(loads[0]) if loads else None,
+            statements=self._statements,
         )
         material = Material(
             name=name,
@@ -313,5 +314,4 @@ class _Reading:
             moving=frozenset(self._moving),
             loads=loads,
             since_s=first.elapsed_s,
-            statements=self._statements,
         )

@@ -17,6 +17,8 @@ _SHARE: Final = re.compile(r"(\d{1,4}(?:\.\d+)?)\s*%\s+of\s+(RAM|shared_buffers)
 _PER_CORE: Final = re.compile(r"(\d{1,4}(?:\.\d+)?)\s+per\s+core", re.IGNORECASE)
 _BYTES_PER_SCALE: Final = estimated_bytes(1000, PgbenchShape()) / 1000
 MOST_CLIENTS: Final = 20_000
+CLIENTS_AS: Final = '16 or "4 per core"'
+SCALES_AS: Final = '1000, "75% of shared_buffers" or "50% of RAM"'
 
 
 class PlanFacts(Struct, frozen=True, kw_only=True):
@@ -68,7 +70,7 @@ def scale_of(text: str, facts: PlanFacts) -> int:
     if found is not None:
         return max(1, round(_base(found, facts) * float(found[1]) / 100 / _BYTES_PER_SCALE))
     if not text.strip().isdecimal() or not 1 <= int(text) <= LARGEST_SCALE:
-        raise UsageProblem(f"{text!r} is not a scale", 'as 1000, "75% of shared_buffers" or "50% of RAM"')
+        raise UsageProblem(f"{text!r} is not a scale", f"as {SCALES_AS}")
     return int(text)
 
 
@@ -84,7 +86,7 @@ def clients_of(text: str, facts: PlanFacts) -> int:
             raise NotToTell("the cores of the server's machine are not known", "give a number of clients")
         return max(1, round(float(found[1]) * facts.cores))
     if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_CLIENTS:
-        raise UsageProblem(f"{text!r} is not a number of clients", 'as 16, or "4 per core"')
+        raise UsageProblem(f"{text!r} is not a number of clients", f"as {CLIENTS_AS}")
     return int(text)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -19,6 +19,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.amounts import ADVISED, NotToTell, PlanFacts, clients_of, scale_of, value_of
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Configuration, ExperimentPlan
 from pgtop_tune.experiment.plan.order import seed_of, stages_of
+from pgtop_tune.experiment.plan.plan_lines import place_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import parse
@@ -116,8 +117,8 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
 
 
 def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
-    for configuration in plan.configurations:
-        _check_names(configuration, view)
+    for index, configuration in enumerate(plan.configurations):
+        _check_names(configuration, view, lambda *path, at=str(index): place_of(plan, "configuration", at, *path))
         for size in plan.page_sizes or ("",):
             several = len(plan.configurations) > 1
             words = f"{size} pages" if size else ""
@@ -129,12 +130,12 @@ def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
                 yield replace(arm, impossible=f"{why.message}: {why.hint}")
 
 
-def _check_names(configuration: Configuration, view: ServerView) -> None:
+def _check_names(configuration: Configuration, view: ServerView, place: Callable[..., str]) -> None:
     for name, _ in configuration.parameters:
         if name.lower() not in view.parameters:
             near = difflib.get_close_matches(name.lower(), view.names, 3, 0.6)
             raise UsageProblem(
-                f"{configuration.name}: the server has no parameter {name}",
+                f"{place('parameters', name)}: the server has no parameter {name}",
                 f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters` lists those worth tuning",
             )
     if isinstance(view.settings, Unavailable):
@@ -143,7 +144,7 @@ def _check_names(configuration: Configuration, view: ServerView) -> None:
         if name not in view.settings:
             near = difflib.get_close_matches(name, view.settings, 3, 0.6)
             raise UsageProblem(
-                f"{configuration.name}: this machine has no setting {name}",
+                f"{place('settings', name)}: this machine has no setting {name}",
                 f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters --machine` lists them",
             )
 

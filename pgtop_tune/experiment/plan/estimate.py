@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pgtop_tune.experiment.plan.amounts import scale_bytes
 from pgtop_tune.experiment.plan.model import BoundPlan, Limits, Stage
-from pgtop_tune.units import about, duration
+from pgtop_tune.units import about, counted, duration
 
 MAKE_S_PER_SCALE: Final = 1.0
 RESTART_S: Final = 10.0
@@ -51,8 +51,9 @@ class Estimate(Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """With the arithmetic."""
         return (
-            f"{duration(self.seconds)}: {self.runs} runs {duration(self.run_s)}, data sets {duration(self.make_s)}, "
-            f"{self.restarts} restarts {duration(self.restart_s)}"
+            f"{duration(self.seconds)}: {counted(self.runs, 'run')} {duration(self.run_s)}, "
+            f"data sets {duration(self.make_s)}, "
+            f"{counted(self.restarts, 'restart')} and reloads {duration(self.restart_s)}"
         )
 
 

@@ -12,13 +12,18 @@ from msgspec.structs import replace
 
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, spread_of, verdict, without_verdict
 from pgtop_tune.compare.statistics.runs import run_noise, runs_effect, runs_needed
+from pgtop_tune.experiment.attribution import CpuBeside, attribution
+from pgtop_tune.experiment.cpu_meter import CpuSeen
 from pgtop_tune.experiment.plan.estimate import JUDGED_S
+from pgtop_tune.experiment.plan.latencies import LatencyChange, known, latency_changes, trade_of
 from pgtop_tune.experiment.plan.model import Cell
 from pgtop_tune.experiment.plan.results import CellResult, Outcome
 
 Load = tuple[int, str, str, int]
 """Scale, endpoint, profile, clients: what two cells that are compared have in common."""
 _CLIENT_BOUND: Final = "CLIENT-BOUND"
+NOT_ATTRIBUTABLE: Final = "not attributable"
+"""Verdict of a difference that others' CPU time may have made."""
 LOUD: Final = 0.10
 """A difference that is told also where the runs are too few to be certain of it."""
 
@@ -31,6 +36,9 @@ class Judgement(Struct, frozen=True, kw_only=True):
         effect: None where nothing may be judged.
         verdict: "" where nothing is judged; `why_not` says why.
         more_runs: Runs on each side that would decide it; None where it is decided, or beyond 200.
+        latencies: Judged beside.
+        trade: A gain that is a loss in another figure, in words; "" for none.
+        beside: What others took of the CPUs beside one side, where that explains less than the effect; "" for nothing.
     """
 
     arm: str
@@ -41,6 +49,9 @@ class Judgement(Struct, frozen=True, kw_only=True):
     verdict: str = ""
     why_not: str = ""
     more_runs: int | None = None
+    latencies: tuple[LatencyChange, ...] = ()
+    trade: str = ""
+    beside: str = ""
 
     @property
     def change(self) -> float:
@@ -61,10 +72,9 @@ def load_of(cell: Cell) -> Load:
 def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
     """In the order of the arms, and of the baseline's loads."""
     groups = _groups(outcome)
-    spread = spread_of([[math.log(tps) for tps in _tps(runs)] for runs in groups.values()])
     base = outcome.plan.baseline
     return tuple(
-        _judged(arm.name, load, groups[base, load], groups[arm.name, load], outcome, spread_degrees=spread.degrees)
+        _judged(arm.name, load, groups[base, load], groups[arm.name, load], outcome)
         for arm in outcome.plan.arms
         if arm.name != base
         for name, load in groups
@@ -72,28 +82,46 @@ def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
     )
 
 
-def _judged(
-    arm: str, load: Load, base: list[CellResult], runs: list[CellResult], outcome: Outcome, *, spread_degrees: int
-) -> Judgement:
+def _judged(arm: str, load: Load, base: list[CellResult], runs: list[CellResult], outcome: Outcome) -> Judgement:
     a, b = [math.log(tps) for tps in _tps(base)], [math.log(tps) for tps in _tps(runs)]
     found = Judgement(arm=arm, load=load, tps=fmean(_tps(runs)), baseline_tps=fmean(_tps(base)))
     if outcome.plan.time_s < JUDGED_S:
         return replace(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
     if any(doubt.startswith(_CLIENT_BOUND) for run in (*base, *runs) for doubt in run.doubts):
         return replace(found, why_not="not judged: pgbench was the limit, not the server")
-    others = [
-        [math.log(tps) for tps in _tps(each)]
-        for key, each in _groups(outcome).items()
-        if key not in ((arm, load), (outcome.plan.baseline, load))
-    ]
-    noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), spread_of(others) if spread_degrees else None)
+    alike = [each for key, each in _groups(outcome).items() if key not in ((arm, load), (outcome.plan.baseline, load))]
+    history = spread_of([[math.log(tps) for tps in _tps(each)] for each in alike]) + known(base, "tps")
+    noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), history)
     effect = runs_effect(a, b, noise)
     said = verdict(effect, higher_is_better=True)
     if not noise.measured:
         # How runs differ on this machine is not known: two runs that differ say nothing of the next two.
         said = without_verdict(said)
     needed = runs_needed(effect, noise) if said is Verdict.UNDECIDED else None
-    return replace(found, effect=effect, verdict=str(said), more_runs=needed)
+    latencies = latency_changes(base, runs, alike)
+    found = replace(found, effect=effect, verdict=str(said), more_runs=needed, latencies=latencies)
+    why, beside = attribution(_cpu_beside(base, runs), effect.low, effect.high, (outcome.plan.baseline, arm))
+    if why and said in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFER):
+        return replace(found, verdict=NOT_ATTRIBUTABLE, why_not=why)
+    return replace(found, trade=trade_of(str(said), found.change, latencies), beside=beside)
+
+
+def _cpu_beside(base: list[CellResult], runs: list[CellResult]) -> list[CpuBeside]:
+    found = []
+    for words, of in (("the hypervisor", _steal), ("others", _foreign)):
+        a, b = ([value for run in side if (value := of(run.cpu)) is not None] for side in (base, runs))
+        points = fmean(b) - fmean(a) if a and b else 0.0
+        own = [run.cpu.own for run in (runs if points > 0.0 else base) if run.cpu.own is not None]
+        found.append(CpuBeside(words, points, max(run.cpu.cpus for run in (*base, *runs)), own))
+    return found
+
+
+def _steal(cpu: CpuSeen) -> float | None:
+    return cpu.steal
+
+
+def _foreign(cpu: CpuSeen) -> float | None:
+    return cpu.foreign
 
 
 def _groups(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:

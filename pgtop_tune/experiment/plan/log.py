@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import count
@@ -112,12 +113,14 @@ class ExperimentLog:
         os.close(self._descriptor)
 
     def write(self, kind: str, **values: Any) -> None:
-        """Appends a line; on the disk then.
+        """Appends a line with its time (at_ms, milliseconds since the epoch); on the disk then.
 
         Raises:
             JournalProblem: It could not be written; the file is as it was.
         """
-        line = (json.dumps({"kind": kind, **values}, ensure_ascii=True) + "\n").encode()
+        line = (
+            json.dumps({"kind": kind, "at_ms": time.time_ns() // 1_000_000, **values}, ensure_ascii=True) + "\n"
+        ).encode()
         size = os.fstat(self._descriptor).st_size
         try:
             if os.write(self._descriptor, line) != len(line):

@@ -79,7 +79,8 @@ class ExperimentPlan(Struct, frozen=True, kw_only=True):
         data_per_configuration: Whether each configuration makes the data set anew, and its steps are results.
         database: "own" makes and drops one; "current" is the one of the connection.
         objective: Of `FIGURES`.
-        text: Of the file, for the hash and the seed.
+        text: Of the file, for the hash, the seed and lines.
+        file: Its name.
     """
 
     name: str
@@ -105,6 +106,7 @@ class ExperimentPlan(Struct, frozen=True, kw_only=True):
     objective: str = "tps"
     constraints: tuple[Constraint, ...] = ()
     text: str = ""
+    file: str = "plan"
 
 
 class Arm(Struct, frozen=True, kw_only=True):

@@ -1,8 +1,7 @@
 """The cells of a plan in their order: expensive dimensions outermost, random within blocks by a recorded seed. Pure.
 
 Outermost is the scale, then the repeats, then the arms (restarts and settings of the machine) in random order, so that
-a machine that drifts favours none of them; innermost are endpoints, profiles and clients, again in random order. Where
-each configuration makes its data set anew, the arms stand in the plan's order.
+a machine that drifts favours none of them; innermost are endpoints, profiles and clients, again in random order.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ def stages_of(
         made = False
         for repeat in range(1, plan.repeats + 1):
             order = list(arms)
-            if not plan.data_per_configuration:
-                chance.shuffle(order)
+            chance.shuffle(order)
             for arm in order:
                 inner = [
                     (endpoint.name, profile, count)

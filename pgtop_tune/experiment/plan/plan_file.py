@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import re
-import tomllib
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +12,10 @@ from msgspec import Struct
 
 from pgtop_tune import paths
 from pgtop_tune.bench.datasets.pgbench_tables import STEPS
-from pgtop_tune.bench.housekeeping import parse_housekeeping
+from pgtop_tune.bench.housekeeping import USUAL, parse_housekeeping
 from pgtop_tune.bench.profiles import PROTOCOLS
 from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.experiment.plan.amounts import CLIENTS_AS, SCALES_AS, PlanFacts, clients_of, scale_of
 from pgtop_tune.experiment.plan.model import (
     CURRENT_DATABASE,
     FIGURES,
@@ -26,8 +26,10 @@ from pgtop_tune.experiment.plan.model import (
     Limits,
     PlanEndpoint,
 )
+from pgtop_tune.experiment.plan.plan_lines import line_numbers, place
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.runtime.window import seconds
+from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 SHIPPED: Final = Path(__file__).parents[1] / "plans"
 PAGE_SIZES: Final = ("4kB", "2MB", "1GB")
@@ -35,7 +37,6 @@ LARGEST_BYTES: Final = 256 * 1024
 _MOST: Final = 200
 """Values of a dimension."""
 _BYTES: Final = "B"
-_HOUSEKEEPING: Final = "truncate-history,vacuum,checkpoint,quiet"
 
 
 def shipped_plans() -> tuple[str, ...]:
@@ -75,7 +76,7 @@ def read_plan(path: Path) -> ExperimentPlan:
     if len(data) > LARGEST_BYTES:
         raise UsageProblem(f"{path} is larger than {LARGEST_BYTES} bytes", "name a plan, a TOML file")
     try:
-        text = data.decode()
+        text = text_of(data)
     except UnicodeDecodeError:
         raise UsageProblem(f"{path} is not UTF-8", "name a plan, a TOML file") from None
     return parse_plan(text, str(path))
@@ -88,8 +89,8 @@ def parse_plan(text: str, where: str = "plan") -> ExperimentPlan:
         UsageProblem: With the line.
     """
     try:
-        given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
+        given = tables_of(text)
+    except NotToml as problem:
         raise UsageProblem(
             f"{where}: {problem}", "see the manual of TOML, or a shipped plan: experiment check P1"
         ) from None
@@ -176,6 +177,19 @@ def _housekeeping(value: Any) -> tuple[str, ...]:
     return parse_housekeeping(",".join(_words(value)))
 
 
+def _amounts(amount: Callable[[str, PlanFacts], int]) -> Callable[[Any], tuple[str, ...]]:
+    """A list whose texts are amounts of any machine."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        found = _words(value)
+        for each in found:
+            amount(each, _ANY_MACHINE)
+        return found
+
+    return read
+
+
+_ANY_MACHINE: Final = PlanFacts(ram_bytes=1, cores=1, shared_buffers_bytes=1)
 _WORDS: Final = _Key(_words, "a list of different texts or whole numbers")
 _TIME: Final = _Key(_length_s, "a length of time, as 30s, 5m or 1h30m")
 
@@ -184,8 +198,8 @@ KEYS: Final[Mapping[str, _Key]] = {
     "title": _Key(_text, "text of up to 200 characters"),
     "baseline": _Key(_text, "the name of a configuration"),
     "profiles": _WORDS,
-    "clients": _WORDS,
-    "scales": _WORDS,
+    "clients": _Key(_amounts(clients_of), f"a list of different numbers, as {CLIENTS_AS}"),
+    "scales": _Key(_amounts(scale_of), f"a list of different scales, as {SCALES_AS}"),
     "page_sizes": _Key(_pages, f"a list of {', '.join(PAGE_SIZES)}"),
     "threads": _Key(_whole(0, 1000), "a whole number from 0 (one per core) to 1000"),
     "protocol": _one_of(*PROTOCOLS),
@@ -224,7 +238,7 @@ class _Reader:
         }
         if "name" not in found:
             raise UsageProblem(f"{self._where}: the plan has no name", 'begin with name = "…"')
-        found.setdefault("housekeeping", parse_housekeeping(_HOUSEKEEPING))
+        found.setdefault("housekeeping", USUAL)
         for name in ("time_s", "warm_up_s"):
             if not 0 <= found.get(name, 1) <= 7 * 86_400 or (name == "time_s" and found.get(name, 1) < 1):
                 raise self._wrong((name.removesuffix("_s"),), "takes from 1s to 7d")
@@ -246,6 +260,7 @@ class _Reader:
             limits=Limits(read.get("time"), read.get("disk")),
             constraints=self._constraints(constraints),
             text=self._text,
+            file=self._where,
         )
 
     def _configurations(self, tables: Any) -> tuple[Configuration, ...]:
@@ -291,7 +306,7 @@ class _Reader:
         self._known(table, _CONSTRAINTS, ("constraints",))
         found = []
         for name, value in table.items():
-            if type(value) not in (int, float):
+            if type(value) not in (int, float) or not math.isfinite(value):
                 raise self._wrong(("constraints", name), "takes a number")
             figure, _, end = name.rpartition("_")
             found.append(Constraint(figure, float(value), end == "max"))
@@ -320,55 +335,13 @@ class _Reader:
             if name not in names:
                 near = difflib.get_close_matches(name, names, 1, 0.6)
                 raise UsageProblem(
-                    f"{self._where}{self._line((*path, name))}: unknown key {name!r}",
+                    f"{self._place((*path, name))}: unknown key {name!r}",
                     f"did you mean {near[0]}?" if near else f"known keys: {', '.join(names)}",
                 )
 
     def _wrong(self, path: tuple[str, ...], words: str) -> UsageProblem:
         name = ".".join(part for part in path if not part.isdigit())
-        return UsageProblem(f"{self._where}{self._line(path)}: {name} {words}", "`experiment check` tries it again")
+        return UsageProblem(f"{self._place(path)}: {name} {words}", "`experiment check` tries it again")
 
-    def _line(self, path: tuple[str, ...]) -> str:
-        while path and path not in self._lines:
-            path = path[:-1]
-        return f", line {self._lines[path]}" if path else ""
-
-
-_HEADER: Final = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_ASSIGNED: Final = re.compile(
-    r"""\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*="""
-)
-_PART: Final = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)""")
-
-
-def line_numbers(text: str) -> dict[tuple[str, ...], int]:
-    """Lines by the path of keys; a repeated table has its index, from 0, behind its name.
-
-    tomllib tells no lines. Lines within texts of several lines may be taken for keys, which then stand too early.
-    """
-    found: dict[tuple[str, ...], int] = {}
-    counts: dict[tuple[str, ...], int] = {}
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        header = _HEADER.fullmatch(line)
-        if header is not None:
-            parts = _parts(header[2])
-            if header[1] == "[[":
-                counts[parts] = counts.get(parts, -1) + 1
-                found.setdefault(parts, number)
-                table = (*parts, str(counts[parts]))
-            else:
-                table = (parts[0], str(counts[parts[:1]]), *parts[1:]) if parts[:1] in counts else parts
-            found.setdefault(table, number)
-            continue
-        assigned = _ASSIGNED.match(line)
-        if assigned is not None:
-            path = table
-            for part in _parts(assigned[1]):
-                path = (*path, part)
-                found.setdefault(path, number)
-    return found
-
-
-def _parts(words: str) -> tuple[str, ...]:
-    return tuple(next(filter(None, match.groups()), "") for match in _PART.finditer(words))
+    def _place(self, path: tuple[str, ...]) -> str:
+        return place(self._where, self._lines, path)

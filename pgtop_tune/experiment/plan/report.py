@@ -13,19 +13,23 @@ from pgtop_tune.compare.reports.charts import Chart, ChartLine, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
+from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.words import moment, signed
 from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE
 from pgtop_tune.experiment.plan.judging import Judgement, best_arm, judgements, load_words
+from pgtop_tune.experiment.plan.latencies import LatencyChange
 from pgtop_tune.experiment.plan.model import Cell
-from pgtop_tune.experiment.plan.results import CellResult, Outcome
+from pgtop_tune.experiment.plan.results import CellResult, Outcome, foreign_words
 from pgtop_tune.experiment.plan.status import arm_words, result_words
 from pgtop_tune.safe_text import one_line
+from pgtop_tune.units import counted
 
 _NAME: Final = 60
 _REASON: Final = 200
 _MANY: Final = 16
 """Columns that fit beside each other."""
 _MARK: Final = " *"
+_LATENCY: Final = ("configuration", "load", "figure", "baseline ms", "ms", "change", "98 % interval", "verdict")
 RESULTS: Final = ("Summary", "Results", "Against the baseline")
 """Headings of what is told when an experiment has ended."""
 
@@ -72,20 +76,37 @@ def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
         yield f"runs of {plan.time_s} s are shown and not judged: a verdict takes runs of {JUDGED_S} s"
     for each in sorted((each for each in judged if each.loud), key=lambda each: -abs(each.change)):
         yield one_line(_loud(each), 300)
+    for each in judged:
+        yield from (one_line(words, 300) for words in _loud_latencies(each))
+    if noisy := sum(bool(foreign_words(result)) for result in outcome.results.values()):
+        yield f"other programs took more than 5 % of the CPUs while {noisy} of the cells ran"
     for cell, result in _with_results(outcome):
         if result.bound:
             yield one_line(f"{cell.words}: bound by {result.bound}", 300)
     doubted = sum(bool(result.doubts) for result in outcome.results.values())
     if doubted:
-        yield f"{doubted} cells have reasons to doubt them: see the cells in their order"
+        yield f"{counted(doubted, 'cell')} with reasons to doubt: see the cells in their order"
     yield from (one_line(words, 300) for words in best_arm(outcome))
 
 
 def _loud(each: Judgement) -> str:
     """ "select-only … got slower by 30 %": told as loudly as a gain."""
     way = "faster" if each.change > 0 else "slower"
-    certain = each.verdict or each.why_not
-    return f"{each.arm}: {load_words(each.load)} got {way} by {abs(100 * each.change):.0f} % ({certain})"
+    certain = each.why_not or each.verdict
+    trade = f"; trade: {each.trade}" if each.trade else ""
+    return f"{each.arm}: {load_words(each.load)} got {way} by {abs(100 * each.change):.0f} % ({certain}){trade}"
+
+
+def _loud_latencies(each: Judgement) -> Iterator[str]:
+    """ "latency p99 of tuned: select-only … got longer by 40 % (worse)": what no trade tells already."""
+    if each.trade:
+        return
+    for latency in each.latencies:
+        # The mean of a closed loop says the same as TPS.
+        if latency.figure != "latency_ms" and latency.verdict in (Verdict.BETTER, Verdict.WORSE):
+            way = "longer" if latency.effect.relative > 0.0 else "shorter"
+            share = f"{abs(100.0 * latency.effect.relative):.0f} %"
+            yield f"{each.arm}: {latency.title} of {load_words(each.load)} got {way} by {share} ({latency.verdict})"
 
 
 def _with_results(outcome: Outcome) -> Iterator[tuple[Cell, CellResult]]:
@@ -233,10 +254,32 @@ def _against(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[Sheet]:
     notes += [f"{max(more)} more runs of each cell would decide what is undecided"] if more else []
     notes += [ONCE] if outcome.plan.repeats == 1 else []
     base = f"baseline: {outcome.plan.baseline}"
+    notes += [
+        one_line(f"trade: {each.arm}: {load_words(each.load)}: {each.trade}", 300) for each in judged if each.trade
+    ]
+    notes += [one_line(f"{each.arm}: {load_words(each.load)}: {each.beside}", 300) for each in judged if each.beside]
     yield Sheet("throughput", (one_line(base, 200),), Table(heads, rows, frozenset({2, 3, 4, 5})), tuple(notes))
+    if latencies := tuple(_latency_rows(judged)):
+        note = "the figures of a cell are secondary to its throughput, and corrected for being several"
+        yield Sheet("latency", (one_line(base, 200),), Table(_LATENCY, latencies, frozenset({3, 4, 5, 6})), (note,))
 
 
-def _interval(each: Judgement) -> str:
+def _latency_rows(judged: Sequence[Judgement]) -> Iterator[tuple[str, ...]]:
+    for each in judged:
+        for latency in each.latencies:
+            yield (
+                one_line(each.arm, _NAME),
+                one_line(load_words(each.load), 90),
+                latency.title,
+                _number(latency.baseline, 3),
+                _number(latency.value, 3),
+                f"{signed(100 * latency.effect.relative)} %",
+                _interval(latency),
+                latency.verdict,
+            )
+
+
+def _interval(each: Judgement | LatencyChange) -> str:
     if each.effect is None or each.effect.low is None or each.effect.high is None:
         return units.UNKNOWN
     return f"{signed(100 * each.effect.low)} … {signed(100 * each.effect.high)} %"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from pgtop_tune.compare.statistics.effect import RunSpread
+from pgtop_tune.experiment.attribution import FOREIGN_POINTS
+from pgtop_tune.experiment.cpu_meter import CpuSeen
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
-from pgtop_tune.metrics.load import P99
+from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.run_result import RunResult, RunVerdict
 from pgtop_tune.safe_text import one_line
@@ -26,12 +30,14 @@ class CellResult(Struct, frozen=True, kw_only=True):
     Attributes:
         number: Of the cell.
         reason: Why there are no figures; "" where there are. Foreign text.
-        transactions, failed, latency_ms, connect_ms, tps, p99_ms: As in pgbench's report and the log.
+        transactions, failed, latency_ms, connect_ms, tps, p50_ms, p99_ms: As in pgbench's report and the log.
         within: Variance of the logarithm of tps from the run's own seconds.
         bound: "the data disk vda: …", "" where no disk was the limit.
         doubts: What speaks against it; notes are in the record.
         seconds: How long it was measured.
         record: Name of the run's record.
+        cpu: While it ran.
+        known: By figure of the noise store, how earlier runs of this machine and load differed.
     """
 
     number: int
@@ -47,6 +53,9 @@ class CellResult(Struct, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
     seconds: float = 0.0
     record: str = ""
+    p50_ms: float | None = None
+    cpu: CpuSeen = CpuSeen()
+    known: Mapping[str, RunSpread] = {}
 
 
 class MadeData(Struct, frozen=True, kw_only=True):
@@ -64,8 +73,10 @@ class MadeData(Struct, frozen=True, kw_only=True):
     total_s: float = 0.0
 
 
-def result_of(cell: Cell, run: RunResult, bound: str, record: str) -> CellResult:
-    """From the record of its run."""
+def result_of(
+    cell: Cell, run: RunResult, bound: str, record: str, cpu: CpuSeen, known: Mapping[str, RunSpread]
+) -> CellResult:
+    """From the record of its run; see `CellResult`."""
     invalid = next((doubt for doubt in run.doubts if doubt.verdict is RunVerdict.INVALID), None)
     if run.state == "failed" or run.partial:
         words = short_words(run.message) if run.message else "" if invalid is None else invalid.reason
@@ -80,6 +91,7 @@ def result_of(cell: Cell, run: RunResult, bound: str, record: str) -> CellResult
         latency_ms=run.latency_average_ms,
         connect_ms=run.connection_ms,
         tps=tps,
+        p50_ms=run.percentile(P50.per_cent),
         p99_ms=run.percentile(P99.per_cent),
         within=(error / 1.96 / tps) ** 2 if tps and error else 0.0,
         bound=bound,
@@ -90,12 +102,22 @@ def result_of(cell: Cell, run: RunResult, bound: str, record: str) -> CellResult
         ),
         seconds=float(run.spec.duration_s or 0),
         record=record,
+        cpu=cpu,
+        known=known,
     )
 
 
 def failed(cell: Cell, reason: str, record: str = "") -> CellResult:
     """A cell without figures."""
     return CellResult(number=cell.number, reason=one_line(reason, _REASON) or "no reason given", record=record)
+
+
+def foreign_words(result: CellResult) -> str:
+    """ "; others took 1.4 cores" where that is worth mentioning."""
+    foreign, cpus = result.cpu.foreign, result.cpu.cpus
+    if foreign is None or foreign <= FOREIGN_POINTS:
+        return ""
+    return f"; others took {foreign / 100.0 * cpus:.1f} cores" if cpus else f"; others took {foreign:.0f} % of the CPUs"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -113,6 +135,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         tables: Whether pgbench's tables were made in a database of the operator's, and not dropped.
         began_ms: Wall clock of its begin, milliseconds since the epoch.
         ended: How it ended: "complete", or why it stopped; "" while it runs, or was killed.
+        spent_s: For which it ran so far; the time between a stop and `resume` does not count.
     """
 
     id: str
@@ -126,6 +149,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     tables: bool = False
     began_ms: int = 0
     ended: str = ""
+    spent_s: float = 0.0
 
     def of_arm(self, arm: str) -> tuple[tuple[Cell, CellResult], ...]:
         """Its cells with a result, in order."""
@@ -186,4 +210,11 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
         tables=tables,
         began_ms=int(lines[0]["began_ms"]),
         ended=ended,
+        spent_s=_spent_s(lines),
     )
+
+
+def _spent_s(lines: Sequence[Mapping[str, Any]]) -> float:
+    """From each begin to the last line before the next one; lines of older versions have no time."""
+    times = [(line["kind"] == "resumed", float(line["at_ms"])) for line in lines if "at_ms" in line]
+    return sum(at_ms - before_ms for (_, before_ms), (anew, at_ms) in pairwise(times) if not anew) / 1000.0

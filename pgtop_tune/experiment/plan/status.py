@@ -12,7 +12,7 @@ from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE, estimate
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.units import about, duration
+from pgtop_tune.units import about, counted, duration
 
 _VALUE = 60
 
@@ -63,7 +63,7 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
     plan, done = outcome.plan, outcome.results
     yield f"{outcome.id}: {plan.name}, begun {moment(outcome.began_ms)}, hash {outcome.hash}"
     bad = sum(bool(each.reason) for each in done.values())
-    yield f"{len(done)} of {len(plan.cells)} cells have a result, {bad} of them without figures"
+    yield f"{len(done)} of {counted(len(plan.cells), 'cell')} done, {bad} of them without figures"
     for cell in plan.cells:
         if cell.number in done:
             yield f"{cell.number:>4}  {cell.words}: {result_words(done[cell.number])}"
@@ -72,8 +72,7 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
     if outcome.ended in (COMPLETE, ABANDONED):
         yield outcome.ended
         return
-    left = tuple(_left(stage, outcome) for stage in plan.stages if _unfinished(stage, outcome))
-    found = estimate(plan, 0, left)
+    found = estimate(plan, 0, left_of(outcome))
     end = moment(now_ms + round(found.seconds * 1000))
     if runs:
         yield f"runs; {duration(found.seconds)} left, until {end}"
@@ -82,6 +81,11 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
         yield f"{why}; {duration(found.seconds)} left: `pgtop-tune experiment resume {outcome.id}`"
     if outcome.database and not runs:
         yield f"its database {outcome.database} is kept for `resume`; `resume --abandon` drops it"
+
+
+def left_of(outcome: Outcome) -> tuple[Stage, ...]:
+    """The stages that are left, with the cells that have no result."""
+    return tuple(_left(stage, outcome) for stage in outcome.plan.stages if _unfinished(stage, outcome))
 
 
 def _unfinished(stage: Stage, outcome: Outcome) -> bool:

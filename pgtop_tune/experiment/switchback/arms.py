@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import ParameterChange, Proof, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import ChangeSet
-from pgtop_tune.changes.ports import ChangeControl
+from pgtop_tune.changes.ports import ChangeControl, MachineControl, SetControl
 from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.model.parameter_values import parse, parse_bool, show
 from pgtop_tune.model.postgres import Parameter
+
+if TYPE_CHECKING:
+    from pgtop_tune.experiment.switchback.machine_arms import RivalSettings
 
 CURRENT: Final = "current"
 _ATTEMPTS: Final = 5
 _AGAIN_S: Final = 2.0
 _MARGIN_S: Final = 30.0
 """Beyond the end of a block before its set reverts by itself."""
-_RUNS: Final = "`pgtop-tune bench run --repeat` with either value judges it"
-_TWIN: Final = "`pgtop-tune twin` judges it on two copies of the server"
-_INSTEAD: Final = {"postmaster": _TWIN, "backend": _RUNS, "superuser-backend": _RUNS}
+_RESTARTS: Final = "`pgtop-tune ab --restart` judges it with restarts, `pgtop-tune twin` on two copies of the server"
+_NEW_LOAD: Final = "`pgtop-tune ab` judges it with a new load for each block"
+_INSTEAD: Final = {"postmaster": _RESTARTS, "backend": _NEW_LOAD, "superuser-backend": _NEW_LOAD}
 """By pg_settings.context."""
 
 
 class Rival(Struct, frozen=True):
-    """A parameter and its two values as typed; A may be "current"."""
+    """What differs between the arms, and its two values as typed.
+
+    Attributes:
+        name: A parameter, a setting of the machine, "endpoint" or "profile".
+        a: May be "current".
+    """
 
     name: str
     a: str
@@ -41,11 +49,14 @@ class Rival(Struct, frozen=True):
         return self.a if arm is Arm.A else self.b
 
 
-def resolved(rivals: Sequence[Rival], found: Mapping[str, Parameter]) -> tuple[Rival, ...]:
+def resolved(
+    rivals: Sequence[Rival], found: Mapping[str, Parameter], reached: Set[str] = frozenset()
+) -> tuple[Rival, ...]:
     """The same with A's value where that is the current one; what a switch cannot judge is refused.
 
     Args:
         found: What the server has, by name in lower case.
+        reached: Values of pg_settings.context that the blocks reach beyond those that a reload does.
 
     Raises:
         UsageProblem: A parameter that is not in force in a running load, or the same value twice.
@@ -53,7 +64,7 @@ def resolved(rivals: Sequence[Rival], found: Mapping[str, Parameter]) -> tuple[R
     told = []
     for rival in rivals:
         parameter = found[rival.name.lower()]
-        why = _REFUSED.get(parameter.context)
+        why = "" if parameter.context in reached else _REFUSED.get(parameter.context)
         if why:
             raise UsageProblem(f"{parameter.name} {why}", _INSTEAD.get(parameter.context, ""))
         a = parameter.shown if rival.a.lower() == CURRENT else rival.a
@@ -90,20 +101,31 @@ class Arms:
 
     Args:
         sets: Makes and reverts change sets.
-        control: The door to the server, for what is in force.
+        control: The server's parameters, for what is in force.
         rivals: Resolved.
         confirmed: Names that were typed to unlock values that can lose data.
+        machine: The machine's settings among the rivals; None where there are none.
+        door: Behind which the sets make their half of the server; None is the control.
     """
 
     def __init__(
-        self, sets: ChangeSets, control: ChangeControl, rivals: Sequence[Rival], confirmed: frozenset[str]
+        self,
+        sets: ChangeSets,
+        control: ChangeControl,
+        rivals: Sequence[Rival],
+        confirmed: frozenset[str],
+        machine: RivalSettings | None = None,
+        door: SetControl | None = None,
     ) -> None:
         self._sets: Final = sets
         self._control: Final = control
+        self._machine: Final = machine
+        self._door: Final = door or control
         self._rivals: Final = tuple(rivals)
         self._confirmed: Final = confirmed
         self._names: Final = tuple(rival.name for rival in rivals)
         self._set_id = ""
+        self._doors: list[SetControl | MachineControl] = []
         self._expected: dict[str, str] = {}
         self.arm: Arm | None = None
 
@@ -118,8 +140,8 @@ class Arms:
             PgtopError: The server refused, or is not there.
         """
         if arm is self.arm:
-            if self._set_id:
-                await self._control.begin_deadline(self._set_id, stays_s + _MARGIN_S)
+            for door in self._doors if self._set_id else ():
+                await door.begin_deadline(self._set_id, stays_s + _MARGIN_S)
             return False
         switching = asyncio.ensure_future(self._switch(arm, stays_s + _MARGIN_S))
         try:
@@ -131,9 +153,9 @@ class Arms:
 
     async def _switch(self, arm: Arm, within_s: float) -> bool:
         reverted = await self._revert(f"ab: {arm} follows")
-        made = await self._make(arm, within_s)
+        await self._make(arm, within_s)
         self.arm = arm
-        return reverted or bool(made)
+        return reverted or bool(self._set_id)
 
     async def _make(self, arm: Arm, within_s: float) -> tuple[ParameterChange, ...]:
         """The changes that the arm needs on top of what is in force; none where it is what is in force."""
@@ -144,16 +166,28 @@ class Arms:
             if as_shown(now[rival.name], rival.value(arm)) != now[rival.name].shown
         ]
         self._expected = {name: each.shown for name, each in now.items()}
-        if not wanted:
+        settings = () if self._machine is None else await self._machine.wanted(arm)
+        if not wanted and not settings:
             return ()
         set_id = self._set_id = uuid.uuid4().hex[:12]
-        terms = Terms(keep_within_s=within_s, reason=self._reason(arm), confirmed=self._confirmed, set_id=set_id)
-        made = await self._sets.apply(ChangeSet(parameters=tuple(wanted)), terms)
+        terms = Terms(
+            keep_within_s=within_s,
+            reason=self._reason(arm),
+            confirmed=self._confirmed,
+            set_id=set_id,
+            of_experiment=True,
+        )
+        made = await self._sets.apply(ChangeSet(parameters=tuple(wanted), settings=settings), terms)
         self._expected |= {change.name: change.shown_after for change in made.parameters}
+        self._doors = [self._door] if made.parameters else []
+        if self._machine is not None and made.settings:
+            self._machine.made(made.settings)
+            self._doors.append(self._machine.control)
         return made.parameters
 
     def _reason(self, arm: Arm) -> str:
-        return f"ab: {arm} is {', '.join(f'{rival.name}={rival.value(arm)}' for rival in self._rivals)}"
+        rivals = (*self._rivals, *(() if self._machine is None else self._machine.rivals))
+        return f"ab: {arm} is {', '.join(f'{rival.name}={rival.value(arm)}' for rival in rivals)}"
 
     async def check(self, within_s: float) -> None:
         """Puts each arm into force for a moment: what the server refuses, and what no session gets, is said before.
@@ -165,7 +199,7 @@ class Arms:
             for arm in Arm:
                 made = await self._make(arm, within_s)
                 for proof in await self._control.prove(made) if made else ():
-                    _check_reaches(proof)
+                    check_reaches(proof)
                 await self._revert("ab: checked")
         finally:
             await self.restore("ab: checked")
@@ -179,7 +213,7 @@ class Arms:
         for each in await self._control.list(self._names):
             if each.shown != self._expected.get(each.name, each.shown):
                 return f"{each.name} was changed to {each.shown} by someone else"
-        return ""
+        return "" if self._machine is None else await self._machine.foreign_change()
 
     async def restore(self, why: str) -> str:
         """Puts everything back; why that has not worked, "" where it has."""
@@ -216,7 +250,7 @@ class Arms:
         return bool(set_id)
 
 
-def _check_reaches(proof: Proof) -> None:
+def check_reaches(proof: Proof) -> None:
     """Raises a ServerProblem where new sessions have another value."""
     if proof.overrides:
         raise ServerProblem(

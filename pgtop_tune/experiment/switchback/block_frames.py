@@ -7,12 +7,14 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from pgtop_tune.compare.sides.figures import frame_sums, line_sums
 from pgtop_tune.compare.sides.from_recording import budget_of
 from pgtop_tune.compare.sides.gathered import LatencySums
 from pgtop_tune.compare.sides.material import BUDGET_S
+from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import Interval
@@ -26,8 +28,11 @@ from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 
+_RESTARTED: Final = "the server was restarted"
 _KEPT: Final = 130
 """Frames that metrics look back over (`catalogue`)."""
+_EARLIER_S: Final = 1.5
+"""Counters of statements may be read so long before a block begins: within the time to settle, which is longer."""
 
 
 class OpenBlock:
@@ -36,19 +41,23 @@ class OpenBlock:
     Args:
         arm: In force.
         settled_s: Left out before.
+        measured_s: That are to count.
         loaded: Whether a load of ours tells its transactions.
 
     Attributes:
         seconds: So far.
         checkpoints: That began within.
         settled_s: Left out before.
+        settling: Transactions per second while it settled.
     """
 
-    def __init__(self, arm: Arm, settled_s: float, *, loaded: bool) -> None:
+    def __init__(self, arm: Arm, settled_s: float, measured_s: float, *, loaded: bool) -> None:
         self.arm: Final = arm
         self.seconds = 0.0
         self.checkpoints = 0
         self.settled_s = settled_s
+        self.settling: list[float] = []
+        self._budget_every_s: Final = min(BUDGET_S, measured_s)
         self._loaded: Final = loaded
         self._began_ms = self._ended_ms = 0
         self._began_s = 0.0
@@ -60,11 +69,14 @@ class OpenBlock:
         self._latencies = LatencySums()
         self._generator = ""
         self._cpus = 0
+        self._statements = StatementsSeen()
 
     def begin(self, frame: Frame) -> None:
         """The frame from which on it counts."""
         self._began_ms = self._ended_ms = frame.taken_at_ms
         self._began_s = frame.elapsed_s
+        self._statements = StatementsSeen(frame.elapsed_s - _EARLIER_S)
+        self._statements.take(frame)
 
     def add(self, interval: Interval, seconds: float, line_before_s: float) -> None:
         """The time up to the newest frame.
@@ -77,6 +89,7 @@ class OpenBlock:
         frame = interval.newest
         self.seconds += seconds
         self._ended_ms = frame.taken_at_ms
+        self._statements.take(frame)
         for figure, part, whole in frame_sums(interval, seconds, loaded=self._loaded):
             self._add(self._sums, figure, part, whole)
         self._add_transactions(interval, line_before_s)
@@ -90,7 +103,7 @@ class OpenBlock:
             self.checkpoints += (
                 sum(checkpoints_between(*pair) or (0,)) if pair[1].at_s >= frame.elapsed_s - seconds else 0
             )
-        if self.seconds - self._budget_s >= BUDGET_S - seconds / 2.0:
+        if self.seconds - self._budget_s >= self._budget_every_s - seconds / 2.0:
             self._add_waits(interval)
         if self._loaded and (load := client_bound(interval)) is not None:
             self._generator = load.reason if load.bound else ""
@@ -111,7 +124,9 @@ class OpenBlock:
 
     def _add_waits(self, interval: Interval) -> None:
         self._budget_s = self.seconds
-        budget = budget_of(interval, interval.newest.elapsed_s, None, loaded=self._loaded)
+        budget = budget_of(
+            interval, interval.newest.elapsed_s, None, loaded=self._loaded, window_s=self._budget_every_s
+        )
         if budget is None:
             return
         self._waited += budget.transactions
@@ -143,6 +158,7 @@ class OpenBlock:
             seconds=self.seconds,
             settled_s=self.settled_s,
             tps=tuple(self._tps),
+            settling=tuple(self.settling),
             sums={name: (part, whole) for name, (part, whole) in self._sums.items()},
             latencies=merged if merged.logged else None,
             waits={name: ms / self._waited for name, ms in self._waits.items()} if self._waited else {},
@@ -152,6 +168,8 @@ class OpenBlock:
             cpus=self._cpus,
             generator=self._generator,
             spoiled=spoiled,
+            statements=self._statements.foreign(),
+            statements_ms=self._statements.all_ms(),
         )
 
 
@@ -164,17 +182,19 @@ class BlockFrames:
     Attributes:
         tps: Second by second since `begin`.
         trouble: Why the experiment cannot go on: the load or the server ended; "" otherwise.
+        statements: Since `begin`.
     """
 
     def __init__(self, *, loaded: bool) -> None:
         self.loaded: Final = loaded
+        self.statements = StatementsSeen()
         self.tps: list[float] = []
         self.trouble = ""
         self._frames: list[Frame] = []
         self._received_s = 0.0
         self._line_s = 0.0
         self._started_ms: int | None = None
-        self._watching = self._closed = False
+        self._watching = self._closed = self._load_failed = self._answers_since = False
         self._open: OpenBlock | None = None
         self._opens_s = 0.0
         self._blocks: list[OpenBlock] = []
@@ -193,6 +213,7 @@ class BlockFrames:
     def begin(self) -> None:
         """The load runs: from now on its end, and that of the server, are trouble."""
         self._watching, self.tps, self._started_ms = True, [], None
+        self.statements = StatementsSeen()
 
     def end(self) -> None:
         """The load may end."""
@@ -207,6 +228,7 @@ class BlockFrames:
             self._received_s = time.monotonic()
             if self._watching:
                 self._watch(frame)
+                self.statements.take(frame)
             self._add(frame, seconds)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -228,27 +250,38 @@ class BlockFrames:
                 self._opens_s = -1.0
         for each in self._blocks[-2:]:
             each.take_latencies(frame)
-        if self.loaded:
-            if not isinstance(frame.bench, Unavailable) and frame.bench.progress:
-                self.tps += [line.tps for line in frame.bench.progress]
-                self._line_s = frame.bench.progress[-1].elapsed_s
-        elif (tps := server.TPS(interval)) is not None:
-            self.tps.append(tps)
+        told = self._told(frame, interval)
+        self.tps += told
+        if block is not None and self._opens_s >= 0.0:
+            block.settling += told
+
+    def _told(self, frame: Frame, interval: Interval) -> list[float]:
+        """Transactions per second that this frame tells."""
+        if not self.loaded:
+            tps = server.TPS(interval)
+            return [] if tps is None else [tps]
+        if isinstance(frame.bench, Unavailable) or not frame.bench.progress:
+            return []
+        self._line_s = frame.bench.progress[-1].elapsed_s
+        return [line.tps for line in frame.bench.progress]
 
     def _watch(self, frame: Frame) -> None:
         facts = sections.server(frame)
         if not isinstance(facts, Unavailable):
             if self._started_ms not in (None, facts.started_ms):
-                self.trouble = self.trouble or "the server was restarted"
+                # It is why the load failed, too: the load knows of the end sooner.
+                self.trouble = _RESTARTED if self._load_failed else self.trouble or _RESTARTED
             self._started_ms = facts.started_ms
+            self._answers_since = self._load_failed
         if self.loaded and not isinstance(frame.bench, Unavailable) and frame.bench.run.state not in UNDER_WAY:
             run = frame.bench.run
             failed = f" failed: {run.message.splitlines()[0]}" if run.state is RunState.FAILED and run.message else ""
+            self._load_failed = self._load_failed or bool(failed and not self.trouble)
             self.trouble = self.trouble or f"the load{failed or ' ended'}"
 
-    def open(self, arm: Arm, settle_s: float) -> OpenBlock:
-        """A block that begins with the first frame once it has settled."""
-        block = self._open = OpenBlock(arm, settle_s, loaded=self.loaded)
+    def open(self, arm: Arm, settle_s: float, measured_s: float) -> OpenBlock:
+        """A block that begins with the first frame once it has settled, and is to have so many seconds."""
+        block = self._open = OpenBlock(arm, settle_s, measured_s, loaded=self.loaded)
         self._opens_s = self.now_s + settle_s
         self._blocks.append(block)
         return block
@@ -256,6 +289,14 @@ class BlockFrames:
     def stop(self) -> None:
         """The open block takes nothing more but latencies that come late."""
         self._open = None
+
+    async def why(self, timeout_s: float) -> str:
+        """The trouble; where the load failed, once the server has told whether it was restarted, or after so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._load_failed and not self._answers_since and not self._closed:
+                    await self._changed.wait()
+        return self.trouble
 
     async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Waits for the condition, looked at with each frame; False in trouble, and when it did not hold in time."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.compare.sides.statements import Look
 from pgtop_tune.metrics.load import Quantile
 from pgtop_tune.metrics.percentiles import Merged
 
@@ -71,9 +72,14 @@ def lengths(settle_s: float = SETTLE_S) -> Lengths:
     return Lengths(settle_s, max(_LEAST_MEASURED_S, 2.0 * settle_s))
 
 
+QUICK: Final = Lengths(settle_s=2.0, measured_s=6.0)
+"""Of blocks with an effect that was seen to be in force at once."""
+
+
 def longer(now: Lengths) -> Lengths | None:
     """After an effect that builds up more slowly; None where no longer blocks are made."""
-    return lengths(2.0 * now.settle_s) if 2.0 * now.settle_s <= LONGEST_SETTLE_S else None
+    settle_s = max(2.0 * now.settle_s, SETTLE_S)
+    return lengths(settle_s) if settle_s <= LONGEST_SETTLE_S else None
 
 
 def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
@@ -93,6 +99,7 @@ class Block(Struct, frozen=True):
         seconds: Measured.
         settled_s: Left out before.
         tps: Second by second, oldest first.
+        settling: The same of the time left out.
         sums: Part and whole of each figure of `compare.sides.figures`.
         latencies: Of its transactions; None without a load of ours.
         waits: Milliseconds per transaction by class of wait.
@@ -102,6 +109,8 @@ class Block(Struct, frozen=True):
         cpus: Of the machine; 0 where not known.
         generator: Why the load generator was the limit; "" where it was not.
         spoiled: Why it does not count; "" where it does.
+        statements: Calls and milliseconds by id of pg_stat_statements; empty where no two readings lie within.
+        statements_ms: Execution time of all statements in as long; None where it is not known.
     """
 
     arm: Arm
@@ -111,6 +120,7 @@ class Block(Struct, frozen=True):
     settled_s: float
     tps: tuple[float, ...]
     sums: Mapping[str, tuple[float, float]]
+    settling: tuple[float, ...] = ()
     latencies: Merged | None = None
     waits: Mapping[str, float] = {}
     checkpoint: float | None = None
@@ -119,6 +129,8 @@ class Block(Struct, frozen=True):
     cpus: int = 0
     generator: str = ""
     spoiled: str = ""
+    statements: Look = {}
+    statements_ms: float | None = None
 
     @property
     def mean_tps(self) -> float:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from pgtop_tune.bench.housekeeping import CHECKPOINT, PREWARM, TRUNCATE, VACUUM
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.switchback.blocks import Arm
+
+ALIKE: Final = (TRUNCATE, VACUUM, PREWARM, CHECKPOINT)
+"""Housekeeping after which two blocks begin from the same state."""
 
 
 class OwnLoad:
@@ -25,6 +31,40 @@ class OwnLoad:
     async def start(self) -> None:
         """See `ContinuousLoad.start`."""
         await self._run.start(self._cell)
+
+    async def stop(self) -> None:
+        """See `ContinuousLoad.stop`."""
+        await self._runner.stop()
+
+
+class ArmLoads:
+    """pgbench, anew for each block, after housekeeping.
+
+    Args:
+        run: Starts it.
+        runner: The same pgbench, to be stopped.
+        cells: The load of each arm, without an end.
+
+    Attributes:
+        problems: What the housekeeping could not do, in words, each once.
+    """
+
+    def __init__(self, run: LoadRun, runner: PgbenchRunner, cells: Mapping[Arm, RunCell]) -> None:
+        self._run: Final = run
+        self._runner: Final = runner
+        self._cells: Final = cells
+        self.problems: list[str] = []
+
+    async def start(self) -> None:
+        """See `ContinuousLoad.start`: there is none between blocks."""
+
+    async def begin(self, arm: Arm) -> None:
+        """Makes the data alike and starts the load of an arm. Raises as `LoadRun.start`."""
+        under_way = await self._run.start(self._cells[arm], BeforeEachRun(ALIKE))
+        for step in under_way.facts.housekeeping:
+            words = f"{step.name}: {step.problem}"
+            if step.problem and words not in self.problems:
+                self.problems.append(words)
 
     async def stop(self) -> None:
         """See `ContinuousLoad.stop`."""

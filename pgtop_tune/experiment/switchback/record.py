@@ -47,6 +47,7 @@ def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, An
         "notes": list(state.notes),
         **plain(dict(facts)),
         "prediction": plain(state.prediction),
+        "plans": [plain(pair) | {"changed": pair.changed} for pair in state.plans],
         "evaluation": plain(state.evaluation),
         "warm_up_tps": [round(tps, 3) for tps in state.warm_up_tps],
         "pairs": [_pair(pair) for pair in state.pairs],
@@ -118,6 +119,12 @@ class _Main(Struct):
 
 class _Evaluation(Struct):
     main: _Main
+    others: tuple[_Main, ...] = ()
+
+    @property
+    def throughput(self) -> _Main | None:
+        """The effect on TPS."""
+        return next((figure for figure in (self.main, *self.others) if figure.id == TPS), None)
 
 
 class _Record(Struct):
@@ -137,9 +144,11 @@ def _trial(path: Path, server: str) -> Trial | None:
         at_ms = round(path.stat().st_mtime * 1000)
     except (OSError, NotOurs, DecodeError, UnicodeDecodeError):
         return None
-    if record.format != FORMAT or record.server != server or record.evaluation.main.id != TPS:
+    if record.format != FORMAT or record.server != server:
         return None
-    rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.main
+    rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.throughput
+    if main is None:
+        return None
     return Trial(
         names=tuple(rival.name for rival in rivals), values=tuple((rival.a, rival.b) for rival in rivals),
         load=record.load, at_ms=at_ms, relative=main.relative, low=main.low, high=main.high,

@@ -13,6 +13,7 @@ from pgtop_tune.experiment.prediction import Prediction
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, Arm, Lengths, Pair, lengths
 from pgtop_tune.experiment.switchback.evaluation import Evaluation
+from pgtop_tune.experiment.switchback.plans import PlanPair
 from pgtop_tune.metrics.steady_state import FEWEST_S
 
 
@@ -20,9 +21,11 @@ class Phase(StrEnum):
     """What is going on."""
 
     CHECKING = "checking the values"
+    PREPARING = "preparing"
     WARMING_UP = "warming up"
     SETTLING = "settling"
     MEASURING = "measuring"
+    PLANNING = "looking at plans"
     PUTTING_BACK = "putting back"
     OVER = "over"
 
@@ -55,6 +58,19 @@ ANSWERS: Final = frozenset({*OF_VERDICT.values(), Ending.COLLAPSED})
 """Endings that are an answer."""
 
 
+class Over(Exception):
+    """The experiment ends here.
+
+    Attributes:
+        ending, reason: As in the state.
+    """
+
+    def __init__(self, ending: Ending, reason: str) -> None:
+        super().__init__(reason)
+        self.ending = ending
+        self.reason = reason
+
+
 class SwitchbackPlan(Struct, frozen=True):
     """What is asked for.
 
@@ -65,7 +81,7 @@ class SwitchbackPlan(Struct, frozen=True):
         for_s: At most.
         seed: Of the coin.
         lengths: Of the first blocks.
-        objective: The figure that decides, of `compare.sides.figures`.
+        objective: The figure that decides, of `compare.sides.figures`, or the same mix of statements.
         keep_better: B stays if it is better.
         a_in_force: A is what was in force before: what B can bring is told of the load as it was.
     """
@@ -107,6 +123,7 @@ class SwitchbackState(Struct, frozen=True):
         notes: What happened on the way, in words.
         warm_up_tps: Second by second, before the first pair.
         prediction: What B can bring, told when the load was steady; None where nothing can be said.
+        plans: Of statements under A and B, at the end; empty where none were asked for.
     """
 
     phase: Phase = Phase.CHECKING
@@ -123,6 +140,7 @@ class SwitchbackState(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     warm_up_tps: tuple[float, ...] = ()
     prediction: Prediction | None = None
+    plans: tuple[PlanPair, ...] = ()
 
 
 class ContinuousLoad(Protocol):

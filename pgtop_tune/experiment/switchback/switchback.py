@@ -9,6 +9,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import TPS
+from pgtop_tune.compare.sides.material import BUDGET_S
+from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
@@ -23,17 +25,23 @@ from pgtop_tune.experiment.switchback.blocks import (
     orders,
 )
 from pgtop_tune.experiment.switchback.cycles import cycle_s
-from pgtop_tune.experiment.switchback.evaluation import collapsed, evaluate
+from pgtop_tune.experiment.switchback.evaluation import Evaluation, collapsed, evaluate
+from pgtop_tune.experiment.switchback.plans import LONGEST_S, StatementPlans, plan_pairs, to_plan
+from pgtop_tune.experiment.switchback.same_mix import why_no_mix
+from pgtop_tune.experiment.switchback.settling import shorter
 from pgtop_tune.experiment.switchback.state import (
+    ANSWERS,
     OF_VERDICT,
     ContinuousLoad,
     Ending,
+    Over,
     Phase,
     SwitchbackPlan,
     SwitchbackState,
 )
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.run_result import SteadyState
+from pgtop_tune.model.statement_plan import StatementPlan
 from pgtop_tune.units import duration
 
 _FIRST_SECOND_S: Final = 60.0
@@ -50,6 +58,8 @@ _WINDOWS: Final = (120, 60, 40, 30, 20)
 """Newest seconds that are looked at, besides all of them: what was before is the warm-up."""
 _SPOILED_IN_A_ROW: Final = 3
 _CYCLE_TOLERANCE: Final = 2.0
+_PLANNED: Final = frozenset({*ANSWERS, Ending.UNDECIDED, Ending.NOT_ATTRIBUTABLE})
+"""Endings after which plans are worth a look."""
 
 
 def newest_steady(seconds: Sequence[float]) -> SteadyState:
@@ -62,19 +72,6 @@ def newest_steady(seconds: Sequence[float]) -> SteadyState:
     return whole if whole.steady else next((found for found in newest if found.steady), whole)
 
 
-class _Over(Exception):
-    """The experiment ends here.
-
-    Attributes:
-        ending, reason: As in the state.
-    """
-
-    def __init__(self, ending: Ending, reason: str) -> None:
-        super().__init__(reason)
-        self.ending = ending
-        self.reason = reason
-
-
 class Switchback:
     """One experiment; `run` in the engine's loop.
 
@@ -85,6 +82,7 @@ class Switchback:
         load: The load.
         seen: Takes each new state.
         trials: Made earlier on this server.
+        plans: Plans statements at the end; None where nobody asked for it.
 
     Attributes:
         state: The newest. Thread-safe.
@@ -98,6 +96,7 @@ class Switchback:
         load: ContinuousLoad,
         seen: Callable[[SwitchbackState], None] = lambda state: None,
         trials: Sequence[Trial] = (),
+        plans: StatementPlans | None = None,
     ) -> None:
         self.plan: Final = plan
         self.state = SwitchbackState(remaining_s=plan.for_s)
@@ -106,7 +105,9 @@ class Switchback:
         self._load: Final = load
         self._seen: Final = seen
         self._trials: Final = tuple(trials)
+        self._plans: Final = plans
         self._lengths = plan.lengths
+        self._objective = plan.objective
         self._cycle_s = 0.0
         self._began_s = time.monotonic()
         self._open: list[tuple[Pair, OpenBlock, OpenBlock]] = []
@@ -129,19 +130,42 @@ class Switchback:
         ending, reason = Ending.INTERRUPTED, "stopped by the operator"
         try:
             await self._measure()
-        except _Over as over:
+        except Over as over:
             ending, reason = over.ending, over.reason
+            if ending is Ending.ENDED:
+                reason = await self._frames.why(_LATE_S)
+            await self._look_at_plans(ending)
         except PgtopError as problem:
             ending, reason = Ending.FAILED, problem.message
             if isinstance(problem, ConnectionProblem) and await self._in_trouble():
                 ending, reason = Ending.ENDED, self._frames.trouble
         finally:
             if self.state.pairs:
-                self._put(evaluation=evaluate(self.state.pairs, self.plan.objective, final=True))
+                self._put(evaluation=self._evaluated(self.state.pairs, final=True))
             self._put(phase=Phase.PUTTING_BACK, arm=None)
             await self._put_back(ending)
             self._put(phase=Phase.OVER, ending=ending, reason=reason)
         return self.state
+
+    async def _look_at_plans(self, ending: Ending) -> None:
+        """Plans of the statements with most time under both arms; what goes wrong is a note."""
+        if self._plans is None or ending not in _PLANNED or not self.state.pairs:
+            return
+        found = self._evaluated(self.state.pairs, final=True).statements
+        if found is None:
+            self._note("no plans: there are no counters of statements")
+            return
+        statements = to_plan(found, self._frames.statements)
+        self._put(phase=Phase.PLANNING, arm=None)
+        looked: dict[Arm, dict[str, StatementPlan]] = {}
+        try:
+            for arm in (Arm.B, Arm.A) if self._arms.arm is Arm.B else Arm:
+                await self._arms.to(arm, _LATE_S + LONGEST_S)
+                looked[arm] = await self._plans.look(statements)
+        except PgtopError as problem:
+            self._note(f"no plans: {problem.message}")
+            return
+        self._put(plans=plan_pairs(found, looked[Arm.A], looked[Arm.B]))
 
     async def _put_back(self, ending: Ending) -> None:
         """Ends the load and restores the values; a better B stays where that was asked for."""
@@ -167,7 +191,7 @@ class Switchback:
         return bool(self._frames.trouble)
 
     async def _measure(self) -> None:
-        """Pairs until there is a verdict. Always ends by raising `_Over`, or a PgtopError."""
+        """Pairs until there is a verdict. Always ends by raising `Over`, or a PgtopError."""
         self._began_s = time.monotonic()
         self._frames.begin()
         await self._warm_up()
@@ -179,7 +203,7 @@ class Switchback:
             self._judge()
             spoiled = spoiled + 1 if pair.spoiled else 0
             if spoiled >= _SPOILED_IN_A_ROW:
-                raise _Over(Ending.CHANGED, f"{spoiled} pairs in a row do not count: {pair.spoiled}")
+                raise Over(Ending.CHANGED, f"{spoiled} pairs in a row do not count: {pair.spoiled}")
             self._end_if_decided()
 
     async def _warm_up(self) -> None:
@@ -188,7 +212,7 @@ class Switchback:
         frames, limit_s = self._frames, max(_STEADY_LEAST_S, self.plan.for_s * _STEADY_SHARE)
         if not await frames.until(lambda: len(frames.tps) > 0, _FIRST_SECOND_S):
             self._check_trouble()
-            raise _Over(Ending.NOT_STEADY, "no transaction ended")
+            raise Over(Ending.NOT_STEADY, "no transaction ended")
         found = steady_state(())
         while self.elapsed_s < limit_s:
             wanted = max(len(frames.tps) + _BETWEEN_LOOKS, FEWEST_S)
@@ -197,13 +221,25 @@ class Switchback:
             self._put(warm_up_tps=tuple(frames.tps))
             if found.steady:
                 self._note(f"the load is steady at {found.tps or 0.0:,.0f} tps")
+                self._choose_objective()
                 self._predict()
                 return
-        raise _Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
+        raise Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
+
+    def _choose_objective(self) -> None:
+        """TPS in place of the same mix of statements, where the server does not tell it or it does not show."""
+        if self._objective != SAME_MIX:
+            return
+        if why := why_no_mix([rival.name for rival in self.plan.rivals], self._frames.interval):
+            self._objective = TPS
+            self._note(f"tps decides: {why}")
+
+    def _evaluated(self, pairs: Sequence[Pair], *, final: bool = False) -> Evaluation:
+        return evaluate(pairs, self._objective, final=final, text=self._frames.statements.text)
 
     def _predict(self) -> None:
         interval = self._frames.interval
-        if not self.plan.a_in_force or self.plan.objective != TPS or interval is None:
+        if not self.plan.a_in_force or self.plan.objective not in (TPS, SAME_MIX) or interval is None:
             return
         rivals = sorted(self.plan.rivals, key=lambda rival: rival.name)
         names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
@@ -219,12 +255,12 @@ class Switchback:
             for arm in Arm
         ]
         if None in cycles:
-            raise _Over(Ending.FAILED, "the length of a checkpoint cycle is not known")
+            raise Over(Ending.FAILED, "the length of a checkpoint cycle is not known")
         self._cycle_s = max(each for each in cycles if each is not None)
         needed_s = FEWEST_PAIRS * CYCLES_PER_PAIR * self._cycle_s
         if needed_s > self.plan.for_s - self.elapsed_s:
             names = ", ".join(rival.name for rival in self.plan.rivals)
-            raise _Over(
+            raise Over(
                 Ending.TOO_SHORT,
                 f"{names} works through checkpoints, {duration(self._cycle_s)} apart under this load: whole cycles need"
                 f" --for {duration(needed_s + self.elapsed_s)}. Or judge it by runs: pgtop-tune bench run --repeat",
@@ -240,8 +276,8 @@ class Switchback:
         for arm in order:
             opened[arm] = await self._block(arm)
             self._blocks.append(opened[arm][0].block(opened[arm][1]))
-            if (share := collapsed(self._blocks)) is not None:
-                raise _Over(Ending.COLLAPSED, f"stopped: B ran at {share:.0%} of A".replace("%", " %"))
+            if (share := collapsed(self._blocks, self._objective)) is not None:
+                raise Over(Ending.COLLAPSED, f"stopped: B ran at {share:.0%} of A".replace("%", " %"))
         (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
         pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
         self._open.append((pair, a, b))
@@ -258,13 +294,13 @@ class Switchback:
         settle_s = self._lengths.settle_s if changed else 0.0
         phase = Phase.SETTLING if changed else Phase.MEASURING
         self._put(phase=phase, arm=arm, arm_since_s=self._frames.now_s)
-        block = self._frames.open(arm, settle_s)
+        block = self._frames.open(arm, settle_s, self._lengths.measured_s)
         if self._cycle_s and changed:
             # The cycle under way holds pages of the other arm: the next one begins with a checkpoint.
             await self._wait(lambda: block.checkpoints > 0, longest_s)
             self._frames.stop()
             settle_s += block.seconds
-            block = self._frames.open(arm, 0.0)
+            block = self._frames.open(arm, 0.0, BUDGET_S)
         await self._wait(lambda: block.seconds > 0.0, longest_s)
         self._put(phase=Phase.MEASURING)
         if self._cycle_s:
@@ -290,7 +326,7 @@ class Switchback:
 
     def _check_trouble(self) -> None:
         if self._frames.trouble:
-            raise _Over(Ending.ENDED, self._frames.trouble)
+            raise Over(Ending.ENDED, self._frames.trouble)
 
     def _judge(self) -> None:
         """Evaluates what there is; latencies of the last block may have come since."""
@@ -298,10 +334,20 @@ class Switchback:
             (replace(pair, a=a.block(pair.a.spoiled), b=b.block(pair.b.spoiled)), a, b) for pair, a, b in self._open
         ]
         pairs = tuple(pair for pair, _, _ in self._open)
-        evaluation = evaluate(pairs, self.plan.objective)
+        evaluation = self._evaluated(pairs)
         self._put(pairs=pairs, evaluation=evaluation)
-        if evaluation.slow and not self._cycle_s:
+        self._fit_lengths(pairs, evaluation)
+
+    def _fit_lengths(self, pairs: tuple[Pair, ...], evaluation: Evaluation) -> None:
+        """Makes the next blocks longer or shorter, as the effect has shown."""
+        if self._cycle_s:
+            return
+        if evaluation.slow:
             self._settle_longer()
+        elif self._lengths == self.plan.lengths and (quick := shorter(pairs)) is not None:
+            self._lengths = quick
+            self._put(lengths=quick)
+            self._note(f"nothing builds up: the next blocks settle for {quick.settle_s:.0f} s")
 
     def _settle_longer(self) -> None:
         """The effect builds up too slowly for the lengths there are: the pairs so far are dropped."""
@@ -311,7 +357,7 @@ class Switchback:
         self._lengths = next_lengths
         self._open = [(replace(pair, superseded=True), a, b) for pair, a, b in self._open]
         pairs = tuple(pair for pair, _, _ in self._open)
-        self._put(pairs=pairs, evaluation=evaluate(pairs, self.plan.objective), lengths=next_lengths)
+        self._put(pairs=pairs, evaluation=self._evaluated(pairs), lengths=next_lengths)
         self._note(
             f"the effect builds up slower than {settled_s:.0f} s: {len(pairs)} pairs are dropped, "
             f"and the next ones settle for {next_lengths.settle_s:.0f} s"
@@ -321,21 +367,21 @@ class Switchback:
         evaluation = self.state.evaluation
         assert evaluation is not None
         if evaluation.generator and len(evaluation.counted) >= 2:
-            raise _Over(Ending.GENERATOR, evaluation.generator)
+            raise Over(Ending.GENERATOR, evaluation.generator)
         if evaluation.over:
-            raise _Over(OF_VERDICT[evaluation.paired.verdict], "")
+            raise Over(OF_VERDICT[evaluation.paired.verdict], "")
         if len(evaluation.counted) >= MOST_PAIRS:
             self._end_undecided(f"{MOST_PAIRS} pairs are the most")
 
     def _end_undecided(self, why: str) -> None:
         evaluation = self.state.evaluation
         if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
-            raise _Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
+            raise Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
         if evaluation is not None and len(evaluation.counted) < FEWEST_PAIRS:
             why += ", and fewer than four pairs count"
         more = None if evaluation is None else evaluation.paired.more_pairs
         longer_s = None if more is None else more * self._pair_s
-        raise _Over(
+        raise Over(
             Ending.UNDECIDED,
             why if longer_s is None else f"{why}; about {more} more pairs ({duration(longer_s)}) would decide",
         )

@@ -6,14 +6,22 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune import units
+from pgtop_tune.compare.reports.sheets import statement_sheet
+from pgtop_tune.compare.reports.statement_cells import OF_PAIRS
+from pgtop_tune.compare.reports.written import markdown as sheets_markdown
+from pgtop_tune.compare.reports.written import text as sheets_text
 from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
 from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
+from pgtop_tune.experiment.switchback.evaluation import Evaluation
+from pgtop_tune.experiment.switchback.figures import FigureEffect
+from pgtop_tune.experiment.switchback.plans import plan_remarks, plan_verdict
 from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
 
-_SAID: Final = (Phase.CHECKING, Phase.WARMING_UP, Phase.PUTTING_BACK)
+_SAID: Final = (Phase.CHECKING, Phase.WARMING_UP, Phase.PLANNING, Phase.PUTTING_BACK)
+_TIMES: Final = 9.0
+"""As a share: a larger effect is told as so many times."""
 
 
 class Narrator:
@@ -74,12 +82,16 @@ def effect_words(paired: Paired) -> str:
 
 
 def _share(relative: float) -> str:
+    if relative >= _TIMES:
+        return f"{1.0 + relative:.0f}x"
     return f"{relative:+.1%}".replace("%", " %")
 
 
 def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The result in one line."""
-    return outcome(plan.rivals, state.evaluation, state.ending, state.reason)
+    told = outcome(plan.rivals, state.evaluation, state.ending, state.reason)
+    changed = plan_verdict(state.plans)
+    return f"{told}; {changed}" if changed else told
 
 
 def outcome(rivals: Sequence[Rival], evaluation: Evaluation | None, ending: Ending, reason: str) -> str:
@@ -107,27 +119,18 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     evaluation = state.evaluation
     if evaluation is None:
         return []
-    found = []
-    if evaluation.trade:
-        found.append(f"trade: {evaluation.trade}")
-    if evaluation.slow:
-        settled_s = state.lengths.settle_s
-        found.append(f"the effect builds up slower than {settled_s:.0f} s; figure too small")
-    if evaluation.unattributable and state.ending is not Ending.NOT_ATTRIBUTABLE:
-        found.append(evaluation.unattributable)
-    if evaluation.beside:
-        found.append(evaluation.beside)
-    if evaluation.check is not None:
-        check = evaluation.check
-        found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
-    if state.prediction is not None and (hit := inside_bounds(state.prediction, evaluation.main)) is not None:
+    slow = f"the effect builds up slower than {state.lengths.settle_s:.0f} s; figure too small"
+    found = of_evaluation(evaluation, state.ending, slow)
+    if evaluation.no_mix:
+        found.insert(0, f"tps decides: {evaluation.no_mix}")
+    found = [*plan_remarks(state.plans), *found]
+    throughput = evaluation.throughput
+    if (
+        state.prediction is not None
+        and throughput is not None
+        and (hit := inside_bounds(state.prediction, throughput)) is not None
+    ):
         found.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
-    if evaluation.checkpoints_kept:
-        found.append("pairs with the edge of a checkpoint count: half of the first eight had one")
-    reasons: dict[str, list[int]] = {}
-    for number, why in evaluation.left_out:
-        reasons.setdefault(why, []).append(number)
-    found += [f"left out: pair {', '.join(map(str, numbers))} ({why})" for why, numbers in reasons.items()]
     counted, measured = len(evaluation.counted), len(state.pairs)
     pair_s = sum(pair.seconds for pair in state.pairs) / measured if measured else 0.0
     found.append(
@@ -135,6 +138,32 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
         f"load {plan.load}; seed {plan.seed}"
     )
     return found
+
+
+def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str]:
+    """What pairs say beside the verdict, of whatever experiment.
+
+    Args:
+        slow: Said where the effect still builds up.
+    """
+    found = []
+    if evaluation.trade:
+        found.append(f"trade: {evaluation.trade}")
+    if evaluation.slow:
+        found.append(slow)
+    if evaluation.unattributable and ending is not Ending.NOT_ATTRIBUTABLE:
+        found.append(evaluation.unattributable)
+    if evaluation.beside:
+        found.append(evaluation.beside)
+    if evaluation.check is not None:
+        check = evaluation.check
+        found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
+    if evaluation.checkpoints_kept:
+        found.append("pairs with the edge of a checkpoint count: half of the first eight had one")
+    reasons: dict[str, list[int]] = {}
+    for number, why in evaluation.left_out:
+        reasons.setdefault(why, []).append(number)
+    return found + [f"left out: pair {', '.join(map(str, numbers))} ({why})" for why, numbers in reasons.items()]
 
 
 def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
@@ -175,6 +204,8 @@ def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]
             *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
             f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several",
         ]
+    if evaluation is not None and evaluation.statements is not None:
+        lines += ["", sheets_text([statement_sheet(evaluation.statements, rule=OF_PAIRS)])]
     if remarks:
         lines += ["", *remarks]
     return "\n".join(lines)
@@ -190,6 +221,8 @@ def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[
     lines = [f"**{headline}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(evaluation)), ""]
+    if evaluation is not None and evaluation.statements is not None:
+        lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]
     return "\n".join((*lines, *(f"- {remark}" for remark in remarks)))
 
 

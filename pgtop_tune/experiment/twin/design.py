@@ -21,7 +21,9 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
+from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
+from pgtop_tune.units import duration
 
 MEASURED_S: Final = 10.0
 EXCHANGE_S: Final = 1.0
@@ -39,7 +41,7 @@ class TwinLengths(Struct, frozen=True):
     Attributes:
         measured_s: Of a block.
         exchange_s: Between two exchanges of the halves, about.
-        warm_up_s: Left out after a start.
+        warm_up_s: Left out after a start, at least: until both loads are steady.
     """
 
     measured_s: float = MEASURED_S
@@ -101,11 +103,19 @@ class TwinPair(Struct, frozen=True):
         return mean_of([moment.ratio(of) for moment in self.moments])
 
     @property
+    def blocks(self) -> tuple[Block, ...]:
+        """In the order of time."""
+        return tuple(block for moment in self.moments for block in (moment.a, moment.b))
+
+    @property
     def spoiled(self) -> str:
         """Why it does not count; "" where it does."""
-        blocks = [block for moment in self.moments for block in (moment.a, moment.b)]
-        silent = next((block for block in blocks if block.mean_tps <= 0.0), None)
-        return "" if silent is None else f"no transaction ended in {silent.arm}"
+        for block in self.blocks:
+            if block.spoiled:
+                return block.spoiled
+            if block.mean_tps <= 0.0:
+                return f"no transaction ended in {block.arm}"
+        return ""
 
 
 class Unit(Struct, frozen=True):
@@ -130,12 +140,20 @@ def mean_of(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known and len(known) == len(values) else None
 
 
-def units(pairs: Sequence[TwinPair]) -> tuple[Unit, ...]:
+def units(counted: Sequence[TwinPair]) -> tuple[Unit, ...]:
     """Pairs that count, joined in the order of time: the first of either stage, the second, and so on."""
-    counted = [pair for pair in pairs if not pair.spoiled]
     plain = [pair for pair in counted if not pair.crossed]
     crossed = [pair for pair in counted if pair.crossed]
     return tuple(Unit(*both) for both in zip(plain, crossed, strict=False))
+
+
+def check_time(for_s: float, lengths: TwinLengths) -> None:
+    """Raises a UsageProblem where the time does not suffice for a verdict."""
+    if for_s < lengths.least_s:
+        raise UsageProblem(
+            f"{duration(for_s)} is too short for a verdict",
+            f"two stages of four pairs of blocks take {duration(lengths.least_s)} at least: pass --for 10m",
+        )
 
 
 def begins_swapped(seed: int) -> Iterator[bool]:

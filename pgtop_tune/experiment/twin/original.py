@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pgtop_tune.changes.restart.gather import find_place, postmaster_pid
 from pgtop_tune.changes.restart.values import ValuesAfter
+from pgtop_tune.cluster.stopped_directory import StoppedDirectory
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
@@ -28,7 +29,8 @@ SELECT current_setting('server_version_num')::int AS version_num,
        current_setting('is_superuser') = 'on' AS superuser,
        current_setting('wal_level') <> 'minimal' AS has_replication,
        current_setting('max_wal_senders')::int - (SELECT count(*)::int FROM pg_stat_replication) AS free_senders,
-       current_setting('max_replication_slots')::int - (SELECT count(*)::int FROM pg_replication_slots) AS free_slots
+       current_setting('max_replication_slots')::int - (SELECT count(*)::int FROM pg_replication_slots) AS free_slots,
+       (SELECT system_identifier::text FROM pg_control_system()) AS identifier
 """
 _IN_FORCE: Final = """
 SELECT s.name, coalesce(
@@ -65,6 +67,7 @@ class Original(Struct, frozen=True):
         superuser: Whether our session is one.
         has_replication: Its WAL suffices for a backup.
         free_senders, free_slots: Of its WAL senders and replication slots.
+        identifier: Of its cluster.
         in_force: (name, value) of what is not its default.
         tablespaces: (oid, directory) of those outside of the data directory.
         parameters: `NEEDED` and those asked for, by name.
@@ -79,6 +82,7 @@ class Original(Struct, frozen=True):
     has_replication: bool
     free_senders: int
     free_slots: int
+    identifier: str
     in_force: tuple[tuple[str, str], ...]
     tablespaces: tuple[tuple[int, str], ...]
     parameters: Mapping[str, Parameter]
@@ -112,11 +116,12 @@ def look(session: OperatorSession, names: Sequence[str]) -> Original:
     )
 
 
-def check(original: Original, euid: int) -> None:
+def check(original: Original, euid: int, stopped: StoppedDirectory | None = None) -> None:
     """Raises a ClusterProblem where it cannot be copied.
 
     Args:
         euid: Our user.
+        stopped: A directory that is copied in its stead.
     """
     place = original.place
     if original.away:
@@ -128,9 +133,16 @@ def check(original: Original, euid: int) -> None:
     for refused, why, hint in (
         (original.in_recovery, "the server is a standby", "copy its primary"),
         (not original.superuser, "a copy takes a superuser's session: other roles do not see all settings", "pass -U"),
-        (not original.has_replication, "pg_basebackup needs wal_level = replica, and it is minimal", ""),
         (
-            original.free_senders < _SENDERS,
+            stopped is not None and str(stopped.identifier) != original.identifier,
+            f"{stopped.path if stopped else ''} is of another cluster than the server", "copy the server's own files",
+        ),
+        (
+            not original.has_replication and stopped is None,
+            "pg_basebackup needs wal_level = replica, and it is minimal", "pass --copy with a stopped directory",
+        ),
+        (
+            original.free_senders < _SENDERS and stopped is None,
             f"pg_basebackup needs {_SENDERS} WAL senders, and {max(original.free_senders, 0)} are free",
             "raise max_wal_senders",
         ),

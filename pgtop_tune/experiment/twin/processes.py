@@ -10,8 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.host.process_files import parse_thread
+from pgtop_tune.model.host import ThreadCounters
+
 _PROC: Final = Path("/proc")
-_TICK_MS: Final = 1000.0 / os.sysconf("SC_CLK_TCK")
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_TICK_MS: Final = 1000.0 / TICKS_PER_S
 _UTIME: Final = 11
 """Fields 14 to 17 of proc_pid_stat(5), counted after the name: user and system, own and of collected children."""
 _ROUNDS: Final = 2
@@ -39,13 +43,9 @@ def bind(pids: Iterable[int], cpus: Sequence[int]) -> None:
     roots = tuple(pids)
     for _ in range(_ROUNDS):
         for pid in (each for root in roots for each in tree(root)):
-            try:
-                tasks = os.listdir(_PROC / str(pid) / "task")
-            except OSError:
-                continue
-            for task in tasks:
+            for task in tasks_of(pid):
                 try:
-                    os.sched_setaffinity(int(task), cpus)
+                    os.sched_setaffinity(task, cpus)
                 except ProcessLookupError:
                     continue
 
@@ -61,6 +61,27 @@ def cpu_ms(pid: int) -> float:
         # Children that ended are in their parent's figures, and only the postmaster has any.
         ticks += sum(map(int, fields[_UTIME : _UTIME + (4 if each == pid else 2)]))
     return ticks * _TICK_MS
+
+
+def threads(pid: int) -> dict[int, ThreadCounters]:
+    """Thread id → its counters; those that have ended are left out."""
+    found = {}
+    for task in tasks_of(pid):
+        directory = _PROC / str(pid) / "task" / str(task)
+        try:
+            thread = parse_thread(pid, (directory / "stat").read_bytes(), (directory / "schedstat").read_bytes())
+        except (OSError, ValueError):
+            continue
+        found[thread.tid] = thread
+    return found
+
+
+def tasks_of(pid: int) -> tuple[int, ...]:
+    """Thread ids of a process; none once it has ended."""
+    try:
+        return tuple(map(int, os.listdir(_PROC / str(pid) / "task")))
+    except OSError:
+        return ()
 
 
 def core_of(cpu: int) -> tuple[int, ...]:

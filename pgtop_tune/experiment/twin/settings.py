@@ -12,20 +12,27 @@ from typing import Final
 
 from pgtop_tune.changes.server.statements import elements
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.experiment.switchback.arms import Rival
-from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.arms import CURRENT, Rival
+from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, Arm
 
+LOG_PREFIX: Final = "%n "
+"""Seconds since the epoch."""
 FIXED: Final[Mapping[str, str]] = {
     "archive_mode": "off",
     "cluster_name": "pgtop-tune twin",
+    "lc_messages": "C",
+    "log_checkpoints": "on",
     "log_destination": "stderr",
+    "log_line_prefix": LOG_PREFIX,
+    "log_min_messages": "warning",
     "logging_collector": "off",
     "max_logical_replication_workers": "0",
     "primary_conninfo": "",
     "ssl": "off",
     "synchronous_standby_names": "",
 }
-"""Values of every copy: it archives nothing, subscribes to nothing and waits for no standby."""
+"""Values of every copy: it archives nothing, subscribes to nothing and waits for no standby; its log says when its
+checkpoints write (`server_log`)."""
 _OUTWARDS: Final = re.compile(
     r"archive_.*|restore_command|recovery_.*|primary_.*|promote_.*|synchronized_standby_slots|sync_replication_slots"
     r"|listen_addresses|port|unix_socket_.*|bonjour.*|ssl_.*|krb_.*|gss_.*|oauth_.*|event_source"
@@ -37,11 +44,18 @@ _STARTS_WORK: Final = frozenset({"pg_cron", "pg_partman_bgw", "pglogical", "pg_t
 _LIBRARIES: Final = "shared_preload_libraries"
 
 
-def check_judged(rivals: Iterable[Rival]) -> None:
-    """Raises a UsageProblem for a parameter that a copy has its own value of."""
+def check_judged(rivals: Sequence[Rival]) -> None:
+    """Raises a UsageProblem for parameters that a twin cannot judge."""
     for rival in rivals:
         if rival.name in FIXED or _OUTWARDS.fullmatch(rival.name):
             raise UsageProblem(f"a copy has its own {rival.name}: a twin cannot judge it")
+    if cyclic := [rival for rival in rivals if rival.name in BY_CHECKPOINTS]:
+        words = " ".join(f"{rival.name}={CURRENT},{rival.b}" for rival in cyclic)
+        raise UsageProblem(
+            f"{cyclic[0].name} works through checkpoints: blocks of some seconds on two copies show another part of a"
+            " cycle on each",
+            f"pgtop-tune ab {words} judges it over whole checkpoint cycles",
+        )
 
 
 def of_copy(

@@ -13,6 +13,7 @@ from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.account import Account
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.cluster.copied_server import BackupSource
+from pgtop_tune.cluster.stopped_directory import StoppedDirectory
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.statistics.switchback import Paired
 from pgtop_tune.experiment.switchback.arms import Rival
@@ -68,6 +69,7 @@ class TwinState(Struct, frozen=True):
         elapsed_s: Since the first load was started.
         stage: What the pairs of the stage say, the copies' own difference included.
         evaluation: After the last pair; None before the first.
+        placement: How the copies were kept apart; "" before they were.
     """
 
     phase: TwinPhase = TwinPhase.COPYING
@@ -82,12 +84,14 @@ class TwinState(Struct, frozen=True):
     ending: Ending = Ending.UNDER_WAY
     reason: str = ""
     notes: tuple[str, ...] = ()
+    placement: str = ""
 
 
 class TwinMaterial(Struct, frozen=True):
     """What the copies are made of.
 
     Attributes:
+        source: The running server, or a directory in which none runs.
         programs: Of the server's own installation.
         backup_programs: With a pg_basebackup.
         account: The server's.
@@ -98,7 +102,7 @@ class TwinMaterial(Struct, frozen=True):
         make_runner: Makes a load generator for an endpoint.
     """
 
-    source: BackupSource
+    source: BackupSource | StoppedDirectory
     programs: Binaries
     backup_programs: Binaries
     account: Account

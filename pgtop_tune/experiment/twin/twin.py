@@ -1,44 +1,40 @@
 """The twin: two copies, a load on each, pairs in two stages, and everything removed.
 
-The original gives its data once, through pg_basebackup, and gets no load.
+The original gives its data once, and gets no load.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, safe_path
+from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.runner import LoadPreparation
 from pgtop_tune.cluster.copied_server import CopiedServer
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, PairedVerdict
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.experiment.switchback.blocks import Arm
-from pgtop_tune.experiment.switchback.state import Ending
-from pgtop_tune.experiment.twin.design import Moment, TwinPair, begins_swapped, stage_pairs
-from pgtop_tune.experiment.twin.evaluation import evaluate, stage
-from pgtop_tune.experiment.twin.sides import LATE_S, Side, SideCounters, Span
+from pgtop_tune.experiment.switchback.state import OF_VERDICT, Ending
+from pgtop_tune.experiment.switchback.switchback import newest_steady
+from pgtop_tune.experiment.twin.copies import Copies
+from pgtop_tune.experiment.twin.design import TwinLengths, TwinPair, begins_swapped, check_time, stage_pairs
+from pgtop_tune.experiment.twin.evaluation import collapsed_in, evaluate, of_stage, stage_pairs_of
+from pgtop_tune.experiment.twin.loaded import LoadedCopies, PairSpans, Trouble
+from pgtop_tune.experiment.twin.placement import Placement
+from pgtop_tune.experiment.twin.sides import Side
 from pgtop_tune.experiment.twin.state import TwinMaterial, TwinPhase, TwinPlan, TwinState
-from pgtop_tune.process.guarded_program import Guarded, start_guarded
 from pgtop_tune.units import duration
 
-_POLL_S: Final = 0.1
-"""A progress line counts from its arrival."""
 _FIRST_SECOND_S: Final = 60.0
 """A load that connects many clients takes its time until its first transaction."""
-_KEEPER: Final = ("/bin/sh", "-c", "trap '' INT; while :; do sleep 1; done")
-"""Lives a moment longer than the servers of a program that was killed, then its guard removes what they left."""
-_KEEPER_GRACE_S: Final = 8.0
-_OF_VERDICT: Final = {
-    PairedVerdict.BETTER: Ending.BETTER,
-    PairedVerdict.WORSE: Ending.WORSE,
-    PairedVerdict.EQUIVALENT: Ending.EQUIVALENT,
-}
+_STEADY_SHARE: Final = 1 / 6
+"""Of the time of the experiment, in which both loads have to get steady, in either stage."""
+_STEADY_LEAST_S: Final = 60.0
+_BETWEEN_LOOKS_S: Final = 5.0
+_SPOILED_IN_A_ROW: Final = 3
 
 
 class _Over(Exception):
@@ -52,20 +48,6 @@ class _Over(Exception):
         super().__init__(reason)
         self.ending = ending
         self.reason = reason
-
-
-class _BothSpans(Struct, frozen=True):
-    """The same seconds on both copies; `swapped` as in `Moment`."""
-
-    swapped: bool
-    spans: tuple[Span, Span]
-
-
-class _PairSpans(Struct, frozen=True):
-    """Those of a pair; `crossed` as in `TwinPair`."""
-
-    crossed: bool
-    both: tuple[_BothSpans, _BothSpans]
 
 
 class Twin:
@@ -86,27 +68,29 @@ class Twin:
         self.state = TwinState(notes=notes)
         self._material: Final = material
         self._seen: Final = seen
-        self._copies: list[CopiedServer] = []
-        self._sides: list[Side] = []
-        self._sessions: list[SqlSession] = []
-        self._measured: list[_PairSpans] = []
-        self._crossed = False
-        self._swapped = False
+        self._copies: Final = Copies(material)
+        self._placement: Placement | None = None
+        self._loaded: LoadedCopies | None = None
+        self._measured: list[PairSpans] = []
         self._coin = begins_swapped(plan.seed)
         self._began_s: float | None = None
-        self._keeper: Guarded | None = None
+        self._warmed_s = 0.0
 
     async def run(self) -> None:
         """To its end; the ending is in the state.
 
         Raises:
+            UsageProblem: The time does not suffice; nothing was made.
             asyncio.CancelledError: It was stopped; everything is removed.
         """
+        check_time(self.plan.for_s, self.plan.lengths)
         try:
             await self._make_copies()
             await self._experiment()
         except _Over as over:
             self._put(ending=over.ending, reason=over.reason)
+        except Trouble as trouble:
+            self._put(ending=Ending.ENDED, reason=str(trouble))
         except PgtopError as problem:
             self._put(ending=Ending.FAILED, reason=problem.message)
         except asyncio.CancelledError:
@@ -120,26 +104,22 @@ class Twin:
     # The copies.
 
     async def _make_copies(self) -> None:
-        material, began_s = self._material, time.monotonic()
-        for _ in Arm:
-            self._copies.append(CopiedServer.create(material.programs, material.account, material.directory))
-        remove = [path for copy in self._copies for path in (copy.home, copy.socket_dir)]
-        # Also what no server runs in is removed when we are killed.
-        self._keeper = start_guarded(_KEEPER, grace_s=_KEEPER_GRACE_S, remove=remove)
-        first, second = self._copies
+        began_s = time.monotonic()
+        placement = self._placement = Placement.here() if self.plan.halves else Placement(None)
+        self._copies.create()
         self._put(phase=TwinPhase.COPYING)
-        await self._in_thread(lambda: first.take_backup(material.source, material.backup_programs))
-        self._put(phase=TwinPhase.CLONING)
-        # It recovers with the original's own settings, and both copies begin with the same bytes.
-        await self._in_thread(lambda: first.configure(material.settings[Arm.A]))
-        await self._in_thread(first.start)
-        await self._in_thread(first.halt)
-        await self._in_thread(lambda: second.clone(first))
+        await self._copies.fill(lambda: self._put(phase=TwinPhase.CLONING))
         self._put(copying_s=time.monotonic() - began_s)
-        for copy in self._copies:
-            side = Side(copy, material.make_runner(self._endpoint(copy)))
-            side.runner.prepare = LoadPreparation(lambda copy=copy: self._open(copy)).complete  # type: ignore[misc]
-            self._sides.append(side)
+        sides = [self._side(copy) for copy in self._copies.servers]
+        self._put(placement=self._placement_words)
+        self._loaded = LoadedCopies(
+            sides, self.plan.lengths, self.plan.halves, placement, lambda side: self._open(side.server)
+        )
+
+    def _side(self, copy: CopiedServer) -> Side:
+        side = Side(copy, self._material.make_runner(self._endpoint(copy)))
+        side.runner.prepare = LoadPreparation(lambda: self._open(copy)).complete
+        return side
 
     def _endpoint(self, copy: CopiedServer) -> LoadEndpoint:
         return LoadEndpoint(
@@ -151,197 +131,155 @@ class Twin:
     async def _open(self, copy: CopiedServer) -> SqlSession:
         return await self._material.open_session(self._endpoint(copy))
 
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        """Waits for blocking work; when we are cancelled, ends what it waits for first."""
-        working = asyncio.ensure_future(asyncio.to_thread(work))
-        try:
-            await asyncio.shield(working)
-        except asyncio.CancelledError:
-            while not working.done():
-                await asyncio.to_thread(self._stop_copies)
-                await asyncio.wait((working,), timeout=_POLL_S)
-            working.exception()
-            raise
-
-    def _stop_copies(self) -> None:
-        for copy in self._copies:
-            copy.stop("immediate")
-
     async def _remove(self) -> None:
         self._put(phase=TwinPhase.REMOVING)
-        await self._end_loads()
-        await asyncio.to_thread(self._stop_copies)
-        if self._keeper is not None:
-            self._keeper.send_signal("KILL")
-            await asyncio.to_thread(self._keeper.wait)
-            self._keeper.stop()
+        if self._loaded is not None:
+            await self._loaded.end()
+        await self._copies.remove()
+        if self._placement is not None:
+            self._put(placement=self._placement_words)
+            self._placement.close()
 
-    # The loads.
+    @property
+    def _placement_words(self) -> str:
+        return self._placement.words if self._placement is not None and self.plan.halves else ""
 
-    async def _start(self) -> None:
+    # The stages.
+
+    async def _experiment(self) -> None:
+        loaded = self._loaded
+        assert loaded is not None
+        await self._start(loaded)
+        fresh = True
+        while True:
+            wanted = stage_pairs(self._remaining_s, self._lengths, fresh=False)
+            if wanted < (FEWEST_PAIRS if fresh else 1):
+                self._end_undecided()
+            # Starts differ from each other: without more to learn from pairs, the copies exchange settings again soon.
+            await self._stage(loaded, wanted if fresh else min(wanted, self._more() or FEWEST_PAIRS), early=fresh)
+            await self._cross(loaded)
+            await self._stage(loaded, self._behind(loaded), early=False)
+            fresh = False
+
+    async def _start(self, loaded: LoadedCopies) -> None:
         """Both servers with their arm's settings, and both loads."""
         self._put(phase=TwinPhase.STARTING)
-        for side, arm in zip(self._sides, _arms(self._crossed), strict=True):
+        for side, arm in zip(loaded.sides, loaded.arms, strict=True):
             side.server.configure(self._material.settings[arm])
             try:
-                await self._in_thread(side.server.start)
+                await self._copies.in_thread(side.server.start)
             except PgtopError as problem:
                 raise _Over(Ending.FAILED, f"{arm} does not start: {problem.message}") from None
-        self._sessions = [await self._open(side.server) for side in self._sides]
-        self._bind()
-        spec = replace(self._material.spec, seed=self.plan.seed % 2**31)
-        pinned = [() if spec.scripts else await safe_path(session) for session in self._sessions]
-        for side in self._sides:
-            side.begin()
-        await asyncio.gather(
-            *(
-                side.runner.start(replace(spec, settings=settings))
-                for side, settings in zip(self._sides, pinned, strict=True)
-            )
-        )
+        await loaded.start(replace(self._material.spec, seed=self.plan.seed % 2**31))
         if self._began_s is None:
             self._began_s = time.monotonic()
         self._put(phase=TwinPhase.WARMING_UP)
-        until_s = time.monotonic() + _FIRST_SECOND_S
-        while not all(side.has_begun for side in self._sides):
-            await self._listen(_POLL_S)
-            if time.monotonic() > until_s:
-                raise _Over(Ending.ENDED, f"no transaction ended within {duration(_FIRST_SECOND_S)}")
-        self._bind()
-        await self._listen(self.plan.lengths.warm_up_s)
+        if not await loaded.until_begun(_FIRST_SECOND_S):
+            raise _Over(Ending.ENDED, f"no transaction ended within {duration(_FIRST_SECOND_S)}")
+        await self._warm_up(loaded)
 
-    async def _end_loads(self) -> None:
-        for side in self._sides:
-            await side.runner.stop()
-        for session in self._sessions:
-            await session.aclose()
-        self._sessions = []
+    async def _warm_up(self, loaded: LoadedCopies) -> None:
+        """Waits until both loads are steady."""
+        began_s, limit_s = time.monotonic(), max(_STEADY_LEAST_S, self.plan.for_s * _STEADY_SHARE)
+        await loaded.listen(self.plan.lengths.warm_up_s)
+        while unsteady := _unsteady(loaded):
+            if time.monotonic() - began_s > limit_s:
+                raise _Over(Ending.NOT_STEADY, f"the load does not get steady: {unsteady}")
+            await loaded.listen(_BETWEEN_LOOKS_S)
+            self._put()
+        self._warmed_s = max(self._warmed_s, time.monotonic() - began_s)
 
-    async def _listen(self, seconds: float) -> None:
-        """Lets time pass; a load that ends is the end of the experiment."""
-        until_s = time.monotonic() + seconds
-        while (left_s := until_s - time.monotonic()) > 0.0:
-            await asyncio.sleep(min(_POLL_S, left_s))
-            for side, arm in zip(self._sides, _arms(self._crossed), strict=True):
-                side.collect()
-                if side.trouble:
-                    raise _Over(Ending.ENDED, f"{arm}: {side.trouble}")
-
-    def _bind(self) -> None:
-        """Puts each arm on its half of the CPUs."""
-        for side, arm in zip(self._sides, _arms(self._crossed), strict=True):
-            if self.plan.halves:
-                side.bind(self.plan.halves[(arm is Arm.B) != self._swapped])
-
-    # The pairs.
-
-    async def _experiment(self) -> None:
-        await self._start()
-        fresh = True
-        while True:
-            wanted = stage_pairs(self._remaining_s, self.plan.lengths, fresh=False)
-            if wanted < (FEWEST_PAIRS if fresh else 1):
-                self._end_undecided()
-            await self._stage(wanted if fresh else min(wanted, self._more() or wanted), early=fresh)
-            await self._cross()
-            await self._stage(self._behind(), early=False)
-            fresh = False
-
-    async def _stage(self, pairs: int, *, early: bool) -> None:
+    async def _stage(self, loaded: LoadedCopies, pairs: int, *, early: bool) -> None:
         """So many pairs; a verdict ends the experiment.
 
         Args:
             early: Ends sooner where the pairs of this stage alone are clear: the other stage may begin.
         """
         for _ in range(pairs):
-            await self._pair()
-            evaluation = self.state.evaluation
-            assert evaluation is not None
-            if evaluation.over:
-                raise _Over(_OF_VERDICT[evaluation.paired.verdict], "")
+            self._put(phase=TwinPhase.MEASURING, pair=len(self._measured) + 1)
+            self._measured.append(await loaded.pair(next(self._coin)))
+            self._judge()
+            self._put()
+            self._end_if_decided()
+            if collapsed_in(self.state.pairs, crossed=loaded.crossed) is not None and self._stages == 1:
+                return
             if early and self.state.stage is not None and self.state.stage.over:
                 return
 
-    def _behind(self) -> int:
-        """Pairs that the stage under way lacks to the other one."""
-        crossed = sum(pair.crossed for pair in self.state.pairs if not pair.spoiled)
-        plain = sum(not pair.crossed for pair in self.state.pairs if not pair.spoiled)
-        return plain - crossed if self._crossed else crossed - plain
+    @property
+    def _stages(self) -> int:
+        """That have a pair."""
+        return len({pair.crossed for pair in self.state.pairs})
 
-    def _more(self) -> int | None:
-        evaluation = self.state.evaluation
-        return None if evaluation is None else evaluation.paired.more_pairs
-
-    async def _pair(self) -> None:
-        """One block that begins on either half."""
-        self._put(phase=TwinPhase.MEASURING, pair=len(self._measured) + 1)
-        swapped = next(self._coin)
-        spans = []
-        for now in (swapped, not swapped):
-            self._swapped = now
-            self._bind()
-            spans.append(_BothSpans(now, await self._spans()))
-        self._measured.append(_PairSpans(self._crossed, (spans[0], spans[1])))
-        self._judge()
-        self._put()
-
-    async def _spans(self) -> tuple[Span, Span]:
-        """The seconds of a block, on either copy."""
-        began_s, first = time.time(), await self._counters()
-        at_s, lengths = time.monotonic(), self.plan.lengths
-        for part in range(1, lengths.parts + 1):
-            await self._listen(at_s + part * lengths.measured_s / lengths.parts - time.monotonic())
-            if part < lengths.parts:
-                self._swapped = not self._swapped
-                self._bind()
-        ended_s, last = time.time(), await self._counters()
-        await self._listen(LATE_S)
-        a, b = (Span(began_s, ended_s, *both) for both in zip(first, last, strict=True))
-        return a, b
-
-    async def _counters(self) -> list[SideCounters]:
-        both = zip(self._sides, self._sessions, strict=True)
-        return await asyncio.gather(*(side.counters(session) for side, session in both))
-
-    async def _cross(self) -> None:
+    async def _cross(self, loaded: LoadedCopies) -> None:
         """The copies exchange their settings."""
         self._put(phase=TwinPhase.CROSSING)
-        await self._end_loads()
-        for side in self._sides:
-            await self._in_thread(side.server.halt)
-        self._crossed = not self._crossed
-        self._put(crossed=self._crossed)
-        await self._start()
+        await loaded.end()
+        for side in loaded.sides:
+            await self._copies.in_thread(side.server.halt)
+        loaded.crossed = not loaded.crossed
+        self._put(crossed=loaded.crossed)
+        await self._start(loaded)
+
+    def _behind(self, loaded: LoadedCopies) -> int:
+        """Pairs that the stage under way lacks to the other one, one at least."""
+        here, there = (
+            len(stage_pairs_of(self.state.pairs, crossed=crossed)) for crossed in (loaded.crossed, not loaded.crossed)
+        )
+        return max(there - here, 1)
+
+    @property
+    def _lengths(self) -> TwinLengths:
+        """With the warm-up that it takes."""
+        lengths = self.plan.lengths
+        return replace(lengths, warm_up_s=max(lengths.warm_up_s, self._warmed_s))
+
+    # What the pairs say.
 
     def _judge(self, *, final: bool = False) -> None:
         """Makes blocks and evaluation anew: latencies of the last block may have come since."""
-        pairs = tuple(self._made(number, spans) for number, spans in enumerate(self._measured, 1))
-        if not pairs:
+        if self._loaded is None or not self._measured:
             return
+        pairs = tuple(self._loaded.made(number, spans) for number, spans in enumerate(self._measured, 1))
         objective = self.plan.objective
         self.state = replace(
             self.state,
             pairs=pairs,
-            stage=stage(pairs, objective, crossed=self._crossed),
+            stage=of_stage(pairs, objective, crossed=self._loaded.crossed),
             evaluation=evaluate(pairs, objective, final=final),
         )
 
-    def _made(self, number: int, spans: _PairSpans) -> TwinPair:
-        first, second = (self._moment(spans.crossed, both) for both in spans.both)
-        return TwinPair(number, spans.crossed, (first, second))
+    def _end_if_decided(self) -> None:
+        evaluation, pairs = self.state.evaluation, self.state.pairs
+        assert evaluation is not None
+        if (said := _silent(pairs)) is not None:
+            raise _Over(Ending.ENDED, said)
+        if evaluation.generator and len(pairs) >= 2:
+            raise _Over(Ending.GENERATOR, evaluation.generator)
+        # A copy could be slow: B has to collapse on both of them.
+        shares = [collapsed_in(pairs, crossed=crossed) for crossed in (False, True)]
+        if (found := [share for share in shares if share is not None]) and len(found) == len(shares):
+            raise _Over(Ending.COLLAPSED, f"stopped: B ran at {max(found):.0%} of A on either copy".replace("%", " %"))
+        if evaluation.over:
+            raise _Over(OF_VERDICT[evaluation.paired.verdict], "")
+        if evaluation.paired.pairs >= MOST_PAIRS:
+            self._end_undecided(f"{MOST_PAIRS} pairs of each stage are the most")
 
-    def _moment(self, crossed: bool, both: _BothSpans) -> Moment:
-        blocks = {
-            arm: side.block(arm, span) for arm, side, span in zip(_arms(crossed), self._sides, both.spans, strict=True)
-        }
-        return Moment(blocks[Arm.A], blocks[Arm.B], both.swapped)
-
-    def _end_undecided(self) -> None:
+    def _end_undecided(self, why: str = "the time is over") -> None:
+        evaluation = self.state.evaluation
+        if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
+            raise _Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
+        if evaluation is not None and evaluation.paired.pairs < FEWEST_PAIRS:
+            why += ", and fewer than four pairs of each stage count"
         more = self._more()
         if more is None:
-            raise _Over(Ending.UNDECIDED, "the time is over")
-        longer_s = 2.0 * more * self.plan.lengths.pair_s + self.plan.lengths.stage_s
-        raise _Over(Ending.UNDECIDED, f"the time is over; about {duration(longer_s)} more would decide")
+            raise _Over(Ending.UNDECIDED, why)
+        longer_s = 2.0 * more * self.plan.lengths.pair_s + self._lengths.stage_s
+        raise _Over(Ending.UNDECIDED, f"{why}; about {duration(longer_s)} more would decide")
+
+    def _more(self) -> int | None:
+        evaluation = self.state.evaluation
+        return None if evaluation is None else evaluation.paired.more_pairs
 
     @property
     def _elapsed_s(self) -> float:
@@ -356,6 +294,18 @@ class Twin:
         self._seen(self.state)
 
 
-def _arms(crossed: bool) -> tuple[Arm, Arm]:
-    """Of the first copy and of the second."""
-    return (Arm.B, Arm.A) if crossed else (Arm.A, Arm.B)
+def _unsteady(loaded: LoadedCopies) -> str:
+    """Which load is not steady, and why; "" where both are."""
+    for side, arm in zip(loaded.sides, loaded.arms, strict=True):
+        found = newest_steady(side.tps)
+        if not found.steady:
+            return f"{arm}: {found.reason}"
+    return ""
+
+
+def _silent(pairs: Sequence[TwinPair]) -> str | None:
+    """Why the newest pairs do not count, all of them; None where one does."""
+    newest = pairs[-_SPOILED_IN_A_ROW:]
+    if len(newest) < _SPOILED_IN_A_ROW or not all(pair.spoiled for pair in newest):
+        return None
+    return f"{len(newest)} pairs in a row do not count: {newest[-1].spoiled}"

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from pgtop_tune import units
 from pgtop_tune.experiment.switchback.record import block_json
-from pgtop_tune.experiment.switchback.words import as_markdown, as_text, effect_words, outcome
+from pgtop_tune.experiment.switchback.words import as_markdown, as_text, effect_words, of_evaluation, outcome
 from pgtop_tune.experiment.twin.design import TwinPair
-from pgtop_tune.experiment.twin.design import units as joined
 from pgtop_tune.experiment.twin.state import TwinPhase, TwinPlan, TwinState
 from pgtop_tune.model.run_json import plain
 
 FORMAT: Final = "pgtop-tune-twin/1"
+_SLOW: Final = "the effect still grew from pair to pair; figure too small"
 
 
 class TwinNarrator:
@@ -21,18 +21,24 @@ class TwinNarrator:
 
     def __init__(self) -> None:
         self._phase: TwinPhase | None = None
-        self._pairs = 0
+        self._pairs = self._notes = 0
 
     def lines(self, state: TwinState) -> Iterator[str]:
         """What is new."""
         clock = units.clock(state.elapsed_s).removeprefix("00:")
+        for note in state.notes[self._notes :]:
+            yield f"{clock}  {note}"
+        self._notes = len(state.notes)
         if len(state.pairs) > self._pairs and state.stage is not None and state.evaluation is not None:
             self._pairs = len(state.pairs)
-            paired = state.evaluation.paired
+            evaluation, paired = state.evaluation, state.evaluation.paired
+            why = dict(evaluation.left_out).get(self._pairs)
+            pair = f"{clock}  pair {self._pairs}: {f'left out ({why}); ' if why else ''}"
+            attribution = f"; {evaluation.unattributable}" if evaluation.unattributable and paired.over else ""
             if paired.pairs:
-                yield f"{clock}  pair {self._pairs}: {effect_words(paired)}, {paired.verdict}"
+                yield f"{pair}{effect_words(paired)}, {paired.verdict}{attribution}"
             else:
-                yield f"{clock}  pair {self._pairs}: {effect_words(state.stage)} before the copies exchange settings"
+                yield f"{pair}{effect_words(state.stage)} before the copies exchange settings"
         if state.phase is not self._phase and state.phase is not TwinPhase.OVER:
             remain = f", {units.duration(state.remaining_s)} remain" if state.phase is TwinPhase.MEASURING else ""
             yield f"{clock}  {state.phase}{remain}"
@@ -41,23 +47,16 @@ class TwinNarrator:
 
 def remarks(plan: TwinPlan, state: TwinState) -> list[str]:
     """What belongs to the result."""
-    found = []
     evaluation = state.evaluation
-    if evaluation is not None and evaluation.trade:
-        found.append(f"trade: {evaluation.trade}")
-    if evaluation is not None and evaluation.check is not None:
-        check = evaluation.check
-        relative = f"{check.relative:+.1%}".replace("%", " %")
-        found.append(f"cross-check: Hodges-Lehmann {relative}, sign-flip p = {check.chance:.3f}")
-    found += [f"left out: pair {number} ({why})" for number, why in evaluation.left_out] if evaluation else []
+    found = [] if evaluation is None else of_evaluation(evaluation, state.ending, _SLOW)
     found += state.notes
     cpus = " and ".join(",".join(map(str, half)) for half in plan.halves)
     found.append(
-        f"each copy and its load ran on half of the CPUs ({cpus}), exchanged every second"
+        f"each copy and its load ran on half of the CPUs ({cpus}), exchanged every second {state.placement}"
         if cpus
         else "both copies and their loads shared the CPUs: there are too few for halves"
     )
-    counted = len(joined(state.pairs))
+    counted = 0 if evaluation is None else len(evaluation.counted) // 2
     found.append(
         f"{counted} pairs from each stage count; copies made in {units.duration(state.copying_s)}, measured for "
         f"{units.duration(state.elapsed_s)}; load {plan.load} on each; seed {plan.seed}"
@@ -92,6 +91,7 @@ def as_json(plan: TwinPlan, state: TwinState, facts: Mapping[str, Any]) -> dict[
         "for_s": plan.for_s,
         "seed": plan.seed,
         "cpu_halves": plain(plan.halves),
+        "placement": state.placement,
         "copying_s": round(state.copying_s, 1),
         "elapsed_s": round(state.elapsed_s, 1),
         "notes": list(state.notes),

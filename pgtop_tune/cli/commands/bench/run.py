@@ -16,6 +16,7 @@ import typer
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
 from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.load_options import LOAD, Clients, ProtocolChoice, Rate, Threads
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.source_names import HostSource
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pgtop_tune.model.bench import ScriptChoice
 
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
-_LOAD: Final = "Load (as pgbench)"
 _MEASURING: Final = "Measuring"
 _DEFAULT_S: Final = 60
 DEFAULT_HOUSEKEEPING: Final = "truncate-history,vacuum,checkpoint,quiet"
@@ -37,14 +37,6 @@ class RunFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
-class Protocol(StrEnum):
-    """pgbench's -M."""
-
-    SIMPLE = "simple"
-    EXTENDED = "extended"
-    PREPARED = "prepared"
-
-
 def run(
     *,
     profile: Annotated[
@@ -52,7 +44,7 @@ def run(
         typer.Option(
             "--profile",
             metavar="NAME",
-            rich_help_panel=_LOAD,
+            rich_help_panel=LOAD,
             show_default=False,
             help="Load profile (tpcb-like); several run one after the other.",
         ),
@@ -63,64 +55,53 @@ def run(
             "-f",
             "--file",
             metavar="FILE[@WEIGHT]",
-            rich_help_panel=_LOAD,
+            rich_help_panel=LOAD,
             show_default=False,
             help="Script in place of a profile's; - is standard input. Repeatable.",
         ),
     ] = None,
-    clients: Annotated[
-        int | None,
-        typer.Option("-c", "--clients", min=1, rich_help_panel=_LOAD, show_default=False, help="As in the profile."),
-    ] = None,
-    threads: Annotated[
-        int, typer.Option("-j", "--jobs", min=0, rich_help_panel=_LOAD, help="Threads; 0 is one per core.")
-    ] = 0,
+    clients: Clients = None,
+    threads: Threads = 0,
     seconds: Annotated[
         int | None,
-        typer.Option("-T", "--time", min=1, rich_help_panel=_LOAD, show_default=False, help="Seconds (60)."),
+        typer.Option("-T", "--time", min=1, rich_help_panel=LOAD, show_default=False, help="Seconds (60)."),
     ] = None,
     transactions: Annotated[
         int | None,
         typer.Option(
-            "-t", "--transactions", min=1, rich_help_panel=_LOAD, show_default=False, help="Per client, without -T."
+            "-t", "--transactions", min=1, rich_help_panel=LOAD, show_default=False, help="Per client, without -T."
         ),
     ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option("-R", "--rate", rich_help_panel=_LOAD, show_default=False, help="Transactions per second."),
-    ] = None,
+    rate: Rate = None,
     latency_limit: Annotated[
         float | None,
-        typer.Option("-L", "--latency-limit", rich_help_panel=_LOAD, show_default=False, help="Milliseconds."),
+        typer.Option("-L", "--latency-limit", rich_help_panel=LOAD, show_default=False, help="Milliseconds."),
     ] = None,
-    protocol: Annotated[
-        Protocol | None,
-        typer.Option("-M", "--protocol", rich_help_panel=_LOAD, show_default=False, help="As in the profile."),
-    ] = None,
+    protocol: ProtocolChoice = None,
     max_tries: Annotated[
         int | None,
         typer.Option(
-            "--max-tries", min=0, rich_help_panel=_LOAD, show_default=False, help="0 is no limit (pgbench 15+)."
+            "--max-tries", min=0, rich_help_panel=LOAD, show_default=False, help="0 is no limit (pgbench 15+)."
         ),
     ] = None,
     continue_on_error: Annotated[
         bool,
         typer.Option(
             "--continue-on-error",
-            rich_help_panel=_LOAD,
+            rich_help_panel=LOAD,
             help="Count a transaction that any error ends as failed, and go on (pgbench 19+).",
         ),
     ] = False,
     connect: Annotated[
-        bool, typer.Option("-C", "--connect", rich_help_panel=_LOAD, help="Open a connection per transaction.")
+        bool, typer.Option("-C", "--connect", rich_help_panel=LOAD, help="Open a connection per transaction.")
     ] = False,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, rich_help_panel=_LOAD, show_default=False, help="Seed of random numbers."),
+        typer.Option("--seed", min=0, rich_help_panel=LOAD, show_default=False, help="Seed of random numbers."),
     ] = None,
     per_statement: Annotated[
         bool,
-        typer.Option("-r", "--report-per-command", rich_help_panel=_LOAD, help="Report the latency of each statement."),
+        typer.Option("-r", "--report-per-command", rich_help_panel=LOAD, help="Report the latency of each statement."),
     ] = False,
     variables: Annotated[
         list[str] | None,
@@ -128,13 +109,13 @@ def run(
             "-D",
             "--define",
             metavar="NAME=VALUE",
-            rich_help_panel=_LOAD,
+            rich_help_panel=LOAD,
             show_default=False,
             help="Variable for the scripts; repeatable.",
         ),
     ] = None,
     allow_shell: Annotated[
-        bool, typer.Option("--allow-shell", rich_help_panel=_LOAD, help="Allow scripts to start programs (\\shell).")
+        bool, typer.Option("--allow-shell", rich_help_panel=LOAD, help="Allow scripts to start programs (\\shell).")
     ] = False,
     steps: Annotated[
         str | None,

@@ -9,35 +9,22 @@ from typing import Annotated, Final
 import typer
 
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.run import DEFAULT_HOUSEKEEPING, Protocol
+from pgtop_tune.cli.commands.bench.run import DEFAULT_HOUSEKEEPING
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory, TableFormat
 from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.load_options import Clients, OneProfile, ProtocolChoice, Rate, Threads
 from pgtop_tune.host.source_names import HostSource
 
-_LOAD: Final = "Load (as pgbench)"
 _MEASURING: Final = "Measuring"
 
 
 def noise(
     *,
-    profile: Annotated[
-        str, typer.Option("--profile", metavar="NAME", rich_help_panel=_LOAD, help="Load profile.")
-    ] = "tpcb-like",
-    clients: Annotated[
-        int | None,
-        typer.Option("-c", "--clients", min=1, rich_help_panel=_LOAD, show_default=False, help="As in the profile."),
-    ] = None,
-    threads: Annotated[
-        int, typer.Option("-j", "--jobs", min=0, rich_help_panel=_LOAD, help="Threads; 0 is one per core.")
-    ] = 0,
-    rate: Annotated[
-        float | None,
-        typer.Option("-R", "--rate", rich_help_panel=_LOAD, show_default=False, help="Transactions per second."),
-    ] = None,
-    protocol: Annotated[
-        Protocol | None,
-        typer.Option("-M", "--protocol", rich_help_panel=_LOAD, show_default=False, help="As in the profile."),
-    ] = None,
+    profile: OneProfile = "tpcb-like",
+    clients: Clients = None,
+    threads: Threads = 0,
+    rate: Rate = None,
+    protocol: ProtocolChoice = None,
     how_long: Annotated[
         str,
         typer.Option(

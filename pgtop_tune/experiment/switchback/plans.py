@@ -1,0 +1,180 @@
+"""Plans of the statements with most time, under A and under B: which of them changed, and what a call takes since."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.compare.sides.statements import StatementsSeen
+from pgtop_tune.compare.statement_rows import StatementComparison, StatementRow
+from pgtop_tune.errors import PgtopError
+from pgtop_tune.model.backend_action import PlanRisk
+from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan
+from pgtop_tune.safe_text import one_line
+
+MOST_PLANNED: Final = 10
+LONGEST_S: Final = 60.0
+_CUT_AT: Final = 4000
+"""Characters of a text that are read: a longer one is not whole."""
+_NAME: Final = 60
+_NODES_NAMED: Final = 2
+_TIMES: Final = 1.5
+"""Ratio from which on a change is told as so many times."""
+_MANY: Final = 9.95
+
+
+Explain = Callable[[StatementToPlan, PlanRisk | None], Awaitable[PlanShape | PlanRisk]]
+"""As `PostgresBackends.plan_shape`."""
+
+
+class PlanPair(Struct, frozen=True):
+    """The plans of a statement.
+
+    Attributes:
+        text: Foreign.
+        a, b: Under the arms.
+        times: Time of a call under B by that under A; None where one is not known.
+        certain: Whether the time per call differs for certain.
+    """
+
+    id: str
+    text: str
+    a: StatementPlan
+    b: StatementPlan
+    times: float | None
+    certain: bool
+
+    @property
+    def changed(self) -> bool:
+        """Whether both are known and differ."""
+        return self.a.shape is not None and self.b.shape is not None and self.a.shape.nodes != self.b.shape.nodes
+
+    @property
+    def problem(self) -> str:
+        """Why one is not known; "" where both are."""
+        return self.a.problem or self.b.problem
+
+
+class StatementPlans:
+    """Plans statements.
+
+    Args:
+        explain: The door to the server.
+        by: Roles that may.
+    """
+
+    def __init__(self, explain: Explain, by: PlannedBy) -> None:
+        self._explain: Final = explain
+        self._by: Final = by
+
+    async def look(self, statements: Mapping[str, StatementToPlan]) -> dict[str, StatementPlan]:
+        """The plans with the settings in force, within a minute."""
+        found = {}
+        ends_s = asyncio.get_running_loop().time() + LONGEST_S
+        for id, statement in statements.items():
+            try:
+                async with asyncio.timeout_at(ends_s):
+                    found[id] = await self._plan(statement)
+            except PgtopError as problem:
+                found[id] = StatementPlan(problem=problem.message)
+            except TimeoutError:
+                found[id] = StatementPlan(problem=f"not planned within {LONGEST_S:.0f} s")
+        return found
+
+    async def _plan(self, statement: StatementToPlan) -> StatementPlan:
+        if not statement.query or len(statement.query) >= _CUT_AT:
+            return StatementPlan(problem="its text is not known as a whole")
+        if not statement.datname:
+            return StatementPlan(problem="its database is gone")
+        answer = await self._explain(statement, None)
+        if isinstance(answer, PlanRisk) and self._by is PlannedBy.ANY:
+            answer = await self._explain(statement, answer)
+        if isinstance(answer, PlanRisk):
+            return StatementPlan(problem=f"only {answer.role} ({', '.join(answer.powers)}) could plan it: --plans any")
+        return StatementPlan(shape=answer)
+
+
+def to_plan(found: StatementComparison, seen: StatementsSeen) -> dict[str, StatementToPlan]:
+    """Those of the fixed set with most time on the server, under either arm."""
+    rows = sorted((row for row in found.rows if row.fixed), key=_time, reverse=True)
+    named = [(row, seen.names[row.id]) for row in rows[:MOST_PLANNED] if row.id in seen.names]
+    return {row.id: StatementToPlan(row.text, name.datname or "", name.usename or "") for row, name in named}
+
+
+def _time(row: StatementRow) -> float:
+    return row.calls_a * (row.a_ms or 0.0) + row.calls_b * (row.b_ms or 0.0)
+
+
+def plan_pairs(
+    found: StatementComparison, a: Mapping[str, StatementPlan], b: Mapping[str, StatementPlan]
+) -> tuple[PlanPair, ...]:
+    """Plans of both arms; what changed with the largest effect first."""
+    pairs = [
+        PlanPair(
+            id=row.id,
+            text=row.text,
+            a=a[row.id],
+            b=b[row.id],
+            times=row.b_ms / row.a_ms if row.a_ms and row.b_ms else None,
+            certain=not row.below_noise,
+        )
+        for row in found.rows
+        if row.id in a and row.id in b
+    ]
+    return tuple(sorted(pairs, key=lambda pair: not pair.changed))
+
+
+# In words.
+
+
+def plan_verdict(pairs: Sequence[PlanPair]) -> str:
+    """The first change, for the line of the verdict; "" without one."""
+    changed = [pair for pair in pairs if pair.changed]
+    if not changed:
+        return ""
+    more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+    return f"{_change(changed[0])}: {one_line(changed[0].text, _NAME)}{more}"
+
+
+def plan_remarks(pairs: Sequence[PlanPair]) -> list[str]:
+    """Each change with its nodes, how many plans are the same, and why there is none of others."""
+    found = [
+        f"{_change(pair)}: {one_line(pair.text, _NAME)}: {one_line(nodes_changed(pair), 200)}"
+        for pair in pairs
+        if pair.changed
+    ]
+    same = sum(1 for pair in pairs if not pair.changed and not pair.problem)
+    if same:
+        found.append(f"plans that are the same under A and B: {same}")
+    problems: dict[str, int] = {}
+    for pair in pairs:
+        if pair.problem:
+            problems[pair.problem] = problems.get(pair.problem, 0) + 1
+    return found + [f"statements without a plan: {count} ({one_line(why, 200)})" for why, count in problems.items()]
+
+
+def _change(pair: PlanPair) -> str:
+    return f"plan changed, {_slower(pair)}"
+
+
+def _slower(pair: PlanPair) -> str:
+    if pair.times is None or not pair.certain:
+        return "time per call not certainly different"
+    word, times = ("slower", pair.times) if pair.times > 1.0 else ("faster", 1.0 / pair.times)
+    if times < _TIMES:
+        return f"{100.0 * abs(pair.times - 1.0):.0f} % {word} per call"
+    return f"{times:.0f}x {word} per call" if times >= _MANY else f"{times:.1f}x {word} per call"
+
+
+def nodes_changed(pair: PlanPair) -> str:
+    """Nodes of one plan only, A's before B's."""
+    if pair.a.shape is None or pair.b.shape is None:
+        return ""
+    a, b = ([line.strip() for line in shape.nodes] for shape in (pair.a.shape, pair.b.shape))
+    only_a, only_b = ([line for line in one if line not in other] for one, other in ((a, b), (b, a)))
+    if not only_a and not only_b:
+        return "the same nodes in another order"
+    return " -> ".join(", ".join(only[:_NODES_NAMED]) or "nothing more" for only in (only_a, only_b))

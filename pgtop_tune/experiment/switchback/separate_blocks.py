@@ -1,0 +1,170 @@
+"""A against B in blocks that are runs of their own, for what cannot be switched within one run: values that take a
+restart or new sessions, settings of the machine, endpoints, profiles.
+
+Every block begins alike: its arm is put into force, the server is restarted where the experiment restarts it, the data
+set is vacuumed and read in, a checkpoint is made, and a new load warms up. The server is restarted before each block,
+also where the arm stays: else only one block of a pair would begin with a cold server.
+
+The judge is that of pairs, not that of runs. Two neighbouring blocks differ as two runs do, and the spread of the pairs
+has that in it: it is measured here, where the judge of runs assumes it, and it is looked at after each pair. A coin
+decides which block of a pair comes first, so that a level that wanders favours neither arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from statistics import fmean
+from typing import Final
+
+from pgtop_tune.changes.model.change import ParameterChange
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
+from pgtop_tune.experiment.switchback.arms import Arms, check_reaches
+from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
+from pgtop_tune.experiment.switchback.blocks import Arm, Pair
+from pgtop_tune.experiment.switchback.evaluation import Evaluation
+from pgtop_tune.experiment.switchback.loads import ArmLoads
+from pgtop_tune.experiment.switchback.state import Ending, Over, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.switchback import Switchback
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.load import UNDER_WAY
+from pgtop_tune.units import duration
+
+_FIRST_SECOND_S: Final = 60.0
+_LATE_S: Final = 15.0
+_PREPARED_S: Final = 3600.0
+"""A vacuum of a large data set takes its time; the set of the arm reverts by itself later than that."""
+_ROUND_S: Final = 60.0
+
+
+class SeparatePlan(SwitchbackPlan, frozen=True, kw_only=True):
+    """What is asked for.
+
+    Attributes:
+        around_s: What precedes the warm-up of a block, as long as none has shown it.
+    """
+
+    around_s: float = 5.0
+
+    @property
+    def pair_s(self) -> float:
+        """Of a pair, as assumed."""
+        return 2.0 * (self.around_s + self.lengths.settle_s + self.lengths.measured_s)
+
+    @property
+    def least_s(self) -> float:
+        """See `SwitchbackPlan.least_s`."""
+        return FEWEST_PAIRS * self.pair_s
+
+    @property
+    def by_checkpoints(self) -> bool:
+        """Each block begins with a checkpoint, whatever the parameter."""
+        return False
+
+
+class CheckedArms(Arms):
+    """Arms that checks before a restart have looked at: to put each into force for a moment would take restarts."""
+
+    async def check(self, within_s: float) -> None:
+        """See `Arms.check`."""
+
+    async def _make(self, arm: Arm, within_s: float) -> tuple[ParameterChange, ...]:
+        made = await super()._make(arm, within_s)
+        for proof in await self._control.prove(made) if made else ():
+            check_reaches(proof)
+        return made
+
+
+class SeparateBlocks(Switchback):
+    """One experiment; `run` in the engine's loop.
+
+    Args:
+        plan, frames, arms, seen: See `Switchback`.
+        load: The loads of the arms.
+        answers: Waits until frames show the server as it is after a restart.
+        restart: Restarts the server as it is; None where blocks take no restart.
+    """
+
+    def __init__(
+        self,
+        plan: SeparatePlan,
+        frames: BlockFrames,
+        arms: Arms,
+        load: ArmLoads,
+        answers: Callable[[], Awaitable[None]],
+        restart: Callable[[], Awaitable[None]] | None,
+        seen: Callable[[SwitchbackState], None] = lambda state: None,
+    ) -> None:
+        super().__init__(plan, frames, arms, load, seen)
+        self._separate: Final = plan
+        self._loads: Final = load
+        self._answers: Final = answers
+        self._restart: Final = restart
+
+    async def _warm_up(self) -> None:
+        """Each block has its own."""
+
+    def _fit_lengths(self, pairs: tuple[Pair, ...], evaluation: Evaluation) -> None:
+        """They stay: what builds up more slowly is said at the end."""
+
+    @property
+    def _pair_s(self) -> float:
+        """As the pairs have shown it."""
+        pairs = self.state.pairs
+        return fmean(pair.seconds for pair in pairs) if pairs else self._separate.pair_s
+
+    async def _pair(self, number: int, order: tuple[Arm, Arm]) -> Pair:
+        missing = FEWEST_PAIRS - len(self.state.pairs)
+        if self.state.pairs and self.elapsed_s + missing * self._pair_s > self.plan.for_s:
+            needed_s = _ROUND_S * (1 + (self.elapsed_s + missing * self._pair_s) // _ROUND_S)
+            took = f"a pair takes {duration(self._pair_s)} here"
+            raise Over(Ending.TOO_SHORT, f"{took}: four pairs need --for {duration(needed_s)}")
+        return await super()._pair(number, order)
+
+    async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
+        """Prepares and measures one block; why it does not count, "" where it does."""
+        began_s, lengths = self.elapsed_s, self._lengths
+        self._put(phase=Phase.PREPARING, arm=None)
+        await self._end_load()
+        changed = await self._arms.to(arm, _PREPARED_S + lengths.settle_s + lengths.measured_s)
+        if self._restart is not None:
+            if not changed:
+                await self._restart()
+            await self._answers()
+        await self._begin_load(arm)
+        self._put(phase=Phase.WARMING_UP, arm=arm, arm_since_s=self._frames.now_s)
+        block = self._frames.open(arm, lengths.settle_s, lengths.measured_s)
+        await self._wait(lambda: block.seconds > 0.0, lengths.settle_s + _LATE_S)
+        settled_s = self.elapsed_s - began_s
+        self._put(phase=Phase.MEASURING)
+        await self._wait(lambda: block.seconds >= lengths.measured_s - 0.5, lengths.measured_s + _LATE_S)
+        self._frames.stop()
+        spoiled = await self._arms.foreign_change()
+        await self._end_load()
+        block.settled_s = settled_s
+        return block, spoiled
+
+    async def _begin_load(self, arm: Arm) -> None:
+        """Starts the load; from then on its end, and that of the server, are trouble."""
+        await self._loads.begin(arm)
+        for words in self._loads.problems:
+            if words not in self.state.notes:
+                self._note(words)
+        frames, seen = self._frames, len(self._frames.tps)
+        if not await frames.until(lambda: _runs(frames) and len(frames.tps) > seen, _FIRST_SECOND_S):
+            self._check_trouble()
+            raise Over(Ending.ENDED, f"no transaction ended in {arm}")
+        frames.begin()
+
+    async def _end_load(self) -> None:
+        self._frames.end()
+        await self._load.stop()
+
+    async def _put_back(self, ending: Ending) -> None:
+        # What is put back may take a restart.
+        await self._end_load()
+        await super()._put_back(ending)
+
+
+def _runs(frames: BlockFrames) -> bool:
+    load = None if frames.interval is None else frames.interval.now(sections.bench)
+    return load is not None and load.run.state in UNDER_WAY

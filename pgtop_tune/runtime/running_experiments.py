@@ -1,0 +1,299 @@
+"""Experiments that run on a server, as their programs announce them: a small file each in the state directory.
+
+Screens show the experiments of other programs by these files, and a change of a parameter under experiment is refused
+by them. A file counts as long as its process lives, so a killed program leaves nothing that must be put right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.paths import NotOurs, experiments_dir, private, read_own, replacing
+from pgtop_tune.process.process_key import ProcessKey, own_key
+from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
+from pgtop_tune.safe_text import one_line, printable_lines
+
+if TYPE_CHECKING:
+    from pgtop_tune.model.frame import Frame
+    from pgtop_tune.model.instance import Instance
+    from pgtop_tune.runtime.ports import Step
+
+DETACHED: Final = "PGTOP_TUNE_DETACHED"
+"""Variable of a run that --detach has started: its name."""
+_EVERY_S: Final = 2.0
+_LARGEST_BYTES: Final = 128 * 1024
+_MOST_FILES: Final = 32
+_MOST_VALUES: Final = 16
+_ENDED_S: Final = 600.0
+"""So long the file of an ended experiment stays, for screens that watch it."""
+_WORD: Final = 80
+_DETAILS: Final = 20_000
+_LONGEST_S: Final = 1e7
+_REFUSED: Final = "did not begin"
+"""The ending of an experiment that was refused once it looked closely."""
+_CLOCK_MS: Final = 2
+"""The sampler rounds the start of the server, the operator's session cuts it off."""
+
+
+class ServerKey(Struct, frozen=True):
+    """A running server, told from all others.
+
+    Attributes:
+        system_identifier: "" where the role may not see it.
+        started_ms: pg_postmaster_start_time, milliseconds since the epoch.
+    """
+
+    system_identifier: str
+    started_ms: int
+
+    def is_same(self, other: ServerKey) -> bool:
+        """Whether both are one postmaster."""
+        known = {self.system_identifier, other.system_identifier} - {""}
+        return len(known) < 2 and abs(self.started_ms - other.started_ms) <= _CLOCK_MS
+
+
+def server_of(frame: Frame) -> ServerKey | None:
+    """The server that a frame is of; None where the frame does not say."""
+    facts = sections.server(frame)
+    return None if isinstance(facts, Unavailable) else ServerKey(facts.system_identifier, facts.started_ms)
+
+
+def server_of_instance(instance: Instance) -> ServerKey:
+    """The server as the operator's session knows it."""
+    return ServerKey(instance.system_identifier, instance.started_us // 1000)
+
+
+class RunningExperiment(Struct, frozen=True, kw_only=True):
+    """An experiment as its program announces it.
+
+    Attributes:
+        program: As typed: "ab", "twin", "experiment run"; "screen" for one of a screen.
+        detached: Name of the detached run; "" where a terminal holds it.
+        key: The process.
+        server: Where it runs.
+        parameters: Names that it switches on this server.
+        began_ms: When it was announced, milliseconds since the epoch: a screen makes one after the other.
+        written_ms: When `state` was, milliseconds since the epoch.
+    """
+
+    program: str
+    detached: str
+    key: ProcessKey
+    server: ServerKey
+    parameters: tuple[str, ...]
+    began_ms: int
+    written_ms: int
+    state: ExperimentState
+
+    @property
+    def words(self) -> str:
+        """Which it is: "ab, process 4711"."""
+        return f"{self.program}, process {self.key.pid}"
+
+    @property
+    def hint(self) -> str:
+        """How it is stopped."""
+        if self.detached:
+            return f"`pgtop-tune experiment stop {self.detached}`, or x on a screen, stops it"
+        return "x on that screen stops it" if self.program == "screen" else "Ctrl-C in its terminal stops it"
+
+
+def running_experiments() -> tuple[RunningExperiment, ...]:
+    """All that programs of this user have announced, oldest first; a file that cannot be read is none. Blocking."""
+    try:
+        with os.scandir(_directory()) as entries:
+            names = sorted(each.name for each in entries if each.name.endswith(".json"))
+    except OSError:
+        return ()
+    return tuple(found for name in names[-_MOST_FILES:] if (found := _read(_directory() / name)) is not None)
+
+
+def running_on(server: ServerKey) -> tuple[RunningExperiment, ...]:
+    """Those that go on on a server. Blocking."""
+    return tuple(
+        each
+        for each in running_experiments()
+        if each.state.under_way and each.server.is_same(server) and each.key.lives
+    )
+
+
+def check_alone(server: ServerKey) -> None:
+    """Makes sure that no experiment of another program runs on a server: two would measure each other.
+
+    Raises:
+        UsageProblem: One runs.
+    """
+    ours = own_key()
+    other = next((each for each in running_on(server) if each.key != ours), None)
+    if other is not None:
+        raise UsageProblem(f"another experiment runs on this server ({other.words})", other.hint)
+
+
+class Announcement:
+    """The file of an experiment of ours. A sink of the engine; written in a thread, at most every other second.
+
+    Args:
+        program: See `RunningExperiment`.
+        parameters: See `RunningExperiment`.
+        state: The newest. Thread-safe.
+        server: Where it runs; None takes it from frames.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        parameters: Sequence[str],
+        state: Callable[[], ExperimentState],
+        server: ServerKey | None = None,
+    ) -> None:
+        self._program: Final = program
+        self._parameters: Final = tuple(parameters)
+        self._state: Final = state
+        self._server = server
+        self._began_ms: Final = _now_ms()
+        self._path: Final = _directory() / f"{self._began_ms}-{os.getpid()}.json"
+        self._lock: Final = threading.Lock()
+        self._due_s = 0.0
+        self._begun = self._ended = False
+
+    def begin(self) -> None:
+        """The file is there from now on, or from the first frame that says which server it is. Blocking.
+
+        Raises:
+            UsageProblem: Another experiment runs on this server.
+        """
+        if self._server is not None:
+            check_alone(self._server)
+        self._begun = True
+        self._write()
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        if step.frames and (server := server_of(step.frames[-1])) is not None:
+            # The experiment may have restarted it.
+            self._server = server
+        self.tick()
+
+    def close(self) -> None:
+        """See `FrameSink.close`."""
+
+    def tick(self) -> None:
+        """Writes the newest state where that is due. In the engine's loop."""
+        now_s = time.monotonic()
+        if self._begun and not self._ended and now_s >= self._due_s:
+            self._due_s = now_s + _EVERY_S
+            asyncio.get_running_loop().run_in_executor(None, self._write)
+
+    def end(self) -> None:
+        """Writes the last state: it is over. Blocking."""
+        if self._begun and not self._ended:
+            self._ended = True
+            self._write(last=True)
+
+    def _write(self, *, last: bool = False) -> None:
+        with self._lock:
+            if self._server is None or (self._ended and not last):
+                return
+            state = self._state()
+            state = replace(state, details=state.details[:_DETAILS], under_way=not last)
+            if last:
+                state = replace(state, arm="", ending=state.ending or _REFUSED)
+            announced = RunningExperiment(
+                program=self._program,
+                detached=os.environ.get(DETACHED, ""),
+                key=own_key(),
+                server=self._server,
+                parameters=self._parameters,
+                began_ms=self._began_ms,
+                written_ms=_now_ms(),
+                state=state,
+            )
+            try:
+                if not self._path.exists():
+                    _sweep(private(self._path.parent))
+                with replacing(self._path) as file:
+                    file.write(msgspec.json.encode(announced))
+            except OSError:
+                # The experiment goes on where nobody sees it.
+                return
+
+
+def _sweep(directory: Path) -> None:
+    """Removes files of experiments that have ended, and those that nobody can read."""
+    for path in directory.glob("*.json"):
+        found = _read(path)
+        lives = found is not None and found.state.under_way and found.key.lives
+        if not lives and time.time() - path.lstat().st_mtime > _ENDED_S:
+            path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> RunningExperiment | None:
+    try:
+        if path.lstat().st_size > _LARGEST_BYTES:
+            return None
+        found = msgspec.json.decode(read_own(path), type=RunningExperiment)
+    except (OSError, NotOurs, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return replace(
+        found,
+        program=one_line(found.program, _WORD),
+        detached=one_line(found.detached, _WORD),
+        state=_sound(found.state),
+    )
+
+
+def _sound(state: ExperimentState) -> ExperimentState:
+    """What can be drawn, whatever the file holds."""
+    values = tuple(
+        ArmValues(one_line(each.name, _WORD), one_line(each.a, _WORD), one_line(each.b, _WORD))
+        for each in state.values[:_MOST_VALUES]
+    )
+    return replace(
+        state,
+        values=values,
+        kind=one_line(state.kind, _WORD),
+        phase=one_line(state.phase, _WORD),
+        arm=state.arm if state.arm in ("A", "B") else "",
+        figure=one_line(state.figure, _WORD),
+        ending=one_line(state.ending, _WORD),
+        problem=one_line(state.problem, _DETAILS),
+        details="\n".join(printable_lines(state.details, _DETAILS)),
+        pair=_within(state.pair, 0, 100_000),
+        of=_within(state.of, 0, 100_000),
+        counted=_within(state.counted, 0, 100_000),
+        elapsed_s=float(_within(state.elapsed_s, 0, _LONGEST_S)),
+        remaining_s=float(_within(state.remaining_s, 0, _LONGEST_S)),
+        effect=_share(state.effect),
+        low=_share(state.low),
+        high=_share(state.high),
+    )
+
+
+def _within(value: float, least: float, most: float) -> int:
+    return round(min(max(value, least), most)) if isfinite(value) else round(least)
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None or not isfinite(value) else min(max(value, -1.0), 99.0)
+
+
+def _directory() -> Path:
+    return experiments_dir() / "running"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

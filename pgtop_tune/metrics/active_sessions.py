@@ -1,12 +1,13 @@
 """Active sessions: the one definition, and the one calculation that every page, line, export and replay takes.
 
 A session is **active** while the server works for it or while it waits for something that keeps it from working: a
-lock, a disk, another process, its client in the middle of a statement, a CPU. Processes of the server count as well.
+lock, a disk, another process, its client in the middle of a statement, a CPU. Parallel workers are sessions as well.
 Beside the active sessions, and never among them:
 
     the client's turn   idle in transaction for less than a second; of pgbench also idle between two transactions
     pacing              sleeps that are meant: delays of checkpoints, VACUUM, base backups and recovery, a process of
                         replication at rest; the archiver, which waits for a command or sleeps between two attempts
+    background          processes of the server at work: checkpointer, WAL writer, autovacuum, replication, extensions
     io workers          busy with a read that the session which asked for it already waits for (18, io_method=worker)
 
 A session that was woken and has no CPU yet looks as if it still waited for its client, and one that was put off its CPU
@@ -38,6 +39,8 @@ from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity
 from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, LOAD_APPLICATION, QUEUE, TURN, WaitCount
 
 CLIENT_BACKEND: Final = "client backend"
+_SESSIONS: Final = frozenset({CLIENT_BACKEND, "parallel worker", ""})
+"""Backend types that work for a client; "" is that of sessions which this role may not look into."""
 IO_WORKER: Final = "io worker"
 WAITS_WINDOW_S: Final = 10.0
 COVERED: Final = 0.8
@@ -71,6 +74,7 @@ class SessionActivity(StrEnum):
     TURN = "client turn"
     PACING = "pacing"
     IO_WORKER = "io worker"
+    BACKGROUND = "background"
 
 
 def activity_of(count: WaitCount) -> SessionActivity:
@@ -85,7 +89,7 @@ def activity_of(count: WaitCount) -> SessionActivity:
     remote = count.backend_type != CLIENT_BACKEND and count.wait_event_type == CLIENT and event in _FROM_THE_PRIMARY
     if remote or count.backend_type == _ARCHIVER or (count.wait_event_type, event) in _SLEEPS:
         return SessionActivity.PACING
-    return SessionActivity.ACTIVE
+    return SessionActivity.ACTIVE if count.backend_type in _SESSIONS else SessionActivity.BACKGROUND
 
 
 def is_active(count: WaitCount) -> bool:

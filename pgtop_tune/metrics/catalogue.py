@@ -89,11 +89,12 @@ class Interval:
         frames: At least one frame, oldest first. Only the tail is looked at.
     """
 
-    __slots__ = ("_frames", "_known", "newest")
+    __slots__ = ("_frames", "_known", "_recent", "newest")
 
     def __init__(self, frames: Sequence[Frame]) -> None:
         self._frames = frames
         self._known: dict[Callable[[Interval], object], object] = {}
+        self._recent: dict[tuple[Callable[..., object], float, int], Sequence[object]] = {}
         self.newest: Final = frames[-1]
 
     def once(self, compute: Callable[[Interval], T]) -> T:
@@ -106,6 +107,29 @@ class Interval:
         """The section in the newest frame, None when it is unavailable."""
         found = _reach(section)(self.newest)
         return None if isinstance(found, Unavailable) else found
+
+    @property
+    def frames(self) -> Sequence[Frame]:
+        """The frames, oldest first."""
+        return self._frames
+
+    def over(self, window_s: float) -> Interval:
+        """The newest frame and the oldest of the last seconds alone: metrics of two looks are means of that time.
+
+        The frame before the newest counts however far apart they are. It does not reach over a gap or another start of
+        the server. A section that is read less often has its means in the whole interval.
+        """
+        oldest = self.newest
+        until_s = self.newest.elapsed_s - window_s - 0.05
+        for frame in reversed(self._frames):
+            if frame is self.newest:
+                continue
+            if _is_after_gap(oldest) or not self._is_same_server(frame):
+                break
+            if frame.elapsed_s < until_s and oldest is not self.newest:
+                break
+            oldest = frame
+        return Interval((self.newest,) if oldest is self.newest else (oldest, self.newest))
 
     @property
     def after_gap(self) -> bool:
@@ -147,7 +171,7 @@ class Interval:
                 return None if gap_s > (newest.at_s - older.at_s) / 2 and not over_gaps else (older, newest)
         return None
 
-    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> list[S]:
+    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> Sequence[S]:
         """Readings of a section within the last seconds, newest first; ends at an outage, see `pair`.
 
         Those between which counters did something end where frames are missing as well.
@@ -157,10 +181,15 @@ class Interval:
             window_s: How far back.
             least: So many even when they are further apart: 2 for what counters did in between.
         """
+        asked = (_reach(section), window_s, least)
+        if asked not in self._recent:
+            self._recent[asked] = self._read_back(*asked)
+        return cast(Sequence[S], self._recent[asked])
+
+    def _read_back(self, reach: Callable[[Frame], S | Unavailable], window_s: float, least: int) -> list[S]:
         found: list[S] = []
         missed, gap_s = 0, 0.0
         later: Frame | None = None
-        reach = _reach(section)
         for frame in reversed(self._frames):
             reading = reach(frame)
             if later is not None and _is_after_gap(later) and found and found[0].at_s > frame.elapsed_s:

@@ -104,7 +104,7 @@ def disks_at_cap(interval: Interval) -> dict[str, CapReached]:
     if pair is None:
         return {}
     found: dict[str, CapReached] = {}
-    looks: list[DiskSample] = []
+    looks: Sequence[DiskSample] = ()
     for disk in pair[1].disks:
         given = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
         latest = _history(pair[::-1], disk.name)

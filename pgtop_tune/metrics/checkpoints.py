@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -193,7 +194,7 @@ def _rests(interval: Interval) -> bool:
     )
 
 
-def _seen_begin(recent: list[CheckpointCounters]) -> tuple[CheckpointCounters, CheckpointCounters] | None:
+def _seen_begin(recent: Sequence[CheckpointCounters]) -> tuple[CheckpointCounters, CheckpointCounters] | None:
     """The readings before and after the last checkpoint began; newest first in `recent`."""
     for after, before in pairwise(recent):
         between = checkpoints_between(before, after)
@@ -204,7 +205,7 @@ def _seen_begin(recent: list[CheckpointCounters]) -> tuple[CheckpointCounters, C
     return None
 
 
-def _redo_before(interval: Interval, recent: list[CheckpointCounters], before: CheckpointCounters) -> int | None:
+def _redo_before(interval: Interval, recent: Sequence[CheckpointCounters], before: CheckpointCounters) -> int | None:
     """The redo point before a checkpoint whose begin was counted after `before`."""
     server = sections.server(interval.newest)
     late_s = _COUNTED_LATE_S if not isinstance(server, Unavailable) and server.version_num < 150_000 else 0.0

@@ -14,6 +14,7 @@ and has no CPU yet looks idle as well.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,6 +35,8 @@ DEMAND: Final = 90.0
 TURN_SHARE: Final = 80.0
 _SHORTEST_S: Final = 0.9
 """Between two looks at threads: clock ticks are coarse."""
+ThreadUse = tuple[float, float | None]
+"""CPU, and waiting for a CPU, of a thread of pgbench in per cent of one core; None is a wait that is not known."""
 _MACHINE_FULL: Final = 90.0
 
 
@@ -55,7 +58,6 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
     cpu_shares = [cpu for cpu, _ in threads]
     wanted = [(cpu, delay or 0.0) for cpu, delay in threads]
     delays = [delay for _, delay in threads if delay is not None]
-    bound = max((each for each in wanted if _never_sleeps(*each)), key=sum, default=None)
     turn = _client_turn(interval, run, window_s)
     facts = _host_facts(interval)
     load = GeneratorLoad(
@@ -71,7 +73,7 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
         bound=False,
         most_queued=max(delays, default=None),
     )
-    reason = _reason(load, run, bound)
+    reason = _reason(load, run, threads)
     return replace(load, bound=True, reason=reason, advice=_advice(load, run)) if reason else load
 
 
@@ -85,16 +87,23 @@ def _never_sleeps(cpu: float, queued: float) -> bool:
     return cpu + queued >= DEMAND and cpu >= queued
 
 
-def _reason(load: GeneratorLoad, run: BenchRun, bound: tuple[float, float] | None) -> str:
-    if bound is not None:
-        cpu, waiting = bound
-        queued = f" and waited for a CPU {waiting:.0f} %" if waiting >= 1.0 else ""
-        return (
-            f"a thread of pgbench was on a CPU {cpu:.0f} %{queued} of the time, so it never slept:"
-            " the client is the limit, not the server"
-        )
-    if load.threads:
+def never_slept(threads: Iterable[ThreadUse]) -> str:
+    """Why pgbench is the limit: one of its threads never slept; "" where all of them did."""
+    wanted = [(cpu, queued or 0.0) for cpu, queued in threads]
+    bound = max((each for each in wanted if _never_sleeps(*each)), key=sum, default=None)
+    if bound is None:
         return ""
+    cpu, waiting = bound
+    queued = f" and waited for a CPU {waiting:.0f} %" if waiting >= 1.0 else ""
+    return (
+        f"a thread of pgbench was on a CPU {cpu:.0f} %{queued} of the time, so it never slept:"
+        " the client is the limit, not the server"
+    )
+
+
+def _reason(load: GeneratorLoad, run: BenchRun, threads: Sequence[ThreadUse]) -> str:
+    if load.threads:
+        return never_slept(threads)
     full = full_machine(load)
     if load.client_turn is not None and load.client_turn >= TURN_SHARE and run.rate_per_s is None and not full:
         return (
@@ -112,9 +121,8 @@ def _advice(load: GeneratorLoad, run: BenchRun) -> str:
     return "run pgbench on another host, or on several"
 
 
-def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[tuple[float, float | None]]:
-    """(CPU, waiting for a CPU) of each thread of pgbench in per cent of one core, over as long as it was seen; None is
-    a wait that is not known."""
+def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[ThreadUse]:
+    """Of each thread of pgbench, over as long as it was seen."""
     facts = _host_facts(interval)
     looks = [
         (sample.at_s, {row.tid: row for row in sample.threads if row.pid == run.pid})
@@ -129,7 +137,7 @@ def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[tuple[f
     for tid, thread in newest.items():
         oldest = next(((at_s, rows[tid]) for at_s, rows in reversed(looks) if _is_same(rows.get(tid), thread)), None)
         if oldest is not None and newest_s - oldest[0] >= _SHORTEST_S:
-            found.append(_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s))
+            found.append(thread_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s))
     return found
 
 
@@ -137,7 +145,8 @@ def _is_same(older: ThreadCounters | None, newer: ThreadCounters) -> bool:
     return older is not None and older.start_ticks == newer.start_ticks
 
 
-def _use(older: ThreadCounters, newer: ThreadCounters, seconds: float, ticks_per_s: int) -> tuple[float, float | None]:
+def thread_use(older: ThreadCounters, newer: ThreadCounters, seconds: float, ticks_per_s: int) -> ThreadUse:
+    """Between two looks."""
     ticks = newer.user_ticks + newer.system_ticks - older.user_ticks - older.system_ticks
     cpu = 100.0 * max(ticks, 0) / ticks_per_s / seconds
     if newer.run_delay_ms is None or older.run_delay_ms is None:

@@ -48,6 +48,22 @@ UNSAFE: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
 )
 """Name → values as pg_settings has them, and what each can lose, one clause."""
 
+WINDOW: Final = "wal_writer_delay"
+"""Says how much an asynchronous commit can lose."""
+_BOUNDED: Final = frozenset({"synchronous_commit"})
+
+
+def needs_unlocking(name: str, *, ends: bool) -> bool:
+    """Whether a value that can lose data is locked.
+
+    What loses at most the commits of a moment, and never consistency, may be tried as long as its end is certain.
+
+    Args:
+        name: Parameter, in any case.
+        ends: Whether the value goes by itself: at a deadline unless confirmed, or with the sessions of a load.
+    """
+    return not (ends and name.lower() in _BOUNDED)
+
 
 class AtRisk(Struct, frozen=True):
     """A value in force that can lose data.
@@ -84,6 +100,17 @@ def risks(parameters: Iterable[Parameter]) -> tuple[AtRisk, ...]:
     return tuple(found)
 
 
+def switched_risks(values: Iterable[tuple[str, str, str]]) -> tuple[AtRisk, ...]:
+    """What an experiment can lose while it switches values.
+
+    Args:
+        values: (name, A, B) of its parameters.
+    """
+    return tuple(
+        AtRisk(name, value, words) for name, a, b in values for value, words in UNSAFE.get(name, ()) if value in (a, b)
+    )
+
+
 def at_risk(interval: Interval) -> tuple[AtRisk, ...]:
     """What the newest frame shows in force, with the loss in numbers of now; empty also where it cannot be said."""
     sample = interval.now(sections.parameters)
@@ -103,12 +130,20 @@ def _is(row: Parameter, value: str) -> bool:
 
 def _asynchronous(interval: Interval, parameters: Iterable[Parameter]) -> str:
     """Commits within the window: 3 × wal_writer_delay × transactions per second."""
-    delay_ms = next((float(row.setting) for row in parameters if row.name == "wal_writer_delay"), None)
-    if delay_ms is None:
-        return ""
+    delay_ms = next((float(row.setting) for row in parameters if row.name == WINDOW), None)
+    return "" if delay_ms is None else lost_in_a_crash(delay_ms, interval)
+
+
+def lost_in_a_crash(delay_ms: float, interval: Interval | None) -> str:
+    """The commits that a crash loses with synchronous_commit=off.
+
+    Args:
+        delay_ms: wal_writer_delay.
+        interval: For the commits of now; None where they are not known.
+    """
     window_ms = _WINDOWS * delay_ms
-    client = CLIENT_TPS(interval)
-    tps = TPS(interval) if client is None else client
+    client = None if interval is None else CLIENT_TPS(interval)
+    tps = TPS(interval) if client is None and interval is not None else client
     many = "" if tps is None else f", now some {count(tps * window_ms / 1000.0)}"
     return f"up to {window_ms:.0f} ms of acknowledged commits{many}; the data stay consistent"
 

@@ -58,7 +58,7 @@ class Grown(Struct, Generic[R], frozen=True):
         return 100.0 * one / (one + other)
 
 
-def readings(interval: Interval, section: Callable[[Frame], S | Unavailable]) -> list[S]:
+def readings(interval: Interval, section: Callable[[Frame], S | Unavailable]) -> Sequence[S]:
     """Readings of the last `ROWS_WINDOW_S`, newest first; of a section that is read less often the last two."""
     return interval.recent(section, ROWS_WINDOW_S, least=2)
 

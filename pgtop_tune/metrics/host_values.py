@@ -299,7 +299,7 @@ def foreign_cpu(interval: Interval) -> float | None:
     facts = None if looks is None else looks[1].facts
     if busy is None or facts is None or not facts.cpu_count:
         return None
-    return max(busy - sum(process_cpu(interval).values()) / facts.cpu_count, 0.0)
+    return max(busy - sum(interval.once(process_cpu).values()) / facts.cpu_count, 0.0)
 
 
 def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:

@@ -74,7 +74,7 @@ def _kind(row: ProgressRow) -> str:
     return row.command.partition(" ")[0]
 
 
-def _progress(row: ProgressRow, recent: list[ProgressSample]) -> CommandProgress:
+def _progress(row: ProgressRow, recent: Sequence[ProgressSample]) -> CommandProgress:
     percent = None
     if row.done is not None and row.total:
         percent = min(100.0 * row.done / row.total, 100.0)
@@ -85,7 +85,7 @@ def _progress(row: ProgressRow, recent: list[ProgressSample]) -> CommandProgress
     return CommandProgress(row=row, percent=percent, per_s=per_s, remaining_s=remaining)
 
 
-def _rate(row: ProgressRow, recent: list[ProgressSample]) -> float | None:
+def _rate(row: ProgressRow, recent: Sequence[ProgressSample]) -> float | None:
     oldest: tuple[int, float] | None = None
     for sample in recent[1:]:
         older = next((each for each in sample.commands if _is_same_phase(each, row)), None)

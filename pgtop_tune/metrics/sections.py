@@ -57,6 +57,7 @@ from pgtop_tune.model.relations import (
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.setup import MachineSetup, Measured
 from pgtop_tune.model.statements import StatementSample, StatementTexts
+from pgtop_tune.model.tail import TailSample
 from pgtop_tune.model.waits import LockCounters, LockCounterSample, LockSample, WaitSample
 
 T = TypeVar("T")
@@ -197,6 +198,11 @@ waits: Final = _section(
     every_s=0.1, kept_whole=True,
 )  # fmt: skip
 """Looked at more often than frames are made; a reading adds up the looks of its frame."""
+tail: Final = _section(
+    PostgresSample.tail, TailSample, "pg_stat_activity.xact_start, pg_blocking_pids()", ("waits", "tail_blockers"),
+    every_s=0.1, kept_whole=True,
+)  # fmt: skip
+"""From the same looks."""
 checkpoint_cycle: Final = _section(
     PostgresSample.checkpoint_cycle, CheckpointCycle, "pg_stat_wal.wal_fpi at the start of checkpoints",
     ("checkpoints", "wal"), kept_whole=True,

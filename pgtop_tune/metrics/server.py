@@ -65,6 +65,16 @@ def _rollbacks(interval: Interval) -> float | None:
     return None if pair is None else rate(pair[0].xact_rollback, pair[1].xact_rollback, pair[0].at_s, pair[1].at_s)
 
 
+def _connects(interval: Interval) -> float | None:
+    pair = interval.pair(sections.databases, PUBLISHED_S)
+    if pair is None:
+        return None
+    begun = {row.datid: row.sessions for row in pair[0].databases}
+    grown = [row.sessions - begun[row.datid] for row in pair[1].databases if row.datid in begun]
+    seconds = pair[1].at_s - pair[0].at_s
+    return None if any(each < 0 for each in grown) else sum(grown) / seconds
+
+
 def _qps(interval: Interval) -> float | None:
     pair = interval.pair(sections.statements)
     if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms:
@@ -234,6 +244,11 @@ ROLLBACKS = Metric(
     "server.rollbacks", "rollbacks", "1/s", "Transactions rolled back per second.",
     "Δ xact_rollback of pg_stat_database / Δt", _rollbacks,
 )  # fmt: skip
+CONNECTS = Metric(
+    "server.connects", "new sessions", "1/s",
+    "Sessions begun per second, this tool's included. Each costs a process: with many of them a pooler helps.",
+    "Δ sessions of pg_stat_database / Δt", _connects,
+)  # fmt: skip
 QPS = Metric(
     "server.qps", "qps", "1/s",
     "Statements finished per second, as pg_stat_statements counts them (its evictions and pg_stat_statements.track apply).",
@@ -284,6 +299,6 @@ BLOCKED = Metric(
 )  # fmt: skip
 
 METRICS: Final = (
-    TPS, ROLLBACKS, QPS, CACHE_HIT, TEMP_BYTES, WAL_BYTES, FULL_PAGES, WAL_BUFFERS_FULL, WAL_SINCE_REDO,
+    TPS, ROLLBACKS, CONNECTS, QPS, CACHE_HIT, TEMP_BYTES, WAL_BYTES, FULL_PAGES, WAL_BUFFERS_FULL, WAL_SINCE_REDO,
     SESSIONS, ACTIVE, IDLE_IN_TRANSACTION, BLOCKED,
 )  # fmt: skip

@@ -101,4 +101,56 @@ OLDEST: Final = Metric(
     "max(now - pg_stat_activity.xact_start) where application_name is pgbench", _oldest_s,
 )  # fmt: skip
 
-METRICS: Final = (SILENT, OLDEST)
+
+def _open_ms(interval: Interval) -> float | None:
+    oldest_s = OLDEST(interval) if interval.once(stall) is not None else None
+    return None if oldest_s is None else 1000.0 * oldest_s
+
+
+OPEN_WHILE_STALLED: Final = Metric(
+    "client.stalled_latency", "oldest open while stalled", "ms",
+    "Age of the oldest open transaction of pgbench sessions while the load is stalled, a lower bound of its latency; "
+    "unknown while transactions end, as percentiles say more then.",
+    OLDEST.source, _open_ms,
+)  # fmt: skip
+
+
+# Seconds that count as lost to the client: those in which nothing ended, and those in which something took long.
+
+COUNTED_S: Final = 60.0
+SLOW_MS: Final = 1000.0
+
+
+def _of_run(interval: Interval) -> list[BenchSample]:
+    bench = interval.now(sections.bench)
+    if bench is None or bench.run.state is not RunState.RUNNING:
+        return []
+    return [each for each in interval.recent(sections.bench, COUNTED_S) if each.run.run == bench.run.run]
+
+
+def _silent_seconds(interval: Interval) -> float | None:
+    samples = _of_run(interval)
+    lasting = [each for sample in samples[:1] for each in sample.silences if each.until_ms is None]
+    ended = [each for sample in samples for each in sample.silences if each.until_ms is not None]
+    return sum(each.zero_s for each in (*ended, *lasting)) if samples else None
+
+
+def _slow_seconds(interval: Interval) -> float | None:
+    samples = _of_run(interval)
+    slow = {each.second for sample in samples for each in sample.latencies if each.max_us >= 1000.0 * SLOW_MS}
+    return float(len(slow)) if samples else None
+
+
+SILENT_SECONDS: Final = Metric(
+    "client.seconds_without", "seconds without a transaction", "s",
+    "Seconds in which no transaction of the load ended: of gaps that ended in the last 60 s, and of one that lasts. "
+    "Slow seconds are counted apart.",
+    "tps and failed of pgbench's progress lines: those with neither", _silent_seconds,
+)  # fmt: skip
+SLOW_SECONDS: Final = Metric(
+    "client.slow_seconds", "slow seconds", "s",
+    "Seconds of the last 60 s in which a transaction of the load ended that had taken longer than 1 s.",
+    "max of each second of pgbench's transaction log", _slow_seconds,
+)  # fmt: skip
+
+METRICS: Final = (SILENT, OLDEST, OPEN_WHILE_STALLED, SILENT_SECONDS, SLOW_SECONDS)

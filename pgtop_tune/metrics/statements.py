@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -141,7 +142,7 @@ def statement_rates(interval: Interval) -> list[StatementRate]:
     ]
 
 
-def _grown(looks: list[StatementSample]) -> list[Grown[StatementCounters]]:
+def _grown(looks: Sequence[StatementSample]) -> list[Grown[StatementCounters]]:
     sums: dict[str, dict[str, int]] = {}
     seconds: dict[str, float] = {}
     newest = looks[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable
+from math import ceil
 from typing import Final
 
 from msgspec import Struct, field
@@ -93,6 +94,8 @@ class WaitGroup(Struct):
         ms: Milliseconds of each transaction, over the window of the latency budget.
         waits: What they waited for over the long window: (class, event) → mean sessions.
         beside: Whether these are sessions beside the active ones.
+        peak: Most sessions that one look saw in this wait within the last 60 s; None where that is not known, as for
+            anything but one wait.
     """
 
     key: Hashable
@@ -101,6 +104,12 @@ class WaitGroup(Struct):
     ms: float = 0.0
     waits: dict[tuple[str, str], float] = field(default_factory=dict)
     beside: bool = True
+    peak: int | None = None
+
+    @property
+    def burst(self) -> float | None:
+        """How many times the mean of 60 s the peak is."""
+        return self.peak / self.sessions_long if self.peak is not None and self.sessions_long else None
 
     @property
     def largest(self) -> tuple[str, str] | None:
@@ -113,6 +122,8 @@ def by_event(count: WaitCount) -> Hashable:
     found = activity_of(count)
     if found is SessionActivity.PACING:
         return str(found), count.wait_event or count.backend_type
+    if found is SessionActivity.BACKGROUND:
+        return str(found), f"{count.backend_type} {label_of(count.wait_event_type, count.wait_event)}"
     if found is SessionActivity.IO_WORKER:
         return str(found), label_of(count.wait_event_type, count.wait_event)
     return count.wait_event_type, count.wait_event
@@ -168,7 +179,27 @@ def wait_groups(
     for one in sessions(interval, ms_window_s) or ():
         if wanted(one.kind) and (ms := one.mean * ms_of(one.kind)):
             _group(groups, by(one.kind), one.kind).ms += ms
+    for key, most in _peaks(interval).items() if by is by_event else ():
+        if key in groups:
+            groups[key].peak = most
     return sorted(groups.values(), key=lambda group: (-group.sessions, -group.sessions_long, str(group.key)))
+
+
+def _peaks(interval: Interval) -> dict[tuple[str, str], int]:
+    """Class and event → most sessions at one look; no fewer than the mean of a frame."""
+    found: dict[tuple[str, str], int] = {}
+    for sample in interval.recent(sections.waits, LONG_WINDOW_S):
+        if not sample.peaks:
+            continue
+        sums: dict[tuple[str, str], int] = {}
+        for count in sample.counts:
+            wait = count.wait_event_type, count.wait_event
+            sums[wait] = sums.get(wait, 0) + count.observations
+        most = {wait: ceil(seen / sample.samples) for wait, seen in sums.items() if seen}
+        most |= {(peak.wait_event_type, peak.wait_event): peak.most for peak in sample.peaks}
+        for wait, sessions_at_once in most.items():
+            found[wait] = max(sessions_at_once, found.get(wait, 0))
+    return found
 
 
 def _group(groups: dict[Hashable, WaitGroup], key: Hashable, kind: WaitCount) -> WaitGroup:
@@ -243,8 +274,8 @@ def _class(
 
 ACTIVE_SESSIONS: Final = Metric(
     "waits.active", "active sessions", "sessions",
-    "Mean number of sessions that the server works for, or that wait for a resource: a lock, a disk, another process, the client in the middle of a statement, a CPU. Server processes count as well. The wait "
-    "classes add up to it. It excludes client think/network time, pacing, and io workers, whose reads a session already waits for. More active sessions than CPUs, most of them on CPU, mean that the machine is too small.",
+    "Mean number of sessions that the server works for, or that wait for a resource: a lock, a disk, another process, the client in the middle of a statement, a CPU. The wait "
+    "classes add up to it. It excludes client think/network time, background processes, pacing, and io workers, whose reads a session already waits for. More active sessions than CPUs, most of them on CPU, mean that the machine is too small.",
     "pg_stat_activity sampled several times a second: observations / samples", _Mean(is_active),
 )  # fmt: skip
 _MEASURED: Final = (
@@ -291,9 +322,14 @@ PACING: Final = Metric(
     "Processes in an intended sleep: delays of checkpoints, VACUUM, base backups and recovery, idle replication, and the archiver, which waits for its command or for the next attempt. Not among the active sessions.",
     _SAMPLED, _stands(SessionActivity.PACING),
 )  # fmt: skip
+BACKGROUND: Final = Metric(
+    "waits.background", "background", "sessions",
+    "Mean number of background processes at work or in a wait: checkpointer, WAL writer, autovacuum, replication, processes of extensions. Not among the active sessions, and no part of a transaction's latency.",
+    _SAMPLED, _stands(SessionActivity.BACKGROUND),
+)  # fmt: skip
 IO_WORKERS: Final = Metric(
     "waits.io_workers", "io workers busy", "sessions",
     "Mean number of busy io workers (18 and newer, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
     "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(SessionActivity.IO_WORKER),
 )  # fmt: skip
-METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENT_THINKS, PACING, IO_WORKERS)
+METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENT_THINKS, PACING, BACKGROUND, IO_WORKERS)

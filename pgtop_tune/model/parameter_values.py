@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.postgres import Parameter
 
 _MEMORY: Final = {"B": 1, "kB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _TIME_US: Final = {
@@ -125,3 +126,35 @@ def _example(unit: str) -> str:
         return "a number without a unit"
     names, _ = _family(unit)
     return f"a number, in {unit} or with one of {', '.join(names)}"
+
+
+# Whether the server may take a typed value. Pure.
+
+
+def check_value(parameter: Parameter, value: str) -> None:
+    """A value that the server may take: numbers with their unit and range, and what is on or off.
+
+    Raises:
+        UsageProblem: It would refuse it.
+    """
+    name = parameter.name
+    try:
+        if parameter.vartype == "bool":
+            parse_bool(value)
+        elif parameter.vartype in {"integer", "real"}:
+            _check_range(parameter, parse(value, parameter.unit, integer=parameter.vartype == "integer"), value)
+    except UsageProblem as problem:
+        raise UsageProblem(f"{name}: {problem.message}", problem.hint or _range(parameter)) from None
+
+
+def _check_range(parameter: Parameter, number: float, value: str) -> None:
+    low, high = parameter.min_val, parameter.max_val
+    if (low and number < float(low)) or (high and number > float(high)):
+        raise UsageProblem(f"{value!r} is out of range", _range(parameter))
+
+
+def _range(parameter: Parameter) -> str:
+    if not parameter.min_val:
+        return ""
+    unit = f" in units of {parameter.unit}" if parameter.unit else ""
+    return f"from {parameter.min_val} to {parameter.max_val}{unit}; now {parameter.shown}"

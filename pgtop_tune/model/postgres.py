@@ -18,6 +18,7 @@ from pgtop_tune.model.recorded_as import WIDE, KeyedBy, Near
 from pgtop_tune.model.relations import DatabaseLimits, ProgressSample, RelationSample, TempFileSample
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.statements import StatementSample, StatementTexts
+from pgtop_tune.model.tail import TailSample
 from pgtop_tune.model.waits import LockCounterSample, LockSample, WaitSample
 
 
@@ -290,3 +291,4 @@ class PostgresSample(Struct, frozen=True):
     server_log: LogTail | Unavailable = NOT_RECORDED
     checkpoint_cycle: CheckpointCycle | Unavailable = NOT_RECORDED
     lock_counters: LockCounterSample | Unavailable = NOT_RECORDED
+    tail: TailSample | Unavailable = NOT_RECORDED

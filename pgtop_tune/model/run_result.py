@@ -157,7 +157,7 @@ class HousekeepingStep(Struct, frozen=True):
     """One thing done before a run.
 
     Attributes:
-        name: vacuum, truncate-history, checkpoint or quiet.
+        name: truncate-history, vacuum, prewarm, checkpoint or quiet.
         problem: Why it was not done, "" when it was. May hold foreign text.
     """
 

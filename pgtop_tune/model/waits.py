@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from pgtop_tune.model.recorded_as import WIDE, KeyedBy
+from pgtop_tune.model.tail import OldTransaction
 
 PREPARED_TRANSACTION: Final = 0
 """pg_blocking_pids() gives 0 for a blocker without a process, and so do the holders here."""
@@ -144,14 +145,28 @@ class WaitLook(Struct, frozen=True):
     Attributes:
         counts: The waits; a kind may stand here more than once.
         samples: How many looks they are from.
+        old: Transactions older than the floor that was asked for, of one look.
     """
 
     counts: Sequence[WaitCount]
     samples: int
+    old: Sequence[OldTransaction] = ()
 
 
 ACTIVITY_SOURCE: Final = "pg_stat_activity"
 PROFILE_SOURCE: Final = "pg_wait_sampling"
+
+
+class WaitPeak(Struct, frozen=True):
+    """The most sessions that one look saw in a wait.
+
+    Attributes:
+        most: At least 2; a wait that no look saw more than once has no peak.
+    """
+
+    wait_event_type: str
+    wait_event: str
+    most: int
 
 
 class WaitSample(Struct, frozen=True):
@@ -167,9 +182,11 @@ class WaitSample(Struct, frozen=True):
         counts: By `WaitCount.kind`; kinds gone stay for a while with 0 observations.
         source: "pg_stat_activity" sampled by us, or the profile of "pg_wait_sampling", where every client wait of a
             session of pgbench counts as Client:think and nobody else's is there.
+        peaks: Over the looks since the last frame, by class and event; none of pg_wait_sampling's.
     """
 
     at_s: float
     samples: int
     counts: Annotated[tuple[WaitCount, ...], KeyedBy("kind")]
     source: str = ACTIVITY_SOURCE
+    peaks: tuple[WaitPeak, ...] = ()

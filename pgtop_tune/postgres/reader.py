@@ -15,7 +15,8 @@ from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.postgres import Activity, DatabaseCounters, ParameterSample, ServerFacts, StatementTotals
-from pgtop_tune.model.waits import WaitCount, WaitLook
+from pgtop_tune.model.tail import Blocker
+from pgtop_tune.model.waits import WaitLook
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers import relations, server
 from pgtop_tune.postgres.readers.section_readers import ReadContext, SectionReaders
@@ -141,11 +142,20 @@ class PostgresReader:
         found = await self._guarded(section.name, reader.read, context)
         return reader.refused(found, context.facts) if isinstance(found, Unavailable) else found
 
-    async def waits(self) -> list[WaitCount] | Unavailable:
-        """One look at what every working backend waits for (see WaitSample); sums are the caller's."""
+    async def waits(self, floor_ms: int, one_in: int = 1) -> WaitLook | Unavailable:
+        """One look at what every working backend waits for (see WaitSample); sums are the caller's.
+
+        Args:
+            floor_ms: Clients' transactions older than this stand there one by one as well.
+            one_in: Those of one session in so many.
+        """
         if why := self._capabilities and self._capabilities.activity():
             return why
-        return await self._guarded("waits", self._waits.look)
+        return await self._guarded("waits", partial(self._waits.look, floor_ms, one_in))
+
+    async def blockers(self, pids: Sequence[int]) -> dict[int, Blocker] | Unavailable:
+        """A session that blocks each of these, and each of those that wait themselves."""
+        return await self._guarded("tail_blockers", partial(self._waits.blockers, pids))
 
     async def exact_waits(self) -> WaitLook | Unavailable:
         """What pg_wait_sampling has counted since the last call; nothing is asked where it is not."""

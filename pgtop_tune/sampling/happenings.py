@@ -20,15 +20,17 @@ from pgtop_tune.model.postgres import Activity, Backend, Parameter, ParameterSam
 _AUTOVACUUM: Final = "autovacuum worker"
 
 
-def events_between(older: Frame, newer: Frame) -> tuple[Event, ...]:
+def events_between(older: Frame, newer: Frame, switched: Set[str] = frozenset()) -> tuple[Event, ...]:
     """What happened between two frames, in the order of the rules.
 
     Args:
         older: The frame before.
         newer: The frame now; its own `events` are not looked at.
+        switched: Parameters that an experiment switches, each switch with an event of its own.
     """
     interval = Interval((older, newer))
     found = [(kind, text, detail) for rule in RULES for kind, text, detail in rule(older, newer, interval)]
+    found += _durability(interval, switched)
     return (
         *_stalls(older, newer),
         *(Event(at_ms=newer.taken_at_ms, kind=kind, text=text, detail=detail) for kind, text, detail in found),
@@ -69,11 +71,13 @@ def _checkpoint(older: Frame, newer: Frame, interval: Interval) -> Found:
         yield EventKind.CHECKPOINT, "ckpt(time)", "checkpoint_timeout"
 
 
-def _durability(older: Frame, newer: Frame, interval: Interval) -> Found:
+def _durability(interval: Interval, switched: Set[str]) -> Found:
     pair = interval.pair(sections.parameters)
     if pair is None:
         return
-    before, now = ({risk.name: risk for risk in risks(sample.parameters)} for sample in pair)
+    before, now = (
+        {risk.name: risk for risk in risks(sample.parameters) if risk.name not in switched} for sample in pair
+    )
     for name, risk in now.items():
         if before.get(name) != risk:
             yield EventKind.WARNING, f"{name}={risk.value} can lose data", risk.loss
@@ -150,7 +154,6 @@ def _run(frame: Frame) -> BenchRun | None:
 RULES: Final[tuple[Callable[[Frame, Frame, Interval], Found], ...]] = (
     _reset,
     _checkpoint,
-    _durability,
     _deadlock,
     _autovacuum,
     _load,
@@ -184,6 +187,13 @@ class ParameterWatch:
     def switched(self, now_s: float) -> None:
         """The experiment has put everything back; a look from before may still hold one of its values."""
         self._switched_until_s = now_s
+
+    def switched_since(self, older: Frame) -> frozenset[str]:
+        """What an experiment may have switched since an older frame's look."""
+        before = sections.parameters(older)
+        if isinstance(before, Unavailable) or before.at_s > self._switched_until_s:
+            return frozenset()
+        return self._switched
 
     def events(self, frame: Frame) -> tuple[Event, ...]:
         """What differs from the look before, when the frame brings a new one."""

@@ -103,6 +103,10 @@ class LiveSource:
                 # The loop may be closed by now: the session ends.
                 self._loop.call_soon_threadsafe(self._changed.set)
 
+    def burst(self) -> float:
+        """Looks at waits more often for so many seconds; 0 before there is a server. In the engine's loop."""
+        return 0.0 if self._server is None else self._server.burst()
+
     def note(self, event: Event) -> None:
         """See `FrameSource.note`."""
         with self._lock:
@@ -167,7 +171,8 @@ class LiveSource:
             notes = tuple(self._notes)
             self._notes.clear()
         # A load may have begun before the first frame: that, too, has happened.
-        happened = events_between(self._before or Frame(-1, frame.taken_at_ms, 0.0), frame)
+        before = self._before or Frame(-1, frame.taken_at_ms, 0.0)
+        happened = events_between(before, frame, self._parameters.switched_since(before))
         found = notes + self._gap(frame) + happened + self._parameters.events(frame)
         frame = replace(frame, events=tuple(map(Event.masked, found)))
         self._before = frame

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import ceil
 from typing import Final, Protocol, TypeVar
 
@@ -20,9 +20,11 @@ from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
-from pgtop_tune.model.waits import PROFILE_SOURCE, WaitCount, WaitLook, WaitSample
+from pgtop_tune.model.tail import Blocker, TailSample
+from pgtop_tune.model.waits import PROFILE_SOURCE, WaitLook, WaitSample
 from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.running_counts import CheckpointCycles, WaitCounts
+from pgtop_tune.sampling.tail_looks import FLOOR_MS, TailLooks
 
 # What sampling needs of a server: fits `postgres.reader.PostgresReader`, and scripts in tests.
 
@@ -38,7 +40,9 @@ class ServerReader(Protocol):
 
     async def read(self, section: Section[R]) -> R | Unavailable: ...
 
-    async def waits(self) -> Sequence[WaitCount] | Unavailable: ...
+    async def waits(self, floor_ms: int, one_in: int) -> WaitLook | Unavailable: ...
+
+    async def blockers(self, pids: Sequence[int]) -> Mapping[int, Blocker] | Unavailable: ...
 
     async def exact_waits(self) -> WaitLook | Unavailable: ...
 
@@ -49,23 +53,35 @@ _WAITS_COST: Final = 10.0
 _REST_S: Final = 9.0
 """Less than the window over which waits are told: however slow the server is, it has a look."""
 _SECTION_COST: Final = 20.0
+BURST_S: Final = 20.0
+_BURST_COST: Final = 3.0
+"""Somebody asked for it, and it ends soon."""
+BURST_EVERY_S: Final = 0.02
+BURST_FLOOR_MS: Final = 10
+_BLOCKERS_REST_S: Final = 0.2
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
 
 
-def next_waits(due: float, now: float, cost_s: float) -> float:
+_COUNTED_BY_THE_SERVER: Final = Unavailable(
+    Reason.NOT_SUPPORTED, "pg_wait_sampling counts the waits here, and not by transaction"
+)
+
+
+def next_waits(
+    due: float, now: float, cost_s: float, every_s: float = sections.waits.every_s, cost: float = _WAITS_COST
+) -> float:
     """When waits are looked at again, by the clock of the two moments.
 
     Args:
         due: When the look before was due; one that is late is skipped, not made up for.
         now: When it was over.
-        cost_s: How long it took; a tenth of the time is for them. Where we ourselves were stopped in the middle of it,
-            that was no cost of the server.
+        cost_s: How long it took. Where we ourselves were stopped in the middle of it, that was no cost of the server.
+        every_s: Time from look to look.
+        cost: One part in so many of the time is for looks.
     """
-    following = due + sections.waits.every_s
-    return max(
-        now + sections.waits.every_s if following < now else following, now + min(cost_s * (_WAITS_COST - 1), _REST_S)
-    )
+    following = due + every_s
+    return max(now + every_s if following < now else following, now + min(cost_s * (cost - 1), _REST_S))
 
 
 class PostgresSampler:
@@ -98,6 +114,9 @@ class PostgresSampler:
         self._readings: dict[str, Reading | Unavailable] = {}
         self._due_s: dict[str, float] = {}
         self._waits = WaitCounts()
+        self._tail = TailLooks()
+        self._blockers_due_s = 0.0
+        self._burst_until_s = 0.0
         self._cycles = CheckpointCycles()
         self._waits_absent: Unavailable | None = None
         self._exact = False
@@ -222,6 +241,7 @@ class PostgresSampler:
         self._due_s.clear()
         self._facts_due_s = self._answered_s + sections.server.every_s
         self._waits.clear()
+        self._tail.clear()
         self._cycles.clear()
         self._connected = True
         self._tried.set()
@@ -262,20 +282,46 @@ class PostgresSampler:
                 await self._answer()
             if loop.time() >= waits_due:
                 cost_s = await self._watch_waits()
-                waits_due = next_waits(waits_due, loop.time(), cost_s)
+                burst = (BURST_EVERY_S, _BURST_COST) if self._in_burst else (sections.waits.every_s, _WAITS_COST)
+                waits_due = next_waits(waits_due, loop.time(), cost_s, *burst)
 
     async def _watch_waits(self) -> float:
         if self._exact:
             return 0.0
         started_s = self._clock()
-        seen = await self._reader.waits()
+        tail = self._tail
+        tail.floor_ms = BURST_FLOOR_MS if self._in_burst else FLOOR_MS
+        seen = await self._reader.waits(tail.floor_ms, tail.one_in)
         self._answered_s = self._clock()
         if isinstance(seen, Unavailable):
             self._waits_absent = seen
-        else:
-            self._waits_absent = None
-            self._waits.add(seen)
-        return self._answered_s - started_s
+            return self._answered_s - started_s
+        self._waits_absent = None
+        self._waits.add(seen.counts)
+        tail.look(seen.old, self._answered_s)
+        looked_s = self._answered_s - started_s
+        await self._ask_for_blockers()
+        return looked_s
+
+    async def _ask_for_blockers(self) -> None:
+        """Of old transactions that wait for a lock, each once; little of the time is for it."""
+        begun_s = self._clock()
+        pids = self._tail.unasked
+        if not pids or begun_s < self._blockers_due_s:
+            return
+        blockers = await self._reader.blockers(pids)
+        self._tail.blocked({} if isinstance(blockers, Unavailable) else blockers)
+        self._answered_s = self._clock()
+        self._blockers_due_s = self._answered_s + max((self._answered_s - begun_s) * _SECTION_COST, _BLOCKERS_REST_S)
+
+    def burst(self) -> float:
+        """Looks at waits fifty times a second for so many seconds, within their budget. In the engine's loop."""
+        self._burst_until_s = self._clock() + BURST_S
+        return BURST_S
+
+    @property
+    def _in_burst(self) -> bool:
+        return self._clock() < self._burst_until_s
 
     async def _look_at_facts(self) -> None:
         """What can change while we are connected; where the server runs cannot."""
@@ -325,7 +371,7 @@ class PostgresSampler:
                 self._look_at_configuration(reading)
         self._looked = True
         self._answered_s = self._clock()
-        sample = PostgresSample(server=self._facts, waits=await self._waits_since())
+        sample = PostgresSample(server=self._facts, waits=await self._waits_since(), tail=self._tail_since())
         sample = replace(sample, **self._readings)
         sample = replace(sample, checkpoint_cycle=self._cycles.seen(sample.checkpoints, sample.wal))
         answers, self._answers = self._answers, []
@@ -340,7 +386,13 @@ class PostgresSampler:
         if counted != self._exact:
             self._exact = counted
             self._waits.clear()
+            self._tail.clear()
         if isinstance(exact, Unavailable):
             return self._waits_absent or self._waits.drain(self._clock())
         self._waits.add(exact.counts, exact.samples)
         return self._waits.drain(self._clock(), PROFILE_SOURCE)
+
+    def _tail_since(self) -> TailSample | Unavailable:
+        if self._exact:
+            return _COUNTED_BY_THE_SERVER
+        return self._waits_absent or self._tail.drain(self._clock())

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters, CheckpointCycle, WalCounters
-from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitCount, WaitSample
+from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitCount, WaitPeak, WaitSample
 
 MOST_KINDS: Final = 256
 """Rows of a sample. Where there are more, the rarest lose their query id and become one."""
@@ -25,17 +25,23 @@ class WaitCounts:
         self._rows: dict[str, WaitCount] = {}
         self._seen: dict[str, int] = {}
         self._unseen: dict[str, int] = {}
+        self._peaks: dict[tuple[str, str], int] = {}
         self._looks = 0
 
     def add(self, look: Iterable[WaitCount], looks: int = 1) -> None:
         """Takes one look, or what so many looks of somebody else found."""
         self._looks += looks
         seen = self._seen
+        at_once: dict[tuple[str, str], int] = {}
         for count in look:
+            wait = count.wait_event_type, count.wait_event
+            at_once[wait] = at_once.get(wait, 0) + count.observations
             kind = count.kind
             if kind not in self._rows:
                 self._rows[kind] = replace(count, observations=0)
             seen[kind] = seen.get(kind, 0) + count.observations
+        for wait, most in at_once.items() if looks == 1 else ():
+            self._peaks[wait] = max(most, self._peaks.get(wait, 0))
 
     def drain(self, at_s: float, source: str = ACTIVITY_SOURCE) -> WaitSample:
         """What was added since the last call."""
@@ -49,8 +55,10 @@ class WaitCounts:
             self._unseen[kind] = unseen
             if unseen >= _KEPT:
                 del self._rows[kind], self._unseen[kind]
-        sample = WaitSample(at_s=at_s, samples=self._looks, counts=counts, source=source)
-        self._seen = {}
+        own = source == ACTIVITY_SOURCE
+        peaks = tuple(WaitPeak(*wait, most) for wait, most in self._peaks.items() if most > 1 and own)
+        sample = WaitSample(at_s=at_s, samples=self._looks, counts=counts, source=source, peaks=peaks)
+        self._seen, self._peaks = {}, {}
         self._looks = 0
         return sample
 
@@ -59,6 +67,7 @@ class WaitCounts:
         self._rows.clear()
         self._seen.clear()
         self._unseen.clear()
+        self._peaks.clear()
         self._looks = 0
 
     def _forget_unseen(self) -> None:

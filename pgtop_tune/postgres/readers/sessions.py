@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Activity, Backend
+from pgtop_tune.model.tail import Blocker, OldTransaction
 from pgtop_tune.model.waits import LockSample, LockWait, WaitCount, WaitLook
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
@@ -68,6 +70,8 @@ class LockReader:
 #
 # Rows are counted on the server; names of databases and roles come from memory.
 
+_FIRST_WORD: Final = re.compile(r"\s*([A-Za-z]{1,20})\b")
+_IDLE: Final = "idle in transaction"
 _KINDS_SHARED: Final = 10_000
 """Distinct rows kept for sharing; beyond it they are forgotten and collected anew."""
 
@@ -81,12 +85,24 @@ class WaitReader:
         self._profile: dict[tuple[Any, ...], int] = {}
         self._profile_s: float | None = None
 
-    async def look(self, context: ReadContext) -> list[WaitCount]:
-        """Every wait of this moment. Raises as `ReadConnection.fetch` does."""
-        counts = []
+    async def look(self, floor_ms: int, one_in: int, context: ReadContext) -> WaitLook:
+        """Every wait of this moment, and transactions older than the floor. Raises as `ReadConnection.fetch` does."""
+        counts: list[WaitCount] = []
+        old: list[OldTransaction] = []
         asked = False
-        for row in await context.fetch("waits"):
+        for row in await context.fetch("waits", floor_ms, one_in):
             key = tuple(row)
+            if key[8] is not None:
+                kind, event, _, counted, query_id, _, _, of_load, pid, began_ms, age_ms = key
+                old.append(
+                    OldTransaction(
+                        pid=pid, xact_start_ms=began_ms, age_ms=age_ms, wait_event_type=kind, wait_event=event,
+                        query_id=query_id, of_load=of_load,
+                    )
+                )  # fmt: skip
+                if not counted:
+                    continue
+            key = key[:8]
             count = self._known.get(key)
             if count is None:
                 if not asked and not self._names_known(*key[5:7]):
@@ -96,7 +112,16 @@ class WaitReader:
                     self._known.clear()
                 count = self._known[key] = self._count(key)
             counts.append(count)
-        return counts
+        return WaitLook(counts, 1, old)
+
+    async def blockers(self, pids: Sequence[int], context: ReadContext) -> dict[int, Blocker]:
+        """A session that blocks each of these, and each of those that wait. Raises as `ReadConnection.fetch` does."""
+        found = {}
+        for pid, blocker, state, query in await context.fetch("tail_blockers", [str(pid) for pid in pids]):
+            word = _FIRST_WORD.match(shown_query(query or b""))
+            idle = (state or "").startswith(_IDLE)
+            found[pid] = Blocker(blocker, _IDLE if idle else word[1].upper() if word else "")
+        return found
 
     async def exact(self, context: ReadContext) -> WaitLook:
         """Growth of pg_wait_sampling_profile since the last call; the first has none. Raises as `fetch` does."""

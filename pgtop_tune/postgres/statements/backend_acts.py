@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import psycopg
 from msgspec import Struct
 from msgspec.structs import replace
 from psycopg.rows import dict_row
 
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.errors import ConnectionProblem, ServerProblem, UsageProblem
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
+from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.failures import (
     libpq_problem,
@@ -35,10 +36,12 @@ from pgtop_tune.postgres.statements.explain import (
     explainable,
     explained,
     login_role,
+    planned_shape,
     planners,
     unagreed,
     whole_statement,
 )
+from pgtop_tune.secret import MASK
 from pgtop_tune.sql_quoting import quoted
 
 _DEADLINE_S: Final = 15.0
@@ -53,6 +56,7 @@ _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
 """Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
 
 Connection = psycopg.AsyncConnection[dict[str, Any]]
+T = TypeVar("T")
 
 
 class BackendActs(Struct, frozen=True):
@@ -78,6 +82,38 @@ class BackendActs(Struct, frozen=True):
             # Before anything is asked or tried that would be in vain.
             explainable(connection, found)
             candidates = await planners(connection, found)
+        return await self._by_one_of(candidates, found, agreed, explained)
+
+    async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
+        """See `PostgresBackends.plan_statement`."""
+        return await self._of_statement(statement, agreed, explained)
+
+    async def plan_shape(self, statement: StatementToPlan, agreed: PlanRisk | None) -> PlanShape | PlanRisk:
+        """See `PostgresBackends.plan_shape`."""
+        return await self._of_statement(statement, agreed, planned_shape)
+
+    async def _of_statement(
+        self,
+        statement: StatementToPlan,
+        agreed: PlanRisk | None,
+        plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
+    ) -> T | PlanRisk:
+        found = SeenStatement(statement.query, statement.datname, statement.role)
+        if MASK in found.query:
+            raise UsageProblem("the statement had a secret removed")
+        async with self._connected(self.conninfo) as connection, _bounded(connection):
+            explainable(connection, found)
+            candidates = await planners(connection, found)
+        return await self._by_one_of(candidates, found, agreed, plan)
+
+    async def _by_one_of(
+        self,
+        candidates: Sequence[str | None],
+        found: SeenStatement,
+        agreed: PlanRisk | None,
+        plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
+    ) -> T | PlanRisk:
+        """Plans as the first role that gets in, if that is harmless or agreed to."""
         not_as_session = ""
         async with contextlib.AsyncExitStack() as stack:
             for role in candidates:
@@ -95,17 +131,25 @@ class BackendActs(Struct, frozen=True):
                 login = await login_role(connection, role)
                 if login is not None:
                     risk = await unagreed(connection, found, login, not_as_session, agreed)
-                    return risk or await self._planned(replace(conninfo, dbname=found.datname), found, login)
+                    if risk is not None:
+                        return risk
+                    return await self._planned(replace(conninfo, dbname=found.datname), found, login, plan)
                 not_as_session = f"{conninfo.describe()}: a pooler makes this a connection of another role"
         raise AssertionError("the operator's own role is always among them")
 
-    async def _planned(self, conninfo: ConnInfo, found: SeenStatement, role: str) -> QueryPlan:
+    async def _planned(
+        self,
+        conninfo: ConnInfo,
+        found: SeenStatement,
+        role: str,
+        plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
+    ) -> T:
         """Plans in a session that is as the role's own: names in the statement are found along its search_path.
 
         Only once that is harmless or agreed to: there, login triggers already run as the owner of the database wants.
         """
         async with self._connected(conninfo, pinned=False) as connection, _bounded(connection, _BEGIN):
-            return await explained(connection, found, role)
+            return await plan(connection, found, role)
 
     async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
         pid, started_ms = backend

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
+from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.statements.backend_statement import signal_statement
@@ -69,6 +70,17 @@ class PostgresBackends:
             ConnectionProblem: The server, or the session's database, does not let us in.
         """
         return await (await self._acts()).explain(backend, seen, agreed)
+
+    async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
+        """The plan of a statement of pg_stat_statements; as `plan_shape`."""
+        return await (await self._acts()).plan_statement(statement, agreed)
+
+    async def plan_shape(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> PlanShape | PlanRisk:
+        """The shape of the plan of a statement of pg_stat_statements; roles, risk and errors as of `explain`.
+
+        A statement with placeholders has its generic plan, from PostgreSQL 16 on.
+        """
+        return await (await self._acts()).plan_shape(statement, agreed)
 
     async def _acts(self) -> BackendActs:
         # Frames are sampled in this loop.

@@ -22,10 +22,12 @@ from psycopg.rows import dict_row
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.backend_action import BackendKey, PlanRisk, QueryPlan
 from pgtop_tune.model.postgres import HIDDEN_QUERY
+from pgtop_tune.model.statement_plan import PlanShape
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.readers.sessions import QUERY_CHARACTERS, shown_query
 from pgtop_tune.postgres.server.own_sessions import marked
 from pgtop_tune.postgres.server.role_powers import powers
+from pgtop_tune.postgres.statements.plan_shape import shape_of
 from pgtop_tune.secret import MASK
 
 # Whether a text is one complete plain query that EXPLAIN may see. Pure.
@@ -236,12 +238,8 @@ async def explained(connection: Connection, found: SeenStatement, role: str) -> 
     """
     query = explainable(connection, found)
     statement = explain_statement(query)
-    # The server's own parser is asked first whether this is one statement: it refuses several here.
-    await _parsed(connection, query.text)
-    rows = await (await connection.execute(marked(statement).encode())).fetchall()
-    lines = tuple(str(next(iter(row.values()))) for row in rows)
     return QueryPlan(
-        lines=lines,
+        lines=tuple(map(str, await _answers(connection, query, statement))),
         statement=statement,
         database=found.datname,
         user=role,
@@ -250,9 +248,26 @@ async def explained(connection: Connection, found: SeenStatement, role: str) -> 
     )
 
 
-def explain_statement(query: PlainQuery) -> str:
+async def planned_shape(connection: Connection, found: SeenStatement, role: str) -> PlanShape:
+    """The shape of the plan; arguments and errors as of `explained`."""
+    query = explainable(connection, found)
+    answers = await _answers(connection, query, explain_statement(query, "FORMAT JSON, COSTS OFF"))
+    nodes = shape_of(answers[0] if answers else None)
+    if not nodes:
+        raise ServerProblem("the server's answer is no plan")
+    return PlanShape(nodes=nodes, role=role, generic=query.placeholders)
+
+
+async def _answers(connection: Connection, query: PlainQuery, statement: str) -> list[Any]:
+    # The server's own parser is asked first whether this is one statement: it refuses several here.
+    await _parsed(connection, query.text)
+    rows = await (await connection.execute(marked(statement).encode())).fetchall()
+    return [next(iter(row.values())) for row in rows]
+
+
+def explain_statement(query: PlainQuery, options: str = "SETTINGS") -> str:
     """EXPLAIN of the query: never ANALYZE."""
-    return f"EXPLAIN (SETTINGS{', GENERIC_PLAN' if query.placeholders else ''}) {query.text}"
+    return f"EXPLAIN ({options}{', GENERIC_PLAN' if query.placeholders else ''}) {query.text}"
 
 
 async def _parsed(connection: Connection, text: str) -> None:

@@ -1,0 +1,1 @@
+"""What binds now: rules over the frames of a session, and the sentence that they come to."""

@@ -1,0 +1,82 @@
+"""Waits for another process, handed to what that process does, before anything is ranked.
+
+Lock:transactionid, tuple   the root of the blockers: in a flush of WAL its share goes to the WAL device
+LWLock:LockManager          the queue for a row, while that is longer than the wait for the lock manager
+LWLock:WALWrite             the WAL device while it is busy for half of the time, else the CPUs
+IPC of parallel queries     what the parallel workers wait for
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.metrics import wal_device
+from pgtop_tune.model.waits import CPU
+
+DEVICE: Final = ("lwlock:walwrite", "io:walsync", "io:walwrite", "io:walinitsync", "io:walinitwrite")
+READS: Final = ("io:datafileread", "io:aioiocompletion", "ipc:bufferio")
+_ROW: Final = ("lock:transactionid", "lock:tuple")
+_MANAGER: Final = "lwlock:lockmanager"
+_GATHER: Final = ("ipc:executegather", "ipc:messagequeue*", "ipc:bgworkershutdown", "ipc:parallelfinish")
+_WORKER: Final = "parallel worker"
+_FEWEST_ROOTS: Final = 5
+_HOLDER_RUNS: Final = 0.5
+HANDED: Final = 0.5
+"""U_wal from which on holders of rows that flush wait for the device: one holder at a time does not fill it."""
+
+
+def wal_busy(facts: Facts) -> float:
+    """U_wal, 0 to 1."""
+    return (facts.interval.once(wal_device.WAL_BUSY.value) or 0.0) / 100.0
+
+
+def manager_is_of_rows(facts: Facts) -> bool:
+    """Whether LWLock:LockManager is the queue for a row, and not the lock table."""
+    return facts.s(*_ROW) >= facts.s(_MANAGER)
+
+
+def row_ms(facts: Facts) -> float:
+    """ms of each transaction in the queue for rows, whoever has them."""
+    return facts.b(*_ROW, *((_MANAGER,) if manager_is_of_rows(facts) else ()))
+
+
+def roots_flushing(facts: Facts) -> float:
+    """Share of the roots, look by look, that waited for their own flush; 0 with fewer than five looks."""
+    seen = [look for look in facts.roots if look.blocked and look.pid is not None]
+    if len(seen) < _FEWEST_ROOTS:
+        return 0.0
+    return sum(look.flushes for look in seen) / len(seen)
+
+
+def handed_to_wal_ms(facts: Facts) -> float:
+    """The part of the queue for rows that is the WAL device's: rows are held while their owner flushes."""
+    return row_ms(facts) * facts.once(roots_flushing) if wal_busy(facts) >= HANDED else 0.0
+
+
+def wal_ms(facts: Facts) -> float:
+    """ms of each transaction that wait for the WAL device, rows that are held meanwhile included."""
+    return facts.b(*DEVICE) + handed_to_wal_ms(facts)
+
+
+def _of_workers(facts: Facts, *waits: str) -> float:
+    """ms that sessions wait for their parallel workers, as far as these wait for that."""
+    gathered = facts.b(*_GATHER)
+    whole = facts.s_of(_WORKER, "*")
+    return gathered * facts.s_of(_WORKER, *waits) / whole if gathered and whole else 0.0
+
+
+def cpu_ms(facts: Facts) -> float:
+    """ms on a CPU, that of parallel workers included."""
+    return facts.cpu_ms + _of_workers(facts, CPU.lower())
+
+
+def queue_ms(facts: Facts) -> float:
+    """ms waiting for a CPU; with it the queue for a lock whose holder has none."""
+    preempted = facts.is_full and wal_busy(facts) < _HOLDER_RUNS
+    return facts.queue_ms + (facts.b("lwlock:walwrite") if preempted else 0.0)
+
+
+def read_ms(facts: Facts) -> float:
+    """ms in reads of table and index files, those of parallel workers included."""
+    return facts.b(*READS) + _of_workers(facts, *READS)

@@ -1,0 +1,294 @@
+"""A diagnosis of each frame, steady enough to be read.
+
+    in     the condition held in three of five seconds; an outage at once
+    out    the condition did not hold, or its impact was below 6 % of L, for ten seconds; an outage at once
+    first  changes hands when another leads by 25 % for five seconds; to an outage, or to its own cause, at once
+    text   numbers change at most every five seconds; those of an outage with every frame
+
+After a jump, and with the first frames of a recording, what holds over ten seconds is said at once. The result depends
+on the sequence of the frames alone, so a replay says what was said live.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pgtop_tune.diagnosis.blockers import RootLook, root_look
+from pgtop_tune.diagnosis.confidence import confidence_of, worded
+from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
+from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
+from pgtop_tune.diagnosis.gain import gain
+from pgtop_tune.diagnosis.quiet import is_idle, quiet, rate_reached
+from pgtop_tune.diagnosis.ranking import LAST_TO_BIND, Ranked, ranked
+from pgtop_tune.diagnosis.registry import RULES
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.settling import settling_words
+from pgtop_tune.diagnosis.wording import shortened
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
+
+_ENTERS_S: Final = 5.0
+_ENTERS_OF_5: Final = 3
+_KNOWN_S: Final = 2.0
+"""Time of which three of five can be said."""
+_LEAVES_S: Final = 10.0
+_LEAVES_SHARE: Final = 0.06
+_LEADS: Final = 1.25
+_LEADS_S: Final = 5.0
+_TEXT_S: Final = 5.0
+_HALF: Final = 0.5
+_RARE_S: Final = 5.0
+_ROOTS: Final = 30
+_NOTHING_THERE: Final = (Reason.NO_LOAD, Reason.NO_POOLER, Reason.NOT_YET)
+"""Why a section is missing although everything was looked at."""
+_SLACK_S: Final = 0.05
+"""Frames of a second are some ms more or less apart."""
+
+
+class _Track(Struct):
+    """What is known of a rule.
+
+    Attributes:
+        seen: Moments and whether it held, of the last seconds.
+        held_s: When it held last.
+        since_ms: When it came in; None while it is out.
+        hit, confidence: Behind its sentence.
+        told_s: When these were taken.
+    """
+
+    seen: deque[tuple[float, bool]] = field(default_factory=deque)
+    began_ms: int = 0
+    held_s: float = 0.0
+    since_ms: int | None = None
+    hit: Hit | None = None
+    confidence: Confidence = Confidence.IS
+    told_s: float = 0.0
+    strength: float = 0.0
+
+
+class Diagnosing:
+    """Says what binds, frame by frame.
+
+    Args:
+        rules: Which ones.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = RULES) -> None:
+        self._rules: Final = tuple(rules)
+        self._by_id: Final = {rule.id: rule for rule in rules}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tracks: dict[str, _Track] = {}
+        self._rare: dict[str, tuple[float, Hit | None]] = {}
+        self._roots: deque[RootLook] = deque(maxlen=_ROOTS)
+        self._newest: Frame | None = None
+        self._frames = 0
+        self._first = ""
+        self._leader: tuple[str, float] = ("", 0.0)
+        self._quiet: tuple[float, Finding] | None = None
+        self._last: Diagnosis | None = None
+
+    def look(self, interval: Interval) -> Diagnosis:
+        """The diagnosis of the newest frame.
+
+        Asked with every step of a session; asked twice for the same one, it says the same. Frames that do not follow
+        those of the look before (a jump, another recording) begin anew.
+        """
+        if self._last is not None and interval.newest is self._newest and self._is_known(interval):
+            return self._last
+        if not self._follows(interval):
+            self._forget()
+        at_once = self._newest is None and interval.newest.elapsed_s - interval.frames[0].elapsed_s >= WINDOW_S
+        now_s = interval.newest.elapsed_s
+        self._take_roots(interval)
+        facts = Facts(interval, tuple(self._roots))
+        settling = settling_words(facts)
+        absent: dict[str, list[str]] = {}
+        idle = is_idle(facts)
+        for rule in self._rules:
+            missing = _absence(interval.newest, rule.needs)
+            if missing is not None and missing[1].reason not in _NOTHING_THERE:
+                absent.setdefault(f"{missing[0]}: {missing[1]}", []).append(rule.id)
+            if idle and rule.kind is FindingKind.LATENCY:
+                # Nobody is left to wait: what took time of the load is over.
+                self._tracks[rule.id] = _Track()
+                continue
+            hit = None if missing is not None else self._found(rule, facts)
+            self._note(rule, hit, facts, at_once, settling is not None)
+        order = self._in_order(now_s, rate_reached(facts))
+        findings = [each.finding for each in order]
+        if not order or order[0].place > LAST_TO_BIND:
+            findings = [self._nothing(facts, settling), *findings]
+        not_looked_at = tuple(NotLookedAt(tuple(rules), reason) for reason, rules in absent.items())
+        self._newest, self._frames = interval.newest, len(interval.frames)
+        self._last = Diagnosis(tuple(findings), settling, not_looked_at)
+        return self._last
+
+    def _take_roots(self, interval: Interval) -> None:
+        """Of the newest frame; with the first look of all frames whose sessions are whole."""
+        for activity in reversed(interval.recent(sections.activity, _ENTERS_S if self._roots else WINDOW_S)):
+            if not self._roots or activity.at_s > self._roots[-1].at_s:
+                self._roots.append(root_look(activity))
+
+    def _is_known(self, interval: Interval) -> bool:
+        return len(interval.frames) == self._frames
+
+    def _follows(self, interval: Interval) -> bool:
+        if self._newest is None or interval.newest is self._newest:
+            return False
+        return any(frame is self._newest or _same(frame, self._newest) for frame in _latest(interval.frames))
+
+    def _found(self, rule: Rule, facts: Facts) -> Hit | None:
+        """What the rule says; limits and notes, which come of sections that are read less often, every five seconds."""
+        if rule.kind not in (FindingKind.LIMIT, FindingKind.NOTE):
+            return rule.find(facts)
+        now_s, rare = facts.interval.newest.elapsed_s, self._rare.get(rule.id)
+        if rare is None or now_s - rare[0] >= _RARE_S - _SLACK_S:
+            rare = self._rare[rule.id] = now_s, rule.find(facts)
+        return rare[1]
+
+    def _note(self, rule: Rule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
+        now_s, now_ms = facts.interval.newest.elapsed_s, facts.interval.newest.taken_at_ms
+        track = self._tracks.setdefault(rule.id, _Track())
+        kind = rule.kind if hit is None else hit.kind_of(rule)
+        outage, latency = kind is FindingKind.OUTAGE, kind is FindingKind.LATENCY
+        if settling and rule.kind is not FindingKind.LIMIT and not outage:
+            # Kept as it was; an outage that is over is over.
+            if track.hit is not None and track.hit.blocks:
+                track.since_ms = None
+            track.held_s = now_s
+            return
+        strength = _strength(rule, hit, facts)
+        entering = hit is not None and (strength >= rule.least or not latency)
+        staying = hit is not None and (strength >= _LEAVES_SHARE or not latency)
+        if entering and not (track.seen and track.seen[-1][1]) and track.since_ms is None:
+            track.began_ms = now_ms
+        track.seen.append((now_s, entering))
+        while track.seen and track.seen[0][0] <= now_s - _ENTERS_S - _SLACK_S:
+            track.seen.popleft()
+        if track.since_ms is None and entering and (outage or at_once or self._enters(track, now_s)):
+            track.since_ms, track.told_s = track.began_ms, now_s - _TEXT_S
+        if staying:
+            track.held_s = now_s
+        was_outage = rule.kind is FindingKind.OUTAGE or (track.hit is not None and track.hit.blocks)
+        if not staying and (was_outage or now_s - track.held_s >= _LEAVES_S - _SLACK_S):
+            track.since_ms = None
+        if track.since_ms is not None and hit is not None and staying:
+            track.strength = strength
+            if outage or was_outage or now_s - track.told_s >= _TEXT_S - _SLACK_S:
+                track.hit, track.told_s = _with_gain(rule, hit, facts), now_s
+                track.confidence = confidence_of(rule, hit, facts)
+
+    def _enters(self, track: _Track, now_s: float) -> bool:
+        """Whether it held in three of the last five seconds; with frames further apart, whether it holds."""
+        step_s = now_s - self._newest.elapsed_s if self._newest is not None else 0.0
+        known_s = max(track.seen[-1][0] - track.seen[0][0], step_s if step_s >= _KNOWN_S else 0.0)
+        held = sum(true for _, true in track.seen)
+        return known_s >= _KNOWN_S - _SLACK_S and 5 * held >= _ENTERS_OF_5 * len(track.seen)
+
+    def _in_order(self, now_s: float, as_asked: bool) -> list[Ranked]:
+        """The findings that are in; while a load has the rate that was asked for, smaller ones are notes."""
+        found: list[Ranked] = []
+        for rule in self._rules:
+            track = self._tracks[rule.id]
+            if track.since_ms is not None and track.hit is not None:
+                finding = _finding(rule, track.hit, track.confidence, track.strength, track.since_ms)
+                if as_asked and finding.kind is FindingKind.LATENCY and track.strength < _HALF:
+                    finding = replace(finding, kind=FindingKind.NOTE)
+                found.append(Ranked(finding, track.hit.left_s, track.strength))
+        clear = [each for each in found if each.finding.confidence is not Confidence.UNCLEAR]
+        if not any(each.place <= LAST_TO_BIND for each in clear):
+            unclear = [each for each in found if each.finding.confidence is Confidence.UNCLEAR]
+            clear += sorted(unclear, key=lambda each: -each.strength)[:1]
+        return self._with_first(ranked(clear, self._by_id), now_s)
+
+    def _with_first(self, order: list[Ranked], now_s: float) -> list[Ranked]:
+        """The first stays first until another leads for long enough."""
+        if not order:
+            self._first = ""
+            return order
+        leader = order[0]
+        held = next((each for each in order if each.finding.rule == self._first), None)
+        causes = held is not None and held.finding.rule in self._by_id[leader.finding.rule].before
+        if held is None or held is leader or causes or leader.place < held.place:
+            self._first, self._leader = leader.finding.rule, (leader.finding.rule, now_s)
+            return order
+        leads = leader.place == held.place and leader.strength >= _LEADS * held.strength
+        if self._leader[0] != leader.finding.rule or not leads:
+            self._leader = leader.finding.rule, now_s
+        if leads and now_s - self._leader[1] >= _LEADS_S - _SLACK_S:
+            self._first = leader.finding.rule
+            return order
+        return [held, *(each for each in order if each is not held)]
+
+    def _nothing(self, facts: Facts, settling: str | None) -> Finding:
+        now_s, found = facts.interval.newest.elapsed_s, quiet(facts, settling)
+        if self._quiet is not None:
+            told_s, before = self._quiet
+            if before.sentence.split(":")[0] == found.sentence.split(":")[0]:
+                found = replace(found, since_ms=before.since_ms)
+                if now_s - told_s < _TEXT_S - _SLACK_S and settling is None:
+                    return before
+        self._quiet = now_s, found
+        return found
+
+
+def _absence(frame: Frame, needs: Iterable[Section[Any]]) -> tuple[str, Unavailable] | None:
+    """The first of these sections that is not there, and why."""
+    for section in needs:
+        found = section.reach(frame)
+        if found.__class__ is Unavailable:
+            return section.name, found
+    return None
+
+
+def _strength(rule: Rule, hit: Hit | None, facts: Facts) -> float:
+    if hit is None:
+        return 0.0
+    if hit.impact_ms is None or not facts.latency_ms:
+        return 1.0 if hit.blocks else hit.share or 0.0
+    return min(hit.impact_ms / facts.latency_ms, 1.0)
+
+
+def _with_gain(rule: Rule, hit: Hit, facts: Facts) -> Hit:
+    most = gain(facts, rule.id, hit.impact_ms) if hit.kind_of(rule) is FindingKind.LATENCY else None
+    return hit if most is None else replace(hit, evidence=(*hit.evidence, ("without it", most)))
+
+
+def _latest(frames: Sequence[Frame]) -> Iterable[Frame]:
+    """The newest frame and the one before it, a few more where a step had several."""
+    for count, frame in enumerate(reversed(frames)):
+        if count > 10:
+            return
+        yield frame
+
+
+def _same(frame: Frame, other: Frame) -> bool:
+    """Whether it is the frame of that moment; an older one may have been thinned meanwhile."""
+    return frame.sequence == other.sequence and frame.elapsed_s == other.elapsed_s
+
+
+def _finding(rule: Rule, hit: Hit, confidence: Confidence, strength: float, since_ms: int) -> Finding:
+    latency = rule.kind is FindingKind.LATENCY
+    return Finding(
+        rule=rule.id,
+        kind=hit.kind_of(rule),
+        sentence=worded(confidence, hit.sentence),
+        short=shortened(worded(confidence, hit.short)),
+        impact_ms=hit.impact_ms,
+        share=strength if latency else hit.share,
+        confidence=confidence,
+        page=rule.page,
+        since_ms=since_ms,
+        evidence=hit.evidence,
+        next_step=hit.next_step,
+        advice=hit.advice,
+    )

@@ -1,0 +1,101 @@
+"""What is said where nothing binds: a result, too."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Final
+
+from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
+from pgtop_tune.diagnosis.facts import THINK, WINDOW_S, Facts
+from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
+from pgtop_tune.diagnosis.wording import plural, shortened
+from pgtop_tune.metrics import host
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.units import count, mean, ms
+
+NONE: Final = "none"
+IDLE_SESSIONS: Final = 0.3
+"""Without a load of ours, fewer active sessions wait for nothing worth a sentence."""
+_REACHED: Final = 0.99
+_BY_CHANCE: Final = 3.0
+_LAG_MS: Final = 1.0
+_THINKS: Final = 0.6
+_QUEUE: Final = 0.1
+_MOST: Final = 0.6
+
+
+def is_idle(facts: Facts) -> bool:
+    """Whether there is hardly any work, so that no part of it can be too large."""
+    return facts.run is None and facts.waits.active < IDLE_SESSIONS
+
+
+def rate_reached(facts: Facts) -> bool:
+    """Whether the load has the rate that was asked for, without lag."""
+    rate = facts.run.rate_per_s if facts.run else None
+    lag_ms = facts.generator.lag_ms if facts.generator else None
+    if not rate or (lag_ms or 0.0) >= _LAG_MS:
+        return False
+    # Transactions are scheduled by chance: three standard deviations of their number in ten seconds.
+    return facts.tps >= min(_REACHED * rate, rate - _BY_CHANCE * sqrt(rate / WINDOW_S))
+
+
+def quiet(facts: Facts, settling: str | None) -> Finding:
+    """The finding "none" of this moment."""
+    sentence, evidence = _said(facts, settling)
+    return Finding(
+        rule=NONE, kind=FindingKind.NOTE, sentence=sentence, short=shortened(sentence), impact_ms=None, share=None,
+        confidence=Confidence.IS, page="3", since_ms=facts.interval.newest.taken_at_ms, evidence=evidence,
+    )  # fmt: skip
+
+
+def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
+    postgres = facts.interval.newest.postgres
+    if isinstance(postgres, Unavailable):
+        return f"the server cannot be looked at: {postgres}", ()
+    if settling is not None:
+        return f"settling: {settling}", ()
+    if isinstance(postgres.waits, Unavailable):
+        return f"waits cannot be looked at: {postgres.waits}", ()
+    if rate_reached(facts):
+        return f"nothing is at a limit: {count(facts.tps)}/s as asked; {_used(facts)}", ()
+    thinks_ms = facts.b(THINK)
+    waits_for_us = facts.generator is not None and facts.generator.bound
+    thinks = facts.latency_ms > 0 and thinks_ms >= _THINKS * facts.latency_ms
+    if thinks and not waits_for_us and facts.queue_ms < _QUEUE * facts.latency_ms:
+        return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts)
+    if is_idle(facts):
+        active = facts.waits.active
+        return "idle: no active session" if active < 0.05 else f"idle: {mean(active)} active sessions", ()
+    if facts.budget is None:
+        return f"nothing is at a limit: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
+    whole = f"{ms(facts.latency_ms)} ms"
+    named = ", ".join(f"{label} {value}" for label, value in _parts(facts))
+    # No rule explains it, and still it is most of the time.
+    largest_ms = max(_parts_ms(facts).values(), default=0.0)
+    said = "not clear what binds" if largest_ms >= _MOST * facts.latency_ms else "no single limit"
+    return f"{said}: {named} of {whole}", _parts(facts)
+
+
+def _parts(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """The budget in few words, ms."""
+    parts = _parts_ms(facts)
+    other_ms = max(facts.latency_ms - sum(parts.values()), 0.0)
+    shown = {label: value for label, value in parts.items() if value >= 0.01 * facts.latency_ms}
+    return tuple((label, ms(value)) for label, value in {**shown, "other": other_ms}.items())
+
+
+def _parts_ms(facts: Facts) -> dict[str, float]:
+    return {
+        "CPU": facts.cpu_ms + facts.queue_ms,
+        "WAL": facts.b(*DEVICE, "lwlock:walinsert", "lwlock:walbufmapping"),
+        "locks": facts.b("lock:*"),
+        "reads": facts.b("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
+        "client": facts.b(THINK),
+    }
+
+
+def _used(facts: Facts) -> str:
+    """How much of the machine is used."""
+    disks = facts.by(host.DISK_BUSY)
+    known = (("CPUs", facts.busy), ("WAL", 100.0 * wal_busy(facts)), ("disks", max(disks.values(), default=None)))
+    return ", ".join(f"{label} {value:.0f} %" for label, value in known if value is not None) + " used"

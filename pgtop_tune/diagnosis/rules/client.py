@@ -1,0 +1,277 @@
+"""The client's side: pgbench's threads, think time, the network, poolers, connecting for each transaction.
+
+While it is the client's turn the server has nothing to do, whatever the reason. One rule has that time, the first whose
+condition holds: new sessions, a pooler's queue, a thread of pgbench that never sleeps, pgbench without a CPU, the way
+to another machine, thinking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pgtop_tune.diagnosis.facts import FULL, THINK, Facts
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.metrics import host_places, pooler, sections, server
+from pgtop_tune.metrics.client_bound import DEMAND
+from pgtop_tune.model.waits import LOAD_APPLICATION
+from pgtop_tune.units import count, with_ms
+
+_CONNECTS: Final = 10.0
+_PER_TRANSACTION: Final = 0.1
+_WAITING: Final = 1.0
+_WAIT_OF_L: Final = 0.1
+_THINKS: Final = 0.4
+_IN_TRANSACTION: Final = 0.5
+_QUEUE: Final = 0.1
+_FULL_MACHINE: Final = 90.0
+_LINK: Final = 90.0
+_WRITES: Final = 0.1
+_DROPS: Final = 1.0
+_LOCAL: Final = ("local", "127.0.0.1", "::1")
+_OTHER: Final = "other"
+
+
+def _storms(facts: Facts) -> bool:
+    return facts.connects >= _CONNECTS and facts.tps > 0 and facts.connects / facts.tps >= _PER_TRANSACTION
+
+
+def _pool_wait_ms(facts: Facts) -> float:
+    """ms that a transaction waits for a server connection of a pooler."""
+    waiting = max(pooler.WAITING(facts.interval).values(), default=0.0)
+    counted = max((row.wait_ms or 0.0 for row in pooler.traffic(facts.interval)), default=0.0)
+    if waiting < _WAITING:
+        return 0.0
+    return min(counted or (1000.0 * waiting / facts.tps if facts.tps else 0.0), facts.latency_ms)
+
+
+def _queues_at_pool(facts: Facts) -> bool:
+    return facts.once(_pool_wait_ms) >= _WAIT_OF_L * facts.latency_ms > 0
+
+
+def _never_sleeps(facts: Facts) -> bool:
+    return facts.generator is not None and facts.generator.threads > 0 and facts.generator.bound
+
+
+def _has_no_cpu(facts: Facts) -> bool:
+    load = facts.generator
+    if load is None or load.busiest_demand is None or load.most_queued is None or (facts.busy or 0.0) < FULL:
+        return False
+    return load.busiest_demand >= DEMAND and load.most_queued > load.busiest_demand - load.most_queued
+
+
+def _thinks(facts: Facts) -> bool:
+    clients = facts.run.clients if facts.run else 0
+    relaxed = (facts.busy or 0.0) < _FULL_MACHINE or facts.queue_ms < _QUEUE * facts.latency_ms
+    return (
+        clients > 0
+        and facts.b(THINK) >= _THINKS * facts.latency_ms > 0
+        and facts.in_transaction >= _IN_TRANSACTION * clients
+        and relaxed
+    )
+
+
+def _is_far(facts: Facts) -> bool:
+    activity = facts.interval.now(sections.activity)
+    if activity is None or not _thinks(facts):
+        return False
+    ours = [row.client for row in activity.backends if row.application_name == LOAD_APPLICATION and row.client]
+    return bool(ours) and all(client not in _LOCAL for client in ours)
+
+
+_OWNERS: Final[tuple[tuple[str, Callable[[Facts], bool]], ...]] = (
+    ("conn.storm", _storms),
+    ("pool.queue", _queues_at_pool),
+    ("client.thread", _never_sleeps),
+    ("cpu.pgbench", _has_no_cpu),
+    ("net.rtt", _is_far),
+    ("client.think", _thinks),
+)
+
+
+def _owner(facts: Facts) -> str:
+    return next((rule for rule, holds in _OWNERS if holds(facts)), "")
+
+
+def turn_owner(facts: Facts) -> str:
+    """The rule that has the time of the client's turn; "" for none."""
+    return facts.once(_owner)
+
+
+def _statements(facts: Facts) -> float | None:
+    """Statements per transaction."""
+    qps = facts.of(server.QPS)
+    return qps / facts.tps if qps and facts.tps else None
+
+
+def _storm(facts: Facts) -> Hit | None:
+    if turn_owner(facts) != "conn.storm":
+        return None
+    each, impact_ms = facts.tps / facts.connects, facts.b(THINK, _OTHER)
+    every = "each transaction" if each < 1.5 else f"{each:.0f} transactions"
+    return Hit(
+        sentence=f"a new session for {every}: {count(facts.connects)} per second; {facts.share_text(impact_ms)}",
+        short=f"a new session for {every}: {count(facts.connects)}/s",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("new sessions", f"{count(facts.connects)}/s"),
+            ("transactions", f"{count(facts.tps)}/s"),
+            ("outside the server", with_ms(impact_ms)),
+        ),
+        next_step="a pooler, or clients that keep their session",
+    )
+
+
+def _pool(facts: Facts) -> Hit | None:
+    if turn_owner(facts) != "pool.queue":
+        return None
+    waiting = pooler.WAITING(facts.interval)
+    at = max(waiting, key=lambda each: waiting[each])
+    impact_ms, servers = facts.once(_pool_wait_ms), pooler.SERVERS(facts.interval).get(at)
+    rest_ms = facts.latency_ms - impact_ms
+    seen = f"; the server sees {servers:.0f} sessions" if servers else ""
+    return Hit(
+        sentence=f"{waiting[at]:.0f} clients queue at {name(at)} for {with_ms(impact_ms)}{seen}",
+        short=f"{waiting[at]:.0f} clients queue at {name(at)} for {with_ms(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("waiting clients", f"{waiting[at]:.0f}"),
+            ("wait for a connection", with_ms(impact_ms)),
+            ("server connections", f"{servers:.0f}" if servers else None),
+            ("the server's part", with_ms(rest_ms)),
+        ),
+        next_step=(
+            "the largest part of the server's time first; then half as many connections more in the pool."
+            " Refuted if the wait moves into the server"
+        ),
+    )
+
+
+def _thread(facts: Facts) -> Hit | None:
+    load = facts.generator
+    if load is None or turn_owner(facts) != "client.thread":
+        return None
+    impact_ms = facts.b(THINK)
+    queued = f" and waits for a CPU {load.most_queued:.0f} %" if (load.most_queued or 0.0) >= 1.0 else ""
+    return Hit(
+        sentence=f"pgbench is the limit: one of its threads works {load.busiest_cpu or 0.0:.0f} % of the time{queued}",
+        short=f"pgbench is the limit: a thread works {load.busiest_cpu or 0.0:.0f} %",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("busiest thread", f"{load.busiest_cpu:.0f} % of a CPU" if load.busiest_cpu is not None else None),
+            ("with its waits for a CPU", f"{load.busiest_demand:.0f} %" if load.busiest_demand is not None else None),
+            ("client's turn", with_ms(impact_ms)),
+        ),
+        next_step=f"{load.advice}. Refuted if throughput stays while the server's CPUs are idle",
+    )
+
+
+def _think(facts: Facts) -> Hit | None:
+    if turn_owner(facts) != "client.think":
+        return None
+    impact_ms, statements = facts.b(THINK), _statements(facts)
+    each = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else None
+    return Hit(
+        sentence=(
+            f"in {with_ms(impact_ms)} of {with_ms(facts.latency_ms)} the server waits for the client inside of transactions"
+        ),
+        short=f"the server waits for the client: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("client's turn", with_ms(impact_ms)),
+            ("idle in transaction", f"{facts.in_transaction:.1f} sessions"),
+            ("statements per transaction", f"{statements:.1f}" if statements else None),
+            ("per statement", with_ms(each) if each is not None else None),
+        ),
+        next_step="one statement or a function, pipelining. Refuted if the client's turn stays as it is",
+        looks=facts.in_transaction * facts.waits.looks,
+    )
+
+
+def _rtt(facts: Facts) -> Hit | None:
+    if turn_owner(facts) != "net.rtt":
+        return None
+    impact_ms, statements = facts.b(THINK), _statements(facts)
+    each = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else impact_ms
+    per = f"; {statements:.0f} statements per transaction" if statements else ""
+    return Hit(
+        sentence=f"each statement costs {with_ms(each)} on its way: {facts.share_text(impact_ms)}{per}",
+        short=f"each statement costs {with_ms(each)} on its way",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("client's turn", with_ms(impact_ms)),
+            ("statements per transaction", f"{statements:.1f}" if statements else None),
+            ("per statement", with_ms(each)),
+        ),
+        next_step="pgbench near the server, or several statements at once",
+        agreed=False,
+    )
+
+
+def _net_full(facts: Facts) -> Hit | None:
+    busy = facts.by(host_places.NETWORK_BUSY)
+    link = max(busy, key=lambda each: busy[each], default="")
+    clients = facts.run.clients if facts.run else max(facts.waits.active, 1.0)
+    writing, full = facts.s("client:clientwrite"), busy.get(link, 0.0) >= _LINK
+    if not full and writing < _WRITES * clients:
+        return None
+    impact_ms = facts.b("client:clientwrite") + (facts.b(THINK) * busy[link] / 100.0 if full else 0.0)
+    said = (
+        f"{name(link)} is at {busy[link]:.0f} % of its link"
+        if full
+        else f"{writing:.1f} sessions send results to slow clients"
+    )
+    return Hit(
+        sentence=f"{said}: at most {facts.share_text(impact_ms)}",
+        short=said,
+        impact_ms=min(impact_ms, facts.latency_ms),
+        evidence=told(
+            ("link", f"{busy[link]:.0f} %" if link else None),
+            ("sessions in ClientWrite", f"{writing:.2f}"),
+        ),
+        next_step="fewer columns and rows, LIMIT, compression on the way",
+        looks=None if full else facts.n("client:clientwrite"),
+    )
+
+
+def _loss(facts: Facts) -> Hit | None:
+    drops, errors = facts.by(host_places.NETWORK_DROPS), facts.by(host_places.NETWORK_ERRORS)
+    lost = {each: drops.get(each, 0.0) + errors.get(each, 0.0) for each in {*drops, *errors}}
+    link = max(sorted(lost), key=lambda each: lost[each], default="")
+    client_ms = facts.b("client:*")
+    if lost.get(link, 0.0) < _DROPS or client_ms < _QUEUE * facts.latency_ms:
+        return None
+    return Hit(
+        sentence=f"{name(link)} drops {lost[link]:.0f} packets per second",
+        short=f"{name(link)} drops {lost[link]:.0f} packets per second",
+        impact_ms=None,
+        evidence=told(("dropped", f"{drops.get(link, 0.0):.1f}/s"), ("errors", f"{errors.get(link, 0.0):.1f}/s")),
+        next_step="the ring size of the interface, its MTU; drops of unwanted protocols count too",
+    )
+
+
+RULES: Final = (
+    Rule(
+        id="conn.storm",
+        kind=FindingKind.LATENCY,
+        page="2",
+        needs=(sections.databases, sections.waits),
+        find=_storm,
+        before=("client.think",),
+    ),
+    Rule(id="pool.queue", kind=FindingKind.LATENCY, page="0", needs=(sections.pooler,), find=_pool),
+    Rule(
+        id="client.thread",
+        kind=FindingKind.LATENCY,
+        page="7",
+        needs=(sections.bench, sections.processes),
+        find=_thread,
+        sure_of_cpu=True,
+    ),
+    Rule(id="client.think", kind=FindingKind.LATENCY, page="3", needs=(sections.bench, sections.waits), find=_think),
+    Rule(id="net.rtt", kind=FindingKind.LATENCY, page="2", needs=(sections.bench, sections.waits), find=_rtt),
+    Rule(id="net.full", kind=FindingKind.LATENCY, page="7", needs=(sections.waits,), find=_net_full),
+    Rule(id="net.loss", kind=FindingKind.NOTE, page="7", needs=(sections.network,), find=_loss),
+)

@@ -1,0 +1,248 @@
+"""CPUs: the server's own work, pgbench beside it, other programs, quotas, one core."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms
+from pgtop_tune.diagnosis.facts import FULL, Facts
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rules.client import turn_owner
+from pgtop_tune.diagnosis.wording import told
+from pgtop_tune.metrics import host, host_details, host_places, sections
+from pgtop_tune.units import number, with_ms
+
+_QUEUE: Final = 0.10
+_BOTH: Final = 0.30
+_SERVERS: Final = 0.6
+_OTHERS: Final = 0.25
+_STEAL: Final = 5.0
+_THROTTLED: Final = 5.0
+_QUOTA_USED: Final = 0.9
+_REST_IDLE: Final = 70.0
+_SLOW_CLOCK: Final = 70.0
+_BUSY: Final = 80.0
+_KERNEL: Final = 0.5
+_MANY_CONNECTS: Final = 10.0
+
+
+def _server(facts: Facts) -> Hit | None:
+    busy, cpus = facts.busy, facts.cpus
+    if busy is None or cpus is None or busy < FULL:
+        return None
+    waiting_ms, working_ms = queue_ms(facts), cpu_ms(facts)
+    impact_ms = min(waiting_ms + working_ms, facts.latency_ms)
+    if waiting_ms < _QUEUE * facts.latency_ms or impact_ms < _BOTH * facts.latency_ms:
+        return None
+    used = facts.server_cpus
+    if used is None or used < _servers_part(facts):
+        return None
+    whole = number(cpus, 3)
+    return Hit(
+        sentence=(
+            f"the server's own work fills the {whole} CPUs: {with_ms(working_ms)} of each transaction on a CPU,"
+            f" {with_ms(waiting_ms)} waiting for one"
+        ),
+        short=f"the server fills the {whole} CPUs: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("CPUs busy", f"{busy:.0f} %"),
+            ("used by the server", f"{used:.1f} of {whole} CPUs"),
+            ("on a CPU", with_ms(working_ms)),
+            ("waiting for a CPU", with_ms(waiting_ms)),
+        ),
+        next_step=(
+            f"about {2 * cpus:.0f} clients: throughput stays or rises; then the statement with most time."
+            " Refuted if throughput falls with the number of clients"
+        ),
+    )
+
+
+def _servers_part(facts: Facts) -> float:
+    """CPUs from which on the server is who fills them."""
+    return _SERVERS * (facts.busy or 0.0) / 100.0 * (facts.machine_cpus or 1)
+
+
+def _full(facts: Facts) -> Hit | None:
+    """Several fill them, and none of them so far that it is the one."""
+    busy, cpus, used, waiting_ms = facts.busy, facts.machine_cpus, facts.server_cpus, facts.queue_ms
+    if busy is None or cpus is None or used is None or busy < FULL or waiting_ms < _QUEUE * facts.latency_ms:
+        return None
+    if used >= _servers_part(facts) or turn_owner(facts) == "cpu.pgbench" or _others(facts) is not None:
+        return None
+    load, others = facts.generator, facts.other_cpus
+    shares = [f"the server {used:.1f}"]
+    shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
+    shares += [f"other programs {others:.1f}"] if others is not None else []
+    return Hit(
+        sentence=f"the {cpus} CPUs are full: {', '.join(shares)}; {facts.share_text(waiting_ms)} waits for one",
+        short=f"the {cpus} CPUs are full: {facts.percent(waiting_ms)} waits for one",
+        impact_ms=waiting_ms,
+        evidence=told(
+            ("CPUs busy", f"{busy:.0f} %"),
+            ("used by the server", f"{used:.1f} of {cpus} CPUs"),
+            ("waiting for a CPU", with_ms(waiting_ms)),
+        ),
+        next_step="pgbench on another host, other programs elsewhere. Refuted if the CPU queue stays as it is",
+    )
+
+
+def _pgbench(facts: Facts) -> Hit | None:
+    load = facts.generator
+    if load is None or turn_owner(facts) != "cpu.pgbench" or load.most_queued is None:
+        return None
+    impact_ms = facts.b("client:think") + facts.queue_ms
+    whole = facts.machine_cpus or 0
+    used = f"{load.cpu_cores:.1f}" if load.cpu_cores is not None else "some"
+    return Hit(
+        sentence=(
+            f"pgbench waits for a CPU {load.most_queued:.0f} % of the time: it shares {whole} CPUs with the server"
+            f" and uses {used} of them"
+        ),
+        short=f"pgbench waits for a CPU {load.most_queued:.0f} % of the time beside the server",
+        impact_ms=min(impact_ms, facts.latency_ms),
+        evidence=told(
+            ("its busiest thread wants", f"{load.busiest_demand:.0f} % of a CPU" if load.busiest_demand else None),
+            ("pgbench uses", f"{used} CPUs"),
+            ("client's turn and CPU queue", with_ms(impact_ms)),
+        ),
+        next_step="pgbench on another host: throughput rises by up to its share of the CPUs",
+    )
+
+
+def _others(facts: Facts) -> Hit | None:
+    cpus, busy, waiting_ms = facts.machine_cpus, facts.busy, facts.queue_ms
+    if not cpus or not busy or not waiting_ms or waiting_ms < _QUEUE * facts.latency_ms:
+        return None
+    others = facts.other_cpus
+    if others is None or others < _OTHERS * cpus:
+        return None
+    share = min(others / (busy / 100.0 * cpus), 1.0)
+    return Hit(
+        sentence=f"other programs use {others:.1f} of {cpus} CPUs: up to {with_ms(waiting_ms * share)} of each transaction",
+        short=f"other programs use {others:.1f} of {cpus} CPUs",
+        impact_ms=waiting_ms * share,
+        evidence=told(("other programs", f"{others:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
+        next_step="stop them, or lower their priority. Refuted if the CPU queue stays as it is",
+    )
+
+
+def _steal(facts: Facts) -> Hit | None:
+    busy = facts.busy
+    if facts.steal < _STEAL or not busy:
+        return None
+    impact_ms = facts.steal / busy * (facts.cpu_ms + facts.queue_ms)
+    return Hit(
+        sentence=f"the hypervisor takes {facts.steal:.0f} % of the CPUs: steal, or CPU credits used up",
+        short=f"the hypervisor takes {facts.steal:.0f} % of the CPUs",
+        impact_ms=impact_ms,
+        evidence=told(("steal", f"{facts.steal:.1f} %"), ("CPUs busy", f"{busy:.0f} %")),
+        next_step="another size of virtual machine; no parameter helps",
+    )
+
+
+def _quota(facts: Facts) -> Hit | None:
+    throttled, quota = facts.of(host_places.GROUP_THROTTLED), facts.of(host_places.GROUP_CPUS)
+    if throttled is None or not quota or throttled < _THROTTLED:
+        return None
+    used = facts.server_cpus
+    if used is None or used < _QUOTA_USED * quota:
+        return None
+    waiting_ms = facts.queue_ms * min(throttled / 100.0, 1.0)
+    whole = number(quota, 3)
+    return Hit(
+        sentence=(
+            f"the control group may use {whole} CPUs and stands still in {throttled:.0f} % of its periods:"
+            f" {facts.share_text(waiting_ms)}"
+        ),
+        short=f"the quota of {whole} CPUs is used up in {throttled:.0f} % of its periods",
+        impact_ms=waiting_ms,
+        evidence=told(
+            ("periods throttled", f"{throttled:.0f} %"),
+            ("used by the server", f"{used:.2f} of {whole} CPUs"),
+            ("waiting for a CPU", with_ms(facts.queue_ms)),
+        ),
+        next_step="a larger quota, or fewer sessions. Refuted if as many periods are throttled",
+    )
+
+
+def _one(facts: Facts) -> Hit | None:
+    busy = facts.busy
+    if busy is None or busy > _REST_IDLE:
+        return None
+    cores = facts.by(host.CORE_BUSY)
+    full = [core for core, used in cores.items() if used >= FULL]
+    if not full or len(cores) < 2:
+        return None
+    idle = sum(used < 50.0 for used in cores.values())
+    impact_ms = facts.cpu_ms
+    return Hit(
+        sentence=f"one core is full, {idle} are idle: one process runs on {full[0]}",
+        short=f"one core is full, {idle} are idle",
+        impact_ms=impact_ms,
+        evidence=told(("full", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
+        next_step="more threads (-j) for pgbench, another pooler process, receive-side scaling for the network",
+        agreed=False,
+    )
+
+
+def _freq(facts: Facts) -> Hit | None:
+    shares = host_details.FREQUENCY_SHARE(facts.interval)
+    slow = sum(shares.values()) / len(shares) if shares else 100.0
+    if slow >= _SLOW_CLOCK or (facts.busy or 0.0) <= _BUSY:
+        return None
+    return Hit(
+        sentence=f"the CPUs run at {slow:.0f} % of their clock under load",
+        short=f"the CPUs run at {slow:.0f} % of their clock",
+        impact_ms=(1.0 - slow / 100.0) * facts.cpu_ms,
+        evidence=told(("clock", f"{slow:.0f} % of the highest"), ("CPUs busy", f"{facts.busy:.0f} %")),
+        next_step="the governor performance; a power limit otherwise",
+    )
+
+
+def _kernel(facts: Facts) -> Hit | None:
+    user, system, busy = facts.of(host.CPU_USER), facts.of(host.CPU_SYSTEM), facts.busy
+    if not system or user is None or (busy or 0.0) < _BUSY or facts.connects > _MANY_CONNECTS:
+        return None
+    share = system / (user + system)
+    if share < _KERNEL:
+        return None
+    setup = facts.interval.now(sections.setup)
+    clock = setup.clock_source if setup else ""
+    return Hit(
+        sentence=f"{100 * share:.0f} % of the CPU time is the kernel's",
+        short=f"{100 * share:.0f} % of the CPU time is the kernel's",
+        impact_ms=system / (busy or 100.0) * facts.cpu_ms,
+        evidence=told(("kernel", f"{system:.0f} %"), ("programs", f"{user:.0f} %"), ("clock source", clock)),
+        next_step="clock source tsc, huge pages, no defragmentation for transparent huge pages",
+    )
+
+
+_NEEDS: Final = (sections.cpu, sections.processes, sections.waits)
+RULES: Final = (
+    Rule(
+        id="cpu.quota",
+        kind=FindingKind.LATENCY,
+        page="7",
+        needs=(sections.cgroup, *_NEEDS),
+        find=_quota,
+        before=("cpu.server", "cpu.others"),
+        sure_of_cpu=True,
+    ),
+    Rule(id="cpu.server", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_server, sure_of_cpu=True),
+    Rule(id="cpu.full", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_full, sure_of_cpu=True),
+    Rule(
+        id="cpu.pgbench",
+        kind=FindingKind.LATENCY,
+        page="7",
+        needs=(*_NEEDS, sections.bench),
+        find=_pgbench,
+        sure_of_cpu=True,
+    ),
+    Rule(id="cpu.others", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_others, sure_of_cpu=True),
+    Rule(id="cpu.steal", kind=FindingKind.LATENCY, page="7", needs=(sections.cpu,), find=_steal, sure_of_cpu=True),
+    Rule(id="cpu.one", kind=FindingKind.LATENCY, page="7", needs=(sections.cpu,), find=_one, sure_of_cpu=True),
+    Rule(id="cpu.freq", kind=FindingKind.LATENCY, page="7", needs=(sections.frequency,), find=_freq, sure_of_cpu=True),
+    Rule(id="cpu.kernel", kind=FindingKind.NOTE, page="7", needs=(sections.cpu,), find=_kernel, sure_of_cpu=True),
+)

@@ -1,0 +1,313 @@
+"""Reading and writing of tables: disks at their limit, reads, writes by sessions, spills, extension."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+from pgtop_tune.diagnosis.chains import read_ms, wal_ms
+from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
+from pgtop_tune.diagnosis.rule import LEAST, Hit, Rule
+from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.metrics import host, io, sections, server
+from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
+from pgtop_tune.metrics.io import io_rates
+from pgtop_tune.model.host import DiskCounters
+from pgtop_tune.units import count, size, with_ms
+
+_BLOCK_BYTES: Final = 8192
+_SLOW_READ_MS: Final = 0.05
+_CACHED_MS: Final = 0.02
+_FROM_DISK: Final = 0.02
+_PRESSURE: Final = 10.0
+_COPYING: Final = 0.2
+_SLEEPS: Final = 0.1
+_DIRTY_OF_AVAILABLE: Final = 0.15
+_NEARLY: Final = 0.9
+_SPILLS: Final = 2
+"""Looks of ten seconds in which files were closed: a file counts then, and a statement may take seconds."""
+_SPILLS_BYTES: Final = 10e6
+_WAITED_FOR: Final = 0.05
+"""Less than that of L makes no finding, and limits are looked for in two minutes of frames."""
+TEMP_WAITS: Final = ("io:buffile*",)
+
+
+class _Reads:
+    """Reads of blocks over ten seconds: from pg_stat_io where it times them, else from samples."""
+
+    def __init__(self, facts: Facts) -> None:
+        rows = [row for row in io_rates(facts.interval) if row.row.object == "relation"]
+        self.per_s = sum(row.per_s("reads") or 0.0 for row in rows)
+        timed_us = sum(row.per_s("read_us") or 0.0 for row in rows)
+        pair = facts.mean.pair(sections.database)
+        blocks = (pair[1].blks_read - pair[0].blks_read) / (pair[1].at_s - pair[0].at_s) if pair else 0.0
+        self.blocks_per_s = max(blocks, self.per_s)
+        self.timed_us_per_s = timed_us
+        waiting_ms = 1000.0 * facts.s("io:datafileread")
+        self.timed = timed_us > 0.0 and self.per_s > 0.0
+        self.each_ms = (
+            timed_us / self.per_s / 1000.0
+            if self.timed
+            else waiting_ms / self.blocks_per_s
+            if self.blocks_per_s
+            else 0.0
+        )
+        disks = facts.interval.now(sections.disks)
+        ours = [disk.name for disk in disks.disks if disk.roles and not disk.stacked] if disks else []
+        read_bytes = host.DISK_READ_BYTES(facts.mean)
+        delivered = sum(read_bytes.get(disk, 0.0) for disk in ours)
+        whole = _BLOCK_BYTES * self.blocks_per_s
+        self.from_disk = delivered / whole if whole else 0.0
+
+
+def _cap(facts: Facts) -> Hit | None:
+    found = [(disk, cap, _of_roles(facts, disk)) for disk, cap in _at_cap(facts)]
+    if not found:
+        return None
+    disk, cap, impact_ms = max(found, key=lambda each: each[2])
+    limit = f"{cap.iops:,.0f} IOPS" if cap.iops is not None else f"{size(cap.bytes_per_s)}/s"
+    now = _now(facts, disk, cap)
+    role = _role(disk)
+    queue = facts.by(host.DISK_QUEUE).get(disk.name)
+    waits = [facts.by(metric).get(disk.name) for metric in (host.DISK_READ_AWAIT, host.DISK_WRITE_AWAIT)]
+    await_ms = max((each for each in waits if each is not None), default=None)
+    learned = ", learned" if cap.learned else ""
+    return Hit(
+        sentence=f"bound by the {role}: {name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}",
+        short=f"bound by the {role}: {now} of {limit}",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("limit", f"{limit}, {'seen' if cap.learned else 'given'}"),
+            ("now", now),
+            ("waits for it", with_ms(impact_ms)),
+            ("queue", f"{queue:.1f}" if queue is not None else None),
+            ("a request takes", with_ms(await_ms) if await_ms is not None else None),
+            ("busy", f"{facts.by(host.DISK_BUSY).get(disk.name, 0.0):.0f} %"),
+        ),
+        next_step=(
+            "a faster volume, or less to write: fewer checkpoints and full pages. More memory does not help."
+            " Refuted if the disk leaves its limit and latency stays"
+        ),
+    )
+
+
+def _at_cap(facts: Facts) -> list[tuple[DiskCounters, CapReached]]:
+    sample = facts.interval.now(sections.disks)
+    if sample is None or not any(_of_roles(facts, disk) >= _WAITED_FOR * facts.latency_ms for disk in sample.disks):
+        return []
+    caps = facts.interval.once(disks_at_cap)
+    return [(disk, caps[disk.name]) for disk in sample.disks if disk.name in caps and disk.roles]
+
+
+def _of_roles(facts: Facts, disk: DiskCounters) -> float:
+    """ms of each transaction that wait for what is on this disk."""
+    found = 0.0
+    if any(role == "data" or role.startswith("tablespace") for role in disk.roles):
+        found += read_ms(facts) + facts.b(
+            "io:datafilewrite", "io:datafileflush", "io:datafileextend", "io:datafilesync"
+        )
+    if "wal" in disk.roles:
+        found += wal_ms(facts)
+    if "temp" in disk.roles or "data" in disk.roles:
+        found += facts.b(*TEMP_WAITS)
+    return min(found, facts.latency_ms)
+
+
+def _role(disk: DiskCounters) -> str:
+    if "data" in disk.roles:
+        return "data disk"
+    return (
+        "WAL disk" if "wal" in disk.roles else "disk of a tablespace" if "temp" not in disk.roles else "temporary disk"
+    )
+
+
+def _now(facts: Facts, disk: DiskCounters, cap: CapReached) -> str:
+    if cap.iops is not None:
+        done = facts.by(host.DISK_READS).get(disk.name, 0.0) + facts.by(host.DISK_WRITES).get(disk.name, 0.0)
+        return f"{done:,.0f}"
+    done = facts.by(host.DISK_READ_BYTES).get(disk.name, 0.0) + facts.by(host.DISK_WRITE_BYTES).get(disk.name, 0.0)
+    return size(done)
+
+
+def _read_disk(facts: Facts) -> Hit | None:
+    impact_ms = read_ms(facts)
+    if impact_ms <= 0.0:
+        return None
+    reads = facts.once(_Reads)
+    pressure = facts.of(host.PSI_IO_SOME) or 0.0
+    if reads.each_ms < _SLOW_READ_MS or (reads.from_disk < _FROM_DISK and pressure < _PRESSURE):
+        return None
+    return Hit(
+        sentence=(
+            f"{facts.share_text(impact_ms)} goes into reads: {count(reads.blocks_per_s)} blocks/s,"
+            f" each takes {with_ms(reads.each_ms)}"
+        ),
+        short=f"reads: {facts.percent(impact_ms)}, a block takes {with_ms(reads.each_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("reads", with_ms(impact_ms)),
+            ("blocks read", f"{count(reads.blocks_per_s)}/s"),
+            ("a block takes", with_ms(reads.each_ms)),
+            ("from the disk", f"{100 * min(reads.from_disk, 1.0):.0f} %"),
+            ("io pressure", f"{pressure:.0f} %"),
+        ),
+        next_step="an index, more shared_buffers or memory. Refuted if hits rise and latency stays",
+        advice=ParameterAdvice("shared_buffers", "raise", "blocks are read from the disk"),
+        looks=facts.n("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
+        agreed=reads.timed or reads.from_disk >= _FROM_DISK,
+    )
+
+
+def _read_cache(facts: Facts) -> Hit | None:
+    reads = facts.once(_Reads)
+    used = facts.server_cpus if reads.timed_us_per_s >= 1e5 * _COPYING else None
+    if not used:
+        return None
+    copying = reads.timed_us_per_s / 1e6 / used
+    if not reads.timed or copying < _COPYING or reads.each_ms >= _CACHED_MS or reads.from_disk >= _FROM_DISK:
+        return None
+    impact_ms = min(reads.timed_us_per_s / 1000.0 / facts.tps if facts.tps else 0.0, facts.latency_ms)
+    return Hit(
+        sentence=(
+            f"{count(reads.blocks_per_s)} blocks/s are copied from the system's cache:"
+            f" {100 * min(copying, 1.0):.0f} % of the server's CPU time"
+        ),
+        short=f"{count(reads.blocks_per_s)} blocks/s are copied from the system's cache",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("a block takes", with_ms(reads.each_ms)), ("copying", f"{100 * min(copying, 1.0):.0f} % of CPU")
+        ),
+        next_step="more shared_buffers, after a restart: CPU per transaction falls. Refuted by the same throughput",
+        advice=ParameterAdvice("shared_buffers", "raise", "blocks are copied from the system's cache"),
+    )
+
+
+def _write(facts: Facts) -> Hit | None:
+    impact_ms = facts.b("io:datafilewrite", "io:datafileflush")
+    if impact_ms <= 0.0:
+        return None
+    written = sum(
+        row.per_s("writes") or 0.0 for row in io_rates(facts.interval) if row.row.backend_type == "client backend"
+    )
+    return Hit(
+        sentence=f"sessions write dirty pages themselves: {facts.share_text(impact_ms)}; {count(written)} pages/s",
+        short=f"sessions write dirty pages themselves: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(("writes by sessions", with_ms(impact_ms)), ("pages", f"{count(written)}/s")),
+        next_step="bgwriter_delay 20ms, bgwriter_lru_maxpages 1000: their share falls. Refuted if latency stays then",
+        advice=ParameterAdvice("bgwriter_lru_maxpages", "raise", "sessions write dirty pages themselves"),
+        looks=facts.n("io:datafilewrite", "io:datafileflush"),
+        agreed=written > 0.0,
+    )
+
+
+def _dirty(facts: Facts) -> Hit | None:
+    dirty = (host.MEMORY_DIRTY(facts.interval) or 0.0) + (host.MEMORY_WRITEBACK(facts.interval) or 0.0)
+    available = host.MEMORY_AVAILABLE(facts.interval)
+    if not available or dirty < _NEARLY * _DIRTY_OF_AVAILABLE * available:
+        return None
+    impact_ms = facts.b("io:datafilewrite", "io:buffilewrite", "io:walwrite")
+    return Hit(
+        sentence=f"the kernel holds back writers: {size(dirty)} dirty; {facts.share_text(impact_ms)}",
+        short=f"the kernel holds back writers: {size(dirty)} dirty",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("dirty and under way", size(dirty)), ("available", size(available)), ("writes", with_ms(impact_ms))
+        ),
+        next_step="vm.dirty_background_bytes of 256 MB: stalls become shorter",
+        agreed=False,
+    )
+
+
+def _sync_queue(facts: Facts) -> Hit | None:
+    waiting, synced = facts.s("timeout:registersyncrequest"), io.BACKEND_FSYNCS(facts.interval)
+    if waiting < _SLEEPS and (synced or 0.0) < 1.0:
+        return None
+    impact_ms = facts.b("timeout:registersyncrequest", "io:datafilesync")
+    return Hit(
+        sentence=f"the checkpointer's queue of files to sync is full: {facts.share_text(impact_ms)}",
+        short="the checkpointer's queue of files to sync is full",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("sessions that wait for it", f"{waiting:.2f}"), ("files synced by sessions", f"{synced or 0.0:.1f}/s")
+        ),
+        next_step="more shared_buffers: the queue has as many places",
+        advice=ParameterAdvice("shared_buffers", "raise", "the queue has as many places as there are buffers"),
+    )
+
+
+def _temp(facts: Facts) -> Hit | None:
+    looks = facts.interval.recent(sections.database, 10.0, least=2)
+    steps = [newer.temp_bytes > older.temp_bytes for newer, older in pairwise(looks)]
+    if sum(steps) < _SPILLS:
+        return None
+    spilled, impact_ms = facts.of(server.TEMP_BYTES), facts.b(*TEMP_WAITS)
+    return Hit(
+        sentence=f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}",
+        short=f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(("temporary files", f"{size(spilled)}/s"), ("waits for them", with_ms(impact_ms))),
+        next_step="work_mem for the role that spills. Refuted if throughput stays without temporary files",
+        advice=ParameterAdvice("work_mem", "raise", "sorts and hashes spill"),
+        looks=facts.n(*TEMP_WAITS),
+        note=impact_ms < LEAST * facts.latency_ms and (spilled or 0.0) >= _SPILLS_BYTES,
+    )
+
+
+def _extend(facts: Facts) -> Hit | None:
+    impact_ms = facts.b("lock:extend", "io:datafileextend")
+    if impact_ms <= 0.0:
+        return None
+    waiting = facts.s("lock:extend", "io:datafileextend")
+    return Hit(
+        sentence=f"{waiting:.1f} sessions wait to extend a table: {facts.share_text(impact_ms)}",
+        short=f"sessions wait to extend a table: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(("waits", with_ms(impact_ms)), ("sessions", f"{waiting:.2f}")),
+        next_step="fewer writers, COPY, partitions; from 16 on tables are extended by several pages at once",
+        looks=facts.n("lock:extend", "io:datafileextend"),
+    )
+
+
+_WAITS: Final = (sections.waits,)
+RULES: Final = (
+    Rule(
+        id="io.cap",
+        kind=FindingKind.LATENCY,
+        page="7",
+        needs=(sections.disks, sections.waits),
+        find=_cap,
+        before=(
+            "wal.flush",
+            "wal.volume",
+            "io.read.disk",
+            "io.write",
+            "io.dirty",
+            "ckpt.sync",
+            "io.extend",
+        ),
+    ),
+    Rule(id="io.read.disk", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_read_disk, before=("lw.mapping",)),
+    Rule(
+        id="io.read.cache", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.processes), find=_read_cache
+    ),
+    Rule(
+        id="io.dirty",
+        kind=FindingKind.LATENCY,
+        page="7",
+        needs=(sections.memory, sections.waits),
+        find=_dirty,
+        before=("io.write",),
+    ),
+    Rule(id="io.write", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_write),
+    Rule(
+        id="io.syncqueue",
+        kind=FindingKind.LATENCY,
+        page="6",
+        needs=(sections.checkpoints, sections.waits),
+        find=_sync_queue,
+    ),
+    Rule(id="io.temp", kind=FindingKind.LATENCY, page="8", needs=(sections.database, sections.waits), find=_temp),
+    Rule(id="io.extend", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_extend),
+)

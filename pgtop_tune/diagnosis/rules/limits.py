@@ -1,0 +1,199 @@
+"""Limits that end the work when they are reached: disks, connections, memory, transaction ids, slots."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.metrics import host, host_places, io, sections
+from pgtop_tune.metrics.connections import groups, limits
+from pgtop_tune.metrics.replication import SlotState, slot_states
+from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
+from pgtop_tune.model.host import FileSystem
+from pgtop_tune.units import count, duration, size
+
+_DISK_S: Final = 1800.0
+_DISK_FULL: Final = 95.0
+_DISK_ENDS: Final = 98.0
+_CONNECTIONS: Final = 90.0
+_XID: Final = 80.0
+_SAFE_BYTES: Final = 1 << 30
+_MIB: Final = 1 << 20
+_AVAILABLE: Final = 0.04
+_OOM_S: Final = 60.0
+_WAL_GROWS: Final = 0.5
+
+
+def _disk(facts: Facts) -> Hit | None:
+    sample = facts.interval.now(sections.file_systems)
+    if sample is None:
+        return None
+    used, minutes = host_places.SPACE_USED(facts.interval), host_places.MINUTES_LEFT(facts.interval)
+    found = [
+        (left_s, row)
+        for row in sample.file_systems
+        if row.roles and (left_s := _left_s(facts, row, used.get(row.mount, 0.0), minutes.get(row.mount))) is not None
+    ]
+    if not found:
+        return None
+    left_s, row = min(found, key=lambda each: (each[0], each[1].mount))
+    percent = used.get(row.mount, 0.0)
+    roles, available = ", ".join(name(role) for role in row.roles), size(row.available_bytes)
+    said = f"{name(row.mount)} ({roles})"
+    when = (
+        f"is full in {duration(left_s)}: {available} left"
+        if left_s < inf
+        else f"is {percent:.0f} % full: {available} left"
+    )
+    return Hit(
+        sentence=f"{said} {when}",
+        short=f"{said} {when}",
+        share=percent / 100.0,
+        left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
+        evidence=told(
+            ("used", f"{percent:.0f} %"), ("left", available), ("full in", duration(left_s) if left_s < inf else None)
+        ),
+        next_step="find who keeps the space: a slot (9), the archiver (6), temporary files (8), other programs (7)",
+    )
+
+
+def _left_s(facts: Facts, row: FileSystem, used: float, minutes: float | None) -> float | None:
+    """Time until this file system is full; inf where it does not grow and is nearly full; None where it is well."""
+    left_s = None if minutes is None else 60.0 * minutes
+    if "wal" in row.roles:
+        by_wal_s = io.WAL_DISK_UNTIL_FULL(facts.interval)
+        grows, whole = io.WAL_DIRECTORY_GROWTH(facts.interval), host_places.SPACE_GROWTH(facts.interval).get(row.mount)
+        # WAL grows to max_wal_size after a start, and stops there.
+        if by_wal_s is None and grows and whole and grows >= _WAL_GROWS * whole:
+            left_s = None
+        left_s = by_wal_s if left_s is None else min(left_s, by_wal_s or inf)
+    if left_s is not None and left_s < _DISK_S:
+        return left_s
+    return inf if used >= _DISK_FULL else None
+
+
+def _connections(facts: Facts) -> Hit | None:
+    near = [row for row in limits(facts.interval) if row.limit and (row.percent or 0.0) >= _CONNECTIONS]
+    if not near:
+        return None
+    row = max(near, key=lambda each: (each.percent or 0.0, each.scope == "server"))
+    largest = groups(facts.interval)[:1]
+    of = "" if row.scope == "server" else f" of {row.scope} {name(row.name)}"
+    said = f"{row.used} of {row.limit} connections{of} are taken"
+    idle = (
+        f"; {largest[0].idle} of them idle from {name(largest[0].application_name) or 'one client'}"
+        if largest and largest[0].idle
+        else ""
+    )
+    return Hit(
+        sentence=said + idle,
+        short=said,
+        share=min((row.percent or 0.0) / 100.0, 1.0),
+        evidence=told(
+            ("taken", f"{row.used} of {row.limit}"),
+            ("limit", name(row.name)),
+            (
+                "most from",
+                f"{name(largest[0].usename)} {name(largest[0].application_name)}: {largest[0].sessions}"
+                if largest
+                else None,
+            ),
+        ),
+        next_step="a pooler, or fewer idle sessions at their source; more connections make CPU queues longer",
+    )
+
+
+def _memory(facts: Facts) -> Hit | None:
+    groups_seen = facts.interval.recent(sections.cgroup, _OOM_S, least=2)
+    kills = (groups_seen[0].oom_kills or 0) - (groups_seen[-1].oom_kills or 0) if len(groups_seen) > 1 else 0
+    total, available = host.MEMORY_TOTAL(facts.interval), host.MEMORY_AVAILABLE(facts.interval)
+    stalled = facts.of(host.PSI_MEMORY_FULL)
+    if kills > 0:
+        said = f"the kernel has killed {kills} of the server's processes for lack of memory within a minute"
+    elif total and available is not None and available < _AVAILABLE * total and (stalled or 0.0) > 1.0:
+        said = (
+            f"memory is nearly used up: {size(available)} left, and tasks wait for memory {stalled:.0f} % of the time"
+        )
+    else:
+        return None
+    return Hit(
+        sentence=said,
+        short=said,
+        share=1.0 if not total or available is None else 1.0 - available / total,
+        evidence=told(
+            ("available", size(available) if available is not None else None),
+            ("waiting for memory", f"{stalled:.0f} %" if stalled is not None else None),
+            ("killed", str(kills) if kills else None),
+        ),
+        next_step="less work_mem or fewer sessions. Refuted if available memory stays the same",
+        advice=ParameterAdvice("work_mem", "lower", "memory is nearly used up"),
+    )
+
+
+def _xid(facts: Facts) -> Hit | None:
+    ages = [each for each in database_ages(facts.interval) if (each.freeze_percent or 0.0) >= _XID]
+    if not ages:
+        return None
+    oldest = max(ages, key=lambda each: each.stop_percent or 0.0)
+    age = max(oldest.xid_age or 0, oldest.multixact_age or 0)
+    left = max(STOPS_AT - age, 0)
+    kind = "transactions" if (oldest.xid_age or 0) >= (oldest.multixact_age or 0) else "multixacts"
+    return Hit(
+        sentence=f"wraparound in {count(left)} {kind}: database {name(oldest.database.name)} is {count(age)} old",
+        short=f"wraparound in {count(left)} {kind}",
+        share=age / STOPS_AT,
+        left_s=None if age >= 0.9 * STOPS_AT else inf,
+        evidence=told(
+            ("oldest database", name(oldest.database.name)), ("age", count(age)), ("stops at", count(STOPS_AT))
+        ),
+        next_step="end whatever holds back vacuum (9), then VACUUM (FREEZE) the oldest tables (8)",
+    )
+
+
+def _slot(facts: Facts) -> Hit | None:
+    most = facts.number("max_wal_size")
+    found = [state for state in slot_states(facts.interval) if _endangers(state, most)]
+    if not found:
+        return None
+    state = max(found, key=lambda each: each.retained_bytes or 0)
+    kept, left_s = size(state.retained_bytes), state.lost_in_s
+    away = "its consumer is away" if state.slot.active_pid is None else "its consumer is behind"
+    free = io.wal_disk_free_bytes(facts.interval)
+    whole = (free or 0.0) + (state.retained_bytes or 0)
+    return Hit(
+        sentence=f"slot {name(state.slot.slot_name)} keeps {kept} of WAL: {away}",
+        short=f"slot {name(state.slot.slot_name)} keeps {kept} of WAL",
+        share=(state.retained_bytes or 0) / whole if free is not None and whole else None,
+        left_s=left_s if left_s is not None else io.WAL_DISK_UNTIL_FULL(facts.interval) or inf,
+        evidence=told(
+            ("keeps", kept),
+            ("inactive for", duration(state.inactive_s) if state.inactive_s is not None else None),
+            ("lost in", duration(left_s) if left_s is not None else None),
+        ),
+        next_step="start its consumer, or drop the slot; dropping it breaks the standby that uses it",
+    )
+
+
+def _endangers(state: SlotState, max_wal_size_mb: float | None) -> bool:
+    retained, safe = state.retained_bytes or 0, state.slot.safe_wal_bytes
+    away = state.slot.active_pid is None and max_wal_size_mb is not None and retained > max_wal_size_mb * _MIB
+    return away or (safe is not None and safe < _SAFE_BYTES and retained > 0)
+
+
+RULES: Final = (
+    Rule(id="full.disk", kind=FindingKind.LIMIT, page="7", needs=(sections.file_systems,), find=_disk),
+    Rule(
+        id="full.connections",
+        kind=FindingKind.LIMIT,
+        page="2",
+        needs=(sections.activity, sections.parameters),
+        find=_connections,
+    ),
+    Rule(id="full.memory", kind=FindingKind.LIMIT, page="7", needs=(sections.memory,), find=_memory),
+    Rule(id="full.xid", kind=FindingKind.LIMIT, page="8", needs=(sections.database_limits,), find=_xid),
+    Rule(id="full.slot", kind=FindingKind.LIMIT, page="9", needs=(sections.slots,), find=_slot),
+)

@@ -1,0 +1,192 @@
+"""Queues for heavyweight locks: who stands at their end, and what it does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from pgtop_tune.diagnosis.blockers import RootLook
+from pgtop_tune.diagnosis.chains import handed_to_wal_ms, roots_flushing, row_ms
+from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.waits import LockWait
+from pgtop_tune.units import duration, with_ms
+
+_SAME_LOOKS: Final = 3
+_IDLE_S: Final = 1.0
+_BLOCKED: Final = 2
+_RELATION: Final = 0.5
+_DEAD_S: Final = 60.0
+_STRONG: Final = ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock", "ShareLock")
+
+
+def _last(facts: Facts) -> RootLook | None:
+    return facts.roots[-1] if facts.roots and facts.roots[-1].blocked else None
+
+
+def _jam(facts: Facts) -> Hit | None:
+    root = _last(facts)
+    if root is None or root.blocked < _BLOCKED or root.pid is None:
+        return None
+    if root.idle_s <= _IDLE_S and root.of_load:
+        return None
+    looks = facts.roots[-10:]
+    same = [look for look in looks if look.blocked and look.transaction == root.transaction]
+    if len(same) < _SAME_LOOKS:
+        return None
+    impact_ms = facts.b("lock:*")
+    said = f"{plural(root.blocked, 'session')} wait {duration(root.waited_s)} for {root_words(root)}"
+    return Hit(
+        sentence=said,
+        short=f"{root.blocked} wait {duration(root.waited_s)} for {root_words(root)}",
+        impact_ms=impact_ms or None,
+        share=None if facts.budget else 1.0,
+        evidence=told(
+            ("waiting sessions", str(root.blocked)),
+            ("longest wait", duration(root.waited_s)),
+            ("same transaction at the end", f"{len(same)} of {len(looks)} looks"),
+            ("it runs", name(root.backend.query or "") if root.backend else None),
+        ),
+        next_step=root_next_step(root),
+        advice=root_advice(root),
+        blocks=facts.budget is None,
+    )
+
+
+def _dead(facts: Facts) -> Hit | None:
+    looks = facts.interval.recent(sections.database, _DEAD_S, least=2)
+    found = looks[0].deadlocks - looks[-1].deadlocks if len(looks) > 1 else 0
+    circles = sum(look.circle for look in facts.roots if look.blocked)
+    if found <= 0 and not circles:
+        return None
+    minutes = (looks[0].at_s - looks[-1].at_s) / 60.0 if len(looks) > 1 else 0.0
+    rate = found / minutes if minutes else 0.0
+    impact_ms = facts.b("lock:*")
+    timeout = facts.shown("deadlock_timeout")
+    said = f"{plural(rate, 'deadlock')} per minute" if found > 0 else "sessions wait for each other"
+    return Hit(
+        sentence=f"{said}: each stands for deadlock_timeout{f' ({timeout})' if timeout else ''} and others behind it",
+        short=f"{said}: {facts.percent(impact_ms)}" if impact_ms else said,
+        impact_ms=impact_ms,
+        evidence=told(
+            ("deadlocks", f"{found} in {minutes * 60:.0f} s" if found > 0 else None),
+            ("circles seen", f"{circles} of {len(facts.roots)} looks"),
+            ("waits for locks", with_ms(impact_ms)),
+        ),
+        next_step="lock rows in the same order everywhere; a shorter deadlock_timeout shortens each stand",
+        advice=ParameterAdvice("deadlock_timeout", "lower", "each deadlock stands for so long"),
+    )
+
+
+def _table(facts: Facts) -> Hit | None:
+    waiting, root = facts.s("lock:relation"), _last(facts)
+    if waiting < _RELATION or root is None:
+        return None
+    impact_ms = facts.b("lock:relation")
+    ddl = _strongest(facts)
+    table = f" for table {name(ddl.relation)}" if ddl is not None and ddl.relation else ""
+    behind = ""
+    if ddl is not None and ddl.pid != root.pid:
+        activity = facts.interval.now(sections.activity)
+        query = next((row.query for row in activity.backends if row.pid == ddl.pid), None) if activity else None
+        words = " ".join((query or "").split()[:2]).upper()
+        behind = f" behind {name(words) or 'a session'} ({ddl.pid}), which waits"
+    said = f"{plural(waiting, 'session')} queue{table}{behind} for {root_words(root)}"
+    return Hit(
+        sentence=said,
+        short=f"{waiting:.0f} queue{table}, at their end {root_words(root)}",
+        impact_ms=impact_ms or None,
+        share=None if facts.budget else 1.0,
+        evidence=told(
+            ("waiting for a table", f"{waiting:.1f} sessions"),
+            ("wants the strongest lock", f"{ddl.pid}: {ddl.mode}" if ddl else None),
+            ("at the end", root_words(root)),
+        ),
+        next_step=f"end session {root.pid} or wait for it; run the command again with lock_timeout",
+        advice=root_advice(root),
+        looks=facts.n("lock:relation"),
+        blocks=facts.budget is None,
+    )
+
+
+def _strongest(facts: Facts) -> LockWait | None:
+    """Who waits for a relation with the strongest lock: the others queue behind it."""
+    sample = facts.interval.now(sections.locks)
+    waits = [wait for wait in sample.waits if wait.locktype == "relation" and wait.mode in _STRONG] if sample else []
+    return min(waits, key=lambda wait: (_STRONG.index(wait.mode), wait.wait_start_ms or 0), default=None)
+
+
+def _row(facts: Facts) -> Hit | None:
+    impact_ms = row_ms(facts) - handed_to_wal_ms(facts)
+    seen = [look for look in facts.roots if look.blocked and look.pid]
+    ours = sum(look.of_load and look.idle_s <= _IDLE_S for look in seen)
+    if impact_ms <= 0.0 or (facts.run is not None and seen and ours * 2 < len(seen)):
+        return None
+    sample = facts.interval.now(sections.locks)
+    tables = Counter(wait.relation for wait in sample.waits if wait.relation) if sample else Counter()
+    table = f" of {name(tables.most_common(1)[0][0])}" if tables else ""
+    does = _does(seen, facts)
+    return Hit(
+        sentence=f"sessions queue for the same rows{table}: {facts.share_text(impact_ms)}{does}",
+        short=f"sessions queue for the same rows{table}: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("queue for rows", with_ms(row_ms(facts))),
+            (
+                "of it while the holder flushes WAL",
+                with_ms(handed_to_wal_ms(facts)) if handed_to_wal_ms(facts) else None,
+            ),
+            ("looks with a queue", f"{len(seen)} of {len(facts.roots)}"),
+        ),
+        next_step=(
+            "shorter transactions, the hot statement last in them; fewer clients leave throughput as it is."
+            " Refuted if throughput grows with clients"
+        ),
+        looks=facts.n("lock:transactionid", "lock:tuple"),
+    )
+
+
+def _does(seen: list[RootLook], facts: Facts) -> str:
+    """What the holders do, where they mostly do one thing."""
+    if not seen:
+        return ""
+    flushing = facts.once(roots_flushing)
+    if flushing >= 0.5:
+        return "; the holder waits for its WAL flush"
+    if sum(look.idle_s > 0 or look.wait.startswith("client:") for look in seen) * 2 >= len(seen):
+        return "; the holder waits for its client"
+    if sum(not look.wait for look in seen) * 2 >= len(seen):
+        return "; the holder runs"
+    return ""
+
+
+RULES: Final = (
+    Rule(
+        id="lock.jam",
+        kind=FindingKind.LATENCY,
+        page="4",
+        needs=(sections.activity,),
+        find=_jam,
+        before=("lock.table", "lock.row", "lock.dead"),
+    ),
+    Rule(
+        id="lock.dead",
+        kind=FindingKind.LATENCY,
+        page="4",
+        needs=(sections.database, sections.waits),
+        find=_dead,
+        before=("lock.table", "lock.row"),
+    ),
+    Rule(
+        id="lock.table",
+        kind=FindingKind.LATENCY,
+        page="4",
+        needs=(sections.activity, sections.waits),
+        find=_table,
+        before=("lock.row",),
+    ),
+    Rule(id="lock.row", kind=FindingKind.LATENCY, page="4", needs=(sections.activity, sections.waits), find=_row),
+)

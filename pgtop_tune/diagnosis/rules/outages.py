@@ -1,0 +1,118 @@
+"""Nothing gets done: no transaction ends, or the server does not answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
+from pgtop_tune.metrics import sections, server
+from pgtop_tune.metrics.catalogue import MISSED_TICKS
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.units import duration
+
+_ALL: Final = 0.9
+_SYNCREP: Final = "IPC:SyncRep"
+_SYNCHRONOUS: Final = ("sync", "quorum")
+
+
+def _server(facts: Facts) -> Hit | None:
+    absent = facts.interval.newest.postgres
+    if not isinstance(absent, Unavailable) or absent.reason in (Reason.NOT_YET, Reason.NOT_RECORDED):
+        return None
+    missed, since_s = 0, facts.interval.newest.elapsed_s
+    for frame in reversed(facts.interval.frames):
+        if not isinstance(frame.postgres, Unavailable):
+            break
+        missed, since_s = missed + 1, frame.elapsed_s
+    if missed <= MISSED_TICKS:
+        return None
+    for_s = duration(facts.interval.newest.elapsed_s - since_s)
+    return Hit(
+        sentence=f"the server has not answered for {for_s}",
+        short=f"the server has not answered for {for_s}",
+        share=1.0,
+        evidence=told(("no answer for", for_s), ("it says", name(str(absent)))),
+        next_step="read the server's log; a parameter does not help",
+        blocks=True,
+    )
+
+
+def _stall(facts: Facts) -> Hit | None:
+    for_s = facts.stalled_s
+    if for_s is None:
+        return None
+    active = int(server.ACTIVE(facts.interval) or 0)
+    root = facts.roots[-1] if facts.roots and facts.roots[-1].blocked else None
+    if root is not None:
+        waiting = f"{plural(root.blocked, 'session')} {'waits' if root.blocked == 1 else 'wait'} for {root_words(root)}"
+    else:
+        waits = facts.waits_now
+        label = max(waits, key=lambda each: (waits[each], each), default="")
+        waiting = f"{plural(active, 'session')} active" + (f", most in {label}" if label and active else "")
+    return Hit(
+        sentence=f"STALLED {duration(for_s)}: {waiting}",
+        short=f"STALLED {duration(for_s)}: {waiting}",
+        share=1.0,
+        evidence=told(
+            ("no transaction has ended for", duration(for_s)),
+            ("active sessions", str(active)),
+            ("blocked sessions", str(root.blocked) if root else None),
+        ),
+        next_step=root_next_step(root) if root else "look at the waits of the active sessions",
+        advice=root_advice(root) if root else None,
+        blocks=True,
+    )
+
+
+def _syncrep(facts: Facts) -> Hit | None:
+    replication = facts.interval.now(sections.replication)
+    active = facts.waits_now
+    waiting = active.get(_SYNCREP, 0.0)
+    if replication is None or waiting < 1.0 or waiting < _ALL * sum(active.values()):
+        return None
+    if any(sender.sync_state in _SYNCHRONOUS for sender in replication.senders):
+        return None
+    # Read once a minute: right after a change it may still be the value of before.
+    names = facts.setting("synchronous_standby_names") or ""
+    wanted = f", synchronous_standby_names is {name(names)}" if names else ""
+    return Hit(
+        sentence=(
+            f"commits wait for a synchronous standby that is not there: {plural(waiting, 'session')} in SyncRep{wanted}"
+        ),
+        short="commits wait for a synchronous standby that is not there",
+        share=1.0,
+        evidence=told(
+            ("wanted", name(names)),
+            (
+                "standbys connected",
+                ", ".join(name(each.application_name or "?") for each in replication.senders) or "none",
+            ),
+            ("sessions in SyncRep", f"{waiting:.1f}"),
+        ),
+        next_step="start the standby, or name a second one (ANY 1). Refuted if commits still wait with one in state sync",
+        blocks=True,
+    )
+
+
+RULES: Final = (
+    Rule(id="out.server", kind=FindingKind.OUTAGE, page="9", needs=(), find=_server),
+    Rule(
+        id="out.syncrep",
+        kind=FindingKind.OUTAGE,
+        page="9",
+        needs=(sections.waits, sections.replication),
+        find=_syncrep,
+        before=("out.stall",),
+    ),
+    Rule(
+        id="out.stall",
+        kind=FindingKind.OUTAGE,
+        page="4",
+        needs=(sections.bench,),
+        find=_stall,
+        before=("lock.jam", "lock.table", "lock.row", "lock.dead"),
+    ),
+)

@@ -1,0 +1,88 @@
+"""Commits that wait for a synchronous standby: its network, its flush, its replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.replication import Sender
+from pgtop_tune.units import with_ms
+
+_SYNCHRONOUS: Final = ("sync", "quorum")
+_HALF: Final = 0.5
+_WAIT: Final = "ipc:syncrep"
+_PARTS: Final = (
+    ("sync.net", "its network", "remote_write does not help; a nearer standby does"),
+    (
+        "sync.disk",
+        "its flush",
+        "synchronous_commit = remote_write halves it, and loses commits with the standby's machine",
+    ),
+    ("sync.apply", "its replay", "back from remote_apply to on"),
+)
+
+
+def _slowest(facts: Facts) -> Sender | None:
+    sample = facts.interval.now(sections.replication)
+    senders = [each for each in sample.senders if each.sync_state in _SYNCHRONOUS] if sample else []
+    return max(senders, key=lambda each: each.flush_lag_ms or 0.0, default=None)
+
+
+def _which(facts: Facts) -> str:
+    """Which part of the way explains at least half of the wait; "" where the lags do not say."""
+    sender = _slowest(facts)
+    waits_ms = facts.b(_WAIT)
+    if sender is None or not waits_ms:
+        return ""
+    write, flush, replay = (lag or 0.0 for lag in (sender.write_lag_ms, sender.flush_lag_ms, sender.replay_lag_ms))
+    applies = facts.setting("synchronous_commit") == "remote_apply"
+    parts = {"sync.net": write, "sync.disk": flush - write, "sync.apply": replay - flush if applies else 0.0}
+    rule = max(parts, key=lambda each: parts[each])
+    return rule if parts[rule] >= _HALF * waits_ms else ""
+
+
+def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
+    def find(facts: Facts) -> Hit | None:
+        impact_ms, which = facts.b(_WAIT), facts.once(_which)
+        # Where no part explains it, the rule of the disk says only for whom.
+        if impact_ms <= 0.0 or (which or "sync.disk") != rule:
+            return None
+        sender = _slowest(facts)
+        who = name(sender.application_name or "a standby") if sender else "a standby"
+        because = f": {part}" if which else ""
+        return Hit(
+            sentence=f"commits wait {with_ms(impact_ms)} for {who}{because}; {facts.share_text(impact_ms)}",
+            short=f"commits wait {with_ms(impact_ms)} for {who}{because}",
+            impact_ms=impact_ms,
+            evidence=told(
+                ("wait for the standby", with_ms(impact_ms)),
+                ("write lag", with_ms(sender.write_lag_ms) if sender and sender.write_lag_ms is not None else None),
+                ("flush lag", with_ms(sender.flush_lag_ms) if sender and sender.flush_lag_ms is not None else None),
+                ("replay lag", with_ms(sender.replay_lag_ms) if sender and sender.replay_lag_ms is not None else None),
+            ),
+            next_step=advice if which else "look at the standby's disk and network; the lags do not say which it is",
+            advice=ParameterAdvice("synchronous_commit", "set", f"commits wait for {part}")
+            if rule == "sync.apply"
+            else None,
+            looks=facts.n(_WAIT),
+        )
+
+    return find
+
+
+RULES: Final = tuple(
+    Rule(
+        id=rule,
+        kind=FindingKind.LATENCY,
+        page="9",
+        needs=(sections.waits, sections.replication),
+        find=_waits(rule, part, advice),
+        before=("lock.row",),
+    )
+    for rule, part, advice in _PARTS
+)

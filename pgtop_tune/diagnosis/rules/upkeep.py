@@ -1,0 +1,140 @@
+"""Dead rows, vacuum, statements and this program itself: mostly information, never first beside a finding."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.metrics import own_cost, sections
+from pgtop_tune.metrics.horizon import holders
+from pgtop_tune.metrics.io import io_rates
+from pgtop_tune.metrics.vacuum import table_rates
+from pgtop_tune.model.relations import TableCounters
+from pgtop_tune.units import count, duration
+
+_HOLDS_S: Final = 60.0
+_DEAD: Final = 10
+_FEW_ROWS: Final = 1_000
+_SLEEPS: Final = 0.8
+_SHARE: Final = 0.3
+_BYTES: Final = 1e6
+_UPDATES: Final = 100.0
+_HOT: Final = 0.5
+_OWN_CPU: Final = 10.0
+_WORKER: Final = "autovacuum worker"
+
+
+def _worst(facts: Facts) -> TableCounters | None:
+    """The table with most dead rows for its live ones."""
+    sample = facts.interval.now(sections.relations)
+    tables = [row for row in sample.tables if row.n_dead_tup >= _FEW_ROWS] if sample else []
+    return max(tables, key=lambda row: row.n_dead_tup / max(row.n_live_tup, 1), default=None)
+
+
+def _horizon(facts: Facts) -> Hit | None:
+    held = [each for each in holders(facts.interval) if (each.since_s or 0.0) > _HOLDS_S]
+    table = _worst(facts)
+    if not held or table is None or table.n_dead_tup < _DEAD * max(table.n_live_tup, 1):
+        return None
+    oldest = max(held, key=lambda each: each.since_s or 0.0)
+    for_s = duration(oldest.since_s or 0.0)
+    backend = oldest.backend
+    return Hit(
+        sentence=(
+            f"{oldest.kind} {name(oldest.name)} holds back vacuum for {for_s}: {name(table.name)} has"
+            f" {count(table.n_dead_tup)} dead rows for {count(table.n_live_tup)} live ones"
+        ),
+        short=f"{oldest.kind} {name(oldest.name)} holds back vacuum for {for_s}",
+        evidence=told(
+            ("holder", f"{oldest.kind} {name(oldest.name)} {name(oldest.who)}".strip()),
+            ("dead rows", f"{count(table.n_dead_tup)} in {name(table.name)}"),
+        ),
+        next_step="end the holder: CPU per transaction falls after a vacuum",
+        advice=SessionAdvice(backend, "it holds back vacuum") if backend is not None else None,
+    )
+
+
+def _slow(facts: Facts) -> Hit | None:
+    sleeping, working = facts.s_of(_WORKER, "timeout:vacuumdelay"), facts.s_of(_WORKER, "*")
+    table = _worst(facts)
+    if not working or sleeping < _SLEEPS * max(working, 1.0) or table is None:
+        return None
+    looks = facts.interval.recent(sections.relations, 120.0, least=2)
+    before = (
+        next((row.n_dead_tup for row in looks[-1].tables if row.oid == table.oid), None) if len(looks) > 1 else None
+    )
+    if before is None or table.n_dead_tup <= before:
+        return None
+    more = (table.n_dead_tup - before) / (looks[0].at_s - looks[-1].at_s) * 60.0
+    return Hit(
+        sentence=f"autovacuum falls behind: {name(table.name)} has {count(table.n_dead_tup)} dead rows, {count(more)} more per minute",
+        short=f"autovacuum falls behind: {count(more)} dead rows more per minute",
+        evidence=told(("workers asleep", f"{sleeping:.1f} of {working:.1f}"), ("dead rows", count(table.n_dead_tup))),
+        next_step="autovacuum_vacuum_cost_limit five times as large: it ends sooner. Refuted if dead rows still grow",
+        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "raise", "its workers sleep most of the time"),
+    )
+
+
+def _load(facts: Facts) -> Hit | None:
+    if not facts.s_of(_WORKER, "*"):
+        return None
+    moved: dict[str, float] = {}
+    for row in io_rates(facts.interval):
+        if row.row.object != "wal":
+            moved[row.row.backend_type] = moved.get(row.row.backend_type, 0.0) + (
+                row.per_s("read_bytes", "write_bytes") or 0.0
+            )
+    whole, vacuum = sum(moved.values()), moved.get(_WORKER, 0.0)
+    if whole < _BYTES or vacuum < _SHARE * whole:
+        return None
+    return Hit(
+        sentence=f"autovacuum does {100 * vacuum / whole:.0f} % of the server's reads and writes",
+        short=f"autovacuum does {100 * vacuum / whole:.0f} % of reads and writes",
+        evidence=told(("of all bytes", f"{100 * vacuum / whole:.0f} %")),
+        next_step="a smaller autovacuum_vacuum_cost_limit while the load runs; never off",
+        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "lower", "it takes much of the disk"),
+    )
+
+
+def _cold(facts: Facts) -> Hit | None:
+    rows = [row for row in table_rates(facts.interval) if (row.per_s("n_tup_upd") or 0.0) >= _UPDATES]
+    worst = max(rows, key=lambda row: (row.sum("n_tup_upd") or 0) - (row.sum("n_tup_hot_upd") or 0), default=None)
+    if worst is None:
+        return None
+    updates, hot = worst.sum("n_tup_upd") or 0, worst.sum("n_tup_hot_upd") or 0
+    if not updates or hot / updates >= _HOT:
+        return None
+    table = name(worst.row.name)
+    return Hit(
+        sentence=f"{100 - 100 * hot / updates:.0f} % of the updates of {table} are not HOT: each writes to every index",
+        short=f"{100 - 100 * hot / updates:.0f} % of updates of {table} are not HOT",
+        evidence=told(("updates", f"{count(worst.per_s('n_tup_upd'))}/s"), ("HOT", f"{100 * hot / updates:.0f} %")),
+        next_step="drop the index on the changed column; a lower fillfactor only where new pages are many",
+    )
+
+
+def _own(facts: Facts) -> Hit | None:
+    used = own_cost.OWN_CPU(facts.interval) or 0.0
+    if used < _OWN_CPU:
+        return None
+    return Hit(
+        sentence=f"watching costs {used:.0f} % of a CPU",
+        short=f"watching costs {used:.0f} % of a CPU",
+        share=used / 100.0 / (facts.machine_cpus or 1),
+        evidence=told(("this program", f"{used:.1f} % of a CPU")),
+        next_step="a longer interval: -i 5",
+    )
+
+
+RULES: Final = (
+    Rule(
+        id="vac.horizon", kind=FindingKind.NOTE, page="9", needs=(sections.horizon, sections.relations), find=_horizon
+    ),
+    Rule(id="vac.slow", kind=FindingKind.NOTE, page="8", needs=(sections.relations, sections.waits), find=_slow),
+    Rule(id="vac.load", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.waits), find=_load),
+    Rule(id="upd.cold", kind=FindingKind.NOTE, page="8", needs=(sections.relations,), find=_cold),
+    Rule(id="own.cost", kind=FindingKind.NOTE, page="7", needs=(sections.footprint,), find=_own),
+)

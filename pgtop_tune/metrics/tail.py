@@ -1,0 +1,236 @@
+"""The tail: what the slowest transactions waited for, and nobody else.
+
+A transaction is in the tail when it lasts longer than T: the p99 of the load, or an age that the operator gives. The
+waits of all transactions say little about these; a mean is made by the many quick ones.
+
+**What looks see.** Looks come Δ apart. A look sees every open transaction with its age, so it sees a long transaction
+more often than a short one: counted by looks, one transaction of 10 s weighs as much as fifty of 200 ms. That is length
+bias. Here `sampling.tail_looks` follows each transaction by pid and xact_start, so its looks are known as its own:
+
+    n_i(w)  looks that saw transaction i in wait w;  n_i = Σ_w n_i(w)
+    a_i     its greatest age seen:  L_i - Δ < a_i ≤ L_i, where L_i is its length
+    tail    a_i ≥ T
+
+    share(w) = Σ_i g_i · n_i(w) / n_i  ÷  Σ_i g_i        g_i = 1 / min(1, (a_i - T) / Δ + 1/2)
+
+The inner quotient makes every transaction count once. A transaction that ends e after T is found by a look with
+probability min(1, e/Δ); g corrects for that. As a_i is uniform between L_i - Δ and L_i, the expected weight of a
+transaction is ln(1 + 2e/Δ) for e ≤ Δ, and between 1.10 and 1.00 for longer ones: 0.69 at Δ/2, where looks alone would
+give 0.5. Transactions that end within a quarter of Δ after T stay underweighted. None that is shorter than T counts.
+T is an edge of a length class, the first that is not below the p99: lengths are recorded in four classes an octave.
+
+Of a transaction its first moments are not seen, the floor (half of Δ). T below Δ is refused, as most transactions of
+such a tail would end unseen. Those that are open at the end of the window count as they are; they are longer than the
+others on average, by their length over the window's, which matters only where nothing ends: there they are all there is.
+The error of a share with N transactions is about √(share · (1 - share) / N).
+
+Source: pg_stat_activity.xact_start, wait_event and query_id in every look; pg_blocking_pids() once for a transaction
+that waits for a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from math import ceil, log2, sqrt
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load import P99, logged_seconds, running
+from pgtop_tune.metrics.percentiles import merge
+from pgtop_tune.metrics.waits import LONG_WINDOW_S, label_of
+from pgtop_tune.model.tail import TailRow, TailSample, class_edge_ms
+
+V = TypeVar("V", bound=Hashable)
+TAIL_WINDOW_S: Final = LONG_WINDOW_S
+_P99_S: Final = 20.0
+"""Enough for a p99 that does not jump about; adding up histograms of a minute costs two milliseconds a frame."""
+GIVEN_AGE_MS: Final = 1000.0
+"""Where no load of ours says what its p99 is."""
+FEWEST: Final = 5
+"""Transactions that a share needs."""
+_LATE: Final = 1.25
+"""Looks come a little later than asked for; a tail is refused where they are this much further apart than it begins."""
+_HALF: Final = 0.5
+
+
+class TailCause(Struct, frozen=True):
+    """A wait of the tail's transactions.
+
+    Attributes:
+        wait_event_type: Class, "CPU" without a wait event.
+        wait_event: Event, "" for CPU.
+        query_id: Of the waiting statement; None where it is not known, or several are meant.
+        root_pid: Session at the root of the queue for a lock, 0 for a prepared transaction; None where not known.
+        root: First word of its statement, or "idle in transaction"; "" where not known.
+        transactions: Of the tail; fractions are parts of a transaction's time.
+        share: Per cent of the tail's transactions.
+        looks: Looks that saw it.
+    """
+
+    wait_event_type: str
+    wait_event: str
+    query_id: int | None
+    root_pid: int | None
+    root: str
+    transactions: float
+    share: float
+    looks: int
+
+    @property
+    def label(self) -> str:
+        """ "Lock:transactionid", "CPU"."""
+        return label_of(self.wait_event_type, self.wait_event)
+
+
+class Tail(Struct, frozen=True):
+    """The transactions of the tail over the window.
+
+    Attributes:
+        over_ms: All of them were seen older than this.
+        p99_ms: The p99 of the load over 20 s; None without one.
+        of_load: Only transactions of pgbench are meant, as a load of ours runs.
+        transactions: Estimated number.
+        open: Number that had not ended.
+        looks: Looks that saw one of them.
+        every_ms: Mean time between two looks.
+        causes: Most frequent first.
+    """
+
+    over_ms: float
+    p99_ms: float | None
+    of_load: bool
+    transactions: float
+    open: float
+    looks: int
+    every_ms: float
+    causes: tuple[TailCause, ...]
+
+    @property
+    def below_p99(self) -> bool:
+        """Whether the p99 is too short for these looks, so that the tail begins above it."""
+        return self.p99_ms is not None and self.over_ms > 2.0 * self.p99_ms
+
+    def error(self, share: float) -> float:
+        """Standard error of a share, per cent points."""
+        part = share / 100.0
+        return 100.0 * sqrt(max(part * (1.0 - part), 0.0) / self.transactions) if self.transactions else 0.0
+
+
+def weight(age_ms: float, over_ms: float, every_ms: float) -> float:
+    """g of the module's formula: how many transactions one stands for that was seen at that age last."""
+    return 1.0 / min(1.0, (age_ms - over_ms) / every_ms + _HALF) if every_ms else 1.0
+
+
+def edge_above_ms(age_ms: float) -> float:
+    """The first edge of a length class that is not below."""
+    return class_edge_ms(ceil(4.0 * log2(max(age_ms, 1.0)) - 1e-9))
+
+
+def tail_p99_ms(interval: Interval) -> float | None:
+    """p99 of the load under way over 20 s; None without a load, and with too few transactions."""
+    return P99.of(merge(logged_seconds(interval, _P99_S)))
+
+
+def tail(interval: Interval, age_ms: float | None = None) -> Tail | None:
+    """The tail as the module says; None where nobody looked.
+
+    Args:
+        interval: Where to look.
+        age_ms: Where the tail begins; None for the p99 of the load, or for 1 s without one.
+    """
+    samples = [sample for sample in interval.recent(sections.tail, TAIL_WINDOW_S) if sample.looks and sample.every_ms]
+    if not samples:
+        return None
+    of_load = running(interval) is not None
+    p99_ms = tail_p99_ms(interval)
+    wanted_ms = age_ms if age_ms is not None else p99_ms if p99_ms is not None else GIVEN_AGE_MS
+    quickest_ms = min(sample.every_ms for sample in samples)
+    over_ms = edge_above_ms(max(wanted_ms, quickest_ms / _LATE))
+    return _summed([each for each in samples if each.every_ms <= over_ms * _LATE], over_ms, p99_ms, of_load, samples[0])
+
+
+def _summed(
+    samples: Sequence[TailSample], over_ms: float, p99_ms: float | None, of_load: bool, newest: TailSample
+) -> Tail:
+    sums: dict[tuple[str, str, int | None, int | None, str], tuple[float, int]] = {}
+    whole = still_open = 0.0
+    for sample in samples:
+        for row in sample.rows:
+            if row.of_load < of_load or (row.open and sample is not newest):
+                continue
+            counted = _transactions(row, over_ms, sample.every_ms)
+            if not counted:
+                continue
+            whole += counted
+            still_open += counted if row.open else 0.0
+            key = row.wait_event_type, row.wait_event, row.query_id, row.root_pid, row.root
+            known = sums.get(key, (0.0, 0))
+            sums[key] = known[0] + counted, known[1] + row.looks
+    causes = [
+        TailCause(
+            wait_event_type=kind, wait_event=event, query_id=query_id, root_pid=root_pid, root=root,
+            transactions=counted, share=100.0 * counted / whole, looks=looks,
+        )
+        for (kind, event, query_id, root_pid, root), (counted, looks) in sums.items()
+    ]  # fmt: skip
+    looks = sum(cause.looks for cause in causes)
+    every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(sum(each.looks for each in samples), 1)
+    return Tail(
+        over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=whole, open=still_open, looks=looks,
+        every_ms=every_ms, causes=tuple(sorted(causes, key=lambda cause: (-cause.transactions, cause.label))),
+    )  # fmt: skip
+
+
+def _transactions(row: TailRow, over_ms: float, every_ms: float) -> float:
+    """How many of the tail's transactions a row stands for; 0 where it is of shorter ones."""
+    low_ms, behind_ms = class_edge_ms(row.length), class_edge_ms(row.length + 1)
+    if low_ms < over_ms - 1e-6:
+        return 0.0
+    # One that is open was seen by the last look, whatever comes.
+    return row.transactions * (1.0 if row.open else weight(sqrt(low_ms * behind_ms), over_ms, every_ms))
+
+
+def by_wait(causes: Sequence[TailCause]) -> list[TailCause]:
+    """The causes of one wait together, most frequent first. A statement or a root stays that most of them have."""
+    return _together(causes, lambda cause: (cause.wait_event_type, cause.wait_event))
+
+
+def by_statement(causes: Sequence[TailCause]) -> list[TailCause]:
+    """The same for one wait of one statement."""
+    return _together(causes, lambda cause: (cause.wait_event_type, cause.wait_event, cause.query_id))
+
+
+def _together(causes: Sequence[TailCause], key: Callable[[TailCause], Hashable]) -> list[TailCause]:
+    found: dict[Hashable, list[TailCause]] = {}
+    for cause in causes:
+        found.setdefault(key(cause), []).append(cause)
+    together = [
+        TailCause(
+            wait_event_type=parts[0].wait_event_type,
+            wait_event=parts[0].wait_event,
+            query_id=_of_most(parts, lambda cause: cause.query_id),
+            root_pid=_of_most(parts, lambda cause: cause.root_pid),
+            root=_of_most(parts, lambda cause: cause.root or None) or "",
+            transactions=sum(part.transactions for part in parts),
+            share=sum(part.share for part in parts),
+            looks=sum(part.looks for part in parts),
+        )
+        for parts in found.values()
+    ]
+    return sorted(together, key=lambda cause: (-cause.transactions, cause.label))
+
+
+def _of_most(parts: Sequence[TailCause], value: Callable[[TailCause], V | None]) -> V | None:
+    """The value that more than half of the transactions have whose value is known, a quarter of all at least."""
+    sums: dict[V, float] = {}
+    for part in parts:
+        if (found := value(part)) is not None:
+            sums[found] = sums.get(found, 0.0) + part.transactions
+    most = max(sums, key=sums.__getitem__, default=None)
+    if most is None:
+        return None
+    least = max(sum(sums.values()) / 2.0, sum(part.transactions for part in parts) / 4.0)
+    return most if sums[most] > least else None

@@ -14,7 +14,6 @@ quit = "q,f10"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ from msgspec import Struct, field
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import config_dir
+from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 FILE_NAME: Final = "config.toml"
 
@@ -34,7 +34,7 @@ class Config(Struct, frozen=True):
         theme: Name of a theme; "" for the default.
         interval: Seconds between two looks, 0.2 to 60; None for the command's own default.
         ascii: Draw with ASCII only.
-        mouse: Capture the mouse; None decides by SSH.
+        mouse: Capture the mouse; None is on, except with --plain.
         disk_caps: As --disk-cap: "vda=6000iops,90MB/s".
         rotate, keep: As --rotate and --keep of `record`, for recordings begun on the screen.
         keys: Action id → keys separated by commas.
@@ -61,12 +61,12 @@ def load_config(path: Path | None = None) -> Config:
     """
     file = path or config_dir() / FILE_NAME
     try:
-        parsed = tomllib.loads(file.read_text(encoding="utf-8"))
+        parsed = tables_of(text_of(file.read_bytes()))
     except FileNotFoundError:
         return Config()
     except OSError as problem:
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "fix its permissions") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except (NotToml, UnicodeDecodeError) as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     mistakes = [f"unknown key {name!r}" for name in parsed if name not in _CHECKS]
     mistakes += [

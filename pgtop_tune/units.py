@@ -40,6 +40,11 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else _scaled(value, 1000.0, _DECIMAL)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, whose plural takes an s: 1 run, 3 runs."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def mean(value: float | None) -> str:
     """A mean of counts, never negative, with its decimals also where it is whole: 0, 3.00, 12.0, 812."""
     if not value:

@@ -207,7 +207,7 @@ class WatchedInterval(Interval):
             self._note(section)
         return found
 
-    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> list[S]:
+    def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> Sequence[S]:
         """See `Interval.recent`."""
         found = super().recent(section, window_s, least)
         if not found:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pgtop_tune import __version__
+from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.finding import Diagnosis
 from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import activity_of, sessions
@@ -167,6 +169,25 @@ def _xid_age(interval: Interval) -> Iterable[ExportedPoint]:
     return () if oldest is None else (ExportedPoint((), oldest),)
 
 
+def _findings(interval: Interval) -> Iterable[ExportedPoint]:
+    found = enumerate(_diagnosis(interval).findings, 1)
+    return [ExportedPoint((each.rule, str(each.kind), str(rank)), 1.0) for rank, each in found]
+
+
+def _finding_shares(interval: Interval) -> Iterable[ExportedPoint]:
+    found = _diagnosis(interval).findings
+    return [ExportedPoint((each.rule,), each.share) for each in found if each.share is not None]
+
+
+def _diagnosis(interval: Interval) -> Diagnosis:
+    """Of these frames alone: it knows nothing of what was said before."""
+    return interval.once(_diagnosed)
+
+
+def _diagnosed(interval: Interval) -> Diagnosis:
+    return Diagnosing().look(interval)
+
+
 def _gauge(
     identity: str,
     unit: str,
@@ -194,6 +215,10 @@ STATES: Final = (
              WantedRows.NOT_IN_TABLES),
     Exported("host", MetricKind.INFO, "", "The machine of the host metrics. Source: uname",
              _of_host(_host_words), ("hostname", "kernel", "source"), WantedRows.NOT_IN_TABLES),
+    _gauge("finding", "", "1 for each finding, most important first; what the line under the header says is rank 1.",
+           _findings, ("rule", "kind", "rank"), WantedRows.NOT_IN_TABLES),
+    _gauge("finding.share", "", "Share of a transaction's time, or of a limit, that a finding is about; 0 to 1.",
+           _finding_shares, ("rule",), WantedRows.NOT_IN_TABLES),
     _gauge("server.started_at", "s", "Start time of the server; seconds since the epoch. Source: pg_postmaster_start_time()",
            _of_server(lambda server: ExportedPoint((), server.started_ms / 1000.0)), wanted=WantedRows.NOT_IN_TABLES),
     _gauge("server.in_recovery", "", "1 on a standby. Source: pg_is_in_recovery()",
@@ -204,7 +229,7 @@ STATES: Final = (
            wanted=WantedRows.NOT_IN_TABLES),
     _gauge("server.sessions_by_state", "", "Client backends by state. Source: pg_stat_activity.state", _sessions, ("state",)),
     _gauge("waits.event", "sessions", "Mean sessions in each wait. Those with counted=active add up to waits.active; "
-           "the others are separate: client turn, pacing, io worker. "
+           "the others are separate: client turn, pacing, background, io worker. "
            "Source: pg_stat_activity sampled several times a second, or pg_wait_sampling", _wait_events,
            ("wait_event_type", "wait_event", "counted")),
     _gauge("client.latency.percentile", "ms", "Percentiles of the newest complete second of pgbench's log, or of as many seconds up to it as a p99 needs, ten at most.",

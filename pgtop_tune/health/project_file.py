@@ -13,7 +13,6 @@ SLOT-01 = "2GB"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import opened
+from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 FILE_NAME: Final = "pgtop-tune.toml"
 _TABLE: Final = "check"
@@ -55,14 +55,14 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
     file = path or Path(FILE_NAME)
     try:
         with opened(file) as found:
-            parsed = tomllib.loads(found.read().decode("utf-8"))
+            parsed = tables_of(text_of(found.read()))
     except FileNotFoundError:
         if path is None:
             return ProjectWishes()
         raise UsageProblem(f"{file} does not exist", "--config names a file") from None
     except OSError as problem:
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "check name and permission") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except (NotToml, UnicodeDecodeError) as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     table = parsed.get(_TABLE, {})
     mistakes = [f"unknown table or key {name!r}" for name in parsed if name != _TABLE]

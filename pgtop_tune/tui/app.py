@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -24,12 +24,15 @@ from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
 from pgtop_tune.tui.dialogs.leave import LeaveActions
 from pgtop_tune.tui.experiment.actions import ExperimentActions
+from pgtop_tune.tui.findings.actions import Findings
 from pgtop_tune.tui.frames import ScreenSink
 from pgtop_tune.tui.load.actions import LoadActions
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.parameters.actions import ParameterActions
 from pgtop_tune.tui.preload import preload_keys
+from pgtop_tune.tui.scene.message_line import ShownMessage
+from pgtop_tune.tui.scene.mouse import MomentChosen, WindowDragged
 from pgtop_tune.tui.scene.scene import MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.scene.session_keys import SessionKeys
 from pgtop_tune.tui.scene.source_actions import SourceActions
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.pages.screen import PageScreen
     from pgtop_tune.tui.widgets.glyphs import Glyphs
 
+_AFTER_MESSAGE_S: Final = 0.05
+"""A timer may be early."""
 _COUNT_S: Final = 1.0
 """The countdown of a pending change set continues even if frames are rare."""
 _EVERYWHERE: Final = frozenset({"redraw", "suspend"})
@@ -83,7 +88,6 @@ class PgtopApp(DiscreetApp):
     """
 
     CSS = """
-    Toast { max-width: 70; }
     CommandPalette SearchIcon { display: none; }
     CommandPalette CommandList > .option-list--option-highlighted {
         color: $block-cursor-foreground; background: $block-cursor-background; text-style: $block-cursor-text-style;
@@ -114,6 +118,7 @@ class PgtopApp(DiscreetApp):
         self._prepared = False
         self._screen_loop: asyncio.AbstractEventLoop | None = None
         self._leave_status: int | None = None
+        self._shown_message: ShownMessage | None = None
         self._choose_theme()
 
     def _add_features(self) -> None:
@@ -125,6 +130,7 @@ class PgtopApp(DiscreetApp):
         self.source = SourceActions(context)
         self.windows = WindowActions(context, self.time_travel)
         self.overlay = OverlayActions(context)
+        self.findings = Findings(context, self.time_travel, self.parameters)
         check = CheckActions(context, self.parameters)
         sessions = SessionKeys(context, self.time_travel, self._actions)
         served = context.served
@@ -149,9 +155,13 @@ class PgtopApp(DiscreetApp):
             "mark": self.windows.mark,
             "compare_windows": self.windows.compare,
             "overlay": self.overlay.turn,
+            "findings": self.findings.open,
+            "heatmap": self._open_heatmap,
+            "wait_groups": self._open_wait_groups,
             "record": self.source.turn_recording,
             "note": self.source.ask_note,
             "interval": self.source.change_interval,
+            "burst": self.source.burst,
             "password": self.source.ask_password,
             "quit": LeaveActions(context, self.load, self.parameters, self.experiment).leave,
         }
@@ -179,6 +189,16 @@ class PgtopApp(DiscreetApp):
         screen = PageScreen(*self._drawn_with())
         self.install_screen(screen, "pages")
         return screen
+
+    def _open_heatmap(self) -> None:
+        from pgtop_tune.tui.dashboard.heatmap_dialog import HeatmapDialog
+
+        self.push_screen(HeatmapDialog(self.time_travel.shown, self.context.glyphs))
+
+    def _open_wait_groups(self) -> None:
+        from pgtop_tune.tui.pages.wait_groups import WaitGroupsDialog
+
+        self.push_screen(WaitGroupsDialog(self.time_travel.shown, self.context.glyphs))
 
     def _post(self, message: Message) -> None:
         """From the engine's thread."""
@@ -260,6 +280,7 @@ class PgtopApp(DiscreetApp):
         steps = self._sink.take()
         for step in steps:
             self.context.live.apply(step)
+            self.findings.look()
         moved = self.time_travel.take()
         if steps or moved:
             self._repaint()
@@ -276,6 +297,7 @@ class PgtopApp(DiscreetApp):
             self.call_after_refresh(self._after_first_picture)
 
     def _after_first_picture(self) -> None:
+        self.findings.begin()
         preload_keys()
         self.load.begin()
 
@@ -284,6 +306,7 @@ class PgtopApp(DiscreetApp):
         load = None if self.time_travel.in_past else self.context.services.load
         return Scene(
             session=self.time_travel.shown,
+            diagnosis=self.findings.shown,
             recording=self.source.recording_state(),
             behind_s=self.time_travel.behind_s,
             transport=None if transport is None else transport.state(),
@@ -292,7 +315,25 @@ class PgtopApp(DiscreetApp):
             experiment=None if self.time_travel.in_past else self.experiment.shown,
             marks=self.windows.marks,
             baseline=self.overlay.watch(self.time_travel.shown.now),
+            message=self._message,
         )
+
+    @property
+    def _message(self) -> ShownMessage | None:
+        newest = self.newest_message()
+        return None if newest is None else ShownMessage(newest.message, newest.severity)
+
+    def messages_changed(self) -> None:
+        """Shows the newest message: in its line, and on the edge of a dialog that is open."""
+        newest, message = self.newest_message(), self._message
+        if newest is not None:
+            self.set_timer(max(newest.time_left, 0.0) + _AFTER_MESSAGE_S, self.messages_changed)
+        for screen in self.screen_stack:
+            if isinstance(screen, Dialog):
+                screen.show_message(message)
+        if message != self._shown_message:
+            self._shown_message = message
+            self._repaint()
 
     def _repaint(self) -> None:
         if not self.is_running:
@@ -309,6 +350,31 @@ class PgtopApp(DiscreetApp):
     def on_marks_unwanted(self, message: MarksUnwanted) -> None:
         """Forgets the windows."""
         self.windows.clear()
+
+    def on_moment_chosen(self, message: MomentChosen) -> None:
+        """Shows the moment that was clicked in a chart."""
+        self.time_travel.jump(message.at_s)
+
+    def on_window_dragged(self, message: WindowDragged) -> None:
+        """Marks the window that was dragged through a chart."""
+        self.windows.mark_between(message.since_s, message.until_s)
+
+    def action_mouse(self) -> None:
+        """Takes the mouse, or leaves it to the terminal for selecting text."""
+        driver = driver_of(self)
+        if isinstance(driver, ScreenDriver):
+            on = driver.turn_mouse()
+            words = "mouse on: Shift selects text" if on else "mouse off: the terminal selects text"
+            self.context.tell_instead(words)
+
+    def show_row(self, page: str, key: Hashable) -> None:
+        """Turns to a page and selects a row of its first table."""
+        self.action_look_at(page, page_of(page).tables[0].id)
+        self._pages.select(key)
+
+    def show_parameter(self, name: str) -> None:
+        """Opens the list of parameters at one of them."""
+        self.context.served(self.parameters.open_at)(name)
 
     def action_look_at(self, name: str, table: str = "") -> None:
         """Shows the dashboard or a page, the page with a certain table or with the one it was left with."""
@@ -351,4 +417,6 @@ class PgtopApp(DiscreetApp):
         screen = self.screen
         if isinstance(screen, SceneScreen):
             glyphs = self.context.glyphs
-            self.push_screen(HelpDialog(screen.offered(), self._options.keymap, screen.explained, glyphs))
+            self.push_screen(
+                HelpDialog(screen.offered(), self._options.keymap, screen.explained, glyphs, screen.help_at)
+            )

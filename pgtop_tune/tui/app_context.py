@@ -81,9 +81,9 @@ class AppContext:
             self.tell(str(problem), "error")
             return None
 
-    def tell(self, message: str, severity: Severity = "information") -> None:
+    def tell(self, message: str, severity: Severity = "information", timeout_s: float = 8.0) -> None:
         """A passing message; may hold foreign text."""
-        self.app.notify("\n".join(printable_lines(message)), severity=severity, markup=False, timeout=8)
+        self.app.notify("\n".join(printable_lines(message)), severity=severity, markup=False, timeout=timeout_s)
 
     def tell_instead(self, message: str) -> None:
         """As `tell`, in place of what was told before: for keys that are pressed several times in a row."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pgtop_tune.health.report import CheckControl
     from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.runtime.engine import Engine
-    from pgtop_tune.runtime.experiment_control import ExperimentControl
+    from pgtop_tune.runtime.experiment_control import ExperimentControl, ExperimentView
     from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.runtime.ports import BackendControl, FramesFrom, RecordingControl, Transport
     from pgtop_tune.secret import Secret
@@ -45,7 +45,7 @@ OpenPast = Callable[[Sequence["Frame"]], PastSource | None]
 
 
 class IntervalControl(Protocol):
-    """How often a live source looks. Thread-safe."""
+    """How often a live source looks. Thread-safe, but for `burst`."""
 
     @property
     def interval_s(self) -> float:
@@ -54,6 +54,10 @@ class IntervalControl(Protocol):
 
     def set_interval(self, interval_s: float) -> None:
         """Takes effect with the next tick."""
+        ...
+
+    async def burst(self) -> float:
+        """Looks at waits more often for a while; how many seconds. In the engine's loop."""
         ...
 
 
@@ -81,6 +85,7 @@ class Services(Struct, frozen=True, kw_only=True):
         restart: Changes that take a restart of the server.
         checks: The check before production.
         experiments: A against B by turns in one run.
+        other_experiments: Those of other programs on this server.
         adoptions: Change sets that this session took over from programs that are gone.
     """
 
@@ -91,6 +96,7 @@ class Services(Struct, frozen=True, kw_only=True):
     restart: RestartControl | None = None
     checks: CheckControl | None = None
     experiments: ExperimentControl | None = None
+    other_experiments: ExperimentView | None = None
     adoptions: AdoptionControl | None = None
 
     def has(self) -> frozenset[Need]:

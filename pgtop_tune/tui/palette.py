@@ -16,7 +16,6 @@ Shipped themes lie in `themes/`; the user's own in `paths.config_dir()/themes` a
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ from textual.theme import Theme
 
 from pgtop_tune import paths
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.toml_text import NotToml, tables_of, text_of
 from pgtop_tune.tui.widgets.lines import PLAIN, STYLES
 
 DEFAULT: Final = "dark"
@@ -121,8 +121,8 @@ def _read(path: Path) -> dict[str, Any] | str:
         # A pipe would be waited for, a device read without an end.
         return "it is not a regular file"
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as problem:
+        return tables_of(text_of(path.read_bytes()))
+    except (OSError, UnicodeDecodeError, NotToml) as problem:
         return str(problem)
 
 

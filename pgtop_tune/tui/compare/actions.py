@@ -48,6 +48,15 @@ class WindowActions:
             self.compare()
         self._context.repaint()
 
+    def mark_between(self, since_s: float, until_s: float) -> None:
+        """Marks a window; the second one shows the table."""
+        if self._context.controls.frames is None:
+            return
+        self.marks = self.marks.begin(since_s).end(until_s)
+        if len(self.marks.windows) == 2:
+            self.compare()
+        self._context.repaint()
+
     def clear(self) -> None:
         """Forgets everything."""
         if self.marks:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Final
 from textual import events
 
 from pgtop_tune.compare import words
+from pgtop_tune.compare.reports.statement_cells import (
+    BELOW_NOISE,
+    HEADING,
+    statement_cells,
+    statement_confidence,
+    statement_notes,
+)
 from pgtop_tune.compare.sides.figures import WaitRow
+from pgtop_tune.compare.statement_rows import GONE, NEW, StatementComparison
 from pgtop_tune.compare.windows.differing import Differing, WindowComparison
 from pgtop_tune.compare.windows.differing_words import amount, between, changed, sized, titled
 from pgtop_tune.errors import PgtopError, UsageProblem
@@ -152,6 +160,7 @@ _STYLES: Final = {"better": "good", "worse": "critical", "more": "strong", "less
 _SHORT: Final = {
     "no difference distinguishable": "no difference",
     "too little to say": "too short",
+    BELOW_NOISE: "below noise",
 }
 _FIGURE, _EFFECT, _INTERVAL, _SIZE, _VERDICT = 7, 9, 19, 6, 14
 _LEAST_NAME: Final = 20
@@ -173,6 +182,8 @@ def differing_lines(found: WindowComparison, cells: int, glyphs: Glyphs) -> list
     if found.outcomes:
         lines += [_row(("outcome", *_HEADS), "title", cells)]
         lines += [*(_number(row, cells, glyphs) for row in found.outcomes), ()]
+    if found.statements is not None:
+        lines += [*_statements(found.statements, cells, glyphs), ()]
     lines.append(_row(("largest effect first", *_HEADS), "title", cells))
     lines += [_number(row, cells, glyphs) for row in found.others]
     for phase in found.comparison.phases:
@@ -196,6 +207,18 @@ def _number(row: Differing, cells: int, glyphs: Glyphs) -> Line:
     texts = (titled(row), amount(row, row.a), amount(row, row.b), changed(row), between(row), sized(row))
     style = _STYLES.get(row.verdict, "dim" if not row.certain else PLAIN)
     return _row((*_drawn(texts, glyphs), _SHORT.get(row.verdict, row.verdict)), style, cells)
+
+
+def _statements(found: StatementComparison, cells: int, glyphs: Glyphs) -> Iterator[Line]:
+    """Time per call; a statement below the noise is dim."""
+    heads = (HEADING, "A ms", "B ms", "effect", statement_confidence(found), "", "verdict")
+    yield _row(heads, "title", cells)
+    for row in statement_cells(found):
+        texts = (row.name, row.a, row.b, row.change, row.interval, "")
+        style = _STYLES.get(row.verdict, PLAIN if row.verdict in (NEW, GONE) else "dim")
+        yield _row((*_drawn(texts, glyphs), _SHORT.get(row.verdict, row.verdict)), style, cells)
+    for note in statement_notes(found):
+        yield from wrapped(note, cells, "dim")
 
 
 def _wait(row: WaitRow, cells: int, glyphs: Glyphs) -> Line:

@@ -14,7 +14,8 @@ from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.dashboard.wait_heat import wait_source
+from pgtop_tune.tui.dashboard.tail_line import tail_phrases
+from pgtop_tune.tui.dashboard.wait_source import wait_source
 from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, shortened
@@ -50,7 +51,7 @@ def budget_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> l
         reason = waits if isinstance(waits, Unavailable) else NOT_YET
         return _filled(absent("waits", reason, width, height, glyphs), width, height)
     title, parts, unit = _content(interval)
-    lines: list[Line] = [head(title, width, glyphs)]
+    lines: list[Line] = [head(title, width, glyphs, tail_phrases(session))]
     across = max((width - 1) // _SLOT, 1)
     rows = height - 1
     if rows > 0 and across * rows >= _FEW:
@@ -70,7 +71,12 @@ def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
         return _profile(interval)
     parts = [_Part(part.label, part.wait_event_type, part.ms) for part in budget.parts]
     before, after = _TITLES[budget.measured]
-    title: Line = ((before, "title"), (with_ms(budget.total_ms), "strong"), (after, "title"))
+    title: Line = (
+        (before, "title"),
+        (with_ms(budget.total_ms), "strong"),
+        (after, "title"),
+        (f", mean of {budget.window_s:.0f} s", "label"),
+    )
     use = cpu_of_load(interval, budget.window_s) if budget.measured else None
     if use is not None and use.queued is None:
         title += ((" · CPU queue unknown", "dim"),)

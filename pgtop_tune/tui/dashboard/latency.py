@@ -1,4 +1,4 @@
-"""Latency as the client measures it: percentiles of every second."""
+"""Latency as the client measures it: percentiles of every second, and its slowest transaction."""
 
 from __future__ import annotations
 
@@ -8,16 +8,26 @@ from typing import Final
 
 from pgtop_tune.compare.overlay.curves import OverlayWatch
 from pgtop_tune.metrics.load import CLIENT_LATENCY, P50, P95, P99, P99_9, running
-from pgtop_tune.metrics.stall import OLDEST, SHORTEST_S
+from pgtop_tune.metrics.stall import OLDEST, OPEN_WHILE_STALLED, SHORTEST_S
 from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.runtime.history import LatencyPoint, SeriesPoint
 from pgtop_tune.runtime.session import NewestLatency, Session, newest_latency
 from pgtop_tune.tui.compare.marks_line import latency_phrase
-from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines, nice_ceiling
+from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, nice_ceiling
+from pgtop_tune.tui.widgets.columns import worst_columns
+from pgtop_tune.tui.widgets.filled import Area, Level, filled_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, head, labelled, lasting, padded
-from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, chart_marks, spark_line, time_axis
+from pgtop_tune.tui.widgets.time_axis import (
+    SPANS_S,
+    SPARK_ROWS,
+    TimeAxis,
+    axis_line,
+    chart_marks,
+    spark_line,
+    time_axis,
+)
 from pgtop_tune.units import marked_ms, ms
 
 _CELLS: Final = 5
@@ -29,27 +39,41 @@ _FEWEST: Final = 3
 _USUAL: Final = 20
 """Seconds that tell what is usual at least, and those that do when the chart has fewer."""
 _NO_LOAD: Final = "latency is measured by a load"
-_CURVES: Final = {P99: "series-5", P95: "series-4", P50: "series-3"}
-"""With their styles, drawn in this order: p50 on top."""
+CLOCK_ROWS: Final = 6
+"""From here on the last row of the pane has times of day."""
+_AREAS: Final = {P50: "series-3", P95: "series-4", P99: "series-5"}
+"""With their styles, the foremost first, the densest first."""
+_JOINED: Final = 1.5
+"""Seconds further apart than so many usual distances have a gap between them."""
+_MOST: Final = 0.9
+"""Share of the seconds whose slowest transaction the scale holds,"""
+_FAR: Final = 3.0
+"""unless it is so many times above p99."""
 _RANKS: Final = {P50: 1, P95: 2, P99: 0, P99_9: 4}
 """Which are left out first where room is short: the highest."""
 
 
 def latency_lines(
-    session: Session, width: int, height: int, glyphs: Glyphs, baseline: OverlayWatch | None = None, load_key: str = ""
+    session: Session,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    baseline: OverlayWatch | None = None,
+    load_key: str = "",
+    span_s: float = SPANS_S[0],
 ) -> list[Line]:
-    """A head with the percentiles of the last complete second over a chart of p50, p95 and p99; or a spark of p99.
+    """A head with the percentiles of the last complete second over areas up to p50, p95 and p99; or a spark of p99.
 
-    Under the curves stands the p99 of the baseline overlay. A second whose slowest transaction is far above the curves
-    has a spike. While the load stands still, the head says since when, and how old its oldest transaction is.
-    `load_key` starts a load; "" where none can be started.
+    Over them stand the slowest transaction of each second, and the p99 of the baseline overlay; a column of several
+    seconds shows the worst of them. A second whose slowest transaction is far above the rest is cut, with its value.
+    While the load stands still, the head says since when, and how old its oldest transaction is. `load_key` starts a
+    load; "" where none can be started. The last row of a tall chart has times of day.
     """
-    axis = time_axis(session, width, height)
+    axis = time_axis(session, width, height, span_s)
     seconds = session.latency.series(axis.since_s)
     loaded = session.interval is not None and running(session.interval) is not None
     how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
     newest = session.once(newest_latency)
-    p99 = [SeriesPoint(second.at_s, second.at(P99)) for second in seconds]
     slow = _spikes(seconds, session.latency.series()[-_USUAL:])
     slow_seconds = [second.second for second in slow]
     spikes_s = {
@@ -60,6 +84,7 @@ def latency_lines(
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), (how, "dim")), width)]
+        p99 = [SeriesPoint(second.at_s, second.at(P99)) for second in seconds]
         top_ms = _top(p99, spikes_s)
         shown = [SeriesPoint(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
         figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(session, newest)]
@@ -70,35 +95,64 @@ def latency_lines(
             span = f"ms {span}".rstrip()
         if span:
             figures.append(Phrase(((span, "label"),), 0 if _span(newest) else 1))
-        return [spark_line("lat", shown, "series-5", figures, axis, glyphs)]
+        return [spark_line("lat", _worst(axis, shown), "series-5", figures, axis, glyphs)]
+    clock = [axis_line(session, axis, glyphs)] if height >= CLOCK_ROWS else []
+    rows = height - 1 - len(clock)
     if not seconds and not loaded:
         blank = ((" " * width, PLAIN),)
         words = padded((((" " * GUTTER) + how, "dim"),), width)
-        return [head((("latency ms", "title"),), width, glyphs), words, *[blank] * (height - 2)]
-    curves = [
-        ChartSeries([SeriesPoint(second.at_s, second.at(quantile)) for second in seconds], style)
-        for quantile, style in _CURVES.items()
-    ]
+        return [head((("latency ms", "title"),), width, glyphs), words, *[blank] * (rows - 1), *clock]
     # What comes and goes stands on the left: the figures keep their places.
     span = _span(newest)
     pooled = [Phrase(((span, "label"),))] if span else []
     figures = [*_since_when(session, newest), *pooled, *_figures(session, newest)]
+    areas = [
+        Area(_worst(axis, [SeriesPoint(second.at_s, second.at(quantile)) for second in seconds]), style, density)
+        for density, (quantile, style) in enumerate(_AREAS.items())
+    ]
+    # While nothing ends, the latency that grows is that of the transactions which do not.
+    still = axis.means(session.history.series(OPEN_WHILE_STALLED, axis.since_s))
+    areas.insert(0, Area(still, "critical"))
+    slowest_ms = _worst(axis, [SeriesPoint(second.at_s, second.max_ms) for second in seconds])
+    levels = [Level(slowest_ms, "dim", glyphs.separator)]
     if baseline is not None:
-        curves.insert(0, ChartSeries(baseline.overlay.points("p99_ms", axis.since_s, axis.until_s), "dim", dim=True))
+        earlier = axis.means(baseline.overlay.points("p99_ms", axis.since_s, axis.until_s))
+        levels.append(Level(earlier, "dim", glyphs.rule))
         figures.append(latency_phrase(session, baseline, glyphs))
     slowest = max(slow, key=lambda second: second.max_ms, default=None)
     marks = [
         ChartMark(second.at_s, "warning", _spike_label([second], glyphs) if second is slowest else glyphs.up)
         for second in slow
     ]
+    others = [value for value in (*still, *(levels[-1].values if baseline is not None else ())) if value]
+    title: Line = (("latency ms", "title"), *_column_words(axis), *_silent(newest, "  no transaction has"))
     return [
-        head((("latency ms", "title"), *_silent(newest, "  no transaction has")), width, glyphs, figures),
-        *chart_lines(
-            curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
+        head(title, width, glyphs, figures),
+        *filled_lines(
+            areas, levels, width=width, height=rows, since_s=axis.since_s, until_s=axis.until_s,
+            top=_scale_top(seconds, spikes_s, others),
             unit_format=_scale, glyphs=glyphs, marks=[*chart_marks(session, axis), *marks],
-            maximum=_top([point for curve in curves for point in curve.points], spikes_s) if slow else None,
         ),
+        *clock,
     ]  # fmt: skip
+
+
+def _worst(axis: TimeAxis, points: Sequence[SeriesPoint]) -> list[float | None]:
+    """A second without a figure is a gap; one that two columns share fills both."""
+    return worst_columns(points, axis.since_s, axis.until_s, axis.columns, _JOINED)
+
+
+def _column_words(axis: TimeAxis) -> Line:
+    return ((f" worst of {axis.column_s:.0f} s", "label"),) if axis.column_s > 1.0 else ()
+
+
+def _scale_top(seconds: Sequence[LatencyPoint], spikes_s: Container[float], others: Sequence[float]) -> float:
+    """Holds every p99 but those of spikes, and the slowest transaction of most seconds where that is not far above."""
+    usual = [second for second in seconds if second.at_s not in spikes_s] or list(seconds)
+    p99_ms = max((second.at(P99) or second.rough_p99_ms for second in usual), default=0.0)
+    slowest = sorted(second.max_ms for second in usual)
+    most_ms = slowest[int((len(slowest) - 1) * _MOST)] if slowest else 0.0
+    return nice_ceiling(max(p99_ms, most_ms if most_ms <= _FAR * p99_ms else 0.0, *others, 0.0))
 
 
 def _of_others(session: Session) -> str:
@@ -182,7 +236,7 @@ def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
     found = [Phrase(labelled("mean", marked_ms("~" if counted_below_ms else "", mean_ms).rjust(_CELLS)), 5)]
     for quantile, rank in _RANKS.items():
         value = None if second is None else second.at(quantile)
-        style = "critical" if stalled else _CURVES.get(quantile, PLAIN)
+        style = "critical" if stalled else _AREAS.get(quantile, PLAIN)
         mark = estimate_mark(value, counted_below_ms)
         found.append(
             Phrase(labelled(quantile.title, marked_ms(mark, value).rjust(_CELLS), style), rank + (2 if stalled else 0))

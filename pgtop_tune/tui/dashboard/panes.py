@@ -12,17 +12,21 @@ from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
+from pgtop_tune.tui.dashboard.background import background_line, folded
 from pgtop_tune.tui.dashboard.budget import budget_lines
 from pgtop_tune.tui.dashboard.host import host_lines
-from pgtop_tune.tui.dashboard.latency import latency_lines
-from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView
+from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, latency_lines
+from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView, session_rows
 from pgtop_tune.tui.dashboard.sessions import sessions_lines
+from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits
 from pgtop_tune.tui.dashboard.tape import tape_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.header import NO_PAGES, PageNames, footer_lines, header_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import padded
+from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS
 
 _LOAD: Final = "load"
 """The word in the footer beside the key that starts one."""
@@ -33,7 +37,10 @@ class Look(Struct, frozen=True):
 
     Attributes:
         view: Order, filter and selection of the sessions.
-        rows: The sessions, when the caller has them already (`session_rows(session, view)`).
+        rows: The sessions that are listed, when the caller has them already, and
+        background: the processes that share one line (`folded`),
+        background_key: which this key lists; "" where there is none.
+        span_s: What the charts show at least, of `SPANS_S`.
         keys: (key, word) rows of the footer.
         recording: Whether frames are being written; None where they cannot be.
         offset_s: How far the moment shown lies before the newest one; None at the newest.
@@ -46,6 +53,9 @@ class Look(Struct, frozen=True):
 
     view: SessionsView = SessionsView()
     rows: Sequence[SessionRow] | None = None
+    background: Sequence[SessionRow] = ()
+    background_key: str = ""
+    span_s: float = SPANS_S[0]
     keys: Sequence[tuple[str, str]] = ()
     recording: RecordingState | None = None
     offset_s: float | None = None
@@ -56,13 +66,38 @@ class Look(Struct, frozen=True):
     baseline: OverlayWatch | None = None
 
 
+_APART: Final = "  "
+_BESIDE_FROM: Final = 160
+"""Cells of a screen from which on the chart of waits stands beside the others,"""
+_WAITS_SHARE: Final = 0.36
+"""with this part of them."""
+
+
+def chart_widths(width: int, rows: int) -> tuple[int, int]:
+    """Cells of throughput and latency, and of the chart of waits beside them: 0 where there is no room.
+
+    Args:
+        width: Cells of the screen.
+        rows: Rows of a pane.
+    """
+    if width < _BESIDE_FROM or rows <= SPARK_ROWS:
+        return width, 0
+    right = int(width * _WAITS_SHARE)
+    return width - right - len(_APART), right
+
+
 Layout = Sequence[tuple[str, int]]
 _Draw = Callable[[Session, int, int, Glyphs, Look, Layout], list[Line]]
 
 
 def _tape(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     rows = dict(layout).get("throughput", 1)
-    return tape_lines(session, width, height, glyphs, chart_rows=rows, marks=look.marks.moments)
+    width_of_charts, _ = chart_widths(width, rows)
+    drawn = tape_lines(
+        session, width_of_charts, height, glyphs, chart_rows=rows, marks=look.marks.moments, span_s=look.span_s,
+        clock=dict(layout).get("latency", 0) < CLOCK_ROWS,
+    )  # fmt: skip
+    return [padded(line, width) for line in drawn]
 
 
 def _header(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
@@ -73,7 +108,11 @@ def _header(session: Session, width: int, height: int, glyphs: Glyphs, look: Loo
 
 
 def _sessions(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
-    return sessions_lines(session, width, height, glyphs, view=look.view, rows=look.rows)
+    rows, background = look.rows, look.background
+    if rows is None:
+        rows, background = folded(session_rows(session, look.view), look.view)
+    line = background_line(background, width, glyphs, look.background_key) if background else ()
+    return sessions_lines(session, width, height, glyphs, view=look.view, rows=rows, background=line)
 
 
 def _plain(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> _Draw:
@@ -83,22 +122,36 @@ def _plain(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> _Draw:
     return drawn
 
 
-def _with_baseline(draw: Callable[[Session, int, int, Glyphs, OverlayWatch | None], list[Line]]) -> _Draw:
-    def drawn(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
-        return draw(session, width, height, glyphs, look.baseline)
-
-    return drawn
+def _throughput(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
+    left, right = chart_widths(width, height)
+    drawn = throughput_lines(session, left, height, glyphs, look.baseline, look.span_s)
+    return _beside(drawn, left, _waits(session, right, glyphs, look, layout)[:height])
 
 
 def _latency(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     load_key = next((key for key, word in look.keys if word == _LOAD), "")
-    return latency_lines(session, width, height, glyphs, look.baseline, load_key)
+    left, right = chart_widths(width, height)
+    drawn = latency_lines(session, left, height, glyphs, look.baseline, load_key, look.span_s)
+    return _beside(drawn, left, _waits(session, right, glyphs, look, layout)[-height:])
+
+
+def _waits(session: Session, width: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
+    """Sessions by wait class, as high as both charts together."""
+    rows = dict(layout)
+    height = rows.get("throughput", 0) + rows.get("latency", 0)
+    return stacked_waits(session, width, height, glyphs, look.span_s) if width else []
+
+
+def _beside(lines: list[Line], left: int, others: Sequence[Line]) -> list[Line]:
+    if not others:
+        return lines
+    return [(*padded(line, left), (_APART, PLAIN), *other) for line, other in zip(lines, others, strict=True)]
 
 
 _PANES: Final[dict[str, _Draw]] = {
     "header": _header,
     "host": _plain(host_lines),
-    "throughput": _with_baseline(throughput_lines),
+    "throughput": _throughput,
     "latency": _latency,
     "tape": _tape,
     "budget": _plain(budget_lines),

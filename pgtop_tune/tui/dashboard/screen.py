@@ -7,19 +7,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
-from textual import events
 
-from pgtop_tune.tui.actions import Action, footer_keys
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
+from pgtop_tune.tui.actions import Action, footer_keys, key_name, keys_of
+from pgtop_tune.tui.dashboard.background import folded
+from pgtop_tune.tui.dashboard.layout import MANY, ORDER, dashboard_layout, sessions_wanted
+from pgtop_tune.tui.dashboard.panes import Look, chart_widths, dashboard_lines
 from pgtop_tune.tui.dashboard.session_details import details_lines, query_of
 from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView, moved, next_sort, scrolled, session_rows
 from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS
 from pgtop_tune.tui.pages.registry import DASHBOARD_KEY
 from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
-from pgtop_tune.tui.scene.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
+from pgtop_tune.tui.scene.mouse import word_at
+from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.terminal.clipboard import copy
+from pgtop_tune.tui.widgets.chart import GUTTER
 from pgtop_tune.tui.widgets.phrase import head
+from pgtop_tune.tui.widgets.time_axis import SPANS_S, time_axis
 
 if TYPE_CHECKING:
     from pgtop_tune.model.backend_action import BackendKey
@@ -27,69 +31,19 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.widgets.lines import Line
 
 
-# Who gets how many rows: the dashboard grows by steps in order of importance, what is left goes to the sessions.
-
-ORDER: Final = ("header", "host", "throughput", "latency", "tape", "budget", "wal", "sessions", "footer")
-"""Panes from top to bottom."""
-
-_STEPS: Final[tuple[tuple[tuple[str, int], ...], ...]] = (
-    (("header", 1), ("footer", 1), ("sessions", 4)),
-    (("throughput", 1),),
-    (("host", 3),),
-    (("latency", 1),),
-    (("budget", 2),),
-    (("wal", 1),),
-    (("tape", 1),),
-    (("sessions", 9),),
-    (("throughput", 4), ("latency", 4)),
-    (("wal", 1), ("budget", 1)),
-    (("sessions", 7),),
-    (("host", 1),),
-    (("throughput", 1), ("latency", 1)),
-    (("sessions", 4),),
-    (("throughput", 2), ("latency", 2)),
-    (("sessions", 6),),
-    (("throughput", 2), ("latency", 2), ("budget", 1)),
-    (("sessions", 8),),
-    (("throughput", 2), ("latency", 2), ("host", 1)),
-)
-"""Rows added together or not at all; the first step that does not fit ends the growth. 24 rows take all up to the
-first nine of the sessions; from 32 on both charts have room for a picture."""
-
-_WIDE: Final = 150
-"""From here on one line of the WAL pane holds everything."""
-
-
-def dashboard_layout(width: int, height: int) -> tuple[tuple[str, int], ...]:
-    """Panes from top to bottom with their rows; the rows add up to the height.
-
-    Args:
-        width: Cells of the screen.
-        height: Rows of the screen. What is left after the steps goes to the sessions.
-    """
-    rows: dict[str, int] = {"sessions": 0}
-    left = height
-    for step in _STEPS:
-        wanted = sum(count for _, count in step)
-        if wanted > left:
-            break
-        for pane, count in step:
-            rows[pane] = rows.get(pane, 0) + count
-        left -= wanted
-    if width >= _WIDE and rows.get("wal", 0) > 1:
-        left += rows["wal"] - 1
-        rows["wal"] = 1
-    rows["sessions"] += left
-    return tuple((pane, rows[pane]) for pane in ORDER if rows.get(pane))
-
-
+_OVER_TIME: Final = ("throughput", "latency", "tape")
+"""Panes whose columns are moments; the first decides the axis."""
+_SORT_OF_HEADING: Final = {
+    "PID": "pid", "CPU%": "cpu", "R/s": "read", "W/s": "write", "xact": "xact", "stmt": "stmt", "state": "activity",
+    "wait": "activity",
+}  # fmt: skip
 _BEFORE_FOOTER: Final = ORDER.index("footer")
 
 
 class Dashboard(SceneScreen):
     """Shows a scene; holds what the operator chose in the session table."""
 
-    STACK = (*ABOVE, *ORDER[:_BEFORE_FOOTER], *BELOW, *ORDER[_BEFORE_FOOTER:])
+    STACK = (*ABOVE, ORDER[0], FINDING, *ORDER[1:_BEFORE_FOOTER], *BELOW, *ORDER[_BEFORE_FOOTER:])
 
     def __init__(
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
@@ -98,21 +52,42 @@ class Dashboard(SceneScreen):
         self._keys = {moving: footer_keys(self.offered(), keymap, moving=moving) for moving in (False, True)}
         self._view = SessionsView()
         self._rows: list[SessionRow] = []
+        self._background: list[SessionRow] = []
+        self._background_key = next(
+            (key_name(keys_of(row, keymap)[0]) for row in actions if row.id == "background"), ""
+        )
+        self._wanted = MANY
+        self._span_s = SPANS_S[0]
         self._layout: tuple[tuple[str, int], ...] = ()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
         """As the layout says."""
-        self._layout = dashboard_layout(width, height)
+        self._layout = dashboard_layout(width, height, self._wanted)
         return dict(self._layout)
+
+    def show(self, scene: Scene) -> None:
+        """See `SceneScreen.show`; other heights where the sessions need many more rows than before, or far fewer."""
+        super().show(scene)
+        if self._view.filter or not (self._rows or self._background):
+            return
+        wanted = sessions_wanted(len(self._rows) + bool(self._background) + HEAD_ROWS, self._wanted)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            if self.is_mounted:
+                self._arrange()
+                self.paint_soon()
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
         """Every visible pane."""
-        self._rows = session_rows(self._scene.session, self._view)
-        self._view = scrolled(self._view, self._rows, self._visible_rows)
         scene = self._scene
+        self._rows, self._background = folded(session_rows(scene.session, self._view), self._view)
+        self._view = scrolled(self._view, self._rows, self._visible_rows)
         look = Look(
             view=self._view,
             rows=self._rows,
+            background=self._background,
+            background_key=self._background_key,
+            span_s=self._span_s,
             keys=self._keys[self.moving],
             recording=scene.recording,
             offset_s=scene.behind_s,
@@ -151,7 +126,7 @@ class Dashboard(SceneScreen):
 
     @property
     def _visible_rows(self) -> int:
-        return max(dict(self._layout).get("sessions", 0) - HEAD_ROWS, 0)
+        return max(dict(self._layout).get("sessions", 0) - HEAD_ROWS - bool(self._background), 0)
 
     @property
     def view(self) -> SessionsView:
@@ -190,6 +165,15 @@ class Dashboard(SceneScreen):
         """Hides or shows idle sessions."""
         self._choose(replace(self._view, hide_idle=not self._view.hide_idle))
 
+    def action_background(self) -> None:
+        """Lists the server's background processes, or folds them into a line."""
+        self._choose(replace(self._view, background=not self._view.background))
+
+    def action_zoom(self) -> None:
+        """Charts of a longer time; after the longest of the shortest."""
+        self._span_s = SPANS_S[(SPANS_S.index(self._span_s) + 1) % len(SPANS_S)]
+        self.paint()
+
     def action_details(self) -> None:
         """Opens everything known of the selected session; selects the first one when there is none."""
         if self._view.selected is None:
@@ -216,8 +200,26 @@ class Dashboard(SceneScreen):
             words = copy(self.app, query, "the query is in your terminal's clipboard")
         self.app.notify(words, markup=False, severity="information" if query else "warning")
 
-    def on_click(self, event: events.Click) -> None:
-        """A click on a session selects it, where the mouse is switched on."""
-        at = event.y - HEAD_ROWS + self._view.top
-        if event.widget is not None and event.widget.id == "sessions" and event.y >= HEAD_ROWS and at < len(self._rows):
+    def moment_at(self, pane: str, x: int) -> float | None:
+        """See `SceneScreen.moment_at`."""
+        rows = dict(self._layout)
+        if pane not in _OVER_TIME or self._scene.session.now is None:
+            return None
+        of_charts = rows.get(_OVER_TIME[0], 0)
+        width, _ = chart_widths(self.app.size.width, of_charts)
+        axis = time_axis(self._scene.session, width, of_charts, self._span_s)
+        column = x - GUTTER
+        if not 0 <= column < axis.columns:
+            return None
+        return axis.since_s + (column + 0.5) * (axis.until_s - axis.since_s) / axis.columns
+
+    def clicked_in(self, pane: str, x: int, y: int) -> None:
+        """Selects a session, or sorts by a heading."""
+        at = y - HEAD_ROWS + self._view.top
+        if pane != "sessions":
+            return
+        if y == HEAD_ROWS - 1:
+            name = _SORT_OF_HEADING.get(word_at(self._drawn[pane][y], x))
+            self._choose(self._view if name is None else replace(self._view, sort=name, top=0))
+        elif HEAD_ROWS <= y < HEAD_ROWS + self._visible_rows and at < len(self._rows):
             self._choose(replace(self._view, selected=self._rows[at].key))

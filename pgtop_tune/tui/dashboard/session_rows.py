@@ -145,6 +145,7 @@ class SessionsView(Struct, frozen=True):
         reverse: Turns the order round; unknown values stay last.
         filter: Text that a row must contain, upper and lower case alike; "" for all.
         hide_idle: Leaves out sessions that have been idle for a second or more.
+        background: Lists background processes of the server, which share one line otherwise.
         selected: The selected session, also while it is not shown.
         top: First row shown.
     """
@@ -153,6 +154,7 @@ class SessionsView(Struct, frozen=True):
     reverse: bool = False
     filter: str = ""
     hide_idle: bool = False
+    background: bool = False
     selected: BackendKey | None = None
     top: int = 0
 

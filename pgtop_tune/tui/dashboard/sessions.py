@@ -259,6 +259,7 @@ def sessions_lines(
     *,
     view: SessionsView = EVERYTHING,
     rows: Sequence[SessionRow] | None = None,
+    background: Line = (),
 ) -> list[Line]:
     """A head with counts, headings, and as many sessions as fit.
 
@@ -269,7 +270,10 @@ def sessions_lines(
         glyphs: Characters.
         view: Order, filter and selection.
         rows: `session_rows(session, view)` when the caller has them already.
+        background: The last line, for processes that are not among the rows.
     """
+    if background:
+        height -= 1
     if rows is None:
         rows = session_rows(session, view)
     visible = max(height - HEAD_ROWS, 0)
@@ -286,7 +290,8 @@ def sessions_lines(
         top=0,
         glyphs=glyphs,
     )
-    return [_head(session, width, glyphs, view, rows, visible), *table][:height]
+    lines = [_head(session, width, glyphs, view, rows, visible), *table][:height]
+    return [*lines, background] if background else lines
 
 
 def _head(
@@ -358,7 +363,7 @@ def _blocked(interval: Interval, found: Blocking) -> Phrase:
     root = "prepared transaction" if found.root == PREPARED_TRANSACTION else str(found.root)
     others = f", {found.roots - 1} more" if found.roots > 1 else ""
     short = f" (root {root})"
-    return Phrase((*count, (f" (root {root}{others})", "wait-lock")), 2, (*count, (short, "wait-lock")))
+    return Phrase((*count, (f" (root {root}{others})", "critical")), 2, (*count, (short, "critical")))
 
 
 def _processes(interval: Interval | None, processes: object) -> Phrase:

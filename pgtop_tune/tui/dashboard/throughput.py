@@ -10,18 +10,27 @@ from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, UNDER_WAY, run_of, running
-from pgtop_tune.metrics.server import QPS, TPS
+from pgtop_tune.metrics.server import QPS, ROLLBACKS, TPS
 from pgtop_tune.metrics.stall import stalled_s
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.compare.marks_line import cells_of, short_of, throughput_phrase
-from pgtop_tune.tui.widgets.chart import ChartSeries, chart_lines
+from pgtop_tune.tui.widgets.chart import nice_ceiling
+from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, labelled, lasting, spaced, value_of
-from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, arm_bands, chart_marks, spark_line, time_axis
+from pgtop_tune.tui.widgets.time_axis import (
+    SPANS_S,
+    SPARK_ROWS,
+    TimeAxis,
+    arm_bands,
+    chart_marks,
+    spark_line,
+    time_axis,
+)
 from pgtop_tune.units import clock, count
 
 # What a change did, in words for the head of the throughput pane: the longest form that there is room for.
@@ -126,7 +135,7 @@ _CELLS: Final = 7
 """Of a figure: 999 999."""
 _SPARK_CELLS: Final = 6
 _MESSAGE: Final = 120
-_ROOMY: Final = 110
+_ROOMY: Final = 98
 """From here on the head also says which load runs."""
 _BESIDE_SINCE: Final = 27
 """Cells of the head that its name, the client's figure and the strokes need beside what a change did."""
@@ -135,15 +144,22 @@ _FAILED: Final = 14
 
 
 def throughput_lines(
-    session: Session, width: int, height: int, glyphs: Glyphs, baseline: OverlayWatch | None = None
+    session: Session,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    baseline: OverlayWatch | None = None,
+    span_s: float = SPANS_S[0],
 ) -> list[Line]:
     """A head with figures over a chart; in one or two rows a spark with figures beside it.
 
-    Series: server TPS, and over it client TPS while there was a load; under both that of the baseline overlay.
+    Filled is what the client counts, else what the server does; the server's line stands where both differ, and that
+    of the baseline overlay everywhere.
     """
-    axis = time_axis(session, width, height)
-    server = session.history.series(TPS, axis.since_s)
-    client = session.history.series(CLIENT_TPS, axis.since_s)
+    axis = time_axis(session, width, height, span_s)
+    begin_s = axis.since_s - axis.column_s
+    server = session.history.series(TPS, begin_s)
+    client = session.history.series(CLIENT_TPS, begin_s)
     loaded = any(point.value is not None for point in client)
     if height <= SPARK_ROWS:
         points, style = (client, "series-1") if loaded else (server, "series-2")
@@ -153,21 +169,45 @@ def throughput_lines(
             figures.insert(1, Phrase(since_short(found, glyphs), 1))
         if baseline is not None:
             figures.insert(1, short_of(throughput_phrase(session, baseline, glyphs)))
-        return [spark_line("TPS", points, style, figures, axis, glyphs, session.once(arm_bands))]
-    curves = [ChartSeries(server, "series-2"), *([ChartSeries(client, "series-1")] if loaded else [])]
+        return [spark_line("TPS", axis.means(points), style, figures, axis, glyphs, session.once(arm_bands))]
+    areas, levels = _curves(axis.means(server), axis.means(client) if loaded else None)
     figures, taken = _figures(session, _CELLS), 0
     if baseline is not None:
-        curves.insert(0, ChartSeries(baseline.overlay.points("tps", axis.since_s, axis.until_s), "dim", dim=True))
+        earlier = axis.means(baseline.overlay.points("tps", begin_s, axis.until_s))
+        levels.append(Level(earlier, "dim", glyphs.rule))
         phrase = throughput_phrase(session, baseline, glyphs)
         figures.insert(0, phrase)
         taken = cells_of(phrase)
+    drawn = [*(area.values for area in areas), *(level.values for level in levels)]
+    highest = max((value for values in drawn for value in values if value is not None), default=0.0)
+    figures.insert(0, Phrase(_span(axis), 9, ()))
+    beside = _beside(session, width, glyphs, taken)
+    if not beside and axis.column_s > 1.0:
+        beside = ((f", {axis.column_s:.0f} s each", "label"),)
     return [
-        head((("TPS", "title"), *_beside(session, width, glyphs, taken)), width, glyphs, figures),
-        *chart_lines(
-            curves, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
-            unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis), bands=session.once(arm_bands),
+        head((("TPS", "title"), *beside), width, glyphs, figures),
+        *filled_lines(
+            areas, levels, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
+            top=nice_ceiling(highest), unit_format=count, glyphs=glyphs,
+            marks=chart_marks(session, axis), bands=session.once(arm_bands),
         ),
     ]  # fmt: skip
+
+
+def _curves(server: Columns, client: Columns | None) -> tuple[list[Area], list[Level]]:
+    if client is None:
+        return [Area(server, "series-2")], []
+    silent = {column for column, value in enumerate(client) if value == 0.0}
+    # Before and after the load the server's is all there is.
+    alone = [value if ours is None else None for value, ours in zip(server, client, strict=True)]
+    areas = [Area(client, "series-1", alarms=silent), Area(alone, "series-2")]
+    return areas, [Level(server, "series-2", apart=True)]
+
+
+def _span(axis: TimeAxis) -> Line:
+    """How long the window is, and what a column of several seconds shows."""
+    means = f", mean of {axis.column_s:.0f} s" if axis.column_s > 1.0 else ""
+    return ((f"{axis.words}{means}", "label"),)
 
 
 def _figures(session: Session, cells: int) -> list[Phrase]:
@@ -179,6 +219,9 @@ def _figures(session: Session, cells: int) -> list[Phrase]:
         found.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), style)))
     found.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), "series-2"), 1))
     found.append(_queries(session, cells))
+    if interval is not None:
+        rollbacks = ROLLBACKS(interval)
+        found.append(Phrase(labelled("rollbacks", spaced(rollbacks), PLAIN, "/s") if rollbacks else (), 4, ()))
     if interval is not None and run is not None:
         failed = CLIENT_FAILED(interval)
         words = labelled("failed", spaced(failed), "critical" if failed else PLAIN)

@@ -15,7 +15,15 @@ from pgtop_tune.metrics.checkpoints import (
     next_checkpoint,
 )
 from pgtop_tune.metrics.io import COMMITS_PER_FLUSH, WAL_FLUSHES
-from pgtop_tune.metrics.server import WAL_BUFFERS_FULL, WAL_BYTES, WAL_SINCE_REDO, buffer_writers, full_pages
+from pgtop_tune.metrics.server import (
+    CACHE_HIT,
+    TEMP_BYTES,
+    WAL_BUFFERS_FULL,
+    WAL_BYTES,
+    WAL_SINCE_REDO,
+    buffer_writers,
+    full_pages,
+)
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -61,7 +69,7 @@ def wal_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list
         first, second = [Phrase(absence(reason))], []
     else:
         first = [Phrase(absence(wal))] if isinstance(wal, Unavailable) else _written(interval)
-        first += device_phrases(interval)
+        first += [*device_phrases(interval), *_buffers(interval)]
         second = [Phrase(absence(checkpoints))] if isinstance(checkpoints, Unavailable) else _checkpoints(interval)
     rooms = [[*first, *second]] if height == 1 else [first, second]
     gap = dot(glyphs)
@@ -88,6 +96,13 @@ def _written(interval: Interval) -> list[Phrase]:
         if full
         else Phrase(()),
     ]
+
+
+def _buffers(interval: Interval) -> list[Phrase]:
+    """What shared buffers spare the disk, and temporary files where there are any."""
+    temp = TEMP_BYTES(interval)
+    hit = Phrase(labelled("hit", percent(CACHE_HIT(interval)).rjust(3), PLAIN, " %"), 3)
+    return [hit, Phrase(labelled("temp files", size(temp).rjust(5), "warning", "B/s"), 1)] if temp else [hit]
 
 
 def full_page_share(interval: Interval, rank: int) -> Phrase:

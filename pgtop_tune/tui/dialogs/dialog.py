@@ -17,10 +17,11 @@ from textual.strip import Strip
 
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import printable
+from pgtop_tune.tui.scene.message_line import ShownMessage
 from pgtop_tune.tui.terminal.textual_private import rows_of
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line, wrapped
+from pgtop_tune.tui.widgets.lines import Line, shortened, wrapped
 
 T = TypeVar("T")
 
@@ -66,6 +67,7 @@ class Dialog(ModalScreen[T]):
         self._rows = 0
         self._box = (0, 0)
         self._more = False
+        self._message: ShownMessage | None = None
         self.set_class(glyphs.name == "ascii", "-ascii")
         self.set_class(low, "-low")
 
@@ -94,7 +96,20 @@ class Dialog(ModalScreen[T]):
         box = self.query_one(Container)
         # A border title that is a str would be read as markup.
         box.border_title = Content(printable(self._box_title))
-        box.border_subtitle = Content(f"PgDn more  {self._box_keys}" if self._more else self._box_keys)
+        if self._message is not None:
+            words = f" {shortened(self._message.line, max(self.cells - 4, 1), self.glyphs.ellipsis).rstrip()} "
+            box.border_subtitle = Content(words).stylize(
+                "bold" if self._message.severity == "information" else "reverse"
+            )
+        else:
+            box.border_subtitle = Content(f"PgDn more  {self._box_keys}" if self._more else self._box_keys)
+
+    def show_message(self, message: ShownMessage | None) -> None:
+        """On the lower edge in place of the keys, never over the content; None takes it away."""
+        if message != self._message:
+            self._message = message
+            if self.is_mounted:
+                self._caption()
 
     def captions(self, title: str, keys: str) -> None:
         """Other words on the edges."""
@@ -150,6 +165,14 @@ class Dialog(ModalScreen[T]):
             return False
         self.show_from(self._top + by)
         return True
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel does as the arrow keys."""
+        self.post_message(events.Key("down", None))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel does as the arrow keys."""
+        self.post_message(events.Key("up", None))
 
     def on_resize(self, event: events.Resize) -> None:
         """Another terminal size: also for the dialogs below, which are laid out now and told nothing."""

@@ -101,6 +101,7 @@ class NumberField(Struct):
         except ValueError:
             return
         self.text.replace(f"{max(round(number * factor), 1) if number or factor > 1 else 0:d}")
+        self.text.select()
 
     def number(self, least: float = 0.0) -> float | None:
         """The number; None when the field is empty and may be.
@@ -155,10 +156,23 @@ Field = ChoiceField | NumberField | WordField
 
 
 class Form(Struct):
-    """Fields, and the one the keys go to."""
+    """Fields, and the one the keys go to.
+
+    The text of a field that comes into focus is selected, so the first key typed replaces it.
+
+    Attributes:
+        letters_type: Any character begins typing; else letters belong to the dialog until Enter or a digit begins it.
+        typing: The field in focus takes every character.
+    """
 
     fields: Sequence[Field]
     focus: int = 0
+    letters_type: bool = False
+    typing: bool = False
+    _before: str = ""
+
+    def __post_init__(self) -> None:
+        self._select()
 
     @property
     def focused(self) -> Field:
@@ -166,16 +180,63 @@ class Form(Struct):
         return self.fields[min(self.focus, len(self.fields) - 1)]
 
     def press(self, key: str, character: str | None) -> bool:
-        """Moves between fields, or types into the one in focus.
+        """Moves between fields, or types into the one in focus. Enter begins typing and ends it.
 
         Returns:
             Whether the key meant something here.
         """
         by = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}.get(key)
-        if by is None:
-            return self.focused.press(key, character)
-        self.focus = (min(self.focus, len(self.fields) - 1) + by) % len(self.fields)
-        return True
+        if by is not None:
+            self.go_to((min(self.focus, len(self.fields) - 1) + by) % len(self.fields))
+            return True
+        field = self.focused
+        if isinstance(field, ChoiceField):
+            return field.press("right" if key == "enter" else key, character)
+        if key == "enter":
+            (self.end_typing if self.typing else self.type)()
+            return True
+        letter = character is not None and character.isprintable() and character not in _DIGITS
+        if letter and not self.typing and not self.letters_type and isinstance(field, WordField):
+            return False
+        before = field.text.text
+        taken = field.press(key, character)
+        if taken and not self.typing and not field.text.selected:
+            self.typing, self._before = True, before
+        return taken
+
+    def go_to(self, focus: int) -> None:
+        """Another field gets the keys."""
+        self.end_typing()
+        self.focus = focus
+        self._select()
+
+    def type(self) -> None:
+        """Begins typing."""
+        field = self.focused
+        if not isinstance(field, ChoiceField):
+            self.typing, self._before = True, field.text.text
+
+    def end_typing(self) -> None:
+        """Keeps what was typed; the next character typed replaces it."""
+        self.typing = False
+        self._select()
+
+    def discard(self) -> bool:
+        """Puts back the text that stood in the field before typing began.
+
+        Returns:
+            Whether anything was being typed.
+        """
+        field, was_typing = self.focused, self.typing
+        if was_typing and not isinstance(field, ChoiceField):
+            field.text.replace(self._before)
+        self.end_typing()
+        return was_typing
+
+    def _select(self) -> None:
+        field = self.focused
+        if not isinstance(field, ChoiceField):
+            field.text.select()
 
     def lines(self, glyphs: Glyphs) -> list[Line]:
         """One line per field."""

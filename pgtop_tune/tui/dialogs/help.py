@@ -10,8 +10,9 @@ from textual import events
 from pgtop_tune.tui.actions import Action, key_name, keys_of
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line, labelled
+from pgtop_tune.tui.widgets.lines import Line, labelled, text_of
 from pgtop_tune.tui.widgets.phrase import head
+from pgtop_tune.tui.widgets.text_field import TextField
 
 _KEY_CELLS: Final = 14
 
@@ -32,6 +33,9 @@ def key_lines(actions: Sequence[Action], keymap: Mapping[str, str], cells: int, 
     return [line for group, lines in groups.items() for line in (head(((group, "title"),), cells, glyphs), *lines)]
 
 
+_KEYS: Final = "/ search  Tab next part  Home keys  Esc back"
+
+
 class HelpDialog(Dialog[None]):
     """Keys first, then definitions; scrolls. Tab goes from the keys to the numbers, table by table.
 
@@ -39,6 +43,8 @@ class HelpDialog(Dialog[None]):
         actions: Those that exist in this session.
         keymap: The operator's own keys.
         explained: Gives lines about the numbers for a width.
+        glyphs: What it is drawn with.
+        at: Title of the number or table to begin at; "" begins with the keys.
     """
 
     CELLS = 96
@@ -49,19 +55,51 @@ class HelpDialog(Dialog[None]):
         keymap: Mapping[str, str],
         explained: Callable[[int], Sequence[Line]],
         glyphs: Glyphs,
+        at: str = "",
     ) -> None:
-        super().__init__("help", glyphs, keys="Tab numbers  arrows, PgUp, PgDn scroll  Esc back")
+        super().__init__("help", glyphs, keys=_KEYS)
         self._actions = tuple(actions)
         self._keymap = keymap
         self._explained = explained
+        self._begin_at = at
+        self._search: TextField | None = None
+        self._wanted = ""
+        self._found: int | None = None
+
+    def on_mount(self) -> None:
+        """First picture, at what it was opened for."""
+        super().on_mount()
+        places = [number for number, line in enumerate(self._lines(self.cells)) if self._begins(line)]
+        if self._begin_at and places:
+            self.show_from(places[0])
+
+    def _begins(self, line: Line) -> bool:
+        return any(style == "title" and text.strip() == self._begin_at for text, style in line)
 
     def content(self, cells: int) -> list[Line]:
-        """See `key_lines`; then the definitions."""
+        """See `key_lines`; then the definitions. The line that was found is marked."""
+        lines = self._lines(cells)
+        if self._found is not None and self._found < len(lines):
+            lines[self._found] = ((text_of(lines[self._found]), "cursor"),)
+        return lines
+
+    def _lines(self, cells: int) -> list[Line]:
         return [*key_lines(self._actions, self._keymap, cells, self.glyphs), *self._explained(cells)]
 
     def on_key(self, event: events.Key) -> None:
-        """Scrolling; the keys that opened it close it."""
-        if event.key in ("question_mark", "f1", "q", "enter"):
+        """Scrolling and searching; the keys that opened it close it."""
+        if self._search is not None:
+            if event.key not in ("escape", "ctrl+c"):
+                event.stop()
+                self._type(self._search, event)
+        elif event.key == "slash":
+            event.stop()
+            self._search = TextField()
+            self._say_search()
+        elif event.key in ("n", "N") and self._wanted:
+            event.stop()
+            self._seek(forward=event.key == "n")
+        elif event.key in ("question_mark", "f1", "q", "enter"):
             event.stop()
             self.dismiss(None)
         elif event.key in ("tab", "shift+tab"):
@@ -69,6 +107,48 @@ class HelpDialog(Dialog[None]):
             self._turn(forward=event.key == "tab")
         elif self.scroll_key(event.key):
             event.stop()
+
+    def _type(self, field: TextField, event: events.Key) -> None:
+        """Every key belongs to the search; each letter goes to the first line that has the text."""
+        if event.key == "enter":
+            self._search = None
+            self.captions("help", f"/{self._wanted}  n N next, previous  Esc back" if self._wanted else _KEYS)
+            return
+        field.press(event.key, event.character)
+        self._wanted = field.text.strip().lower()
+        self._found = None
+        self._seek(forward=True)
+        self._say_search()
+
+    def _say_search(self) -> None:
+        none = "" if self._found is not None or not self._wanted else "  not found"
+        self.captions(
+            "help", f"/{self._search.text if self._search else ''}{self.glyphs.full}{none}  Enter ok  Esc end"
+        )
+
+    def _seek(self, *, forward: bool) -> None:
+        """The next or the previous line with the text, from the one found or the first in view on."""
+        lines = [text_of(line).lower() for line in self._lines(self.cells)]
+        places = [number for number, text in enumerate(lines) if self._wanted and self._wanted in text]
+        here = self.top - 1 if self._found is None else self._found
+        if forward:
+            place = next((at for at in places if at > here), places[0] if places else None)
+        else:
+            place = next((at for at in reversed(places) if at < here), places[-1] if places else None)
+        self._found = place
+        if place is None:
+            self.repaint()
+        else:
+            self.show_from(max(place - 1, 0))
+
+    def action_close(self) -> None:
+        """While a search is typed it ends that."""
+        if self._search is None:
+            self.dismiss(None)
+            return
+        self._search, self._wanted, self._found = None, "", None
+        self.captions("help", _KEYS)
+        self.repaint()
 
     def _turn(self, *, forward: bool) -> None:
         """To the next heading of the numbers, or the one before; from the last one to the keys."""

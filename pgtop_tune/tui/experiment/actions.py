@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.runtime.experiment_control import ExperimentState
 
 if TYPE_CHECKING:
-    from pgtop_tune.runtime.experiment_control import ExperimentRequest
+    from pgtop_tune.runtime.experiment_control import ExperimentRequest, ExperimentView
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.load.actions import LoadActions
@@ -31,28 +32,41 @@ class ExperimentActions:
         self._context = context
         self._parameters = parameters
         self._load = load
-        self._looked_at = 0
+        self._put_aside = {False: 0, True: 0}
+        """Number of the newest verdict that was read; of ours, and of other programs'."""
         self._confirmed: frozenset[str] = frozenset()
         context.controls.services.when_made(self._take_services)
 
     def _take_services(self, services: Services) -> None:
-        if services.experiments is not None:
-            self._context.controls.engine.attach(services.experiments)
+        for view in (services.experiments, services.other_experiments):
+            if view is not None:
+                self._context.controls.engine.attach(view)
 
     @property
     def _state(self) -> ExperimentState:
+        """Of ours."""
         control = self._context.services.experiments
         return ExperimentState() if control is None else control.state()
 
     @property
+    def _view(self) -> ExperimentView | None:
+        """Of the experiment under way, ours first; else of one whose verdict nobody has put aside."""
+        services = self._context.services
+        views = [view for view in (services.experiments, services.other_experiments) if view is not None]
+        states = [(view, view.state()) for view in views]
+        under_way = (view for view, state in states if state.under_way)
+        unread = (view for view, state in states if state.number > self._put_aside[bool(state.where)])
+        return next(chain(under_way, unread), None)
+
+    @property
     def shown(self) -> ExperimentState | None:
-        """The experiment under way, or one whose verdict nobody has put aside."""
-        state = self._state
-        return state if state.under_way or state.number > self._looked_at else None
+        """The experiment under way on this server, or one whose verdict nobody has put aside."""
+        view = self._view
+        return None if view is None else view.state()
 
     @property
     def running(self) -> str:
-        """What is compared; "" while nothing is."""
+        """What an experiment of ours compares; "" while there is none."""
         from pgtop_tune.tui.experiment.line import values_words
 
         state = self._state
@@ -64,11 +78,12 @@ class ExperimentActions:
         if experiments is None or changes is None:
             return
         glyphs = self._context.glyphs
-        if self.shown is not None:
+        view = self._view
+        if view is not None:
             from pgtop_tune.tui.experiment.progress_dialog import ProgressDialog
 
-            dialog = ProgressDialog(experiments, self._context.client, glyphs, lambda: self.keep(services))
-            self._context.app.push_screen(dialog, self._put_aside)
+            dialog = ProgressDialog(view, self._context.client, glyphs, lambda: self.keep(services))
+            self._context.app.push_screen(dialog, self._read)
             return
         from pgtop_tune.tui.experiment.start_dialog import StartDialog
 
@@ -91,8 +106,10 @@ class ExperimentActions:
             self._confirmed = request.confirmed
             self._context.repaint()
 
-    def _put_aside(self, seen: int | None) -> None:
-        self._looked_at = max(seen or 0, self._looked_at)
+    def _read(self, read: ExperimentState | None) -> None:
+        """Puts a verdict aside."""
+        if read is not None:
+            self._put_aside[bool(read.where)] = read.number
         self._context.repaint()
 
     def keep(self, services: Services) -> None:
@@ -104,17 +121,22 @@ class ExperimentActions:
             self._context.run_telling(self._kept(state), "experiment")
 
     async def _kept(self, state: ExperimentState) -> tuple[str, bool]:
+        from pgtop_tune.advice.fence import loss_of
         from pgtop_tune.changes.model.change import Terms, WantedParameter
         from pgtop_tune.tui.parameters.applying import results_of
+        from pgtop_tune.tui.parameters.staged import KEEP_WITHIN_S
 
         changes = self._parameters.changes
         assert changes is not None
         wanted = [WantedParameter(each.name, each.b) for each in state.values]
+        # What can lose data and was not unlocked is tried: it gets a deadline.
+        tried = any(loss_of(each.name, each.b) and each.name not in self._confirmed for each in state.values)
+        terms = Terms(KEEP_WITHIN_S if tried else None, "ab: B is better", self._confirmed)
         try:
-            made = await changes.apply(wanted, Terms(reason="ab: B is better", confirmed=self._confirmed))
+            made = await changes.apply(wanted, terms)
         except PgtopError as problem:
             return f"B is not kept: {problem}", False
-        self._put_aside(state.number)
+        self._read(state)
         return "; ".join(words for words, _ in results_of(made)), True
 
     async def stop(self) -> None:
@@ -133,7 +155,8 @@ class ExperimentActions:
         """The action, refused while an experiment has a value of its own in force."""
 
         def run(services: Services, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            if self._state.under_way:
+            shown = self.shown
+            if shown is not None and shown.under_way:
                 self._context.tell("an experiment is running: x shows it, and stops it", "warning")
             else:
                 act(services, *args, **kwargs)

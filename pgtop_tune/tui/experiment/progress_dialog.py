@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 from textual import events
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.runtime.experiment_control import ExperimentControl, ExperimentState
+from pgtop_tune.runtime.experiment_control import ExperimentState, ExperimentView
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
@@ -22,6 +24,10 @@ _RUNNING: Final = "s stop  y copy  Esc back"
 _OVER: Final = "{keep}y copy  Esc put aside"
 _TABLE: Final = "figure "
 """How the table of `switchback.words.text` begins; a sentence and an empty line follow it."""
+_COLUMN: Final = re.compile(r"\S+(?: \S+)*")
+"""A heading of the table: two blanks stand between columns."""
+_SHORTER: Final = ((" per transaction", "/tx"), ("budget ", ""))
+_SHORT_HEADS: Final = {"B against A": "B to A"}
 _FIRST_PAIR: Final = "The first pair of blocks is being measured; figures follow when it is complete."
 
 
@@ -34,23 +40,27 @@ def detail_lines(state: ExperimentState, cells: int, glyphs: Glyphs) -> list[Lin
 
 
 def _narrowed(text: list[str], cells: int) -> list[str]:
-    """The text with shorter names in the first column of its table, where that is wider than so many cells."""
+    """The text with shorter words in its table, where that is wider than so many cells."""
     first = next((at for at, line in enumerate(text) if line.startswith(_TABLE)), None)
     if first is None or "" not in text[first:] or max(map(len, text[first:])) <= cells:
         return text
     last = text.index("", first) - 1
-    begin = text[first].index(" A ") + 1
-    names = [line[:begin].rstrip().replace(" per transaction", "/tx") for line in text[first:last]]
-    widest = max(map(len, names))
-    rows = [f"{name:<{widest}}  {line[begin:]}" for name, line in zip(names, text[first:last], strict=True)]
-    return [*text[:first], *rows, *text[last:]]
+    begins = [found.start() for found in _COLUMN.finditer(text[first])]
+    rows = [[line[at:until].strip() for at, until in pairwise([*begins, None])] for line in text[first:last]]
+    for row in rows:
+        for long, short in _SHORTER:
+            row[0] = row[0].replace(long, short)
+    rows[0] = [_SHORT_HEADS.get(head, head) for head in rows[0]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return [*text[:first], *lines, *text[last:]]
 
 
-class ProgressDialog(Dialog[int]):
-    """Returns the number of an experiment that is over: its verdict has been read.
+class ProgressDialog(Dialog[ExperimentState]):
+    """Returns an experiment that is over: its verdict has been read.
 
     Args:
-        experiments: The service.
+        experiments: Of this screen, or of other programs.
         client: The way to it.
         glyphs: What it is drawn with.
         keep: Keeps a better B.
@@ -59,7 +69,7 @@ class ProgressDialog(Dialog[int]):
     CELLS = 110
 
     def __init__(
-        self, experiments: ExperimentControl, client: EngineClient, glyphs: Glyphs, keep: Callable[[], None]
+        self, experiments: ExperimentView, client: EngineClient, glyphs: Glyphs, keep: Callable[[], None]
     ) -> None:
         super().__init__("experiment", glyphs, keys=_RUNNING, low=True)
         self._experiments = experiments
@@ -95,7 +105,9 @@ class ProgressDialog(Dialog[int]):
         self.repaint()
 
     def _ask_to_stop(self) -> None:
-        said = (Paragraph("The experiment ends without a verdict. Everything is put back; the load goes on."),)
+        where = self._experiments.state().where
+        which, load = (f" ({where})", "") if where else ("", "; the load goes on")
+        said = (Paragraph(f"The experiment{which} ends without a verdict. Everything is put back{load}."),)
         choices = (AnswerKey(("y", "enter"), "stop it", True),)
         self.app.push_screen(ConfirmDialog("stop the experiment?", said, choices, self.glyphs), self._answered)
 
@@ -116,4 +128,4 @@ class ProgressDialog(Dialog[int]):
     def action_close(self) -> None:
         """A verdict that was read is put aside."""
         state = self._experiments.state()
-        self.dismiss(None if state.under_way else state.number)
+        self.dismiss(None if state.under_way else state)

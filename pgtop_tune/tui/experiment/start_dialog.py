@@ -33,7 +33,7 @@ _NAME_CELLS: Final = 30
 _VALUE_CELLS: Final = 18
 _LABEL_CELLS: Final = 8
 _NOTHING: Final = "Nothing is staged. Press p, stage a value with + or -, leave with Esc, and press x again."
-_OF_MACHINE: Final = "is a setting of the machine: `pgtop-tune bench run --repeat` with either value judges it"
+_OF_MACHINE: Final = "is a setting of the machine: `pgtop-tune ab NAME=A,B` judges it, with a load of its own"
 _RESET: Final = "a reset cannot be compared: stage the value itself"
 
 
@@ -200,9 +200,9 @@ class StartDialog(Dialog[ExperimentRequest]):
     def _ask_anew(self) -> None:
         """Asks what an experiment would be about, where that is another one than before."""
         load, wanted = self._load, tuple((row.name, value) for row, value in self._live)
-        asked = (wanted, None if load.run is None else load.run.run)
+        asked = (wanted, None if load.run is None else load.run.run, load.usable)
         if asked != self._asked:
-            self._asked = asked
+            self._asked, self._problem = asked, ""
             self.run_worker(self._ask(wanted, load.run), group="look", exclusive=True)
 
     async def _ask(self, wanted: tuple[tuple[str, str], ...], run: BenchRun | None) -> None:
@@ -227,7 +227,9 @@ class StartDialog(Dialog[ExperimentRequest]):
             lines += labelled(
                 "noise", noise_words(self._preview, self._for_s, ours=load.run is not None), cells, PLAIN, _LABEL_CELLS
             )
-        lines += [(), *wrapped("Each switch is a change set in the journal; at the end A is in force.", cells, "dim")]
+            if score := self._preview.score:
+                lines += labelled("score", score, cells, PLAIN, _LABEL_CELLS)
+        lines += [(), *wrapped("Each switch is a change set of the journal; at the end all is put back.", cells, "dim")]
         lines += wrapped(self._problem, cells, "critical")
         if self._busy:
             lines.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
@@ -255,6 +257,9 @@ class StartDialog(Dialog[ExperimentRequest]):
 
     def _begin(self) -> None:
         load = self._load
+        if self._live and self._preview is None:
+            self._problem = "the server has not answered yet: press Enter again"
+            return
         names = {each.name for each in (self._preview.values if self._preview else ()) if not each.refused}
         if not names:
             self._problem = "no staged value can be compared in a running load"
@@ -267,7 +272,7 @@ class StartDialog(Dialog[ExperimentRequest]):
     async def _start(self, values: Sequence[tuple[SettingRow, str]], load: LoadFound) -> None:
         try:
             applying = Applying(self.app, self._changes, self._scope, self.glyphs)
-            confirmed = await applying.unlock([row for row, _ in values])
+            confirmed = await applying.unlock([row for row, _ in values], ends=True)
             if confirmed is not None:
                 wanted = tuple((row.name, value) for row, value in values)
                 request = ExperimentRequest(wanted, load.run, self._for_s, confirmed)

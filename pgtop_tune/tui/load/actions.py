@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.parameters.actions import ParameterActions
 
 
+_COUNTS_S: Final = 300
+"""A run of this length counts: it holds enough seconds after the ramp, and perhaps a checkpoint."""
+
+
+def first_spec(started: LoadSpec | None) -> LoadSpec:
+    """What the first dialog begins with: a run that counts.
+
+    Args:
+        started: The load that began with the screen; one until stopped gets an end here.
+    """
+    spec = started or LoadSpec()
+    return spec if spec.duration_s or spec.transactions else replace(spec, duration_s=_COUNTS_S)
+
+
 class LoadActions:
     """Load from the screen.
 
@@ -29,7 +43,7 @@ class LoadActions:
     def __init__(self, context: AppContext, parameters: ParameterActions) -> None:
         self._context = context
         self._parameters = parameters
-        self._spec = context.options.start_load or LoadSpec()
+        self._spec = first_spec(context.options.start_load)
         self._failed_run = 0
         self._shown_series = 0
 

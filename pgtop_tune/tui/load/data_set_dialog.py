@@ -126,6 +126,7 @@ class InitDialog(Dialog[None]):
         self._under_way = False
         self._eager = False
         self._suggest()
+        self._form.go_to(1)
 
     def on_mount(self) -> None:
         """Asks what it would mean."""
@@ -142,7 +143,7 @@ class InitDialog(Dialog[None]):
         if state.doing == _MAKING:
             self.captions(f"making {state.title}", "x stop  Esc dashboard")
             return [*making_lines(state.making, cells, self.glyphs), *self._said(cells)]
-        self.captions("data set", "Enter create  arrows, Tab choose  Esc back")
+        self.captions("data set", "s create  Enter edit  arrows, Tab choose  Esc back")
         lines: list[Line] = []
         if self._began and state.made is not None:
             lines += [*made_lines(state.made, cells), ()]
@@ -184,7 +185,7 @@ class InitDialog(Dialog[None]):
         lost = preview is not None and bool(preview.dropped)
         self._form.fields = (self._dataset, self._amount, *([self._agree] if lost else []))
         if self._eager and preview is not None:
-            self._enter()
+            self._create()
         self._eager = False
         self.repaint()
 
@@ -195,13 +196,17 @@ class InitDialog(Dialog[None]):
                 return
             self._busy = "stopping"
             self.run_worker(self._stop(), group="making")
-        elif event.key == "enter":
-            self._enter()
         elif event.key in _SCROLLING:
             self.scroll_key(event.key)
         else:
             before, dataset = self._plan, self._dataset.value
-            if not self._form.press(event.key, event.character):
+            agreeing = self._form.typing and self._form.focused is self._agree
+            if self._form.press(event.key, event.character):
+                if agreeing and event.key == "enter":
+                    self._create()
+            elif event.key == "s":
+                self._create()
+            else:
                 return
             if self._dataset.value != dataset:
                 self._suggest()
@@ -218,15 +223,25 @@ class InitDialog(Dialog[None]):
             self._look()
             self.repaint()
 
-    def _enter(self) -> None:
+    def action_close(self) -> None:
+        """While a value is typed it takes that back; else it leaves."""
+        before = self._plan
+        if not self._form.discard():
+            self.dismiss(None)
+        elif self._plan != before:
+            self._look()
+        self.repaint()
+
+    def _create(self) -> None:
         preview = self._preview
-        # Enter pressed while the server is asked counts once it has answered.
+        # A key pressed while the server is asked counts once it has answered.
         self._eager = self._busy == _LOOKING
         if preview is None or self._busy:
             return
         agreed = self._agree.text.text.strip().lower() == _AGREED
         if preview.dropped and not agreed:
-            self._form.focus = 2
+            self._form.go_to(2)
+            self._form.type()
             self._problem = f"existing tables are dropped only when you type {_AGREED}"
             return
         self._busy, self._problem = "starting", ""
@@ -241,7 +256,7 @@ class InitDialog(Dialog[None]):
         else:
             self._began = self._under_way = True
             self._preview = None
-        self._form.focus = 1
+        self._form.go_to(1)
         self._busy = ""
         self.repaint()
 

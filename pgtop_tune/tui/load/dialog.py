@@ -25,7 +25,9 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 from pgtop_tune.units import clock, count, with_ms
 
-_FORM_KEYS: Final = "Enter start  i data set  n steps  {results}y copy  Esc back"
+_START: Final = "s"
+_FORM_KEYS: Final = "s start  Enter edit  i data set  n steps  {results}y copy  Esc back"
+_TYPING_KEYS: Final = "Enter ok  Esc discard  s start"
 _LONG: Final = ("making", "steps")
 """What is more than a run of pgbench."""
 _SCROLLING: Final = ("pageup", "pagedown")
@@ -146,7 +148,8 @@ class LoadDialog(Dialog[LoadSpec]):
 
     def _form_lines(self, state: LoadState, cells: int) -> list[Line]:
         results = "r result  " if _has_results(state) else ""
-        self.captions("load", _FORM_KEYS.format(results=results))
+        typing = self._form is not None and self._form.typing
+        self.captions("load", _TYPING_KEYS if typing else _FORM_KEYS.format(results=results))
         ended = run_of(self._session.now)
         lines: list[Line] = [*ended_lines(ended, cells), ()] if ended is not None else []
         if self._form is not None:
@@ -237,7 +240,7 @@ class LoadDialog(Dialog[LoadSpec]):
             return
         elif event.key in _FURTHER:
             _FURTHER[event.key](self, self._form)
-        elif event.key == "enter":
+        elif event.key == _START:
             self._begin()
         elif self._form.press(event.key, event.character):
             self._preview()
@@ -288,7 +291,11 @@ class LoadDialog(Dialog[LoadSpec]):
             self.repaint()
 
     def action_close(self) -> None:
-        """Keeps what was typed."""
+        """While a value is typed it takes that back; else it leaves, with what was typed before."""
+        if self._form is not None and self._form.discard():
+            self._preview()
+            self.repaint()
+            return
         self._leave()
 
     def _leave(self) -> None:

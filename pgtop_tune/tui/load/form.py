@@ -107,6 +107,15 @@ class LoadForm:
             self._suggest(self._profiles[self.profile.value])
         return taken
 
+    def discard(self) -> bool:
+        """Takes back what is being typed; see `Form.discard`."""
+        return self._form.discard()
+
+    @property
+    def typing(self) -> bool:
+        """Whether a value is being typed."""
+        return self._form.typing
+
     def paste(self, text: str) -> None:
         """A number from the clipboard."""
         self._form.focused.paste(text)

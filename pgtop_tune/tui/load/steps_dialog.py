@@ -38,7 +38,7 @@ class StepsDialog(Dialog[bool]):
     CELLS = 90
 
     def __init__(self, load: LoadControl, client: EngineClient, spec: LoadSpec, glyphs: Glyphs) -> None:
-        super().__init__("steps", glyphs, keys="Enter start  arrows, Tab choose  Esc back", low=True)
+        super().__init__("steps", glyphs, keys="s start  Enter edit  arrows, Tab choose  Esc back", low=True)
         self._load = load
         self._client = client
         self._spec = spec
@@ -69,14 +69,13 @@ class StepsDialog(Dialog[bool]):
     def on_key(self, event: events.Key) -> None:
         """Typing, start."""
         axis = self._axis.value
-        if event.key == "enter":
-            if not self._busy:
-                self._busy, self._problem = "starting", ""
-                self.run_worker(self._start(), group="steps")
-        elif self._form.press(event.key, event.character):
+        if self._form.press(event.key, event.character):
             self._problem = ""
             if self._axis.value != axis and self._list.text.text == _LISTS[axis]:
                 self._list.text.replace(_LISTS[self._axis.value])
+        elif event.key == "s" and not self._busy:
+            self._busy, self._problem = "starting", ""
+            self.run_worker(self._start(), group="steps")
         else:
             return
         event.stop()
@@ -87,6 +86,13 @@ class StepsDialog(Dialog[bool]):
         event.stop()
         self._form.focused.paste(event.text)
         self.repaint()
+
+    def action_close(self) -> None:
+        """While a value is typed it takes that back; else it leaves."""
+        if self._form.discard():
+            self.repaint()
+        else:
+            self.dismiss(None)
 
     async def _start(self) -> None:
         try:

@@ -16,21 +16,29 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
+from pgtop_tune.tui.pages.host_history import history_lines
 from pgtop_tune.tui.pages.host_tables import TABLES
 from pgtop_tune.tui.pages.page import Page
 from pgtop_tune.tui.scene.explain import Described
-from pgtop_tune.tui.widgets.gauges import heat_strip
+from pgtop_tune.tui.widgets.gauges import bar, heat_strip, heat_style
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, labelled, padded
 from pgtop_tune.units import UNKNOWN, count, percent, size
 
 _LABEL: Final = 7
+_CORE: Final = 20
+"""Cells of a core with its bar."""
 _GAP: Final[Span] = ("  ", PLAIN)
+_APART: Final[Span] = (" ", PLAIN)
 Form = Callable[[float | None], str]
 _FEWEST, _MOST = 6, 14
 _FIXED: Final = 10
 """Lines beside notes and cores."""
+HALVES_FROM: Final = 160
+"""Cells from which on histories stand beside the figures,"""
+_MOST_HALVES: Final = 31
+"""in at most so many lines."""
 _SHARE: Final = 3
 """The summary takes at most every third line."""
 
@@ -58,7 +66,9 @@ _TRANSPARENT: Final = (("anon", metrics.ANON_HUGE), ("shmem", details.SHMEM_HUGE
 
 
 def summary_rows(width: int, height: int) -> int:
-    """Six lines on a small screen, a third of a large one, at most fourteen."""
+    """Six lines on a small screen, a third of a large one, at most fourteen; half of a wide one, with histories."""
+    if width >= HALVES_FROM:
+        return max(height // 2, _FEWEST)
     return min(max(height // _SHARE, _FEWEST), _MOST)
 
 
@@ -67,9 +77,21 @@ def summary_needs(session: Session, width: int) -> int:
     host = NOT_YET if session.now is None else session.now.host
     if session.now is None or isinstance(host, Unavailable):
         return 1
+    if width >= HALVES_FROM:
+        return _MOST_HALVES
     cpu = sections.cpu(session.now)
     cores = 0 if isinstance(cpu, Unavailable) else len(cpu.cores)
     return _FIXED + len(_notes(host, width)) + len(_without(session.now, width)) + -(-cores // max(width - _LABEL, 1))
+
+
+def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """The figures; on a wide screen in the left half, and the histories in the right one."""
+    if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
+        return summary_lines(session, width, height, glyphs)
+    left = width // 2 - 1
+    figures = summary_lines(session, left, height, glyphs)
+    charts = history_lines(session, width - left - 1, height, glyphs)
+    return [(*padded(line, left), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
 
 
 def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -192,10 +214,33 @@ def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Gly
     shares = metrics.CORE_BUSY(interval)
     busy = [shares[core.cpu] / 100.0 if core.cpu in shares else None for core in cpu.cores]
     cells = width - _LABEL
+    across = max(cells // _CORE, 1)
+    if -(-len(busy) // across) <= rows:
+        return _bars([core.cpu for core in cpu.cores], busy, across, width, glyphs)
     needed = min(-(-len(busy) // cells), rows)
     each = -(-len(busy) // max(needed, 1))
     parts: Sequence[Sequence[float | None]] = [busy[start : start + each] for start in range(0, len(busy), each)]
     return [_line("" if index else "cores", heat_strip(part, cells, glyphs), width) for index, part in enumerate(parts)]
+
+
+def _bars(cores: Sequence[str], busy: Sequence[float | None], across: int, width: int, glyphs: Glyphs) -> list[Line]:
+    """A bar with its number and figure per core."""
+    lines = []
+    for start in range(0, len(cores), across):
+        spans: list[Span] = []
+        for core, share in zip(cores[start : start + across], busy[start : start + across], strict=True):
+            shown = percent(None if share is None else 100.0 * share)
+            spans += [
+                (f"{_number_of(core):>3} ", "label"),
+                (bar(share, _CORE - 10, glyphs), heat_style(share)),
+                (f"{shown:>4}  ", PLAIN),
+            ]
+        lines.append(_line("" if start else "cores", tuple(spans), width))
+    return lines
+
+
+def _number_of(core: str) -> str:
+    return core.removeprefix("cpu")
 
 
 def _huge(memory: MemorySample, interval: Interval) -> list[Phrase]:
@@ -268,7 +313,7 @@ PAGE: Final = Page(
     id="host",
     title="host",
     tables=TABLES,
-    summary=summary_lines,
+    summary=halves,
     summary_rows=summary_rows,
     numbers=NUMBERS,
     summary_needs=summary_needs,

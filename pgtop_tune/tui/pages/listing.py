@@ -181,6 +181,24 @@ def sorted_by_next(table: PageTable, view: ListingView, by: int) -> ListingView:
     return replace(view, sort=name, descending=column is not None and column.largest_first, top=0)
 
 
+def sorted_by(view: ListingView, column: PageColumn) -> ListingView:
+    """The view sorted by that column, or in the opposite order where it is already."""
+    if view.sort == column.id:
+        return turned_round(view)
+    return replace(view, sort=column.id, descending=column.largest_first, top=0)
+
+
+def heading_at(table: PageTable, view: ListingView, width: int, x: int, glyphs: Glyphs) -> PageColumn | None:
+    """The column that can be sorted by whose heading stands in that cell; None where there is none."""
+    columns, _, _ = placed(table, view, width)
+    at = 0
+    for column, cells in zip(columns, column_widths(_headings(columns, view, width, glyphs), width), strict=True):
+        if at <= x < at + cells:
+            return column if column.value is not None else None
+        at += cells + GAP
+    return None
+
+
 def turned_round(view: ListingView) -> ListingView:
     """The view in the opposite order; a table's own order has none."""
     return view if view.sort == NATURAL else replace(view, descending=not view.descending, top=0)

@@ -87,7 +87,7 @@ def _place(row: LockRow) -> str:
 def _place_style(row: LockRow) -> str:
     if row.node.circle:
         return "critical"
-    return "strong" if row.node.depth == 0 else "wait-lock"
+    return "critical" if row.node.depth == 0 else "wait-lock"
 
 
 def _state(row: LockRow) -> str:

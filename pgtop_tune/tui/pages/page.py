@@ -18,6 +18,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.scene.explain import Described
@@ -94,6 +95,7 @@ class PageTable(Struct, frozen=True):
         called: What a row is called above its details; by default its first cell.
         copied: What `y` copies.
         backend_of: The session a row is about, for cancel, terminate and EXPLAIN; None for rows about none.
+        statement_of: The statement a row is about, for EXPLAIN, or why it cannot be planned; None for rows about none.
         empty: What is said when there are no rows: "no locks are waited for".
         quiet: Whether a row is at rest and may be hidden with `i`; None where no row is.
         quiet_word: What such rows are called: "idle".
@@ -110,6 +112,7 @@ class PageTable(Struct, frozen=True):
     called: Callable[[Any], str] | None = None
     copied: Callable[[Any], str] | None = None
     backend_of: Callable[[Any], BackendKey | None] | None = None
+    statement_of: Callable[[Session, Any], StatementToPlan | str] | None = None
     empty: str = "nothing to show"
     quiet: Callable[[Any], bool] | None = None
     quiet_word: str = "idle"

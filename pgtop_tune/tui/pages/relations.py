@@ -6,6 +6,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.progress import CommandProgress, progress_rows
@@ -25,7 +27,7 @@ from pgtop_tune.tui.pages.temp_files import TEMP_FILES
 from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
+from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size, with_ms
 
 _BLOCK: Final = 8192
@@ -35,6 +37,9 @@ _NAME: Final = 44
 """Cells of a relation's name where there is room."""
 _FULL: Final = 100.0
 _OVERDUE: Final = 200.0
+_DEAD: Final = 20.0
+_WORTH_PAGES: Final = 128
+"""Pages of a table whose dead rows matter; that of a small catalogue never does."""
 """Twice the threshold: autovacuum should have come and has not."""
 
 
@@ -68,8 +73,12 @@ _TABLE_COLUMNS: Final = (
            "pg_class.relpages · 8192"),
     number("live", "rows", 7, _of_row("n_live_tup"), count, "Live rows, estimated.", "pg_stat_all_tables.n_live_tup"),
     number("dead", "dead", 7, _of_row("n_dead_tup"), count, "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
-    number("dead-share", "dead%", 5, lambda row: dead_percent(row.row), percent,
-           "Dead rows of all.", "n_dead_tup / (n_live_tup + n_dead_tup)", critical=20.0),
+    replace(
+        number("dead-share", "dead%", 5, lambda row: dead_percent(row.row), percent,
+               "Dead rows of all. Red from 20 % on, in tables of a megabyte or more.",
+               "n_dead_tup / (n_live_tup + n_dead_tup)"),
+        style=lambda row: alarm(dead_percent(row.row), _DEAD if row.row.pages >= _WORTH_PAGES else None),
+    ),
     _per_s("seq", "seq/s", "seq_scan", "Sequential scans"),
     _per_s("seq-rows", "seqrow/s", "seq_tup_read", "Rows read by sequential scans", width=8),
     _per_s("idx", "idx/s", "idx_scan", "Index scans"),

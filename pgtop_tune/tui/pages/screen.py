@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
-from textual import events
 
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.actions import ROWS, Action, footer_keys
@@ -21,7 +21,8 @@ from pgtop_tune.tui.pages.registry import PAGES
 from pgtop_tune.tui.pages.row_details import DetailsDialog, row_lines, row_text
 from pgtop_tune.tui.scene.explain import Entry, explained, why_untold
 from pgtop_tune.tui.scene.header import footer_lines, header_lines
-from pgtop_tune.tui.scene.scene import ABOVE, BELOW, MarksUnwanted, Scene, SceneScreen
+from pgtop_tune.tui.scene.mouse import span_at
+from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line
@@ -45,13 +46,17 @@ def _is_of_sessions(page: Page, table: PageTable) -> bool:
     return table.backend_of is not None
 
 
+def _can_plan(page: Page, table: PageTable) -> bool:
+    return table.backend_of is not None or table.statement_of is not None
+
+
 def _can_rest(page: Page, table: PageTable) -> bool:
     return table.quiet is not None
 
 
 _WORKS: Final[Mapping[str, Callable[[Page, PageTable], bool]]] = {
     _NEXT_TABLE: _has_more_tables, "previous-table": _has_more_tables, "idle": _can_rest,
-    "cancel": _is_of_sessions, "terminate": _is_of_sessions, "explain": _is_of_sessions,
+    "cancel": _is_of_sessions, "terminate": _is_of_sessions, "explain": _can_plan,
 }  # fmt: skip
 """Action → whether it does something with a table; all others always do."""
 
@@ -68,7 +73,7 @@ class PageScreen(SceneScreen):
         table: The table of it.
     """
 
-    STACK = (*ABOVE, "header", "summary", "table", *BELOW, "footer")
+    STACK = (*ABOVE, "header", FINDING, "summary", "table", *BELOW, "footer")
 
     def __init__(
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
@@ -196,6 +201,17 @@ class PageScreen(SceneScreen):
         self._views[self.table.id] = view
         self.paint()
 
+    def select(self, key: Hashable) -> None:
+        """Selects the row with that key."""
+        self._choose(replace(self._view, selected=key))
+
+    @property
+    def help_at(self) -> str:
+        """See `SceneScreen.help_at`: the column sorted by, where the operator chose one, else the table."""
+        column = listing.column_of(self.table, self._view.sort)
+        chosen = column is not None and self._view.sort != self.table.sort
+        return (column.title or column.id) if chosen and column is not None else self.table.title
+
     def explained(self, cells: int) -> list[Line]:
         """The columns of the table in view, the numbers of the summary, the columns of the page's other tables."""
         others = [table for table in self.page.tables if table is not self.table]
@@ -222,6 +238,14 @@ class PageScreen(SceneScreen):
         wanted = view.tagged or ({view.selected} if view.selected is not None else frozenset())
         everything = () if isinstance(self._all, Unavailable) else self._all
         return self._backends([row for row in everything if listing.row_key(table, row) in wanted])
+
+    def chosen_statement(self) -> StatementToPlan | str | None:
+        """See `SceneScreen.chosen_statement`."""
+        statement_of, selected = self.table.statement_of, self._view.selected
+        if statement_of is None:
+            return None
+        row = None if selected is None else _row(self.table, self._scene.session, selected)
+        return "select a statement with the arrows first" if row is None else statement_of(self._scene.session, row)
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
         """See `SceneScreen.listed_backends`."""
@@ -341,10 +365,21 @@ class PageScreen(SceneScreen):
             words = copy(self.app, text, "copied to your terminal's clipboard")
         self.app.notify(words, markup=False, severity="information" if text else "warning")
 
-    def on_click(self, event: events.Click) -> None:
-        """A click on a row selects it, where the mouse is switched on."""
-        rows, at = self._found, event.y - HEAD_ROWS + self._view.top
-        if event.widget is not None and event.widget.id == "table" and event.y >= HEAD_ROWS and at < len(rows):
+    def clicked_in(self, pane: str, x: int, y: int) -> None:
+        """Selects a row, sorts by a heading, or turns to a table that the head names."""
+        rows, at = self._found, y - HEAD_ROWS + self._view.top
+        if pane != "table":
+            return
+        if y == 0:
+            name = span_at(self._drawn[pane][y], x)
+            named = next((table for table in self.page.tables if table.title == name), None)
+            if named is not None:
+                self.action_table(self.page.tables.index(named) - self.page.tables.index(self.table))
+        elif y == HEAD_ROWS - 1:
+            column = listing.heading_at(self.table, self._view, self.app.size.width, x, self._glyphs)
+            if column is not None:
+                self._choose(listing.sorted_by(self._view, column))
+        elif at < len(rows):
             self._choose(replace(self._view, selected=listing.row_key(self.table, rows[at])))
 
 

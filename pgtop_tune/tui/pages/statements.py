@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Final
@@ -13,6 +14,7 @@ from pgtop_tune.metrics.server import number as setting_of
 from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
 from pgtop_tune.model.postgres import StatementTotals
+from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.model.statements import StatementCounters, StatementSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
@@ -261,6 +263,42 @@ def _summary_rows(width: int, height: int) -> int:
     return 1 if height < 30 else 2
 
 
+# The statement to plan: pg_stat_statements has it with placeholders, a session that runs it with its constants.
+
+_GENERIC_SINCE: Final = 160_000
+_CUT_AT: Final = 500
+"""Characters that a frame keeps of the text of a session's statement."""
+_PLACEHOLDER: Final = re.compile(r"\$\d")
+
+
+def _to_plan(session: Session, row: StatementRate) -> StatementToPlan | str:
+    text, counters = row.text, row.counters
+    if counters.datname is None:
+        return "the statement's database is gone"
+    role = counters.usename or ""
+    frame = session.now
+    server = None if frame is None else sections.server(frame)
+    version = 0 if server is None or isinstance(server, Unavailable) else server.version_num
+    query = "" if text is None else text.query
+    if version < _GENERIC_SINCE and _PLACEHOLDER.search(query):
+        query = _sampled(session, counters.queryid)
+        if not query:
+            return "EXPLAIN of placeholders needs PostgreSQL 16, and no session runs this statement with constants now"
+    elif text is None or not query or text.characters > len(query):
+        return "the text of this statement is not known as a whole"
+    return StatementToPlan(query, counters.datname, role)
+
+
+def _sampled(session: Session, queryid: int) -> str:
+    """The whole text of a session that runs it with constants; "" where the newest frame has none."""
+    frame = session.now
+    activity = None if frame is None else sections.activity(frame)
+    if activity is None or isinstance(activity, Unavailable):
+        return ""
+    texts = (each.query or "" for each in activity.backends if each.query_id == queryid)
+    return next((text for text in texts if len(text) < _CUT_AT and not _PLACEHOLDER.search(text)), "")
+
+
 TABLE: Final = PageTable(
     id="statements",
     title="statements",
@@ -273,6 +311,7 @@ TABLE: Final = PageTable(
     called=lambda row: one_line(_query(row), _CALLED),
     copied=_copied,
     empty="no statement has ended yet",
+    statement_of=_to_plan,
     quiet=lambda row: not row.grown.sum("calls", "plans"),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -10,11 +10,10 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.active_sessions import SessionActivity, is_active
+from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_active
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.waits import (
-    LONG_WINDOW_S,
     WaitGroup,
     by_database,
     by_event,
@@ -28,17 +27,22 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.dashboard.wait_heat import heat_lines, heat_needs, heat_rows
+from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits, waits_needs, waits_rows
+from pgtop_tune.tui.dashboard.tail_line import tail_phrases_in_full
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden
+from pgtop_tune.tui.pages.query_texts import query_texts
+from pgtop_tune.tui.pages.tail_table import TAIL
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
+from pgtop_tune.tui.widgets.phrase import padded, summed
 from pgtop_tune.tui.widgets.wait_style import wait_style
-from pgtop_tune.units import UNKNOWN, mean, ms, percent
+from pgtop_tune.units import UNKNOWN, count, mean, ms, percent
 
 By = Callable[[WaitCount], Hashable]
 _SOURCE: Final = "pg_stat_activity sampled several times a second (observations / samples), or pg_wait_sampling_profile"
 _TEXT: Final = 1_000
+BURST_KEY: Final = "F"
 _MOST: Final = 8
 """Rows of a drill-down."""
 
@@ -69,6 +73,10 @@ class WaitGroupRow(Struct, frozen=True):
         return UNKNOWN if found is None else label_of(*found)
 
 
+def _at_work(count: WaitCount) -> bool:
+    return activity_of(count) in (SessionActivity.ACTIVE, SessionActivity.BACKGROUND)
+
+
 def _everything(count: WaitCount) -> bool:
     return True
 
@@ -89,9 +97,12 @@ class _Dimension(Struct, frozen=True):
     wanted: Callable[[WaitCount], bool] = is_active
 
 
+_BESIDE: Final = (SessionActivity.PACING, SessionActivity.BACKGROUND, SessionActivity.IO_WORKER)
+
+
 def _event_name(key: Any) -> str:
     kind, event = key
-    return f"{kind} {event}" if kind in (SessionActivity.PACING, SessionActivity.IO_WORKER) else label_of(kind, event)
+    return f"{kind} {event}" if kind in _BESIDE else label_of(kind, event)
 
 
 def _query_name(key: Any) -> str:
@@ -106,7 +117,7 @@ EVENTS: Final = _Dimension(title="events", by=by_event, name=_event_name, wanted
 QUERIES: Final = _Dimension("statements", by_query, _query_name)
 DATABASES: Final = _Dimension("databases", by_database, _name)
 USERS: Final = _Dimension("users", by_user, _name)
-TYPES: Final = _Dimension("backend types", by_type, _name)
+TYPES: Final = _Dimension("backend types", by_type, _name, _at_work)
 _DIMENSIONS: Final = (EVENTS, QUERIES, DATABASES, USERS, TYPES)
 
 
@@ -137,25 +148,6 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] |
         ]
 
     return rows
-
-
-def query_texts(interval: Interval, wanted: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
-    missing = {key for key in wanted if key is not None}
-    found: dict[Hashable, str] = {}
-    kept = interval.now(sections.statement_texts)
-    for text in () if kept is None else kept.texts:
-        if text.queryid in missing and text.query:
-            found[text.queryid] = text.query
-            missing.discard(text.queryid)
-    for activity in interval.recent(sections.activity, LONG_WINDOW_S) if missing else ():
-        for backend in activity.backends:
-            if backend.query_id in missing and backend.query:
-                found[backend.query_id] = backend.query
-                missing.discard(backend.query_id)
-        if not missing:
-            break
-    return found
 
 
 def _key_column(title: str, width: int, definition: str, source: str) -> PageColumn:
@@ -189,11 +181,19 @@ _NUMBERS: Final = (
            "processes this time is not part of transactions.",
            f"{_SOURCE}; tps of pgbench's progress lines, else of pg_stat_database"),
 )  # fmt: skip
+_PEAKS: Final = (
+    number("peak", "peak", 5, attrgetter("group.peak"), count,
+           "Most sessions that one look saw in this wait within 60 s: a herd of 200 ms vanishes in a mean.",
+           "pg_stat_activity sampled several times a second: max(observations of a look)"),
+    number("burst", "burst", 5, attrgetter("group.burst"), count,
+           "Peak divided by the mean of 60 s: 1 is a steady wait, 20 a herd that comes and goes.",
+           "pg_stat_activity sampled several times a second: max / mean"),
+)  # fmt: skip
 _LARGEST: Final = PageColumn(
     "largest", "largest wait", 24, attrgetter("largest"), "Most frequent wait of these sessions, over 60 s.",
     _SOURCE, value=attrgetter("largest"), largest_first=False, style=_largest_style,
 )  # fmt: skip
-_WITHOUT_ID: Final = "(without an id: commits and other utility statements, auxiliary processes)"
+_WITHOUT_ID: Final = "(without an id: commits and other utility statements)"
 
 
 def _query(row: Any) -> str:
@@ -261,6 +261,31 @@ def _table(id: str, dimension: _Dimension, columns: tuple[PageColumn, ...]) -> P
     )
 
 
+# Above the tables: the map of the wait classes over time, and why the tail is slow.
+
+
+def _has_tail(session: Session) -> bool:
+    return session.now is not None and not isinstance(sections.tail(session.now), Unavailable)
+
+
+def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    if height < 2 or not _has_tail(session):
+        return stacked_waits(session, width, height, glyphs)
+    return [*stacked_waits(session, width, height - 1, glyphs), _tail_line(session, width, glyphs)]
+
+
+def _tail_line(session: Session, width: int, glyphs: Glyphs) -> Line:
+    return padded(summed(tail_phrases_in_full(session, BURST_KEY), width, glyphs), width)
+
+
+def _summary_rows(width: int, height: int) -> int:
+    return waits_rows(width, height) + 1
+
+
+def _summary_needs(session: Session, width: int) -> int:
+    return waits_needs(session, width) + _has_tail(session)
+
+
 PAGE: Final = Page(
     key="3",
     id="waits",
@@ -269,9 +294,10 @@ PAGE: Final = Page(
         _table("events", EVENTS, (
             _key_column("wait", 28, "Class and event of the wait. CPU: active without a wait event. CPU queue: "
                 "run-queue wait. Beside the active sessions: Client:think, idle in transaction for less than a "
-                "second; Client:between, pgbench between two transactions; pacing, intended sleeps; io worker.",
+                "second; Client:between, pgbench between two transactions; pacing, intended sleeps; "
+                "background processes; io worker.",
                 "pg_stat_activity.wait_event_type, wait_event; /proc/PID/schedstat"),
-            *_NUMBERS,
+            *_NUMBERS, *_PEAKS,
         )),
         _table("queries", QUERIES, (
             _key_column("query id", 20, "Identifier of the statement; - if there was none or it is unknown.",
@@ -291,8 +317,9 @@ PAGE: Final = Page(
             _key_column("backend type", 24, "Kind of process.", "pg_stat_activity.backend_type"),
             *_NUMBERS, _LARGEST,
         )),
+        TAIL,
     ),
-    summary=heat_lines,
-    summary_rows=heat_rows,
-    summary_needs=heat_needs,
+    summary=_summary,
+    summary_rows=_summary_rows,
+    summary_needs=_summary_needs,
 )  # fmt: skip

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.changes.change_sets import ChangeSets, Undo
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
+from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.parameters.changes import Changes, told
+from pgtop_tune.tui.parameters.left_in_force import left_words
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
+    from pgtop_tune.diagnosis.finding import ParameterAdvice
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.parameters.changes import ListScope
+
+_START_S: Final = 20.0
+"""A message of the start stands longer: it may be read late."""
 
 
 class ParameterActions:
@@ -29,6 +37,7 @@ class ParameterActions:
     def __init__(self, context: AppContext) -> None:
         self._context = context
         self.changes: Changes | None = None
+        self._looked_at_left = False
         context.controls.services.when_made(self._take_services)
 
     def _take_services(self, services: Services) -> None:
@@ -40,6 +49,18 @@ class ParameterActions:
         engine.attach(pending)
         undo = Undo(services.parameters, services.machine, sets)
         self.changes = Changes(services.parameters, self._context.client, pending, undo, services.machine)
+
+    async def _tell_left(self, changes: Changes) -> None:
+        """At the start: what is in force by us, and what others have set since."""
+        with contextlib.suppress(PgtopError):
+            left = await changes.left()
+            names = tuple(dict.fromkeys(each.name for each in left))
+            if not names:
+                return
+            current = {parameter.name: parameter for parameter in await changes.list(names)}
+            words = left_words(left, current, time.time_ns() // 1_000_000)
+            if words:
+                self._context.tell(words, timeout_s=_START_S)
 
     @cached_property
     def panel(self) -> ListScope:
@@ -55,12 +76,21 @@ class ParameterActions:
             restart=services.restart,
         )
 
-    def open(self, services: Services) -> None:
-        """Opens the list."""
+    def open(self, services: Services, wanted: ParameterAdvice | None = None) -> None:
+        """Opens the list, at what a finding wants to try."""
+        from pgtop_tune.tui.parameters.dialog import ParameterDialog
+
+        if self.changes is not None:
+            dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs, wanted)
+            self._context.app.push_screen(dialog)
+
+    def open_at(self, services: Services, name: str) -> None:
+        """Opens the list, narrowed to one parameter."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
             dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs)
+            dialog.narrow(name)
             self._context.app.push_screen(dialog)
 
     def undo(self, services: Services, everything: bool = False) -> None:
@@ -92,6 +122,9 @@ class ParameterActions:
 
     def look(self) -> None:
         """Tells of a set that has gone back by itself, with the reason. After each frame, and each second."""
+        if self.changes is not None and not self._looked_at_left:
+            self._looked_at_left = True
+            self._context.app.run_worker(self._tell_left(self.changes), group="left")
         ended = None if self.changes is None else self.changes.taken_back()
         if ended is not None:
             self._context.tell(f"reverted, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")

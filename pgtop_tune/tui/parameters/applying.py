@@ -21,6 +21,7 @@ from pgtop_tune.changes.model.change_set import Change, ChangeSet
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.selection import in_order
 from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.metrics.durability import needs_unlocking
 from pgtop_tune.metrics.trip_wires import TripWire
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
@@ -64,7 +65,13 @@ class Applying:
         self._glyphs = glyphs
 
     async def apply(
-        self, staged: Sequence[SettingRow], wanted: StagedChanges, sql: Sequence[str], *, shown: bool
+        self,
+        staged: Sequence[SettingRow],
+        wanted: StagedChanges,
+        sql: Sequence[str],
+        *,
+        shown: bool,
+        lost: Sequence[str] = (),
     ) -> Came:
         """Applies the live part of a set.
 
@@ -73,6 +80,7 @@ class Applying:
             wanted: The same as a set.
             sql: The exact statements.
             shown: Whether all of them stand on the screen already.
+            lost: What values can lose, a sentence each.
         """
         closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
         if closed:
@@ -82,11 +90,11 @@ class Applying:
         conditions = self._scope.conditions or Conditions()
         try:
             wires = conditions.trip_wires()
-            question = self._question(rows, wanted, conditions, sql)
-            warned = any(row.knob.warning for row in rows)
+            question = self._question(rows, wanted, conditions, sql, lost)
+            warned = bool(lost) or any(row.knob.warning for row in rows)
             if (warned or not shown) and not await self._app.push_screen_wait(question):
                 return _NOTHING
-            confirmed = await self.unlock(rows)
+            confirmed = await self.unlock(rows, ends=conditions.keep_within_s is not None)
             if confirmed is None:
                 return _NOTHING
             terms = Terms(conditions.keep_within_s, conditions.reason, confirmed)
@@ -98,7 +106,7 @@ class Applying:
         """Puts what is for the next load into its sessions; nothing is changed on the server."""
         names = tuple(name for name, _ in wanted.next_load)
         try:
-            if await self.unlock(_of(staged, names)) is None:
+            if await self.unlock(_of(staged, names), ends=True) is None:
                 return _NOTHING
         except PgtopError as problem:
             return Came(str(problem), "critical")
@@ -120,7 +128,7 @@ class Applying:
         system = [each for each in (*wanted.live, *waiting) if each.scope.kind is ScopeKind.SYSTEM]
         ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
         try:
-            confirmed = await self.unlock(_of(staged, [each.name for each in ordered]))
+            confirmed = await self.unlock(_of(staged, [each.name for each in ordered]), ends=False)
         except PgtopError as problem:
             return Came(str(problem), "critical")
         if confirmed is None:
@@ -136,19 +144,24 @@ class Applying:
         done += [each.name for each in change_set.settings] if came_up else []
         return Came(outcome.words, "good" if came_up else "critical", tuple(done))
 
-    async def unlock(self, rows: Sequence[SettingRow]) -> frozenset[str] | None:
-        """The names of values that can lose data, each typed; None when somebody would rather not.
+    async def unlock(self, rows: Sequence[SettingRow], *, ends: bool) -> frozenset[str] | None:
+        """The names of locked values that can lose data, each typed; None when somebody would rather not.
+
+        Args:
+            rows: With what is staged.
+            ends: Whether the values go by themselves; see `needs_unlocking`.
 
         Raises:
             UsageProblem: They may not be unlocked in this session.
         """
         confirmed = set()
         for row in rows:
-            if not row.loss or row.staged is None:
+            if not row.loss or row.staged is None or not needs_unlocking(row.name, ends=ends):
                 continue
             what = f"{row.name} = {row.staged} can lose {row.loss}"
             if not self._scope.allow_unsafe:
-                raise UsageProblem(what, "start with --allow-unsafe to unlock it; nothing was changed")
+                deadline = "" if needs_unlocking(row.name, ends=True) else "o sets a deadline, or "
+                raise UsageProblem(what, f"{deadline}start with --allow-unsafe to unlock it; nothing was changed")
             hint = f"{what}. It reverts when this program ends. Type {row.name} to unlock it."
             typed = await self._app.push_screen_wait(
                 PromptDialog(f"unlock {row.name}", hint, _exactly(row.name), self._glyphs)
@@ -194,9 +207,19 @@ class Applying:
         return Came("; ".join(words), worst, done)
 
     def _question(
-        self, rows: Sequence[SettingRow], wanted: StagedChanges, conditions: Conditions, sql: Sequence[str]
+        self,
+        rows: Sequence[SettingRow],
+        wanted: StagedChanges,
+        conditions: Conditions,
+        sql: Sequence[str],
+        lost: Sequence[str],
     ) -> ConfirmDialog[bool]:
-        said = [Paragraph(f"{self._glyphs.warning} {row.knob.warning}", "warning") for row in rows if row.knob.warning]
+        said = [Paragraph(text, "critical") for text in lost]
+        said += [
+            Paragraph(f"{self._glyphs.warning} {row.knob.warning}", "warning")
+            for row in rows
+            if row.knob.warning and not row.loss
+        ]
         said += [Paragraph(text, "strong") for text in sql]
         said += [Paragraph(""), *(Paragraph(text) for text in wanted.connected), Paragraph(pending_words(conditions))]
         names = ", ".join(row.name for row in rows) if len(rows) < 3 else f"{len(rows)} parameters"

@@ -125,6 +125,10 @@ class Changes:
         """
         return await self._client.ask(self._undo.in_force(self._ours()))
 
+    async def left(self) -> tuple[Change, ...]:
+        """What earlier sessions left in force; the server is asked only where a journal holds anything."""
+        return await self.in_force() if await self._client.ask(self._control.any_in_force()) else ()
+
     async def settings(self) -> MachineLook | Unavailable:
         """Settings of the machine under the server, with what advice on them stands on; why not, where there are none.
 

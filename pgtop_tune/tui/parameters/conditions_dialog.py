@@ -95,7 +95,8 @@ class ConditionsDialog(Dialog[Conditions]):
         self._kind.choose(_OWN if before.wires else OFF)
         self._reason = WordField("reason", "for the journal")
         self._reason.text.replace(before.reason)
-        self._form = Form((self._reach, self._seconds, self._kind, self._wires, self._reason))
+        fields = (self._reach, self._seconds, self._kind, self._wires, self._reason)
+        self._form = Form(fields, letters_type=True)
         self._problem = ""
 
     def content(self, cells: int) -> list[Line]:

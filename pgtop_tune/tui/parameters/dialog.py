@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from typing import Any, Final
 
 from textual import events
 
 from pgtop_tune.advice.facts import AdviceFacts, MachineLook
 from pgtop_tune.advice.proposal import propose
+from pgtop_tune.diagnosis.finding import ParameterAdvice
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.parameters.applying import Applying, Came
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.conditions_dialog import HARM, ConditionsDialog, suggested
 from pgtop_tune.tui.parameters.drawing import details_lines, list_lines, word_lines
 from pgtop_tune.tui.parameters.gathering import advised_anew, machine_rows, parameter_rows, server_facts
+from pgtop_tune.tui.parameters.loss import lock_words, loss_words
 from pgtop_tune.tui.parameters.pending_line import pending_line
 from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged
 from pgtop_tune.tui.parameters.staged import (
@@ -35,13 +35,13 @@ from pgtop_tune.tui.parameters.staged import (
     staged_changes,
 )
 from pgtop_tune.tui.parameters.undo_dialog import keep_said, redo_said, undo_asked
+from pgtop_tune.tui.parameters.value_entry import ValueEntryDialog
 from pgtop_tune.tui.scene.scene import danger_line
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
-from pgtop_tune.tui.widgets.text_field import TextField
 
-_KEYS: Final = "+ - step  Enter type  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc"
+_KEYS: Final = "+ - step  Enter edit  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc"
 _SHORT_KEYS: Final = "+ - Enter v x  a apply A restart o terms  ? more  / filter  u undo  Esc"
 _EDIT_KEYS: Final = "Enter ok  Esc discard"
 _FILTER_KEYS: Final = "Enter ok  Esc all parameters"
@@ -58,7 +58,7 @@ _ADVICE_EVERY: Final = 10
 """Frames between two looks at what advice is derived from."""
 
 
-class ParameterDialog(Dialog[None]):
+class ParameterDialog(ValueEntryDialog):
     """Stays open until Escape.
 
     Args:
@@ -66,24 +66,32 @@ class ParameterDialog(Dialog[None]):
         scope: What it is about.
         session: For advice, and for the line of figures that shows what a change does.
         glyphs: What it is drawn with.
+        wanted: What a finding wants to try: the cursor begins there, with a value staged.
     """
 
     CELLS = 164
 
-    def __init__(self, changes: Changes, scope: ListScope, session: Session, glyphs: Glyphs) -> None:
-        super().__init__("parameters", glyphs, keys=_KEYS, low=True)
+    def __init__(
+        self,
+        changes: Changes,
+        scope: ListScope,
+        session: Session,
+        glyphs: Glyphs,
+        wanted: ParameterAdvice | None = None,
+    ) -> None:
+        super().__init__("parameters", glyphs, _KEYS, SettingTable(scope.staged))
+        self._wanted = wanted
         self._changes = changes
         self._scope = scope
         self._session = session
-        self._table = SettingTable(scope.staged)
         self._sample: object = None
         self._frames = 0
         self._machine: MachineLook | Unavailable = NOT_YET
         self._facts: AdviceFacts | None = None
         self._page = 1
         self._set = StagedChanges()
+        self._eager: StagedChanges | None = None
         self._sql: tuple[StagedChanges, tuple[str, ...]] = (StagedChanges(), ())
-        self._said: tuple[str, str] = ("", PLAIN)
         self._busy = _ASKING
 
     def on_mount(self) -> None:
@@ -93,6 +101,10 @@ class ParameterDialog(Dialog[None]):
             self._scope.conditions = Conditions(wires=suggested(HARM, self._session.interval))
         self._sample = self._seen()
         self.run_worker(self._refresh_values(), group="parameters")
+
+    def narrow(self, name: str) -> None:
+        """Shows only parameters with that text."""
+        self._table.narrow(name)
 
     @property
     def _conditions(self) -> Conditions:
@@ -118,9 +130,22 @@ class ParameterDialog(Dialog[None]):
             rows += [] if isinstance(machine, Unavailable) else machine_rows(machine, in_force)
             self._machine = machine
             self._table.load(self._advised(rows))
+            self._stage_wanted()
         if self._busy == _ASKING:
             self._busy = ""
         self._staged_anew()
+
+    def _stage_wanted(self) -> None:
+        """Once, with the first answer of the server."""
+        wanted, self._wanted = self._wanted, None
+        row = None if wanted is None else self._row(wanted.name)
+        if wanted is None or row is None:
+            return
+        self._table.select(wanted.name)
+        if row.staged is None:
+            staged = row.towards(wanted.direction)
+            self._table.stage(staged)
+            self._said = ("", PLAIN) if staged else (f"{row.name}: no value is advised; Enter types one", "warning")
 
     def content(self, cells: int) -> list[Line]:
         """The list, words on the selected row, the exact SQL, what came of the last change, figures."""
@@ -137,10 +162,17 @@ class ParameterDialog(Dialog[None]):
             below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
         below.append(figures_line(self._session))
         most = max(total - len(below) - _ROWS_FIRST, 2)
-        words = word_lines(self._table.selected, cells, self.glyphs, most)
+        words = word_lines(self._table.selected, cells, self.glyphs, most, self._lost(self._table.selected))
         room = max(total - len(below) - len(words) - 1, _LEAST_ROWS)
         self._page = max(room - _LEAST_ROWS, 1)
         return [*list_lines(self._table, cells, room, self.glyphs), self._filter_line(cells), *words, *below]
+
+    def _lost(self, row: SettingRow | None) -> str:
+        """What the staged value of a row can lose, and whether it is locked."""
+        if row is None or not (loss := loss_words(row, self._table.rows, self._session.interval)):
+            return ""
+        lock = lock_words(row, self._conditions, allow_unsafe=self._scope.allow_unsafe)
+        return f"{lock and f'{lock}; '}can lose {loss}"
 
     def _caption_keys(self, cells: int) -> None:
         keys = _KEYS if cells >= _ROOMY else _SHORT_KEYS
@@ -209,7 +241,7 @@ class ParameterDialog(Dialog[None]):
             "tab": lambda: table.turn_group(1), "shift+tab": lambda: table.turn_group(-1),
             "plus": lambda: self._step(1), "right": lambda: self._step(1),
             "minus": lambda: self._step(-1), "left": lambda: self._step(-1),
-            "enter": table.edit,
+            "enter": self._edit,
             "v": self._take_advice,
             "x": lambda: table.stage(Staged(None)),
             "backspace": lambda: table.stage(None), "delete": lambda: table.stage(None),
@@ -227,67 +259,6 @@ class ParameterDialog(Dialog[None]):
 
     def _undone(self, *, everything: bool) -> Coroutine[Any, Any, tuple[str, bool]]:
         return undo_asked(self.app, self._changes, self.glyphs, everything=everything)
-
-    def _typing(self, typed: TextField, event: events.Key) -> Callable[[], None] | None:
-        """Every key but those that close belongs to the value or the filter being typed."""
-        if event.key in ("escape", "ctrl+c"):
-            return None
-        if event.key != "enter":
-            return partial(self._type, typed, event)
-        if self._table.editing is not None:
-            return lambda: self._table.end_edit(keep=True)
-        return self._filter_typed
-
-    def _type(self, typed: TextField, event: events.Key) -> None:
-        typed.press(event.key, event.character)
-        if typed is self._table.filtering:
-            self._table.narrow(typed.text)
-
-    def _filter(self) -> None:
-        self._table.filtering = TextField(self._table.filter)
-
-    def _filter_typed(self) -> None:
-        self._table.filtering = None
-
-    def on_paste(self, event: events.Paste) -> None:
-        """A value from the terminal's clipboard."""
-        event.stop()
-        typed = self._table.editing or self._table.filtering
-        if typed is not None:
-            typed.insert(event.text)
-            if typed is self._table.filtering:
-                self._table.narrow(typed.text)
-            self.repaint()
-
-    def action_close(self) -> None:
-        """While typing it only ends the typing; then it takes the filter away; then it leaves."""
-        table = self._table
-        if table.editing is not None:
-            table.end_edit(keep=False)
-        elif table.filtering is not None or table.filter:
-            table.filtering = None
-            table.narrow("")
-        else:
-            self.dismiss(None)
-            return
-        self.repaint()
-
-    def _step(self, direction: int) -> None:
-        self._said = ("", PLAIN)
-        try:
-            self._table.step(direction)
-        except PgtopError as problem:
-            self._said = (str(problem), "critical")
-
-    def _take_advice(self) -> None:
-        row = self._table.selected
-        if row is not None and row.advised:
-            self._table.stage(Staged(row.advised))
-        elif row is not None:
-            words = (
-                "already has the advised value" if row.advice is not None and row.advice.value else "no advised value"
-            )
-            self._said = (f"{row.name}: {words}; ? shows details", "warning")
 
     def _details(self) -> None:
         row = self._table.selected
@@ -335,20 +306,26 @@ class ParameterDialog(Dialog[None]):
                 for command in self._changes.commands(row.name, row.staged.value)[:1]
             ]
             self._sql = (wanted, (*of_machine, *sql))
+            if self._eager is wanted and wanted is self._set:
+                self._apply_asked(shown=False)
         except PgtopError as problem:
             self._said = (str(problem), "critical")
         self.repaint()
 
-    def _apply_asked(self) -> None:
-        """Applies what is staged, but only what its SQL has been shown for."""
+    def _apply_asked(self, *, shown: bool = True) -> None:
+        """Applies what is staged; what its SQL has not been shown for yet, once that is composed and agreed to."""
         sql, wanted = self._sql_shown, self._set
         if self._busy:
             return
         if not self._table.staged:
             self._said = ("no staged changes: step with + or -, or type a value with Enter", "warning")
+        elif (wanted.live or wanted.machine) and sql is None:
+            self._eager = wanted
         elif (wanted.live or wanted.machine) and sql is not None:
+            self._eager = None
             self._busy = "applying"
-            work = self._applying.apply(self._table.staged, wanted, sql, shown=self._all_in_view)
+            lost = [f"{row.name} = {row.staged} {self._lost(row)}" for row in self._table.staged if self._lost(row)]
+            work = self._applying.apply(self._table.staged, wanted, sql, shown=shown and self._all_in_view, lost=lost)
             self.run_worker(self._settled(work), group="parameters")
         elif wanted.next_load:
             self._busy = "applying"

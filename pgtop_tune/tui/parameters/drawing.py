@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.model.change import choices
 from pgtop_tune.changes.model.change_set import Change, value_before
 from pgtop_tune.model.machine import AfterReboot, SystemSetting
@@ -123,6 +124,18 @@ def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
     return root + row.knob.why, "dim"
 
 
+def choice_remark(row: SettingRow, word: str) -> tuple[str, str]:
+    """What is said beside a value to choose, and its style."""
+    loss = "" if row.setting is not None else loss_of(row.name, word, row.parameter.boot_val)
+    meaning = dict(row.knob.special).get(word, "")
+    marks = [mark for mark, holds in (
+        ("in force", word == row.parameter.setting), ("default", word == row.parameter.boot_val),
+        ("advised", word == row.advised),
+    ) if holds]  # fmt: skip
+    said = "; ".join([*marks, *([meaning] if meaning else []), *([f"can lose {loss}"] if loss else [])])
+    return said, "critical" if loss else "dim"
+
+
 def changed_words(change: Change) -> str:
     """Who changed it, from what, and whether it stays."""
     unconfirmed = ", pending" if not change.kept else ""
@@ -130,14 +143,22 @@ def changed_words(change: Change) -> str:
     return one_line(f"was {value_before(change) or 'default'}, set by {change.by or 'us'}{unconfirmed}{reason}", 300)
 
 
-def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int) -> list[Line]:
-    """What the selected row is, why one turns it, what it costs; the most important first, so many lines at most."""
+def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lost: str = "") -> list[Line]:
+    """What the selected row is, why one turns it, what it costs; the most important first, so many lines at most.
+
+    Args:
+        row: The selected one.
+        cells: Width.
+        glyphs: Characters.
+        most: Lines.
+        lost: What the staged value can lose, and whether it is locked.
+    """
     if row is None:
         return []
     advice = row.advice
     advised = "" if advice is None or advice.value is None else f"{advice.value}. {advice.because}"
     said = [
-        ("beware", f"can lose {row.loss}" if row.loss else row.knob.warning, "critical" if row.loss else "warning"),
+        ("beware", lost or row.knob.warning, "critical" if lost else "warning"),
         ("changed", "" if row.change is None else changed_words(row.change), "event-parameter"),
         ("why", row.knob.why, PLAIN),
         ("costs", row.knob.trades, PLAIN),

@@ -17,7 +17,7 @@ from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
-from pgtop_tune.model.parameter_values import show
+from pgtop_tune.model.parameter_values import check_value, parse, show
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.widgets.text_field import TextField
 
@@ -109,6 +109,26 @@ class SettingRow(Struct, frozen=True):
             parameter = replace(parameter, setting=self.staged.value)
         return self.meaning(Staged(next_value(parameter, self.knob, direction)))
 
+    def towards(self, direction: str) -> Staged | None:
+        """The advised value where it lies in that direction, else one step; None where there is neither.
+
+        Args:
+            direction: "raise", "lower" or "set", as a finding says it.
+
+        Raises:
+            UsageProblem: The present value is nothing that steps can start from.
+        """
+        advised = Staged(self.advised) if self.advised else None
+        if direction == "set" or self.parameter.vartype not in ("integer", "real"):
+            return advised
+        sign, parameter = (1 if direction == "raise" else -1), self.parameter
+        if advised is not None:
+            integer = parameter.vartype == "integer"
+            now, then = (parse(value, parameter.unit, integer=integer) for value in (parameter.setting, self.advised))
+            if sign * (then - now) > 0:
+                return advised
+        return self.stepped(sign)
+
     def meaning(self, staged: Staged) -> Staged | None:
         """The same, or None for the value it has already."""
         return None if staged.value is not None and same(self.parameter, staged.value) else staged
@@ -160,6 +180,15 @@ def range_of(parameter: Parameter) -> str:
     except (ValueError, UsageProblem):
         return f"{parameter.min_val} .. {parameter.max_val} {parameter.unit}".rstrip()
     return f"{least} or more" if parameter.max_val in _UNBOUNDED else f"{least} .. {most}"
+
+
+def words_of(row: SettingRow) -> tuple[str, ...]:
+    """The values to choose from; empty where a value is typed."""
+    if row.parameter.vartype == "bool":
+        return ("on", "off")
+    offered = row.parameter.enumvals
+    steps = tuple(word for word in row.knob.steps if word in offered)
+    return (*steps, *(word for word in offered if word not in steps))
 
 
 def default_of(parameter: Parameter) -> str:
@@ -244,6 +273,10 @@ class SettingTable:
         if view:
             self._at = view[min(max(self.cursor + by, 0), len(view) - 1)].name
 
+    def select(self, name: str) -> None:
+        """Moves the cursor to that row."""
+        self._at = name
+
     def turn_group(self, by: int) -> None:
         """Moves the cursor to the first row of the next or the previous group, round and round."""
         view, here = self.view, self.selected
@@ -254,9 +287,12 @@ class SettingTable:
         self._at = next(row.name for row in view if row.group == wanted)
 
     def narrow(self, text: str) -> None:
-        """Another filter; the cursor stays on its row where that is still in view."""
+        """Another filter; the cursor stays on its row where that fits, else goes to a name that begins with it."""
         self._filter = text.strip()
         here = self.selected
+        named = next((row for row in self.view if self._filter and row.name.startswith(self._filter.lower())), None)
+        if named is not None and here is not None and not here.name.startswith(self._filter.lower()):
+            here = named
         if here is not None:
             self._at = here.name
 
@@ -287,13 +323,21 @@ class SettingTable:
         if row is not None:
             staged = row.staged.value if row.staged is not None else None
             self.editing = TextField(row.parameter.shown if staged is None else staged)
+            self.editing.select()
 
     def end_edit(self, *, keep: bool) -> None:
-        """Ends typing; what was typed is staged when it is kept."""
-        field, self.editing = self.editing, None
-        if keep and field is not None:
+        """Ends typing; what was typed is staged when it is kept.
+
+        Raises:
+            UsageProblem: The server would refuse it; typing goes on.
+        """
+        field, row = self.editing, self.selected
+        if keep and field is not None and row is not None:
             typed = field.text.strip()
+            if typed:
+                check_value(row.parameter, typed)
             self.stage(Staged(typed) if typed else None)
+        self.editing = None
 
     def _replace(self, old: SettingRow, new: SettingRow) -> None:
         self.rows = tuple(new if row is old else row for row in self.rows)

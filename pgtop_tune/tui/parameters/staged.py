@@ -224,10 +224,10 @@ def set_lines(
             "this process may not change the machine: a shows the commands to run as root", cells, "warning"
         )
     if wanted.next_load:
-        options = " ".join(
-            f"-c {name}={value}" if value is not None else f"without {name}" for name, value in wanted.next_load
-        )
-        words = f"apply: the next load begins with {options}; nothing changes on the server"
+        options = " ".join(f"-c {name}={value}" for name, value in wanted.next_load if value is not None)
+        without = " and ".join(name for name, value in wanted.next_load if value is None)
+        begins = ", ".join(filter(None, (options and f"with {options}", without and f"without {without}")))
+        words = f"apply: the next load begins {begins}; nothing changes on the server"
         lines += wrapped(words, cells, "" if wanted.live else "strong")
     if roomy:
         lines += [line for words in wanted.connected for line in wrapped(words, cells, "dim")]

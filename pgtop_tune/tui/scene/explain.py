@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall
+from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall, waits
 from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.frame import Frame
@@ -107,11 +107,12 @@ _SINCE: Final = Entry(
 PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
     "header": own_cost.METRICS,
     "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
-    "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, load.CLIENT_FAILED, _SINCE),
+    "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, server.ROLLBACKS, load.CLIENT_FAILED, _SINCE),
     "latency": (*load.PER_SECOND, _LATENCY, *stall.METRICS),
-    "budget": (_BUDGET,),
+    "budget": (_BUDGET, *waits.METRICS),
     "wal": (
-        server.WAL_BYTES, server.FULL_PAGES, server.WAL_SINCE_REDO, server.WAL_BUFFERS_FULL,
+        server.WAL_BYTES, server.FULL_PAGES, server.WAL_SINCE_REDO, server.WAL_BUFFERS_FULL, server.CACHE_HIT,
+        server.TEMP_BYTES,
         *ceilings.METRICS, *checkpoints.METRICS, _NEXT, _WRITERS,
     ),
     "sessions": (

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.own_cost import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -20,7 +21,7 @@ from pgtop_tune.tui.load.data_set_dialog import short_words
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, padded, value_of
-from pgtop_tune.units import clock, percent, size
+from pgtop_tune.units import clock, percent, size, wall_clock
 
 _NARROW: Final = 100
 _APART: Final = ("  ", PLAIN)
@@ -75,8 +76,9 @@ def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
         where: Line = ((one_line(target, _NAME), PLAIN),) if target else ()
         return [Phrase(name, 1), Phrase(where, 2), Phrase(_silence(server, target))]
     up_s = (_server_now_ms(frame) - server.started_ms) / 1000.0
+    at: Line = ((" @ ", "dim"), *name) if name else ()
     return [
-        Phrase(name),
+        Phrase(((one_line(server.database, _NAME), "title"), *at)),
         Phrase(((one_line(f"{server.user}@{server.endpoint}", _NAME), PLAIN),), 3),
         Phrase(_product(server, narrow=narrow), 1, _product(server, narrow=True)),
         _unknown_major(server),
@@ -140,6 +142,8 @@ def _right(
     if recording is not None and frame is not None:
         now_s = frame.elapsed_s + abs(offset_s or 0.0)
         found.append(Phrase(_recording(recording, now_s, glyphs)))
+    if frame is not None and session.interval is not None:
+        found.append(_moment(session.interval, narrow=narrow))
     cost = value_of(OWN_CPU, session)
     if cost is None:
         return [phrase for phrase in found if phrase.line]
@@ -151,6 +155,16 @@ def _right(
     found.append(Phrase(labelled("", size(value_of(OWN_TERMINAL_BYTES, session)).rjust(5), PLAIN, "B/s"), 7))
     found.append(Phrase(labelled("server", percent(value_of(OWN_STATEMENT_MS, session)).rjust(3), PLAIN, " ms/s"), 6))
     return [phrase for phrase in found if phrase.line]
+
+
+def _moment(interval: Interval, *, narrow: bool) -> Phrase:
+    """When the newest frame was made, and how long after the one before it."""
+    at: Line = ((wall_clock(interval.newest.taken_at_ms), PLAIN),)
+    looks = interval.pair(sections.footprint)
+    if narrow or looks is None:
+        return Phrase(at, 4)
+    apart_s = looks[1].at_s - looks[0].at_s
+    return Phrase((*at, (" every ", "label"), (f"{apart_s:.1f}".removesuffix(".0"), PLAIN), (" s", "label")), 3, at)
 
 
 def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:

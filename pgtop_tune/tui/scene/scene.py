@@ -11,7 +11,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 
 from pgtop_tune.metrics.durability import at_risk
 from pgtop_tune.model.absence import Unavailable
@@ -19,10 +18,13 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
 from pgtop_tune.tui.compare.marks_line import marks_line
+from pgtop_tune.tui.findings.line import finding_line
 from pgtop_tune.tui.pages.registry import NAMES, POOLERS_KEY
 from pgtop_tune.tui.pages.row_details import RowKey
 from pgtop_tune.tui.parameters.pending_line import pending_line
 from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames
+from pgtop_tune.tui.scene.message_line import ShownMessage, message_lines
+from pgtop_tune.tui.scene.mouse_screen import MouseScreen
 from pgtop_tune.tui.time_travel.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -32,7 +34,9 @@ from pgtop_tune.tui.widgets.text_field import TextField
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
     from pgtop_tune.compare.overlay.curves import OverlayWatch
+    from pgtop_tune.diagnosis.finding import Diagnosis
     from pgtop_tune.model.backend_action import BackendKey
+    from pgtop_tune.model.statement_plan import StatementToPlan
     from pgtop_tune.runtime.experiment_control import ExperimentState
     from pgtop_tune.runtime.load_control import LoadState
     from pgtop_tune.runtime.ports import RecordingState, TransportState
@@ -56,6 +60,8 @@ def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
     return ((clip(f" {glyphs.warning} {words}".replace("×", glyphs.times), cells), "danger"),)
 
 
+FINDING: Final = "finding"
+"""The line under the header of every screen."""
 TRANSPORT: Final = "transport"
 PENDING: Final = "pending"
 MARKS: Final = "marks"
@@ -76,6 +82,7 @@ class Scene(Struct, frozen=True):
 
     Attributes:
         session: Frames up to the moment shown.
+        diagnosis: What binds at that moment; None before that is known.
         recording: Whether frames are being written; None where they cannot be.
         behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
         transport: Where a replay stands; None when live.
@@ -84,9 +91,11 @@ class Scene(Struct, frozen=True):
         experiment: The one under way, or the newest whose end nobody has looked at; None without any.
         marks: Windows that are marked.
         baseline: An earlier run under the charts.
+        message: To the operator; it stands on the lowest lines of the last table for a while.
     """
 
     session: Session
+    diagnosis: Diagnosis | None = None
     recording: RecordingState | None = None
     behind_s: float | None = None
     transport: TransportState | None = None
@@ -95,13 +104,14 @@ class Scene(Struct, frozen=True):
     experiment: ExperimentState | None = None
     marks: Marks = Marks()
     baseline: OverlayWatch | None = None
+    message: ShownMessage | None = None
 
 
 class MarksUnwanted(Message):
     """Let go of what is marked; the marks are the application's."""
 
 
-class SceneScreen(Screen[None]):
+class SceneScreen(MouseScreen):
     """Shows a scene with a canvas per name of `STACK`; subclasses say what stands on each.
 
     Args:
@@ -137,6 +147,7 @@ class SceneScreen(Screen[None]):
         self._filtering: TextField | None = None
         self._arranged: Set[str] = frozenset()
         self._painting = False
+        self._last_pane = ("", 0)
 
     def compose(self) -> ComposeResult:
         """A canvas per name, from top to bottom."""
@@ -184,9 +195,20 @@ class SceneScreen(Screen[None]):
         drawn |= {name: [line] for name, line in self._extra.items()}
         if self._filtering is not None:
             drawn["footer"] = [_filter_line(self._filtering, width)]
+        if self._scene.message is not None:
+            self._put_message(drawn, message_lines(self._scene.message, width, self._glyphs))
+        self._drawn = drawn
         with self.app.batch_update():
             for name, lines in drawn.items():
                 self.query_one(f"#{name}", LineCanvas).show(lines)
+
+    def _put_message(self, drawn: dict[str, Sequence[Line]], message: Sequence[Line]) -> None:
+        """Over the lowest lines of the last pane: nothing moves when a message comes or goes."""
+        name, rows = self._last_pane
+        if rows:
+            kept = max(rows - len(message), 0)
+            above = [*drawn.get(name, ())][:kept]
+            drawn[name] = [*above, *((),) * (kept - len(above)), *message]
 
     def _arrange(self) -> None:
         width, height = self.app.size
@@ -196,19 +218,32 @@ class SceneScreen(Screen[None]):
             canvas, rows = self.query_one(f"#{name}", LineCanvas), heights.get(name, 0)
             canvas.display = rows > 0
             canvas.styles.height = rows
+            if rows and name not in (*BELOW, "footer"):
+                self._last_pane = (name, rows)
 
     @property
     def _extra(self) -> dict[str, Line]:
         """The lines of `ABOVE` and `BELOW` that are there now."""
         scene, width = self._scene, self.app.size.width
         found = {
-            "danger": danger_line(scene.session, width, self._glyphs),
+            FINDING: finding_line(scene.diagnosis, width, self._glyphs, self._key_of("findings")),
+            "danger": danger_line(scene.session, width, self._glyphs) or self._switched_danger(width),
             TRANSPORT: None if scene.transport is None else self._transport_line(scene.transport, width),
             PENDING: None if scene.pending is None else self._pending_line(scene.pending, width),
             EXPERIMENT: None if scene.experiment is None else self._experiment_line(scene.experiment, width),
             MARKS: self._marks_line(scene.marks, width) if scene.marks else None,
         }
         return {name: line for name, line in found.items() if line is not None}
+
+    def _key_of(self, action: str) -> str:
+        return next((key_name(keys_of(each, self._keymap)[0]) for each in self._actions if each.id == action), "")
+
+    def _switched_danger(self, width: int) -> Line | None:
+        if self._scene.experiment is None:
+            return None
+        from pgtop_tune.tui.experiment.line import switched_danger
+
+        return switched_danger(self._scene.experiment, width, self._glyphs)
 
     def _transport_line(self, state: TransportState, width: int) -> Line:
         now = self._scene.session.now
@@ -250,6 +285,11 @@ class SceneScreen(Screen[None]):
         """What every number in view means, for the help."""
         raise NotImplementedError
 
+    @property
+    def help_at(self) -> str:
+        """Title of the number or table that the help opens at; "" for the keys."""
+        return ""
+
     def keys_for(self, backend: BackendKey | None) -> tuple[RowKey, ...]:
         """What can be done with that session from its details."""
         if backend is None:
@@ -274,6 +314,13 @@ class SceneScreen(Screen[None]):
         """Whether the moment shown is another one than the newest of a live session."""
         return self._scene.transport is not None or self._scene.behind_s is not None
 
+    async def press_shown(self, key: str) -> bool:
+        """See `MouseScreen.press_shown`."""
+        action = next((row for row in self.offered() if key_name(keys_of(row, self._keymap)[0]) == key), None)
+        if action is not None:
+            await self.run_action(action.action)
+        return action is not None
+
     @property
     def typing(self) -> bool:
         """Whether keys go into a line of text."""
@@ -287,6 +334,10 @@ class SceneScreen(Screen[None]):
     def chosen_backends(self) -> tuple[BackendKey, ...]:
         """The sessions of the tagged rows; without any, that of the selected one."""
         raise NotImplementedError
+
+    def chosen_statement(self) -> StatementToPlan | str | None:
+        """The statement of the selected row, or why there is none to plan; None where rows are of sessions."""
+        return None
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
         """The sessions of all rows that the filter shows; none without a filter."""

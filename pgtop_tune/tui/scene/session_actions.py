@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from textual import events
@@ -15,6 +15,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
@@ -34,15 +35,16 @@ class PlanDialog(Dialog[None]):
     """The plan first, then the statement and under which circumstances it was planned.
 
     Args:
-        pid: Whose statement it is.
+        whose: "session 4711", "this statement".
         plan: What the server wrote.
         glyphs: What it is drawn with.
     """
 
     CELLS = 140
 
-    def __init__(self, pid: int, plan: QueryPlan, glyphs: Glyphs) -> None:
-        super().__init__(f"plan of session {pid}", glyphs, keys="y copy  Esc back")
+    def __init__(self, whose: str, plan: QueryPlan, glyphs: Glyphs) -> None:
+        super().__init__(f"plan of {whose}", glyphs, keys="y copy  Esc back")
+        self._whose = whose
         self._plan = plan
 
     def content(self, cells: int) -> list[Line]:
@@ -51,9 +53,10 @@ class PlanDialog(Dialog[None]):
         lines = [line for said in plan.lines for line in hanging(said, cells)]
         where = f"Planned by role {plan.user} in database {plan.database}, not executed; its functions"
         where += " marked IMMUTABLE or STABLE may have run during planning."
-        where += f" Settings and search_path are those of a new session of {plan.user}, not of the session itself"
+        where += f" Settings and search_path are those of a new session of {plan.user}"
+        where += ", not of the session itself" if self._whose != _STATEMENT else ""
         where += (
-            "." if plan.user == plan.session_role else f", which is one of {plan.session_role or 'a dropped role'}."
+            "." if plan.user == plan.session_role else f"; the query is one of {plan.session_role or 'a dropped role'}."
         )
         if plan.generic:
             where += " Generic: the plan for any values of the placeholders."
@@ -72,6 +75,7 @@ class PlanDialog(Dialog[None]):
             event.stop()
 
 
+_STATEMENT: Final = "this statement"
 _QUERY: Final = 300
 """Characters of a query in the question."""
 _LISTED: Final = 50
@@ -79,6 +83,8 @@ _LISTED: Final = 50
 _SELECT: Final = "select a session with the arrows first"
 _PAST: Final = {BackendAct.CANCEL: "cancelled", BackendAct.TERMINATE: "terminated"}
 _CLIENT: Final = "client backend"
+AskPlan = Callable[[PlanRisk | None], Coroutine[Any, Any, QueryPlan | PlanRisk]]
+"""Asks for a plan, with the risk that was agreed to."""
 
 
 class SessionActions:
@@ -142,15 +148,24 @@ class SessionActions:
         backend = _seen(session, chosen[0])
         if backend is None or not backend.query:
             return "EXPLAIN does not take this session's statement", False
+        key, seen = chosen[0], backend.query
+        return await self._planned(f"session {key[0]}", lambda agreed: self._control.explain(key, seen, agreed))
+
+    async def explain_statement(self, statement: StatementToPlan) -> tuple[str, bool]:
+        """As `explain`, of a statement that may not run now."""
+        plan = self._control.plan_statement
+        return await self._planned(_STATEMENT, lambda agreed: plan(statement, agreed))
+
+    async def _planned(self, whose: str, ask: AskPlan) -> tuple[str, bool]:
         try:
-            plan = await self._client.ask(self._control.explain(chosen[0], backend.query))
+            plan = await self._client.ask(ask(None))
             while isinstance(plan, PlanRisk):
-                if not await self._app.push_screen_wait(_risk_question(chosen[0][0], plan, self._glyphs)):
+                if not await self._app.push_screen_wait(_risk_question(whose, plan, self._glyphs)):
                     return "no plan was made", True
-                plan = await self._client.ask(self._control.explain(chosen[0], backend.query, plan))
+                plan = await self._client.ask(ask(plan))
         except PgtopError as problem:
             return f"no plan: {problem}", False
-        await self._app.push_screen_wait(PlanDialog(chosen[0][0], plan, self._glyphs))
+        await self._app.push_screen_wait(PlanDialog(whose, plan, self._glyphs))
         return "", True
 
     async def _question(
@@ -182,7 +197,7 @@ class SessionActions:
         self._client.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
 
 
-def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:
+def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:
     """The danger first: planning is harmless only where the role that plans has nothing to give away."""
     role = f"role {risk.role} ({'; '.join(risk.powers)})"
     said = [
@@ -195,7 +210,7 @@ def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bo
         Paragraph(risk.query),
     ]
     return ConfirmDialog(
-        f"plan the statement of session {pid} as {risk.role}?",
+        f"plan {whose} as {risk.role}?",
         said,
         [AnswerKey(("y",), "plan it anyway", True)],
         glyphs,
@@ -204,11 +219,11 @@ def _risk_question(pid: int, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bo
 
 def _not_as_session(risk: PlanRisk) -> str:
     if risk.role == risk.session_role:
-        return f"The session is one of {risk.role} itself."
+        return f"The query is one of {risk.role} itself."
     if not risk.not_as_session:
-        return "The session's own role was dropped."
+        return "The query's own role was dropped."
     return (
-        f"The session's own role, {risk.session_role}, cannot log in without its password: {risk.not_as_session}."
+        f"The query's own role, {risk.session_role}, cannot log in without its password: {risk.not_as_session}."
         " An entry in .pgpass for it is used."
     )
 

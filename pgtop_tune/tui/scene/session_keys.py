@@ -11,6 +11,7 @@ from pgtop_tune.tui.actions import key_name, keys_of
 from pgtop_tune.tui.scene.scene import SceneScreen
 
 if TYPE_CHECKING:
+    from pgtop_tune.model.statement_plan import StatementToPlan
     from pgtop_tune.runtime.session import Session
     from pgtop_tune.tui.actions import Action
     from pgtop_tune.tui.app_context import AppContext
@@ -36,6 +37,7 @@ class SessionKeys:
         self._offered = offered
         self._ask_signal = context.served(self._signal)
         self._ask_plan = context.served(self._explain)
+        self._ask_statement_plan = context.served(self._explain_statement)
 
     def signal(self, name: str) -> None:
         """Cancels or terminates the chosen sessions, after a question."""
@@ -66,7 +68,14 @@ class SessionKeys:
     def explain(self) -> None:
         """Shows the plan of what the selected session runs."""
         screen = self._context.app.screen
-        if isinstance(screen, SceneScreen):
+        if not isinstance(screen, SceneScreen):
+            return
+        statement = screen.chosen_statement()
+        if isinstance(statement, str):
+            self._context.tell(statement, "warning")
+        elif statement is not None:
+            self._ask_statement_plan(statement)
+        else:
             self._ask_plan(screen.session, screen.chosen_backends())
 
     def explain_one(self, pid: int, started_ms: int | None) -> None:
@@ -76,6 +85,10 @@ class SessionKeys:
     def _explain(self, services: Services, session: Session, chosen: Sequence[BackendKey]) -> None:
         if (actions := self._actions(services)) is not None:
             self._context.run_telling(actions.explain(session, chosen), _GROUP)
+
+    def _explain_statement(self, services: Services, statement: StatementToPlan) -> None:
+        if (actions := self._actions(services)) is not None:
+            self._context.run_telling(actions.explain_statement(statement), _GROUP)
 
     def _actions(self, services: Services) -> SessionActions | None:
         from pgtop_tune.tui.scene.session_actions import SessionActions

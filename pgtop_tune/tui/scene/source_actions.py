@@ -83,6 +83,16 @@ class SourceActions:
             control.set_interval(following[0 if direction > 0 else -1])
         self._context.tell_instead(f"one frame every {control.interval_s:g} s")
 
+    def burst(self) -> None:
+        """Looks at waits more often for a while."""
+        self._context.app.run_worker(self._burst(), group="burst", exclusive=True)
+
+    async def _burst(self) -> None:
+        control = self._context.controls.interval
+        seconds = None if control is None else await self._context.asked(control.burst())
+        if seconds:
+            self._context.tell(f"50 looks a second for {seconds:.0f} s; own cost in the header")
+
     def look_at_password(self) -> None:
         """Asks for the password by itself when the server waits for one. After each frame."""
         needed = self._context.controls.password_needed

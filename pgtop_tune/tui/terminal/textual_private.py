@@ -20,6 +20,7 @@ from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.notifications import Notification
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.worker import WorkerFailed
@@ -67,6 +68,17 @@ class DiscreetApp(App[int]):
         """`App._handle_exception`: Textual has no public hook for uncaught exceptions."""
         super()._handle_exception(as_sentence(error))
 
+    def _refresh_notifications(self) -> None:
+        """`App._refresh_notifications`: messages stand in a line of ours instead of toasts over the picture."""
+        self.messages_changed()
+
+    def messages_changed(self) -> None:
+        """A message has come, or all are gone."""
+
+    def newest_message(self) -> Notification | None:
+        """`App._notifications`: the newest message whose time is not over."""
+        return next(reversed([*self._notifications]), None)
+
     def _fatal_error(self) -> None:
         """`App._fatal_error`, `._exit_renderables`, `._close_messages_no_wait`: it prints the locals of every frame."""
         self.bell()
@@ -84,6 +96,26 @@ class JobControlDriver(LinuxDriver):
     def continued_by_signal(self) -> None:
         """SIGCONT has come."""
         raise NotImplementedError
+
+    def _enable_mouse_support(self) -> None:
+        """`LinuxDriver._enable_mouse_support`: without the mode that reports every move of an idle mouse."""
+        if self._mouse:
+            self.write("\x1b[?1000h\x1b[?1002h\x1b[?1006h")
+            self.flush()
+
+    def _disable_mouse_support(self) -> None:
+        """`LinuxDriver._disable_mouse_support`."""
+        if self._mouse:
+            self.write("\x1b[?1006l\x1b[?1002l\x1b[?1000l")
+            self.flush()
+
+    def turn_mouse(self) -> bool:
+        """`LinuxDriver._mouse`: takes the mouse, or gives it back; whether it is ours now."""
+        if self._mouse:
+            self._disable_mouse_support()
+        self._mouse = not self._mouse
+        self._enable_mouse_support()
+        return self._mouse
 
     def _sigtstp_application(self, *_: object) -> None:
         """`LinuxDriver._sigtstp_application`: Textual's leaves the terminal raw after a stop in the background."""

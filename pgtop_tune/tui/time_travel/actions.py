@@ -200,6 +200,10 @@ class TimeTravel:
         length_s = newest.elapsed_s if self._transport is None else self._transport.state().length_s
         return moment(typed, Timeline(shown.elapsed_s, length_s, started_ms))
 
+    def jump(self, elapsed_s: float) -> None:
+        """Shows the moment."""
+        self._jump(max(elapsed_s, 0.0))
+
     def _jump(self, elapsed_s: float | None) -> None:
         newest = self._context.live.now
         if elapsed_s is None or newest is None:

@@ -1,7 +1,7 @@
 """Curves as lines: braille dots, a zero-based scale, gaps for what is not known, and a tape of events below.
 
-The window of a chart stands still and fills from the left; when it is full it jumps by a quarter. So one tick
-changes one column, and the eye need not follow a crawling curve.
+The window of a chart stands still and fills from the left; when it is full it moves on by a sixteenth, or some
+columns. So most ticks change one column, and little of the chart is empty.
 """
 
 from __future__ import annotations
@@ -21,10 +21,15 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
 
 GUTTER: Final = 7
 """Cells left of the first column: a label, a blank, the axis."""
-_LABEL: Final = GUTTER - 2
+LABEL: Final = GUTTER - 2
+"""Cells of a label."""
 _NICE: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _BRAILLE_BITS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _HALVES: Final = " '.:"
+_STEPS: Final = 16
+"""A full window moves on by so small a part of itself,"""
+_FEWEST: Final = 6
+"""and by so many columns at least, up to a quarter: each time all of it is drawn anew."""
 _NEXT_TO_ZERO: Final = 1e-9
 """Below this a scale would magnify rounding errors."""
 _PAUSE: Final = 4.0
@@ -77,14 +82,14 @@ class ArmBand(Struct, frozen=True):
 def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float, float]:
     """The time span a chart of so many columns shows at that moment: (since_s, until_s).
 
-    It stays the same while it fills from the left, and jumps by a quarter of itself when full. `now_s` always lies
-    in [since_s, until_s).
+    It stays the same while it fills from the left, and moves on by a sixteenth of itself when full. `now_s` always
+    lies in [since_s, until_s).
     """
     span = columns * s_per_column
     if now_s < span:
         return 0.0, span
-    quarter = max(1, columns // 4) * s_per_column
-    since = quarter * (math.floor((now_s - span) / quarter) + 1)
+    step = min(max(columns // _STEPS, _FEWEST), max(columns // 4, 1)) * s_per_column
+    since = step * (math.floor((now_s - span) / step) + 1)
     return since, since + span
 
 
@@ -169,11 +174,11 @@ def chart_lines(
     if cursor_s is not None and (column := column_of(cursor_s, since_s, until_s, columns)) is not None:
         uprights[column] = (glyphs.upright, "strong")
     labels = _labels(height, top, unit_format)
-    over = _tops(marks, columns, since_s, until_s)
+    over = label_cells(marks, columns, since_s, until_s)
     shades = _shades(bands, masks, since_s, until_s, glyphs)
     return [
         (
-            (f"{labels.get(y, ''):>{_LABEL}} {glyphs.axis}", "dim"),
+            (f"{labels.get(y, ''):>{LABEL}} {glyphs.axis}", "dim"),
             *_runs(masks[y], styles[y], shades[y] | uprights, {} if y else over, glyphs),
         )
         for y in range(height)
@@ -219,7 +224,7 @@ def _labels(height: int, top: float, unit_format: Callable[[float], str]) -> dic
     rows = {0: top, height - 1: 0.0}
     if height >= 7:
         rows[height // 2] = top / 2
-    return {row: unit_format(value)[:_LABEL] for row, value in rows.items()}
+    return {row: unit_format(value)[:LABEL] for row, value in rows.items()}
 
 
 def _dots(
@@ -283,7 +288,7 @@ def _stamp(
             styles[row][column] = style
 
 
-def _tops(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: float) -> dict[int, tuple[str, str]]:
+def label_cells(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: float) -> dict[int, tuple[str, str]]:
     """Characters and styles of the labels by column; the longest has its room first, the first of it at the mark."""
     found: dict[int, tuple[str, str]] = {}
     for mark in sorted(marks, key=lambda mark: -len(mark.label)):
@@ -375,5 +380,5 @@ def _spark_line(
             column = column_of(point.at_s, since_s, until_s, columns)
             if column is not None and point.value is not None:
                 values[column] = max(point.value, values[column] or 0.0)
-    label = f"{unit_format(top)[:_LABEL]:>{_LABEL}} {glyphs.axis}"
+    label = f"{unit_format(top)[:LABEL]:>{LABEL}} {glyphs.axis}"
     return (label, "dim"), (spark(values, columns, glyphs, top), style)

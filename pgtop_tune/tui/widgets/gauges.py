@@ -59,4 +59,9 @@ def _heat(share: float | None, glyphs: Glyphs) -> tuple[str, str]:
         return glyphs.separator, "dim"
     share = min(max(share, 0.0), 1.0)
     highest = len(glyphs.rising) - 1
-    return glyphs.rising[max(1, round(share * highest))], _HEAT[min(int(share * 5), 4)]
+    return glyphs.rising[max(1, round(share * highest))], heat_style(share)
+
+
+def heat_style(share: float | None) -> str:
+    """The style of a share from 0 to 1."""
+    return "dim" if share is None else _HEAT[min(max(int(share * 5), 0), 4)]

@@ -19,7 +19,12 @@ class Glyphs(Struct, frozen=True):
         axis: Between a chart's labels and its columns.
         full: A full block, for bars.
         rising: Nine blocks from empty to full that grow upwards: one-line sparks, heat strips.
+        density: Five cells from few to many, for a heat map of two dimensions.
         growing: Blocks from empty to full that grow to the right: the end of a bar.
+        densities: Four fillings of an area, from the densest to the faintest: neighbours differ without colours.
+        level: A curve that is drawn as a line over a filled area.
+        grid: A gridline through the empty cells of a chart.
+        tick: Where a time stands on a chart's axis.
         braille: Whether curves may be drawn with 2×4 dots per cell; else with half cells.
         up: An event that raised or set something; also ascending order.
         switch: An experiment put another arm into force.
@@ -50,7 +55,12 @@ class Glyphs(Struct, frozen=True):
     axis: str
     full: str
     rising: str
+    density: str
     growing: str
+    densities: str
+    level: str
+    grid: str
+    tick: str
     braille: bool
     up: str
     switch: str
@@ -82,7 +92,12 @@ UNICODE: Final = Glyphs(
     axis="┤",
     full="█",
     rising=" ▁▂▃▄▅▆▇█",
+    density="·░▒▓█",
     growing=" ▏▎▍▌▋▊▉█",
+    densities="█▓▒░",
+    level="━",
+    grid="┈",
+    tick="└",
     braille=True,
     up="▲",
     switch="⇄",
@@ -112,7 +127,12 @@ ASCII: Final = Glyphs(
     axis="|",
     full="#",
     rising=" .,:-=+*#",
+    density=".:+*#",
     growing=" #",
+    densities="#%+.",
+    level="=",
+    grid="-",
+    tick="+",
     braille=False,
     up="^",
     switch="=",

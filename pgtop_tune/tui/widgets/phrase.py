@@ -22,7 +22,7 @@ class Phrase(Struct, frozen=True):
     Attributes:
         line: How it reads.
         rank: 0 stays to the last; the highest ranks shorten, then go first.
-        short: How it reads when room is short; None when it goes at once.
+        short: How it reads when room is short, () for not at all; None when it goes at once.
     """
 
     line: Line
@@ -46,12 +46,12 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
             needed = _cells(kept, gap)
         for index in sorted(range(len(kept)), key=lambda index: kept[index][1].rank):
             line, phrase = kept[index]
-            longer = width(phrase.line) - width(line)
+            longer = width(phrase.line) - width(line) + (0 if line else width((gap,)))
             if needed + longer <= cells:
                 kept[index] = (phrase.line, phrase)
                 needed += longer
     joined: list[Span] = []
-    for line, _ in kept:
+    for line in (line for line, _ in kept if line):
         if joined:
             joined.append(gap)
         joined.extend(line)
@@ -59,7 +59,8 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
 
 
 def _cells(kept: Sequence[tuple[Line, Phrase]], gap: Span) -> int:
-    return sum(width(line) for line, _ in kept) + width((gap,)) * max(len(kept) - 1, 0)
+    lines = [line for line, _ in kept if line]
+    return sum(width(line) for line in lines) + width((gap,)) * max(len(lines) - 1, 0)
 
 
 def dot(glyphs: Glyphs) -> Span:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -37,6 +37,9 @@ _MARKS: Final[dict[EventKind, tuple[str, str]]] = {
 _RANK: Final = {kind: rank for rank, kind in enumerate(_MARKS)}
 
 
+_NO_TICKS: Final[Mapping[int, str]] = {}
+
+
 def event_style(kind: EventKind) -> str:
     """The style an event is drawn in, on the tape and in a chart."""
     return _MARKS[kind][1]
@@ -54,6 +57,7 @@ def tape_lines(
     until_s: float,
     glyphs: Glyphs,
     marks: Iterable[tuple[float, bool]] = (),
+    ticks: Mapping[int, str] = _NO_TICKS,
 ) -> list[Line]:
     """One line of exactly `width` cells: a mark per column with events, and as many of their words as fit.
 
@@ -64,6 +68,7 @@ def tape_lines(
         until_s: Its end.
         glyphs: For the marks of events.
         marks: (moment, whether it is an end) of marked windows; a mark wins its column.
+        ticks: Times of day by column, where no event stands.
     """
     columns = width - GUTTER
     if columns < 1:
@@ -96,6 +101,10 @@ def tape_lines(
             taken[start : start + cells] = b"\1" * cells
             placed[start] = (text, event_style(event.kind))
     placed |= brackets
+    for column, text in ticks.items():
+        words = glyphs.tick + text
+        if not any(taken[column : column + len(words) + 1]):
+            placed[column] = (words, "dim")
     spans: list[Span] = [(f"{'tape':>{GUTTER - 2}}  ", "dim")]
     at = 0
     for start in sorted(placed):

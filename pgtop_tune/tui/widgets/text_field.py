@@ -13,7 +13,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import Line, clip
 
 LIMIT: Final = 1_000
 """Characters taken at most; a paste of a megabyte is cut."""
@@ -26,11 +26,13 @@ class TextField(Struct):
         text: What has been typed.
         cursor: Characters before the cursor.
         masked: Draw every character as an asterisk.
+        selected: The whole text is selected: the first character typed replaces it, a cursor key keeps it.
     """
 
     text: str = ""
     cursor: int = 0
     masked: bool = False
+    selected: bool = False
 
     def __post_init__(self) -> None:
         self.cursor = len(self.text)
@@ -47,6 +49,9 @@ class TextField(Struct):
         """
         edit = _EDITS.get(key)
         if edit is not None:
+            if self.selected and key in _ERASING:
+                self.replace("")
+            self.selected = False
             edit(self)
             return True
         if character is not None and len(character) == 1 and character.isprintable():
@@ -55,7 +60,9 @@ class TextField(Struct):
         return False
 
     def insert(self, text: str) -> None:
-        """Puts text at the cursor; of several lines (a paste) it makes one."""
+        """Puts text at the cursor, or in place of a selected text; of several lines (a paste) it makes one."""
+        if self.selected:
+            self.replace("")
         # A pasted password keeps its blanks; only its line end goes.
         text = text.rstrip("\r\n") if self.masked else one_line(text, LIMIT) if len(text) > 1 else text
         text = text[: max(LIMIT - len(self.text), 0)]
@@ -64,11 +71,17 @@ class TextField(Struct):
 
     def replace(self, text: str) -> None:
         """Takes another text, the cursor behind it."""
-        self.text, self.cursor = text, len(text)
+        self.text, self.cursor, self.selected = text, len(text), False
+
+    def select(self) -> None:
+        """Selects the whole text, if there is any."""
+        self.cursor, self.selected = len(self.text), bool(self.text)
 
     def line(self, cells: int, cursor_style: str = "cursor") -> Line:
         """The part of the text around the cursor, at most so many cells."""
         shown = "*" * len(self.text) if self.masked else self.text
+        if self.selected:
+            return ((clip(shown, cells), cursor_style),)
         before, under, after = shown[: self.cursor], shown[self.cursor : self.cursor + 1], shown[self.cursor + 1 :]
         while before and cell_len(before) + max(cell_len(under), 1) > cells:
             before = before[1:]
@@ -115,3 +128,4 @@ _EDITS: Final[dict[str, Callable[[TextField], None]]] = {
     "home": _move(-LIMIT), "ctrl+a": _move(-LIMIT), "end": _move(LIMIT), "ctrl+e": _move(LIMIT),
 }  # fmt: skip
 """Keys of readline, as far as one line needs them."""
+_ERASING: Final = frozenset(("backspace", "ctrl+h", "delete", "ctrl+d", "ctrl+w", "ctrl+u", "ctrl+k"))

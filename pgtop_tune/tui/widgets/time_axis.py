@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from math import inf
 from typing import Final
@@ -10,27 +10,42 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.compare.statistics.verdicts import CONDITIONS
-from pgtop_tune.metrics import waits
+from pgtop_tune.metrics import host_history, waits
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.stall import OPEN_WHILE_STALLED
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.history import Charted, SeriesPoint
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.chart import GUTTER, ArmBand, ChartMark, bands_of_columns, column_of, spark, window
+from pgtop_tune.tui.widgets.columns import mean_columns
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, Span
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, padded
+from pgtop_tune.units import age, wall_clock
 
-CHARTED: Final[tuple[Charted, ...]] = (CLIENT_TPS, TPS, *waits.METRICS, *(each.metric for each in CONDITIONS))
+CHARTED: Final[tuple[Charted, ...]] = (
+    *(CLIENT_TPS, TPS, OPEN_WHILE_STALLED),
+    *waits.METRICS,
+    *host_history.CHARTED,
+    *(each.metric for each in CONDITIONS),
+)
 """What a `Session` for this screen must keep series of."""
 
 SPARK_ROWS: Final = 2
 """Up to so many rows a chart is a one-line spark with its figures beside it."""
 ARMS: Final = ("A: ", "B: ")
 """How the text of a switch to an arm begins."""
-_SPARK_S_PER_COLUMN: Final = 2.0
 _MARKED: Final = {EventKind.PARAMETER, EventKind.LOAD, EventKind.RESTART, EventKind.ROLE}
 """Kinds of events that go through the charts as an upright; the others stand on the tape alone."""
+SPANS_S: Final = (120.0, 600.0, 3600.0, inf)
+"""What the charts show at least, from the first zoom to the last; inf is everything."""
+_COLUMN_S: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 40, 60, 80, 100, 120, 150, 180, 240, 300, 400, 600)
+_NEARLY: Final = 0.85
+"""A window that lacks no more than the rest of it does for one of that length."""
+_TICK_S: Final = (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
+_TICK_CELLS: Final = 12
+"""Cells between two times of day at least."""
 
 
 class TimeAxis(Struct, frozen=True):
@@ -53,21 +68,62 @@ class TimeAxis(Struct, frozen=True):
         """Cells that show time."""
         return self.width - GUTTER
 
+    @property
+    def column_s(self) -> float:
+        """Seconds of a column."""
+        return (self.until_s - self.since_s) / max(self.columns, 1)
 
-def time_axis(session: Session, width: int, chart_rows: int) -> TimeAxis:
+    @property
+    def words(self) -> str:
+        """How long it is: "3m13s"."""
+        return age(self.until_s - self.since_s)
+
+    def means(self, points: Sequence[SeriesPoint]) -> list[float | None]:
+        """A series in its columns, see `mean_columns`."""
+        return mean_columns(points, self.since_s, self.until_s, self.columns)
+
+
+def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPANS_S[0]) -> TimeAxis:
     """The window of both charts and the tape at this moment.
 
     Args:
         session: Its newest frame is now.
         width: Cells of the panes.
         chart_rows: Rows of a chart; decides between a picture and a spark.
+        span_s: Of `SPANS_S`: so much is shown at least, in whole seconds per column.
     """
     figures = max(width // 2 - 1, min(width - GUTTER - 8, 38)) if chart_rows <= SPARK_ROWS else 0
     drawn = width - figures
+    columns = max(drawn - GUTTER, 1)
     now_s = session.now.elapsed_s if session.now is not None else 0.0
-    s_per_column = _SPARK_S_PER_COLUMN if figures else 1.0
-    since_s, until_s = window(now_s, max(drawn - GUTTER, 1), s_per_column)
+    wanted_s = max(now_s + 1.0, SPANS_S[0]) if span_s == inf else span_s
+    column_s = next((each for each in _COLUMN_S if columns * each >= _NEARLY * wanted_s), _COLUMN_S[-1])
+    since_s, until_s = window(now_s, columns, float(column_s))
     return TimeAxis(since_s=since_s, until_s=until_s, width=drawn, figures=figures)
+
+
+def axis_ticks(session: Session, axis: TimeAxis) -> dict[int, str]:
+    """Times of day by column, on round minutes or parts of one."""
+    if session.now is None:
+        return {}
+    offset_s = round(session.now.taken_at_ms / 1000.0 - session.now.elapsed_s)
+    apart_s = next((each for each in _TICK_S if each >= _TICK_CELLS * axis.column_s), _TICK_S[-1])
+    first = -int(-(axis.since_s + offset_s) // apart_s) * apart_s
+    found = {}
+    for at_s in range(first, int(axis.until_s + offset_s) + 1, apart_s):
+        column = column_of(at_s - offset_s, axis.since_s, axis.until_s, axis.columns)
+        text = wall_clock(at_s * 1000)[: 5 if apart_s % 60 == 0 else 8]
+        if column is not None and column + len(text) < axis.columns:
+            found[column] = text
+    return found
+
+
+def axis_line(session: Session, axis: TimeAxis, glyphs: Glyphs) -> Line:
+    """A line of times of day under a chart."""
+    cells = [glyphs.rule] * axis.columns
+    for column, text in axis_ticks(session, axis).items():
+        cells[column : column + len(text) + 1] = [glyphs.tick, *text]
+    return ((" " * (GUTTER - 1) + glyphs.rule + "".join(cells), "dim"),)
 
 
 def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
@@ -91,22 +147,17 @@ def arm_bands(session: Session) -> list[ArmBand]:
 
 def spark_line(
     title: str,
-    points: Iterable[SeriesPoint],
+    values: Sequence[float | None],
     style: str,
     figures: Sequence[Phrase],
     axis: TimeAxis,
     glyphs: Glyphs,
     bands: Sequence[ArmBand] = (),
 ) -> Line:
-    """A chart in one line: its name in the gutter, the curve on the common axis, figures beside it.
+    """A chart in one line: its name in the gutter, a value per column of the common axis, figures beside it.
 
     Within a band the curve has the style of its arm.
     """
-    values: list[float | None] = [None] * axis.columns
-    for point in points:
-        column = column_of(point.at_s, axis.since_s, axis.until_s, axis.columns)
-        if column is not None and point.value is not None:
-            values[column] = max(point.value, values[column] or 0.0)
     gap: Span = ("  ", "dim")
     beside = padded(fitting(figures, axis.figures - 2, gap), axis.figures - 2)
     drawn = spark(values, axis.columns, glyphs)

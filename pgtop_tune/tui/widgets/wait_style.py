@@ -16,9 +16,12 @@ _STYLES: Final = {
     "IPC": "wait-ipc",
     "BufferPin": "wait-ipc",
     "Buffer": "wait-ipc",
+    "background": "dim",
+    "pacing": "dim",
+    "io worker": "dim",
 }
 
 
 def wait_style(wait_event_type: str) -> str:
-    """Style of a class of pg_stat_activity.wait_event_type, of "CPU", or of the time in the queue for one."""
+    """Style of a class of pg_stat_activity.wait_event_type, of "CPU", its queue, or of what is not active."""
     return _STYLES.get(wait_event_type, "wait-other")

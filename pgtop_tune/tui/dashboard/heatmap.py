@@ -1,0 +1,132 @@
+"""The latency heatmap: time to the right, latency upwards, each cell as dense as transactions ended there.
+
+Percentiles hide two populations: a p50 between a cache hit and a disk read is a latency that no transaction has. Here
+both are bands of their own. Latency and density are logarithmic, so that one transaction in a thousand is visible.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from math import ceil, floor, log1p, log10, sqrt
+from typing import Final
+
+from pgtop_tune.metrics.percentiles import Merged, bucket_edges
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import Phrase, fitting, labelled, padded
+from pgtop_tune.units import count, ms, percent, wall_clock
+
+_HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
+_GUTTER: Final = 7
+_SHARES: Final = 6
+"""Cells right of the map: per cent of the transactions in the row."""
+_LEAST_S: Final = 120.0
+"""Time that a narrow map shows, too."""
+_TICK: Final = 15
+_HALF_DECADE: Final = 2.0
+_LEAST_SHARE: Final = 0.05
+"""Per cent that are written as a number."""
+
+
+def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """A line of figures, the map, a time axis; `height` lines, or one that says why there is none."""
+    columns, rows = width - _GUTTER - _SHARES - 1, height - 3
+    if columns < 1 or rows < 2:
+        return []
+    s_per_column = max(ceil(_LEAST_S / columns), 1)
+    newest = session.latency.newest()
+    since_s = 0.0 if newest is None else (floor(newest.at_s / s_per_column) + 1 - columns) * s_per_column
+    seconds = session.latency.histograms(since_s)
+    if newest is None or not any(histogram.logged for _, histogram in seconds):
+        return [padded(((" no transaction of a load of ours was logged in the last minutes", "dim"),), width)]
+    low, high = _bounds([histogram for _, histogram in seconds])
+    cells: dict[tuple[int, int], float] = {}
+    totals = [0.0] * rows
+    for at_s, histogram in seconds:
+        column = floor((at_s - since_s) / s_per_column)
+        for bucket, number in histogram.buckets:
+            row = _row_of(bucket, low, high, rows)
+            totals[row] += number
+            if 0 <= column < columns:
+                cells[row, column] = cells.get((row, column), 0.0) + number
+    most = max(cells.values(), default=1.0)
+    lines: list[Line] = [_figures(seconds, most / s_per_column, width, glyphs)]
+    labels = _labels(low, high, rows)
+    for row in range(rows - 1, -1, -1):
+        drawn = _drawn([cells.get((row, column), 0.0) for column in range(columns)], most, glyphs)
+        share = 100.0 * totals[row] / sum(totals)
+        said = f"{percent(share)} %" if share >= _LEAST_SHARE else ""
+        gutter = f"{labels.get(row, ''):>{_GUTTER - 2}} {glyphs.axis if row in labels else glyphs.upright}"
+        lines.append(padded(((gutter, "dim"), *drawn, (f"{said:>{_SHARES}} ", "label" if said else PLAIN)), width))
+    return [*lines, *_axis(session, since_s, s_per_column, columns, width, glyphs)]
+
+
+def _bounds(histograms: list[Merged]) -> tuple[float, float]:
+    """Exponents of ten of the scale's ends in µs, on half decades: it seldom changes."""
+    buckets = [bucket for histogram in histograms for bucket, number in histogram.buckets if number]
+    lowest, highest = bucket_edges(min(buckets))[0], bucket_edges(max(buckets))[1]
+    low = floor(_HALF_DECADE * log10(max(lowest, 1))) / _HALF_DECADE
+    return low, max(ceil(_HALF_DECADE * log10(max(highest, 1))) / _HALF_DECADE, low + 0.5)
+
+
+def _row_of(bucket: int, low: float, high: float, rows: int) -> int:
+    """Row from the bottom that has the middle of a bucket."""
+    begin, behind = bucket_edges(bucket)
+    place = (log10(max(sqrt(max(begin, 1) * max(behind, 1)), 1.0)) - low) / (high - low)
+    return min(max(floor(place * rows), 0), rows - 1)
+
+
+def _labels(low: float, high: float, rows: int) -> dict[int, str]:
+    """Latencies beside the rows that hold them: 1, 2 and 5 of each decade where there is room, else 1 alone."""
+    for steps in ((1.0, 2.0, 5.0), (1.0,)):
+        found: dict[int, str] = {}
+        wanted = [step * 10.0**decade for decade in range(floor(low), ceil(high) + 1) for step in steps]
+        places = [((log10(us) - low) / (high - low), us) for us in wanted]
+        for place, us in places:
+            if 0.0 <= place < 1.0:
+                found[floor(place * rows)] = ms(us / 1000.0)
+        if sum(1 for place, _ in places if 0.0 <= place < 1.0) <= rows / 2:
+            break
+    return found
+
+
+def _drawn(values: list[float], most: float, glyphs: Glyphs) -> Line:
+    """A cell per value; character and colour say the same, so that one of them is enough."""
+    cells = []
+    for value in values:
+        level = min(int(len(_HEAT) * log1p(value) / log1p(most)), len(_HEAT) - 1) if value else None
+        cells.append((" ", PLAIN) if level is None else (glyphs.density[level], _HEAT[level]))
+    return tuple(("".join(text for text, _ in run), style) for style, run in groupby(cells, key=lambda cell: cell[1]))
+
+
+def _figures(seconds: list[tuple[float, Merged]], most_per_s: float, width: int, glyphs: Glyphs) -> Line:
+    logged = sum(histogram.logged for _, histogram in seconds)
+    slowest_ms = max(histogram.max_us for _, histogram in seconds) / 1000.0
+    phrases = [
+        Phrase(labelled("transactions", count(float(logged)))),
+        Phrase(labelled("max", ms(slowest_ms), unit=" ms"), 1),
+        Phrase(labelled(f"{glyphs.density[-1]}", f"{count(most_per_s)}/s", unit=f"  {glyphs.density[0]} one"), 1),
+        Phrase((("right: % of all", "label"),), 3),
+    ]
+    return padded(((" " * (_GUTTER - 1), PLAIN), *fitting(phrases, width - _GUTTER, ("  ", PLAIN))), width)
+
+
+def _axis(
+    session: Session, since_s: float, s_per_column: int, columns: int, width: int, glyphs: Glyphs
+) -> tuple[Line, Line]:
+    """A rule with ticks, and the wall clock under them."""
+    now = session.now
+    ticks, words = [glyphs.rule] * columns, [" "] * columns
+    offset_ms = 0.0 if now is None else now.taken_at_ms - 1000.0 * now.elapsed_s
+    for column in range(_TICK - 1, columns, _TICK):
+        ticks[column] = glyphs.upright
+        said = wall_clock(round(offset_ms + 1000.0 * (since_s + (column + 1) * s_per_column)))
+        begin = column - len(said) + 1
+        if begin >= 0:
+            words[begin : column + 1] = said
+    gutter = " " * _GUTTER
+    return (
+        padded(((gutter, PLAIN), ("".join(ticks), "dim")), width),
+        padded(((gutter, PLAIN), ("".join(words), "dim")), width),
+    )

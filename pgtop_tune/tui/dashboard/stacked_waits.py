@@ -1,0 +1,165 @@
+"""Active sessions by wait class over time: areas on top of each other, a line at the number of CPUs, and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S
+from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.waits import (
+    ACTIVE_SESSIONS,
+    BACKGROUND,
+    CLASSES,
+    CLIENT_THINKS,
+    IO_WORKERS,
+    LONG_WINDOW_S,
+    PACING,
+    io_worker_processes,
+    mean_over,
+    wait_classes,
+)
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitSample
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.wait_source import wait_source
+from pgtop_tune.tui.widgets.chart import GUTTER, nice_ceiling
+from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines
+from pgtop_tune.tui.widgets.glyphs import Glyphs
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.phrase import Phrase, absent, head, labelled, padded
+from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, axis_line, chart_marks, time_axis
+from pgtop_tune.tui.widgets.wait_style import wait_style
+from pgtop_tune.units import count, mean
+
+_LEGEND: Final = 21
+"""Cells of a class with its figure, right of the chart."""
+_NAME: Final = 11
+_CLOCK_ROWS: Final = 5
+"""From here on the last row has times of day."""
+_RARE: Final = 0.05
+"""Of the columns so many may stand above the scale: one burst does not flatten the rest."""
+_MOST: Final = 4 + len(CLASSES)
+_BESIDE: Final = ((CLIENT_THINKS, "client"), (BACKGROUND, "background"), (PACING, "pacing"), (IO_WORKERS, "io workers"))
+"""What is no active session, under names that fit."""
+
+
+def waits_rows(width: int, height: int) -> int:
+    """Lines of the chart on the page of waits of that size."""
+    return max(height // 3 - 1, 3)
+
+
+def waits_needs(session: Session, width: int) -> int:
+    """Lines with a figure for each class that the server has."""
+    return _MOST
+
+
+def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, span_s: float = SPANS_S[0]) -> list[Line]:
+    """A head with figures, the classes stacked with CPU at the bottom, times of day; beside them the classes by name.
+
+    Class figures are means of the last 10 s, the head says so. The client's turn is grey and no part of the stack.
+    """
+    if height < 1:
+        return []
+    interval, sample = session.interval, wait_source(session)
+    if interval is None or isinstance(sample, Unavailable):
+        reason = sample if isinstance(sample, Unavailable) else NOT_YET
+        lines = absent("waits", reason, width, height, glyphs)
+        return [*lines, *[((" " * width, PLAIN),)] * (height - len(lines))]
+    cpus = cpus_of(session)
+    title = head(
+        (("active sessions", "title"), (" mean of 10 s", "label")), width, glyphs, _figures(interval, sample, cpus)
+    )
+    left = max(width - _LEGEND, GUTTER + 1)
+    clock = height >= _CLOCK_ROWS
+    rows = height - 1 - clock
+    axis = time_axis(session, left, SPARK_ROWS + 1, span_s)
+    classes = wait_classes(interval.newest)
+    stacked, shown = _stacked(
+        [axis.means(session.history.series(metric, axis.since_s - axis.column_s)) for metric in classes]
+    )
+    areas = [
+        Area(values, wait_style(metric.title), _density(metric))
+        for metric, values in zip(classes, stacked, strict=True)
+    ]
+    whole = sorted(value for value in stacked[-1] if value is not None)
+    usual = whole[int((len(whole) - 1) * (1.0 - _RARE))] if whole else 0.0
+    top = nice_ceiling(max(usual, 1.2 * cpus if cpus and usual > cpus / 4 else 0.0, 1.0))
+    levels = [Level([float(cpus)] * axis.columns, "strong", glyphs.rule)] if cpus else []
+    drawn = filled_lines(
+        areas, levels, width=left, height=rows, since_s=axis.since_s, until_s=axis.until_s, top=top,
+        unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis),
+    )  # fmt: skip
+    legend = _legend(classes, shown, interval, rows + clock, glyphs)
+    body = [*drawn, *([axis_line(session, axis, glyphs)] if clock else [])]
+    return [title, *(padded((*line, *beside), width) for line, beside in zip(body, legend, strict=True))]
+
+
+def cpus_of(session: Session) -> int | None:
+    """CPUs of the server's machine; None where it is not known."""
+    host = None if session.now is None else session.now.host
+    if host is None or isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
+        return None
+    return host.facts.cpu_count
+
+
+def _stacked(series: Sequence[list[float | None]]) -> tuple[list[Columns], list[float]]:
+    """Each class on top of those before it, and how much there was of each; a gap where none is known."""
+    found: list[Columns] = []
+    below: list[float | None] = [None] * len(series[0])
+    for values in series:
+        below = [low if value is None else (low or 0.0) + value for low, value in zip(below, values, strict=True)]
+        found.append(below)
+    return found, [sum(value for value in values if value is not None) for values in series]
+
+
+def _density(metric: Metric) -> int:
+    """Neighbours are told apart without colours; waits of clients are the faintest."""
+    return 3 if metric.title == "Client" else next(i for i, each in enumerate(CLASSES) if each is metric) % 3
+
+
+def _legend(
+    classes: Sequence[Metric], shown: Sequence[float], interval: Interval, rows: int, glyphs: Glyphs
+) -> list[Line]:
+    """A line per class, in the order of the stack from above; where rows are few, those with most sessions."""
+    beside = [
+        (metric, name)
+        for metric, name in _BESIDE
+        if mean_over(metric, interval, LONG_WINDOW_S) or metric is CLIENT_THINKS
+    ]
+    room = max(rows - len(beside), min(rows, 2))
+    kept = sorted(range(len(classes)), key=lambda index: -shown[index])[:room]
+    lines: list[Line] = []
+    for index in sorted(kept, reverse=True):
+        metric = classes[index]
+        value = mean_over(metric, interval, WAITS_WINDOW_S)
+        style = wait_style(metric.title)
+        lines.append(
+            (
+                (f" {glyphs.densities[_density(metric)]} {metric.title:<{_NAME}}", style if shown[index] else "dim"),
+                (mean(value).rjust(_LEGEND - _NAME - 4), PLAIN if value else "dim"),
+            )
+        )
+    for metric, name in beside[: max(rows - len(lines), 0)]:
+        value = mean_over(metric, interval, WAITS_WINDOW_S)
+        lines.append(((f"   {name:<{_NAME}}", "dim"), (mean(value).rjust(_LEGEND - _NAME - 4), "dim")))
+    return [*lines, *[()] * (rows - len(lines))][:rows]
+
+
+def _figures(interval: Interval, sample: WaitSample, cpus: int | None) -> list[Phrase]:
+    short = mean_over(ACTIVE_SESSIONS, interval, WAITS_WINDOW_S)
+    style = "warning" if cpus and short and short > cpus else "strong"
+    rate = (
+        f", {sample.samples:>2} {'sample ' if sample.samples == 1 else 'samples'}"
+        if sample.source == ACTIVITY_SOURCE
+        else ", exact"
+    )
+    workers = io_worker_processes(interval)
+    busy = mean_over(IO_WORKERS, interval, WAITS_WINDOW_S)
+    return [
+        Phrase(labelled("active", mean(short), style)),
+        Phrase(labelled("60 s", mean(mean_over(ACTIVE_SESSIONS, interval, LONG_WINDOW_S))), 3),
+        Phrase(labelled("CPUs", str(cpus) if cpus else "-"), 1),
+        *([Phrase(labelled(IO_WORKERS.title, f"{mean(busy)} of {workers}"), 5)] if workers else []),
+        Phrase(((f"{sample.source}{rate}", "label"),), 6),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -52,11 +53,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     slow: set[Path] = set()
     for item in items:
+        if item.get_closest_marker("ends_of_majors") and _major(item) not in (MAJORS[0], MAJORS[-1]):
+            item.add_marker(pytest.mark.long)
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_S))
         if WAITING.intersection(item.path.parts) or "servers" in getattr(item, "fixturenames", ()):
             slow.add(item.path)
     items.sort(key=lambda item: item.path not in slow)
+
+
+def _major(item: pytest.Item) -> object:
+    return item.callspec.params["all_servers"] if isinstance(item, pytest.Function) else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -89,7 +96,11 @@ def nobody_in_particular(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
                 patch.delenv(name)
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
             patch.setenv(name, str(home / name))
+        # Pictures have times of day.
+        patch.setenv("TZ", "UTC")
+        time.tzset()
         yield
+    time.tzset()
 
 
 @pytest.fixture(scope="session")

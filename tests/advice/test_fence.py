@@ -39,7 +39,8 @@ def test_a_method_of_flushing_is_fenced_unless_it_is_the_servers_own() -> None:
 
 
 def test_sessions_of_a_load_begin_with_nothing_that_can_lose_data_unless_that_may_be_unlocked() -> None:
-    with pytest.raises(UnsafeChange, match="synchronous_commit = off can lose"):
-        check_load((("work_mem", "64MB"), ("synchronous_commit", "off")), allow_unsafe=False)
-    check_load((("synchronous_commit", "off"),), allow_unsafe=True)
+    with pytest.raises(UnsafeChange, match="zero_damaged_pages = on can lose"):
+        check_load((("work_mem", "64MB"), ("zero_damaged_pages", "on")), allow_unsafe=False)
+    check_load((("zero_damaged_pages", "on"),), allow_unsafe=True)
+    check_load((("synchronous_commit", "off"),), allow_unsafe=False)
     check_load((("work_mem", "64MB"),), allow_unsafe=False)

@@ -89,6 +89,7 @@ def test_words_that_are_neither(word: str) -> None:
         parse_bool(word)
 
 
+@pytest.mark.ends_of_majors
 def test_every_number_the_server_shows_is_shown_by_us_in_the_same_words(all_servers: Throwaway) -> None:
     with psycopg.connect(conninfo(all_servers)) as connection:
         rows = connection.execute(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from pgtop_tune.bench.housekeeping import CHECKPOINT, STEPS, TRUNCATE, VACUUM, find_tables, tidy
+from pgtop_tune.bench.housekeeping import CHECKPOINT, PREWARM, TRUNCATE, USUAL, VACUUM, find_tables, tidy
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
@@ -47,7 +47,7 @@ async def test_the_data_set_is_found_with_what_is_unlogged(sql_session: PsycopgS
 
 async def test_history_is_emptied_and_only_the_data_set_is_vacuumed(sql_session: PsycopgSession) -> None:
     told: list[str] = []
-    done = await tidy(sql_session, STEPS, await find_tables(sql_session, "pgbench"), told.append)
+    done = await tidy(sql_session, USUAL, await find_tables(sql_session, "pgbench"), told.append)
     assert told == [TRUNCATE, VACUUM, CHECKPOINT]
     assert [(step.name, step.problem) for step in done] == [(name, "") for name in told]
     assert await sql_session.rows("SELECT count(*) FROM public.pgbench_history") == [(0,)]
@@ -74,7 +74,7 @@ async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str,
     await sql_session.execute("CREATE ROLE plain LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain")
     plain = await open_sql_session(resolve(f"{database} user=plain"))
     try:
-        done = await tidy(plain, STEPS, await find_tables(plain, "pgbench"), lambda step: None)
+        done = await tidy(plain, USUAL, await find_tables(plain, "pgbench"), lambda step: None)
     finally:
         await plain.aclose()
         await sql_session.execute("DROP OWNED BY plain; DROP ROLE plain")
@@ -87,7 +87,38 @@ async def test_what_a_role_may_not_do_is_told_and_does_not_end_it(database: str,
 async def test_every_major_understands_it(all_servers: Throwaway) -> None:
     opened = await open_sql_session(resolve(conninfo(all_servers)))
     try:
-        done = await tidy(opened, STEPS, await find_tables(opened, "pgbench"), lambda step: None)
+        done = await tidy(opened, USUAL, await find_tables(opened, "pgbench"), lambda step: None)
     finally:
         await opened.aclose()
     assert [step.problem for step in done] == ["", "", ""]
+
+
+BLOCKS = """
+SELECT count(*) > 0 FROM public.pg_buffercache b
+ WHERE b.relfilenode = pg_relation_filenode('public.pgbench_accounts_pkey')
+   AND b.reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+STOLEN = """
+CREATE TABLE public.stolen (n int);
+CREATE FUNCTION public.pg_prewarm(regclass) RETURNS int8 LANGUAGE sql
+    AS 'INSERT INTO public.stolen VALUES (1) RETURNING 1::int8';
+CREATE FUNCTION public.pg_prewarm(regclass, text) RETURNS int8 LANGUAGE sql
+    AS 'INSERT INTO public.stolen VALUES (2) RETURNING 1::int8';
+"""
+
+
+async def test_tables_and_indexes_are_read_in_by_the_extension_and_by_no_function_of_its_name(
+    sql_session: PsycopgSession,
+) -> None:
+    tables = await find_tables(sql_session, "pgbench")
+    (without,) = await tidy(sql_session, (PREWARM,), tables, lambda step: None)
+    assert (without.name, "no extension pg_prewarm" in without.problem) == (PREWARM, True)
+    await sql_session.execute(
+        "CREATE EXTENSION pg_prewarm SCHEMA public; CREATE EXTENSION pg_buffercache SCHEMA public"
+    )
+    await sql_session.execute("INSERT INTO public.pgbench_accounts SELECT generate_series(1, 100)")
+    await sql_session.execute(STOLEN)
+    (step,) = await tidy(sql_session, (PREWARM,), tables, lambda step: None)
+    assert step.problem == ""
+    assert await sql_session.rows(BLOCKS) == [(True,)]
+    assert await sql_session.rows("SELECT count(*) FROM public.stolen") == [(0,)]

@@ -132,6 +132,21 @@ async def test_a_server_that_refuses_leaves_the_machine_as_it_was(
     assert (machine.value(PAGES), in_force()) == ("0", [])
 
 
+async def test_asynchronous_commits_are_tried_within_a_deadline_and_refused_without_one(
+    way: WayOf, shared: Throwaway, machine: Machine
+) -> None:
+    off = (WantedParameter("synchronous_commit", "off"),)
+    async with way(shared) as operator:
+        with pytest.raises(PgtopError, match="can lose acknowledged commits"):
+            await operator.apply(off, ())
+        with pytest.raises(PgtopError, match="can lose the whole cluster"):
+            await operator.apply((WantedParameter("fsync", "0"),), (), 1.0)
+        await operator.apply(off, (), 1.0)
+        assert shown(shared, "synchronous_commit") == "off"
+        await operator.over()
+    assert (shown(shared, "synchronous_commit"), in_force()) == ("on", [])
+
+
 async def test_both_halves_go_back_at_the_deadline(way: WayOf, shared: Throwaway, machine: Machine) -> None:
     async with way(shared) as operator:
         await operator.apply(*BOTH, 1.0)

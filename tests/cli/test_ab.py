@@ -30,7 +30,6 @@ def test_words_are_a_name_and_two_values() -> None:
         (["work_mem=1MB,2MB,3MB"], "not NAME=A,B"),
         (["work_mem=64MB,current"], "only A may be current"),
         (["work_mem=1MB,2MB", "WORK_MEM=1MB,4MB"], "named twice"),
-        ([], "nothing to compare"),
     ):
         with pytest.raises(UsageProblem, match=said):
             rivals_of(words)
@@ -39,12 +38,16 @@ def test_words_are_a_name_and_two_values() -> None:
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
+        ((), 2, "nothing to compare"),
         (("shared_buffers=128MB,256MB",), 2, "shared_buffers takes a restart of the server"),
         (("wrok_mem=4MB,8MB",), 2, "did you mean work_mem"),
         (("work_mem=4MB,8apples",), 2, "apples is not a unit"),
         (("work_mem=current,4MB",), 2, "A and B are both 4MB"),
         (("full_page_writes=on,off",), 6, "full_page_writes = off can lose"),
         (("work_mem=current,8MB", "--for", "1m"), 2, "four pairs of blocks and the warm-up take 2m10s"),
+        (("--profile", "tpcb-like,select-only", "--block", "0"), 2, "--block takes a time above zero"),
+        (("--profile", "tpcb-like,select-only", "--warmup", "0"), 2, "--warmup takes a time above zero"),
+        (("wrok_mem=4MB,8MB", "--against-load", "-c", "4"), 2, "starts no load: --clients has no effect"),
         (("work_mem=current,8MB",), 4, "create them first: pgtop-tune bench init"),
     ],
 )
@@ -56,7 +59,7 @@ def test_what_it_cannot_compare_is_refused_before_anything_is_changed(
     assert said in ran.err
     assert ran.status == status
     assert auto_conf(fresh_server) == before
-    assert not (tmp_path / ".local/state/pgtop-tune/experiments").exists()
+    assert not [*(tmp_path / ".local/state/pgtop-tune/experiments").glob("ab-*")]
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def test_commits_that_do_not_wait_for_the_disk_are_found_better(loaded: Throwawa
     assert len(record["pairs"][0]["blocks"]) == 2
     assert auto_conf(loaded) == before
     assert shown(loaded, "synchronous_commit") == "on"
-    (kept,) = (tmp_path / ".local/state/pgtop-tune/experiments").iterdir()
+    (kept,) = (tmp_path / ".local/state/pgtop-tune/experiments").glob("ab-*")
     assert json.loads(kept.read_text())["pairs"] == record["pairs"]
 
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
-from pgtop_tune.cli.assignments import check_known, check_value, checked_name, scope_of, wanted
+from pgtop_tune.cli.assignments import check_known, checked_name, scope_of, wanted
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 
 NAMES = ["max_wal_size", "min_wal_size", "work_mem", "pg_stat_statements.max"]

@@ -37,7 +37,13 @@ def test_a_detached_run_is_followed_left_and_stopped(make_server: Callable[..., 
         follower.send_signal(signal.SIGINT)
         _, told = follower.communicate(timeout=60)
         assert (follower.returncode, told.strip()) == (0, f"{name} runs on")
-        assert name in ran(tmp_path, "experiment", "status").stdout
+        status = ran(tmp_path, "experiment", "status")
+        assert name in status.stdout
+        assert "no experiments" not in status.stdout + status.stderr
+        refused = ran(tmp_path, "set", "work_mem=8MB", "-w", "-d", conninfo(server))
+        assert refused.returncode == 2
+        assert "work_mem is under experiment (ab, process " in refused.stderr
+        assert f"`pgtop-tune experiment stop {name}`" in refused.stderr
     finally:
         stopped = ran(tmp_path, "experiment", "stop", name)
     assert stopped.returncode == 0, stopped.stderr

@@ -16,8 +16,10 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.runtime.running_experiments import Announcement, ServerKey
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
+from tests.support.experiments import RUNNING
 from tests.support.poolers import PgBouncer
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
@@ -237,7 +239,7 @@ def test_killed_at_twenty_moments_of_chance_it_ends_as_if_it_had_not_been(manage
 
 
 def _is_complete(home: Path) -> bool:
-    return "4 of 4 cells have a result, 0 of them without figures; complete" in _status(home)
+    return "4 of 4 cells done, 0 of them without figures; complete" in _status(home)
 
 
 def _status(home: Path) -> str:
@@ -308,13 +310,64 @@ def test_what_somebody_else_changes_in_between_makes_the_cell_a_result_with_that
     check_put_back(managed, before)
 
 
+def test_a_restart_that_would_apply_what_somebody_else_wrote_is_refused(managed: Throwaway, tmp_path: Path) -> None:
+    with psycopg.connect(conninfo(managed), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET max_locks_per_transaction = 65")
+        connection.execute("SELECT pg_reload_conf()")
+    try:
+        ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", conninfo(managed))
+    finally:
+        with psycopg.connect(conninfo(managed), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM RESET max_locks_per_transaction")
+        run_pg_ctl(managed, "restart", "-w", "-l", str(managed.socket_dir / "own.log"))
+    assert (ran.status, "max_locks_per_transaction waits for a restart already" in ran.err) == (2, True), ran.err
+
+
+def test_beside_another_experiment_nothing_is_made(
+    managed: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".local/state"))
+    [started] = asked(managed, "SELECT floor(1000 * extract(epoch FROM pg_postmaster_start_time()))")
+    other = Announcement("ab", ("work_mem",), lambda: RUNNING, ServerKey("", int(started)))
+    other.begin()
+    try:
+        ran = experiment(tmp_path, "run", plan_in(tmp_path), "-d", conninfo(managed))
+    finally:
+        other.end()
+    assert (ran.status, "another experiment runs on this server (ab, process" in ran.err) == (2, True), ran.err
+    assert databases(managed) == []
+    assert experiment(tmp_path, "status").out.strip() == "no experiments"
+
+
+def test_what_a_role_may_not_do_is_told_by_the_check(managed: Throwaway, tmp_path: Path) -> None:
+    reader, maker = (conninfo(managed).replace(f"user={managed.user}", f"user={name}") for name in ("reader", "maker"))
+    with psycopg.connect(conninfo(managed), autocommit=True) as connection:
+        connection.execute("CREATE ROLE reader LOGIN; CREATE ROLE maker LOGIN CREATEDB")
+        try:
+            ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", reader)
+            assert (ran.status, "may not create the database" in ran.err) == (2, True), ran.err
+            ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", maker)
+        finally:
+            connection.execute("DROP ROLE reader; DROP ROLE maker")
+    assert ran.status == 0, ran.err
+    assert "impossible here: this role may not reload or read the configuration" in ran.out
+
+
+def test_where_the_server_cannot_be_restarted_its_configurations_are_results(servers: Servers, tmp_path: Path) -> None:
+    ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", conninfo(servers.running(18)))
+    assert ran.status == 0, ran.err
+    assert "impossible here: pgtop-tune cannot restart the server: it is a throwaway server" in ran.out
+    assert "2 runs" in ran.out
+    assert " 0 restarts" in ran.out
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ("seed = 7", "sed = 7", "line 7: unknown key 'sed'"),
-        ("shared_buffers =", "shard_buffers =", "no parameter shard_buffers"),
-        ('"8MB"', '"8XB"', "work_mem"),
-        ("select-only", "select-olny", "no load profile named 'select-olny'"),
+        ("shared_buffers =", "shard_buffers =", "line 16: the server has no parameter shard_buffers"),
+        ('"8MB"', '"8XB"', "line 17: work_mem"),
+        ("select-only", "select-olny", "line 3: there is no load profile named 'select-olny'"),
         ("seed = 7", 'objective = "speed"', "line 7: objective takes one of tps"),
         ("scales = [1]", "scales = [900000]", "are free"),
         ("clients = [2]", "clients = [2000]", "nothing of the plan can run here: 2000 clients"),
@@ -326,7 +379,7 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_done(
 ) -> None:
     text = PLAN.replace(old, new) if "[limits]" not in new else PLAN.replace(old, "") + new
     ran = experiment(tmp_path, "run", plan_in(tmp_path, text), "-d", conninfo(managed))
-    assert ran.status in (2, 4), ran.err
+    assert ran.status == 2, ran.err
     assert words in ran.err
     assert databases(managed) == []
     assert not list((tmp_path / ".local/state/pgtop-tune").glob("experiments/2*"))
@@ -369,7 +422,7 @@ def test_a_restart_that_ends_sessions_of_others_is_asked_for(managed: Throwaway,
     with psycopg.connect(conninfo(managed)):
         ran = experiment(tmp_path, "run", plan_in(tmp_path), "-d", conninfo(managed))
     assert ran.status == 2
-    assert "2 restarts end 1 session of others" in ran.err
+    assert "2 restarts of the server: ends 1 session of others" in ran.err
     assert "--yes" in ran.err
     check_put_back(managed, before)
 

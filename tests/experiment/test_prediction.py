@@ -109,6 +109,8 @@ def test_the_score_is_of_the_newest_twenty() -> None:
     trials = [trial(0.1, at_ms, told) for at_ms in range(17)] + [trial(0.5, 20 + at_ms, told) for at_ms in range(3)]
     old = [trial(0.5, -10 - at_ms, told) for at_ms in range(30)]
     assert score_words(score([*old, *trials])) == "last 20 predictions: 17 inside"
+    assert score_words(score(trials[:1])) == "last prediction: inside"
+    assert score_words(score(trials[-1:])) == "last prediction: outside"
     assert score_words(score([])) == ""
 
 

@@ -102,6 +102,12 @@ def test_the_limit_ends_repeats_and_says_how_many_more_it_takes() -> None:
     assert "more runs" in line
 
 
+def test_one_run_is_said_in_the_singular() -> None:
+    repeats, _ = taken(Repetition(runs=1, until=0.001, at_most=1), {0: [1000.0]}, "tpcb-like")
+    [line] = repeats.outcome()
+    assert "after 1 run; ±0.1 % needs" in line
+
+
 def test_all_cells_are_repeated_while_one_is_noisy() -> None:
     levels = {0: [1000.0], 1: [5000.0, 5500.0, 4800.0]}
     _, order = taken(Repetition(runs=2, until=0.02, at_most=7), levels, "tpcb-like", "select-only")

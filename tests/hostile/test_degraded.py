@@ -115,7 +115,7 @@ async def test_an_old_version_of_the_extension_in_another_schema_says_how_to_upd
 @pytest.mark.parametrize(
     ("setting", "missing"),
     [
-        ("track_activities", {"activity", "waits"}),
+        ("track_activities", {"activity", "waits", "tail"}),
         ("track_counts", {"database", "databases", "relations"}),
         ("compute_query_id", STATEMENTS),
         ("track_io_timing", set()),

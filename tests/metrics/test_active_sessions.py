@@ -12,7 +12,16 @@ from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host_values import untold
-from pgtop_tune.metrics.waits import ACTIVE_SESSIONS, CLASSES, CLIENT_THINKS, IO_WORKERS, NEWEST, PACING, mean_over
+from pgtop_tune.metrics.waits import (
+    ACTIVE_SESSIONS,
+    BACKGROUND,
+    CLASSES,
+    CLIENT_THINKS,
+    IO_WORKERS,
+    NEWEST,
+    PACING,
+    mean_over,
+)
 from pgtop_tune.model.host import HostFacts, HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
@@ -32,36 +41,40 @@ BESIDE = (
     (SessionActivity.IO_WORKER, WaitCount("IO", "DataFileRead", "io worker", 10)),
     (SessionActivity.IO_WORKER, WaitCount("CPU", "", "io worker", 10)),
     (SessionActivity.TURN, WaitCount("Client", "turn", "client backend", 10)),
+    (SessionActivity.BACKGROUND, WaitCount("IO", "DataFileWrite", "checkpointer", 10)),
+    (SessionActivity.BACKGROUND, WaitCount("CPU", "", "autovacuum worker", 10)),
+    (SessionActivity.BACKGROUND, WaitCount("BufferPin", "BufferPin", "startup", 10)),
+    (SessionActivity.BACKGROUND, WaitCount("CPU", "", "pg_cron", 10)),
 )
 AT_WORK = (
     WaitCount("Timeout", "PgSleep", "client backend", 10),
     WaitCount("Client", "ClientRead", "client backend", 10),
     WaitCount("Client", "LibpqwalreceiverReceive", "client backend", 10),
-    WaitCount("IO", "DataFileWrite", "checkpointer", 10),
-    WaitCount("CPU", "", "autovacuum worker", 10),
+    WaitCount("CPU", "", "parallel worker", 10),
+    WaitCount("CPU", "", "", 10),
     WaitCount("IO", "AioIoCompletion", "client backend", 10),
-    WaitCount("BufferPin", "BufferPin", "startup", 10),
     WaitCount("Buffer", "BufferExclusive", "client backend", 10),
     WaitCount("IPC", "WaitForWalFlush", "client backend", 10),
 )
 
 
-def test_sleeps_that_are_meant_and_io_workers_stand_beside() -> None:
+def test_sleeps_that_are_meant_and_processes_of_the_server_stand_beside() -> None:
     assert [activity_of(count) for _, count in BESIDE] == [expected for expected, _ in BESIDE]
     assert all(is_active(count) for count in AT_WORK)
     found = interval(*(count for _, count in BESIDE), *AT_WORK)
     assert ACTIVE_SESSIONS(found) == pytest.approx(len(AT_WORK))
-    assert (PACING(found), IO_WORKERS(found), CLIENT_THINKS(found)) == pytest.approx((10.0, 2.0, 1.0))
+    beside = (PACING(found), IO_WORKERS(found), CLIENT_THINKS(found), BACKGROUND(found))
+    assert beside == pytest.approx((10.0, 2.0, 1.0, 4.0))
 
 
 def test_sleeps_and_processes_of_the_server_are_no_part_of_a_transaction() -> None:
-    strangers = [WaitCount("IO", "DataFileWrite", "checkpointer", 10), *(count for _, count in BESIDE)]
+    strangers = [count for _, count in BESIDE]
     for load in (True, False):
         seen = interval(*strangers, waiting("IO", "WalSync", 10), load=load)
         budget = latency_budget(seen)
         assert budget is not None
         assert {part.label for part in budget.parts} <= {"IO:WalSync", "Client:think", "other"}
-        assert {budget.ms_of(count) for count in strangers[:-1]} == {0.0}
+        assert {budget.ms_of(count) for count in strangers if not count.is_idle} == {0.0}
 
 
 KINDS = (
@@ -90,7 +103,9 @@ def test_the_parts_add_up_and_no_session_is_lost_or_made(
     active = mean_over(ACTIVE_SESSIONS, found, window_s) or 0.0
     parts = sum(mean_over(metric, found, window_s) or 0.0 for metric in CLASSES)
     assert parts == pytest.approx(active)
-    beside = sum(mean_over(metric, found, window_s) or 0.0 for metric in (CLIENT_THINKS, PACING, IO_WORKERS))
+    beside = sum(
+        mean_over(metric, found, window_s) or 0.0 for metric in (CLIENT_THINKS, PACING, BACKGROUND, IO_WORKERS)
+    )
     whole = sum(observed) / 10.0
     # Two processes of the load: the kernel may have counted more than the looks saw of it, never less.
     measured = 0.0 if ticks is None or not any(observed[:4]) else (2 * ticks / 100.0) + 2 * (delay_ms or 0) / 1000.0

@@ -11,12 +11,15 @@ from pgtop_tune.metrics.durability import UNSAFE, at_risk, risks
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import DatabaseCounters, Parameter, ParameterSample, PostgresSample
+from pgtop_tune.runtime.experiment_control import ArmValues
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.sampling.happenings import events_between
+from pgtop_tune.tui.experiment.line import switched_danger
 from pgtop_tune.tui.scene.scene import danger_line
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of, width
+from tests.support.experiments import RUNNING
 from tests.support.frames import PARAMETERS, frame
 from tests.support.frames import parameter as row
 
@@ -64,6 +67,24 @@ def test_the_tape_and_with_it_the_recording_learns_when_it_begins_and_when_it_en
     assert "whole cluster" in begun[0].detail
     ended = [event for event in events_between(off, with_parameters(3)) if event.kind is EventKind.WARNING]
     assert [event.text for event in ended] == ["fsync is safe again"]
+
+
+def test_the_switches_of_an_experiment_are_told_by_the_experiment_alone() -> None:
+    safe, off = with_parameters(1), with_parameters(2, fsync="off", synchronous_commit="off")
+    told = [event.text for event in events_between(safe, off, {"synchronous_commit"})]
+    assert told == ["fsync=off can lose data"]
+    assert events_between(off, with_parameters(3, fsync="off"), {"synchronous_commit"}) == ()
+
+
+def test_the_banner_of_an_experiment_stays_while_the_safe_arm_is_in_force() -> None:
+    unsafe = replace(RUNNING, values=(ArmValues("synchronous_commit", "on", "off"),), arm="A")
+    line = switched_danger(unsafe, 80, UNICODE)
+    assert line is not None
+    assert text_of(line).startswith(" ⚠ by turns: synchronous_commit=off can lose acknowledged commits")
+    assert width(line) == 80
+    assert switched_danger(RUNNING, 80, UNICODE) is None
+    assert switched_danger(replace(unsafe, under_way=False), 80, UNICODE) is None
+    assert switched_danger(replace(unsafe, kind="twin"), 80, UNICODE) is None
 
 
 @pytest.mark.parametrize("cells", [60, 80, 200])

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.stall import OLDEST, SILENT, stall, stalled_s, stalls
+from pgtop_tune.metrics.stall import OLDEST, SILENT, SILENT_SECONDS, SLOW_SECONDS, stall, stalled_s, stalls
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.bench import RunState, Silence
+from pgtop_tune.model.bench import LatencySecond, RunState, Silence
 from pgtop_tune.model.postgres import Activity
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, postgres_sample
 
@@ -71,3 +71,21 @@ def test_the_oldest_transaction_is_that_of_the_load() -> None:
     assert OLDEST(Interval([frame(NOW_S, postgres=of_load)])) == pytest.approx(84.2)
     assert OLDEST(Interval([frame(NOW_S, postgres=idle)])) is None
     assert OLDEST(Interval([frame(NOW_S, postgres=Unavailable(Reason.NO_ANSWER))])) is None
+
+
+def test_seconds_without_a_transaction_and_slow_seconds_are_counted_apart() -> None:
+    """A gap of 5 s ended, another has lasted for 2 s; of two slow seconds one came twice."""
+    quick, slow = (
+        LatencySecond(second=1, logged=10, sum_us=10, max_us=max_us, buckets=()) for max_us in (9_000, 1_200_000)
+    )
+    now_ms = EPOCH_MS + 1000 * NOW_S
+    over, lasts = Silence(now_ms - 9_000, now_ms - 4_000, 5.0, 8.0), Silence(now_ms - 2_000, None, 2.0, 8.0)
+    samples = (
+        bench_sample(NOW_S - 2, silences=(over,), latencies=(slow, replace(quick, second=2))),
+        bench_sample(NOW_S - 1, silences=(replace(lasts, zero_s=1.0),), latencies=(slow, replace(slow, second=3))),
+        bench_sample(NOW_S, silences=(lasts,), latencies=()),
+    )
+    found = Interval([frame(NOW_S - 2 + at, bench=sample) for at, sample in enumerate(samples)])
+    assert (SILENT_SECONDS(found), SLOW_SECONDS(found)) == (7.0, 2.0)
+    assert SILENT_SECONDS(Interval([frame(NOW_S, load=False)])) is None
+    assert SLOW_SECONDS(Interval([frame(NOW_S, load=False)])) is None

@@ -6,6 +6,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import NEWEST_MAJOR, newer_than_known
+from pgtop_tune.model.waits import WaitLook
 from tests.postgres.conftest import place
 from tests.postgres.reading import reading
 
@@ -25,7 +26,7 @@ async def test_a_section_that_lost_a_column_says_so_and_all_others_are_read(newe
         assert absent.pop("server_log").startswith("logging_collector is off")
         assert absent.keys() == LACKING.keys()
         assert {name for name, words in LACKING.items() if words not in absent[name]} == set()
-        assert isinstance(await reader.waits(), list)
+        assert isinstance(await reader.waits(60_000), WaitLook)
 
 
 def test_the_newest_known_major_and_older_ones_are_not_remarked_upon() -> None:

@@ -82,7 +82,11 @@ COLUMNS: dict[str, list[str]] = {
     "locks": names(LockWait),
     "lock_counters": names(LockCounters),
     "names": ["kind", "oid", "name"],
-    "waits": [*names(WaitCount, "datname", "usename", "of_load"), "datid", "usesysid", "of_load"],
+    "waits": [
+        *names(WaitCount, "datname", "usename", "of_load"),
+        *("datid", "usesysid", "of_load", "pid", "xact_start_ms", "age_ms"),
+    ],
+    "tail_blockers": ["pid", "blocker", "state", "query"],
     "wait_profile": ["pid", *names(WaitCount, "datname", "usename", "of_load"), "datid", "usesysid", "of_load"],
     "wal": names(WalCounters, "at_s"),
     "statement_changes": ["queryid", "userid", "dbid", "toplevel", "calls", "plans", "total_exec_time"],
@@ -124,6 +128,7 @@ OF_A_LIST = {
     "limits_of_session",
     "pending",
     "blocking",
+    "tail_blockers",
     "locks",
     "statement_counters",
     "statement_texts",
@@ -133,6 +138,7 @@ OF_A_LIST = {
 ARGUMENTS: dict[str, tuple[object, ...]] = {
     "capabilities": (list(PREDEFINED),),
     "one_backend": (1, 1),
+    "waits": (50, 1),
     "role_powers": ("postgres", ["pg_read_all_data"]),
     "server_log": ("", 0, 1000),
 }

@@ -22,7 +22,7 @@ from pgtop_tune.model.postgres import (
     StatementTotals,
     WalCounters,
 )
-from pgtop_tune.model.waits import WaitCount
+from pgtop_tune.model.waits import WaitCount, WaitLook
 from pgtop_tune.postgres.queries import inventory
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.readers.section_readers import ReadContext
@@ -57,7 +57,7 @@ async def test_every_section_comes_from_every_major(all_servers: Throwaway) -> N
             for major, (name, view) in later.items()
             if all_servers.binaries.major < major
         }
-        assert isinstance(await reader.waits(), list)
+        assert isinstance(await reader.waits(60_000), WaitLook)
 
 
 async def test_a_section_is_read_with_the_files_that_its_row_names(
@@ -96,7 +96,8 @@ async def test_a_server_newer_than_any_we_know_is_read_as_the_newest_known_one(
     _says(monkeypatch, 250_003)
     async with reading(place(server_for_major(NEWEST_MAJOR))) as reader:
         looks = {section.name: await reader.read(section) for section in sections.READ}
-        others = {read.__name__: await read() for read in (reader.facts, reader.waits, reader.places)}
+        others = {read.__name__: await read() for read in (reader.facts, reader.places)}
+        others["waits"] = await reader.waits(60_000)
         assert {name for name, found in (looks | others).items() if isinstance(found, Unavailable)} == {"server_log"}
 
 
@@ -153,12 +154,12 @@ async def settled(reader: PostgresReader) -> DatabaseCounters:
 
 async def test_looks_made_meanwhile_do_not_pass_for_the_work_of_others(make_server: Callable[..., Throwaway]) -> None:
     async with reading(place(make_server(autovacuum="off"))) as reader:
-        await reader.waits()
+        await reader.waits(60_000)
         await settled(reader)
         others = set()
         for _ in range(20):
             _, seen, _, _ = await asyncio.gather(
-                reader.waits(), reader.read(sections.database), reader.waits(), reader.waits()
+                reader.waits(60_000), reader.read(sections.database), reader.waits(60_000), reader.waits(60_000)
             )
             assert isinstance(seen, DatabaseCounters)
             others.add(seen.xact_commit + seen.xact_rollback - seen.own_transactions)
@@ -175,7 +176,7 @@ async def test_what_we_do_ourselves_is_known_exactly(
 
         before, calls_before = await settled(reader), await reader.read(sections.statements)
         for _ in range(looks):
-            await reader.waits()
+            await reader.waits(60_000)
             await reader.read(sections.activity)
         await reader.read(sections.parameters)
         calls_after, after = await reader.read(sections.statements), await settled(reader)
@@ -273,8 +274,8 @@ async def test_databases_that_are_not_utf8_can_be_watched(
                 sections.parameters,
             ):
                 assert not isinstance(await reader.read(section), Unavailable)
-            for read in (reader.waits, reader.facts):
-                assert not isinstance(await read(), Unavailable)
+            for answer in (await reader.waits(60_000), await reader.facts()):
+                assert not isinstance(answer, Unavailable)
             assert pid in await backends(reader)
             if encoding == "SQL_ASCII":
                 raw = psycopg.connect(f"{conninfo(server, name)} client_encoding=SQL_ASCII", autocommit=True)
@@ -303,9 +304,9 @@ async def test_who_blocks_whom(server: Throwaway, database: str, busy: Callable[
             assert now[waiting].blocked_by == (holder.info.backend_pid,)
             assert now[holder.info.backend_pid].blocked_by == ()
             assert now[holder.info.backend_pid].state == "idle in transaction"
-            counts = await reader.waits()
-            assert isinstance(counts, list)
-            (lock,) = (count for count in counts if count.wait_event_type == "Lock")
+            look = await reader.waits(60_000)
+            assert isinstance(look, WaitLook)
+            (lock,) = (count for count in look.counts if count.wait_event_type == "Lock")
             assert lock.query_id is not None
             name = holder.info.dbname
             assert lock == WaitCount("Lock", "relation", "client backend", 1, lock.query_id, name, "postgres")
@@ -320,10 +321,10 @@ async def test_only_work_counts_as_waiting(fresh_server: Throwaway, busy: Callab
             seen: dict[tuple[str, str], int] = {}
 
             async def three() -> bool:
-                counts = await reader.waits()
-                assert not isinstance(counts, Unavailable)
+                look = await reader.waits(60_000)
+                assert isinstance(look, WaitLook)
                 seen.clear()
-                seen.update({(each.wait_event_type, each.wait_event): each.observations for each in counts})
+                seen.update({(each.wait_event_type, each.wait_event): each.observations for each in look.counts})
                 return seen.get(("Timeout", "PgSleep")) == 3
 
             await eventually(three)
@@ -340,9 +341,11 @@ async def test_a_transaction_s_pause_is_the_client_s_turn(server: Throwaway, dat
         async with reading(place(server)) as reader:
 
             async def found(event: str) -> list[WaitCount]:
-                counts = await reader.waits()
-                assert isinstance(counts, list)
-                return [count for count in counts if (count.wait_event_type, count.wait_event) == ("Client", event)]
+                look = await reader.waits(60_000)
+                assert isinstance(look, WaitLook)
+                return [
+                    count for count in look.counts if (count.wait_event_type, count.wait_event) == ("Client", event)
+                ]
 
             load.execute("SELECT 1")
             (between,) = await found("between")
@@ -358,9 +361,11 @@ async def test_a_backend_that_computes_counts_as_cpu(server: Throwaway, busy: Ca
     async with reading(place(server)) as reader:
 
         async def computing() -> bool:
-            counts = await reader.waits()
-            assert isinstance(counts, list)
-            return any(count.wait_event_type == "CPU" and count.backend_type == "client backend" for count in counts)
+            look = await reader.waits(60_000)
+            assert isinstance(look, WaitLook)
+            return any(
+                count.wait_event_type == "CPU" and count.backend_type == "client backend" for count in look.counts
+            )
 
         await eventually(computing)
 

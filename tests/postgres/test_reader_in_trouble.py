@@ -19,6 +19,7 @@ from pgtop_tune.model.postgres import (
     StatementTotals,
 )
 from pgtop_tune.model.statements import OWN_MARK
+from pgtop_tune.model.waits import WaitLook
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server import connection as connection_module
 from tests.postgres.conftest import Superuser, place
@@ -50,7 +51,7 @@ async def test_a_role_without_pg_monitor_is_told_what_it_misses(
         assert (hidden.backend_type, hidden.state) == ("client backend", None)
         for section in (sections.database, sections.wal, sections.checkpoints, sections.statements):
             assert not isinstance(await reader.read(section), Unavailable)
-        assert not isinstance(await reader.waits(), Unavailable)
+        assert not isinstance(await reader.waits(60_000), Unavailable)
         sample = await reader.read(sections.parameters)
         assert isinstance(sample, ParameterSample)
         assert {parameter.in_auto_conf for parameter in sample.parameters} == {None}
@@ -114,7 +115,7 @@ async def test_all_that_a_session_of_ours_executes_is_marked_in_pg_stat_statemen
         await reader.read(sections.parameters)
         await reader.read(sections.activity)
         await reader.read(sections.database)
-        assert isinstance(await reader.waits(), list)
+        assert isinstance(await reader.waits(60_000), WaitLook)
     texts = superuser.execute(
         "SELECT query FROM pg_stat_statements WHERE userid = (SELECT oid FROM pg_roles WHERE rolname = %s)", [name]
     ).fetchall()
@@ -170,7 +171,7 @@ async def test_the_pause_grows_while_the_server_keeps_refusing(
 async def test_the_server_plans_each_query_once(server: Throwaway) -> None:
     async with reading(place(server)) as reader:
         for _ in range(7):
-            assert not isinstance(await reader.waits(), Unavailable)
+            assert not isinstance(await reader.waits(60_000), Unavailable)
             for section in (sections.activity, sections.wal, sections.database, sections.checkpoints):
                 assert not isinstance(await reader.read(section), Unavailable)
         assert reader._connection is not None
@@ -198,7 +199,7 @@ async def test_a_terminated_session_is_a_problem_and_connecting_again_goes_on(
     async with reading(place(server)) as reader:
         superuser.execute("SELECT pg_terminate_backend(%s, 5000)", (reader.backend_pid,))
         with pytest.raises(ConnectionProblem):
-            await reader.waits()
+            await reader.waits(60_000)
         assert not reader.connected
         with pytest.raises(ConnectionProblem, match="not connected"):
             await reader.read(sections.activity)
@@ -230,12 +231,12 @@ async def test_a_server_that_does_not_answer_is_given_up(
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises(ConnectionProblem, match="no answer in time"):
-                await asyncio.wait_for(reader.waits(), DEADLINE_S)
+                await asyncio.wait_for(reader.waits(60_000), DEADLINE_S)
             assert not reader.connected
         finally:
             os.kill(pid, signal.SIGCONT)
         await reader.connect()
-        assert isinstance(await reader.waits(), list)
+        assert isinstance(await reader.waits(60_000), WaitLook)
 
 
 async def test_a_slow_query_is_cut_off_by_the_server_and_switched_off(server: Throwaway, superuser: Superuser) -> None:
@@ -253,7 +254,7 @@ async def test_a_slow_query_is_cut_off_by_the_server_and_switched_off(server: Th
 async def test_calls_may_overlap(server: Throwaway) -> None:
     async with reading(place(server)) as reader:
         answers = await asyncio.gather(
-            *(reader.waits() for _ in range(5)),
+            *(reader.waits(60_000) for _ in range(5)),
             *(reader.read(section) for section in (sections.activity, sections.wal) for _ in range(5)),
         )
         assert not any(isinstance(answer, Unavailable) for answer in answers)

@@ -8,7 +8,10 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.compare.windows.statements import StatementComparison, StatementsSeen, compare_statements
+from pgtop_tune.compare.sides.gathered import Gathered
+from pgtop_tune.compare.sides.material import ComparedRun, LoadKey
+from pgtop_tune.compare.sides.statements import StatementsSeen
+from pgtop_tune.compare.statement_rows import StatementComparison, compare_statements
 from pgtop_tune.metrics import sections
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
@@ -50,7 +53,8 @@ async def window(
 
 
 def compared(a: StatementsSeen, b: StatementsSeen) -> StatementComparison:
-    found = compare_statements(a, b, comparable=True, decisive=True)
+    sides = ([ComparedRun(0, LoadKey(), Gathered(), statements=seen)] for seen in (a, b))
+    found = compare_statements(*sides, comparable=True, decisive=True, repeated=False, windows=True)
     assert found is not None
     assert found.fixed >= 2
     assert found.same_mix is not None

@@ -167,6 +167,7 @@ async def test_times_temporary_files_and_wal_arrive_in_their_columns(
     assert 50_000 <= did["SELECT pg_sleep($1)"]["exec_us"] < 5_000_000
 
 
+@pytest.mark.ends_of_majors
 async def test_of_three_thousand_statements_few_are_kept_and_the_rest_is_counted(
     all_servers: Throwaway, worker: Connection
 ) -> None:

@@ -26,7 +26,7 @@ class Silent:
         """Nothing to close."""
 
     def __getattr__(self, section: str) -> Any:
-        async def nothing() -> Unavailable:
+        async def nothing(*asked: object) -> Unavailable:
             return NOT_YET
 
         return nothing

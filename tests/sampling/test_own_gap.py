@@ -69,4 +69,5 @@ def test_after_a_stop_in_the_middle_of_a_look_waits_are_looked_at_within_their_w
     assert next_waits(100.0, 100.005, 0.005) == 100.0 + sections.waits.every_s
     assert next_waits(100.0, 100.08, 0.08) == 100.08 + 9 * 0.08, "a tenth of the time is for looks"
     assert next_waits(100.0, 100.3, 0.01) == 100.3 + sections.waits.every_s, "late looks are not made up for"
+    assert next_waits(100.0, 100.08, 0.08, 0.02, 3.0) == 100.08 + 2 * 0.08, "in a burst a third is"
     assert next_waits(100.0, 110.0, 10.0) - 110.0 < WAITS_WINDOW_S

@@ -16,7 +16,7 @@ from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.stall import OLDEST, stall
+from pgtop_tune.metrics.stall import OLDEST, OPEN_WHILE_STALLED, stall
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample, LatencySecond, LoadSpec
@@ -118,6 +118,17 @@ def test_while_nothing_ends_the_screen_says_so_in_red(frames: list[Frame], size:
         assert "STALLED for" in red(throughput_lines(session, *size, UNICODE))
     if size[0] == 200:
         assert "figures of" in said, "percentiles of the past say that they are"
+
+
+def test_while_nothing_ends_the_oldest_open_transaction_is_the_curve(frames: list[Frame]) -> None:
+    jam = shown(jam_of(frames))
+    drawn = [point.value for point in jam.history.series(OPEN_WHILE_STALLED)]
+    ages_ms = [value for value in drawn if value is not None]
+    assert drawn[: FRAMES_BEFORE + 1] == [None] * (FRAMES_BEFORE + 1), "while transactions end there is no such curve"
+    assert ages_ms == sorted(ages_ms)
+    assert ages_ms[-1] >= 1000.0 * (JAM_S - 1)
+    curve = [line for line in latency_lines(jam, 120, 10, UNICODE)[1:] if any(s == "critical" for _, s in line)]
+    assert curve, "the curve is red"
 
 
 def test_numbers_of_the_jam_are_lower_bounds_and_the_past_makes_no_budget(frames: list[Frame]) -> None:

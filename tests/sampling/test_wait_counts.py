@@ -6,8 +6,9 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pgtop_tune.model.waits import WaitCount
+from pgtop_tune.model.waits import WaitCount, WaitPeak
 from pgtop_tune.sampling.running_counts import MOST_KINDS, WaitCounts
 
 _COUNTS = st.builds(
@@ -72,3 +73,13 @@ def test_nothing_of_a_server_that_was_gone_is_in_the_next_sample() -> None:
     counts.add([WaitCount("CPU", "", "client backend", 1)])
     counts.clear()
     assert counts.drain(0.0).counts == ()
+
+
+def test_a_herd_that_one_look_saw_is_a_peak_beside_the_mean() -> None:
+    counts = WaitCounts()
+    sync = WaitCount("IO", "WalSync", "client backend", 1, 7)
+    for herd in (0, 0, 6, 0):
+        counts.add([*[sync] * herd, *[replace(sync, query_id=8)] * herd, WaitCount("CPU", "", "client backend", 1)])
+    sample = counts.drain(1.0)
+    assert sample.peaks == (WaitPeak("IO", "WalSync", 12),)
+    assert counts.drain(2.0).peaks == ()

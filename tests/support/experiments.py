@@ -15,9 +15,15 @@ RESTARTS = ArmValues(
     "shared_buffers",
     "128MB",
     "1GB",
-    "takes a restart of the server; `pgtop-tune bench run --repeat` with either value judges it",
+    "takes a restart of the server; `pgtop-tune ab --restart` judges it with restarts, `pgtop-tune twin` on two copies "
+    "of the server",
 )
-KNOWN_NOISE = ExperimentPreview((WORK_MEM, RESTARTS), 0.032, ((0.01, 3000.0), (0.03, 364.0), (0.05, 200.0)))
+KNOWN_NOISE = ExperimentPreview(
+    (WORK_MEM, RESTARTS),
+    0.032,
+    ((0.01, 3000.0), (0.03, 364.0), (0.05, 200.0)),
+    "last 20 predictions: 17 inside",
+)
 RUNNING = ExperimentState(
     number=1, under_way=True, values=(WORK_MEM,), phase="measuring", arm="B", pair=5, elapsed_s=132.0,
     remaining_s=468.0, figure="tps", effect=0.041, low=-0.003, high=0.082, counted=4,

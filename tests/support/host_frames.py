@@ -14,6 +14,7 @@ from pgtop_tune.model.host import (
 from pgtop_tune.model.machine import CgroupSample, CpuFrequency, FrequencySample, NumaNode, NumaSample
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import GIB, MIB, frame, host_sample
 
 FILLING_BYTES_PER_S = 64 * MIB
@@ -109,7 +110,7 @@ def capped_disks(second: int, iops: int = 6_000) -> DiskSample:
 
 def full_session(seconds: int, cores: int = 4) -> Session:
     """A session of that machine, a frame a second."""
-    session = Session()
+    session = Session(CHARTED)
     for second in range(seconds):
         session.apply(Step((frame(second, cores=cores, host=full_host(second, cores)),)))
     return session

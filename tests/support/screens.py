@@ -26,6 +26,7 @@ from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutco
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.runtime.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
@@ -203,6 +204,9 @@ class ScriptedParameters:
             [WantedParameter(each.name, each.value, each.scope) for each in reversed(back)], Terms()
         )
 
+    async def any_in_force(self) -> bool:
+        return bool(self.journal)
+
     async def in_force(self) -> tuple[ParameterChange, ...]:
         return tuple(self.journal)
 
@@ -242,6 +246,7 @@ class ScriptedBackends:
         self.outcomes = outcomes or {}
         self.signalled: list[tuple[BackendAct, BackendKey]] = []
         self.explained: list[tuple[BackendKey, str]] = []
+        self.planned: list[StatementToPlan] = []
 
     def statement(self, act: BackendAct, backend: BackendKey) -> str:
         return f"SELECT pg_{act}_backend({backend[0]}) WHERE backend_start = {backend[1]};"
@@ -263,6 +268,13 @@ class ScriptedBackends:
         if self.risk is not None and agreed != self.risk:
             return self.risk
         self.explained.append((backend, seen))
+        return self._plan(seen)
+
+    async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
+        self.planned.append(statement)
+        return self._plan(statement.query)
+
+    def _plan(self, seen: str) -> QueryPlan:
         return QueryPlan(
             lines=("Seq Scan on [t]", "  Filter: \x1b[31m"),
             statement=f"EXPLAIN {seen}",

@@ -62,3 +62,6 @@ class ScriptedSource:
 
     def set_interval(self, interval_s: float) -> None:
         self.interval_s = interval_s
+
+    async def burst(self) -> float:
+        return 20.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from pgtop_tune.model.host import HostFacts, HostSample
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
 from tests.support.recordings import HEADER, write
 from tests.support.run_frames import run_frames
+from tests.support.statement_frames import sample, statement, texts
 
 SECONDS = 160
 
@@ -92,6 +93,34 @@ def with_parameter(found: Sequence[Frame], name: str, shown: str) -> list[Frame]
         assert rows != sample.parameters
         parameters = replace(sample, parameters=rows)
         changed.append(replace(frame, postgres=replace(frame.postgres, parameters=parameters)))
+    return changed
+
+
+def with_statements(
+    found: Sequence[Frame],
+    of: Callable[[int], Mapping[int, tuple[int, float]]],
+    words: Mapping[int, str],
+    seed: str = "a",
+) -> list[Frame]:
+    """The same frames, with counters of statements in every other one.
+
+    Args:
+        of: A second to calls and milliseconds of each, by query id.
+        words: Texts by query id.
+    """
+    chance, counted, changed, before_s = random.Random(seed), dict[int, tuple[int, int]](), [], None
+    readings: dict[str, object] = {}
+    for place, each in enumerate(found):
+        for queryid, (calls, ms) in of(place).items():
+            was = counted.get(queryid, (0, 0))
+            counted[queryid] = was[0] + calls, was[1] + round(1000.0 * calls * ms * chance.gauss(1.0, 0.02))
+        if place % 2 == 0:
+            rows = [statement(queryid, calls=calls, exec_us=us) for queryid, (calls, us) in counted.items()]
+            at_s = each.elapsed_s
+            readings = {"statement_counters": sample(at_s, before_s, rows), "statement_texts": texts(at_s, words)}
+            before_s = at_s
+        assert isinstance(each.postgres, PostgresSample)
+        changed.append(replace(each, postgres=replace(each.postgres, **readings)))
     return changed
 
 

@@ -6,7 +6,16 @@ from typing import Final
 
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.statements import StatementText, StatementTexts
-from pgtop_tune.model.waits import LockCounters, LockCounterSample, LockSample, LockWait, WaitCount, WaitSample
+from pgtop_tune.model.tail import TailRow, TailSample
+from pgtop_tune.model.waits import (
+    LockCounters,
+    LockCounterSample,
+    LockSample,
+    LockWait,
+    WaitCount,
+    WaitPeak,
+    WaitSample,
+)
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, backend, postgres_sample, session_of
@@ -29,7 +38,15 @@ BUSY: Final = (
 
 def waits_at(second: int) -> WaitSample:
     """Calm in the first half minute, busy afterwards."""
-    return WaitSample(float(second), 10, BUSY if second >= 30 else BUSY[2:4])
+    herd = (WaitPeak("IO", "WalSync", 20 if second == 70 else 4), WaitPeak("Lock", "transactionid", 2))
+    return WaitSample(float(second), 10, BUSY if second >= 30 else BUSY[2:4], peaks=herd if second >= 30 else ())
+
+
+def tail_at(second: int) -> TailSample:
+    """Two slow transactions a second behind a lock of changing sessions, one in three seconds at the WAL."""
+    locked = TailRow(44, False, "Lock", "transactionid", 1.9, 40, 12, 4711, "UPDATE", True)
+    rows = (locked, TailRow(42, False, "IO", "WalSync", 1.1 if second % 3 else 0.1, 9, 11, None, "", True))
+    return TailSample(float(second), 10, 100.0, 50, 1, rows if second >= 30 else ())
 
 
 def texts_at(second: int) -> StatementTexts:
@@ -47,7 +64,11 @@ def waiting_session(n_seconds: int = 90) -> Session:
         activity = Activity(float(second), now_ms, (seen,))
         return {
             "postgres": postgres_sample(
-                second, waits=waits_at(second), statement_texts=texts_at(second), activity=activity
+                second,
+                waits=waits_at(second),
+                statement_texts=texts_at(second),
+                activity=activity,
+                tail=tail_at(second),
             )
         }
 

@@ -110,6 +110,10 @@ class Terminal:
             assert time.monotonic() < deadline, self.text()
         return self._status
 
+    def modes(self) -> set[int]:
+        """Private modes that are set: 1000 reports buttons of the mouse, 1003 every move."""
+        return {mode >> 5 for mode in self._screen.mode if mode >= 32}
+
     def settings(self) -> list[object]:
         """What the terminal is set to, as `stty` shows it."""
         return termios.tcgetattr(self._master)

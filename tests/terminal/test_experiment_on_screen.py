@@ -24,11 +24,11 @@ def test_staged_is_compared_under_the_load_and_stopping_puts_everything_back(
         terminal.until("needs the pgbench data set: i creates it")
         terminal.press("i")
         terminal.until("the tables need about")
-        terminal.press("\x151\r")
+        terminal.press("1\rs")
         terminal.until("made: scale 1")
         terminal.press("\x1b")
         terminal.until("scale 1 (found)")
-        terminal.press("\r")
+        terminal.press("s")
         # The dialog closes by itself with the first second of the load.
         terminal.until("y copy command")
         terminal.until_gone("y copy command")

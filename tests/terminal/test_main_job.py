@@ -90,7 +90,7 @@ def test_a_load_is_started_and_stopped_and_recorded(fresh_server: Throwaway, tmp
         terminal.until("PostgreSQL 18")
         terminal.press("b")
         terminal.until("pgbench -n")
-        terminal.press("\r")
+        terminal.press("s")
         # The dialog leaves by itself with the load's first second.
         terminal.until_gone("pgbench -n")
         terminal.until("▲tpcb-like")
@@ -117,7 +117,7 @@ def test_the_terminal_is_given_back_as_it_was(server: Throwaway, tmp_path: Path)
         left = terminal.raw[-300:]
         assert b"\x1b[?1049l" in left
         assert b"\x1b[?25h" in left
-        assert b"\x1b[?1003l" in left
+        assert b"\x1b[?1000l" in left
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(30, 8), (59, 14)])

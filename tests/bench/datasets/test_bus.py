@@ -121,6 +121,7 @@ DIGEST = {
 """Of `SMALL`; when it changes, so must `VERSION`."""
 
 
+@pytest.mark.ends_of_majors
 async def test_the_same_seed_makes_the_same_tables_on_every_server(all_servers: Throwaway) -> None:
     name = "bus_digest"
     with psycopg.connect(conninfo(all_servers), autocommit=True) as connection:

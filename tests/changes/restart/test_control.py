@@ -138,6 +138,22 @@ async def test_a_library_that_is_not_there_is_found_before(own: Throwaway, tmp_p
     await control.aclose()
 
 
+async def test_a_line_that_was_written_and_removed_again_waits_for_no_restart(own: Throwaway, tmp_path: Path) -> None:
+    control = control_of(own, tmp_path)
+    service = RestartService(control)
+    async with await psycopg.AsyncConnection.connect(conninfo(own), autocommit=True) as connection:
+        for command, waits in (
+            ("SET max_locks_per_transaction = 65", True),
+            ("RESET max_locks_per_transaction", False),
+        ):
+            await connection.execute(f"ALTER SYSTEM {command}")
+            await connection.execute("SELECT pg_reload_conf()")
+            async with asyncio.timeout(60):
+                while [each.name for each in await service.pending()] != ["max_locks_per_transaction"] * waits:
+                    await asyncio.sleep(0.02)
+    await control.aclose()
+
+
 async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Path) -> None:
     control = control_of(own, tmp_path)
     service = RestartService(control)

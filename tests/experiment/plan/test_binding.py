@@ -91,11 +91,11 @@ def test_an_endpoint_that_does_not_answer_is_a_result_too() -> None:
     assert {cell.endpoint: cell.impossible for cell in plan.cells} == {"server": "", "pooler": "refused"}
 
 
-def test_a_parameter_that_there_is_not_refuses_the_plan_with_the_nearest() -> None:
-    with pytest.raises(UsageProblem, match="no parameter shard_buffers") as problem:
+def test_a_parameter_that_there_is_not_refuses_the_plan_with_its_line_and_the_nearest() -> None:
+    with pytest.raises(UsageProblem, match=r"plan, line \d+: the server has no parameter shard_buffers") as problem:
         bound_text(f"{TWO}shard_buffers = 1")
     assert "shared_buffers" in problem.value.hint
-    with pytest.raises(UsageProblem, match=r"no setting vm.swapiness") as problem:
+    with pytest.raises(UsageProblem, match=r"plan, line 5: this machine has no setting vm.swapiness") as problem:
         bound_text('[[configuration]]\nname = "a"\n[configuration.settings]\n"vm.swapiness" = 1\n')
     assert "vm.swappiness" in problem.value.hint
 

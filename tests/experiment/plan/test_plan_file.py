@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,12 +13,12 @@ from hypothesis import strategies as st
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.plan_file import (
     KEYS,
-    line_numbers,
     parse_plan,
     plan_path,
     read_plan,
     shipped_plans,
 )
+from pgtop_tune.experiment.plan.plan_lines import line_numbers
 
 
 def refused(text: str) -> str:
@@ -69,6 +70,11 @@ def test_the_same_within_a_table(text: str, line: int, near: str) -> None:
             "line 5: configuration.name 'a' is there twice",
         ),
         ('[limits]\ndisk = "much"', "line 3: limits.disk takes a size"),
+        ("clients = [0]", "line 2: clients takes a list of different numbers, as 16"),
+        ('clients = ["4 per cpu"]', "line 2: clients takes"),
+        ('scales = ["50% of RMA"]', "line 2: scales takes a list of different scales, as 1000"),
+        ("[constraints]\np99_ms_max = nan", "line 3: constraints.p99_ms_max takes a number"),
+        ("[constraints]\ntps_min = inf", "line 3: constraints.tps_min takes a number"),
     ],
 )
 def test_a_value_that_does_not_fit_is_told_with_its_line(text: str, words: str) -> None:
@@ -77,6 +83,17 @@ def test_a_value_that_does_not_fit_is_told_with_its_line(text: str, words: str) 
 
 def test_what_is_no_toml_is_told_with_its_line() -> None:
     assert "line 2" in refused('name = "x"\ntime = \n')
+
+
+def test_brackets_without_an_end_and_numbers_without_one_are_no_toml() -> None:
+    assert "nested too deep" in refused("a = " + "[" * 20_000)
+    assert "4300" in refused("a = " + "1" * 5_000)
+
+
+def test_a_plan_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b'\xef\xbb\xbfname = "x"\n')
+    assert read_plan(path).name == "x"
 
 
 def test_a_plan_needs_a_name() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.compare.reports.html import html
-from pgtop_tune.compare.reports.written import report_markdown
+from pgtop_tune.compare.reports.sheets import Sheet
+from pgtop_tune.compare.reports.written import report_markdown, text
+from pgtop_tune.compare.statistics.effect import RunSpread
+from pgtop_tune.experiment.cpu_meter import CpuSeen
 from pgtop_tune.experiment.plan.judging import judgements
 from pgtop_tune.experiment.plan.meanwhile import changes_between
 from pgtop_tune.experiment.plan.model import BoundPlan
@@ -34,9 +37,70 @@ def markdown(found: Outcome) -> str:
 
 
 def test_a_loss_is_told_as_loudly_as_a_gain() -> None:
-    text = markdown(measured(bound_text(P1), TPS))
-    assert "tuned: tpcb-like, 1 clients, scale 1, the server got faster by 50 % (better)" in text
-    assert "tuned: select-only, 1 clients, scale 1, the server got slower by 30 % (worse)" in text
+    found = chapters(measured(bound_text(P1), TPS))
+    summary = text([part for part in found[0].parts if isinstance(part, Sheet)])
+    for told in (summary, report_markdown("t", found), html("t", found)):
+        assert "tuned: tpcb-like, 1 clients, scale 1, the server got faster by 50 % (better)" in told
+        assert "tuned: select-only, 1 clients, scale 1, the server got slower by 30 % (worse)" in told
+
+
+def slower_tail(found: Outcome, arm: str, factor: float) -> Outcome:
+    """The same with a p99 of 5 ms that is longer in one arm."""
+    arms = {cell.number: cell.arm for cell in found.plan.cells}
+    results = {
+        number: replace(
+            each, p50_ms=1.0 + number / 1e3, p99_ms=(5.0 + number / 100.0) * (factor if arms[number] == arm else 1.0)
+        )
+        for number, each in found.results.items()
+    }
+    return replace(found, results=results)
+
+
+def test_a_gain_that_is_a_loss_in_the_tail_is_told_as_the_trade_it_is() -> None:
+    plan = bound_text(P1.replace("repeats = 2", "repeats = 6"))
+    found = slower_tail(measured(plan, TPS), "tuned", 2.0)
+    judged = {each.load[2]: each for each in judgements(found)}
+    assert judged["tpcb-like"].trade.startswith("tps +49.8 %, latency p99 +10")
+    assert judged["select-only"].trade == ""
+    told = markdown(found)
+    assert "got faster by 50 % (better); trade: tps +49.8 %, latency p99 +10" in told
+    assert "tuned: latency p99 of select-only, 1 clients, scale 1, the server got longer by 10" in told
+    assert "| tuned | tpcb-like, 1 clients, scale 1, the server | latency p50 |" in told
+
+
+def busy(found: Outcome, arm: str, foreign: float) -> Outcome:
+    """The same with other programs beside one arm."""
+    arms = {cell.number: cell.arm for cell in found.plan.cells}
+    results = {
+        number: replace(each, cpu=CpuSeen(foreign if arms[number] == arm else 1.0, 0.0, 50.0, 4))
+        for number, each in found.results.items()
+    }
+    return replace(found, results=results)
+
+
+def test_a_loss_beside_which_others_took_the_cpus_is_not_attributable() -> None:
+    plan = bound_text(P1)
+    found = busy(measured(plan, TPS), "tuned", 41.0)
+    judged = {each.load[2]: each for each in judgements(found)}
+    # The gain came in spite of them.
+    assert judged["tpcb-like"].verdict == "better"
+    assert "which explains less than the effect" in judged["tpcb-like"].beside
+    assert judged["select-only"].verdict == "not attributable"
+    told = markdown(found)
+    assert "got slower by 30 % (others took 1.6 cores more beside tuned: not attributable)" in told
+    assert "other programs took more than 5 % of the CPUs while 4 of the cells ran" in told
+    assert {each.verdict for each in judgements(busy(measured(plan, TPS), "tuned", 3.0))} == {"better", "worse"}
+
+
+def test_what_earlier_runs_of_this_machine_showed_makes_a_verdict_without_repeats() -> None:
+    plan = bound_text(P1.replace("repeats = 2\n", ""))
+    found = measured(plan, TPS)
+    known = {"tps": RunSpread(12 * 0.01**2, 12)}
+    results = {number: replace(each, known=known) for number, each in found.results.items()}
+    assert {each.verdict for each in judgements(replace(found, results=results))} == {"better", "worse"}
+    noisy = {"tps": RunSpread(16 * 0.3**2, 16)}
+    results = {number: replace(each, known=noisy) for number, each in found.results.items()}
+    assert {each.verdict for each in judgements(replace(found, results=results))} == {"undecided"}
 
 
 def test_each_cell_is_judged_against_the_baseline_with_an_interval() -> None:

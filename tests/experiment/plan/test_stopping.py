@@ -15,11 +15,13 @@ from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.errors import ServerProblem
+from pgtop_tune.experiment.cpu_meter import CpuMeter
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.log import ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan
+from pgtop_tune.experiment.plan.parts import ExperimentParts, Stopped
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
-from pgtop_tune.experiment.plan.run import SPARE_BYTES, ExperimentParts, ExperimentRun, Stopped
+from pgtop_tune.experiment.plan.run import SPARE_BYTES, ExperimentRun
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.support.plans import bound_text
 
@@ -60,7 +62,7 @@ class NoServer:
         return self
 
     async def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        return [("", "1.0")]
+        return [("", "1.0")] if "pg_settings" in sql else [(1.0,)]
 
     async def aclose(self) -> None:
         return None
@@ -71,7 +73,11 @@ class Frames(FrameKeeper):
         return True
 
 
-async def ran(directory: Path, plan: BoundPlan, server: NoServer, free_bytes: int) -> Outcome:
+async def ran(
+    directory: Path, plan: BoundPlan, server: NoServer, free_bytes: int, earlier: Sequence[tuple[str, int]] = ()
+) -> Outcome:
+    """Runs what is left, after lines that earlier processes wrote at a moment."""
+
     async def free() -> int | None:
         return free_bytes
 
@@ -79,12 +85,16 @@ async def ran(directory: Path, plan: BoundPlan, server: NoServer, free_bytes: in
         return Initialised(0.1, ())
 
     with ExperimentLog(directory) as log:
-        log.write("plan", name=plan.name, hash="h", began_ms=1, plan=to_builtins(plan))
+        first = {"name": plan.name, "hash": "h", "began_ms": 1, "plan": to_builtins(plan)}
+        log.write("plan", **first, **({"at_ms": 1_000} if earlier else {}))
+        for kind, at_ms in earlier:
+            log.write(kind, at_ms=at_ms, set_id="s")
         begun = outcome_of(read_entries(directory), "e")
         assert begun is not None
         parts = ExperimentParts(
-            load=cast(LoadRun, None), keeper=Frames(), doors=server, targets={}, profiles=load_profiles().known,
-            open_sql_session=server.session, make_data=made, free_bytes=free, unsafe=False, told=lambda line: None,
+            load=cast(LoadRun, None), keeper=Frames(), cpu=CpuMeter(), doors=server, targets={},
+            profiles=load_profiles().known, open_sql_session=server.session, make_data=made, free_bytes=free,
+            unsafe=False, told=lambda line: None,
         )  # fmt: skip
         try:
             await ExperimentRun(begun, log, parts).measure()
@@ -111,3 +121,12 @@ async def test_a_configuration_that_the_server_refuses_is_a_result_and_the_other
     found = await ran(tmp_path / "e", plan, server, 2 * SPARE_BYTES)
     assert {result.reason for result in found.results.values()} == {"it did not come up"}
     assert found.complete
+
+
+async def test_its_time_counts_over_resume_and_the_time_between_does_not(tmp_path: Path) -> None:
+    plan = bound_text(f'profiles = ["ticket-read"]\n[limits]\ntime = "10m"\n{TWO}')
+    day_ms = 86_400_000
+    # Nine minutes, a night, and two more minutes.
+    earlier = [("set_ended", 541_000), ("resumed", day_ms), ("set_ended", day_ms + 120_000)]
+    with pytest.raises(Stopped, match="it took 11m00s, and its limit is 10m"):
+        await ran(tmp_path / "e", plan, NoServer(), 2 * SPARE_BYTES, earlier)

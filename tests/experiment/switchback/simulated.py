@@ -96,11 +96,11 @@ class Made:
                 return await self.experiment.run()
 
     @asynccontextmanager
-    async def fed(self) -> AsyncIterator[None]:
+    async def fed(self) -> AsyncIterator[asyncio.Task[None]]:
         """Frames come."""
         feeding = asyncio.create_task(self._feed())
         try:
-            yield
+            yield feeding
         finally:
             feeding.cancel()
 

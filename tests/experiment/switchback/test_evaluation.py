@@ -99,6 +99,12 @@ def test_foreign_cpu_beside_one_arm_makes_no_claim() -> None:
     assert evaluate(pairs(6, -0.4, a={"foreign": 30.0}, b={"foreign": 33.0})).over
 
 
+def test_before_an_interval_nothing_is_called_not_attributable() -> None:
+    """A hundredfold effect in three pairs has no interval that could lie beyond others' CPU time."""
+    found = evaluate(pairs(3, 99.0, a={"foreign": 38.0}, b={"foreign": 3.0}))
+    assert (found.unattributable, found.beside) == ("", "others took 1.4 cores more beside A")
+
+
 def test_an_effect_beyond_what_that_cpu_time_could_give_is_attributable() -> None:
     """On a full machine others get more beside the arm that waits for the disk."""
     a, b = {"foreign": 70.0, "sums": {"cpu": (950.0, 10.0)}}, {"foreign": 58.0, "sums": {"cpu": (950.0, 10.0)}}
@@ -199,6 +205,11 @@ def test_two_blocks_of_b_below_half_are_a_collapse() -> None:
     assert collapsed([low, a]) is None
     assert collapsed([low, a, low]) == pytest.approx(0.38)
     assert collapsed([low, a, block(Arm.B, *[900.0] * 10)]) is None
+    slow = block(Arm.A, *[300.0] * 10)
+    assert collapsed([a, low, low]) is None, "whether the load slumps shows under A"
+    assert collapsed([a, low, low, slow]) is None
+    assert collapsed([a, low, low, a]) == pytest.approx(0.38)
+    assert collapsed([low, a, slow, low]) is None
 
 
 def hogged(seed: int, period_s: int) -> str:

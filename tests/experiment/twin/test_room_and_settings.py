@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.cluster.stopped_directory import StoppedDirectory
 from pgtop_tune.errors import ClusterProblem, UsageProblem
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.twin.original import Original, check
-from pgtop_tune.experiment.twin.room import DiskUse, check_disk, check_huge_pages, check_memory
+from pgtop_tune.experiment.twin.room import DiskUse, check_disk, check_huge_pages, check_memory, cpu_words
 from pgtop_tune.experiment.twin.settings import FIXED, check_judged, left_out, of_copy
 from pgtop_tune.metrics.memory_rule import MemoryUse
 from pgtop_tune.model.host import HugePages
@@ -44,12 +47,14 @@ def test_two_copies_that_do_not_fit_into_memory_are_refused_with_the_sum() -> No
     assert "together 12.4 GB of 13 GB available" in check_memory(uses, 13 * GB)
     with pytest.raises(ClusterProblem, match=r"B: shared_buffers and related memory 8 GB.*together 12.4 GB of 10 GB"):
         check_memory(uses, 10 * GB)
+    # Pages that are set aside are no memory that is available.
+    assert "together 448 MB of 1 GB available" in check_memory(uses, GB, huge_pages=True)
 
 
 def test_copies_have_huge_pages_both_or_neither() -> None:
     sizes = {Arm.A: 100 * MB, Arm.B: 300 * MB}
     pool = HugePages(page_bytes=2 * MB, total=300, free=250, reserved=50, surplus=0)
-    assert check_huge_pages("try", sizes, pool)
+    assert check_huge_pages("try", sizes, pool) == "huge pages: A 50 + B 150 = 200 of 2 MB needed, 200 free"
     assert not check_huge_pages("try", sizes, replace(pool, free=249))
     assert not check_huge_pages("try", sizes, None)
     assert not check_huge_pages("off", sizes, pool)
@@ -62,6 +67,15 @@ def test_a_disk_that_is_short_is_refused_with_the_sum() -> None:
     assert check_disk(disk) == "disk: 2 × 10 GB of data + 5 GB of WAL = 25 GB of 30 GB free in /data"
     with pytest.raises(ClusterProblem, match="the disk is short for two copies: 2 × 10 GB"):
         check_disk(replace(disk, free_bytes=24 * GB))
+    # Something stays free for the server.
+    with pytest.raises(ClusterProblem, match=r"5 GB of WAL \+ 1 GB to spare = 26 GB of 25 GB free"):
+        check_disk(replace(disk, free_bytes=25 * GB, spare_bytes=GB))
+
+
+def test_the_cpus_of_a_copy_are_told() -> None:
+    assert cpu_words(((0,), (1,)), 2) == "CPUs: 1 of 2 for each copy and its load"
+    assert cpu_words(((0, 1), (2, 3)), 5) == "CPUs: 2 of 5 for each copy and its load, 1 left to others"
+    assert cpu_words((), 1) == "CPUs: 1, too few for halves: both copies share them"
 
 
 def test_a_copy_has_what_is_in_force_and_nothing_that_leads_outwards() -> None:
@@ -82,9 +96,16 @@ def test_what_every_copy_has_of_its_own_is_not_judged(name: str) -> None:
         check_judged([Rival(name, "1", "2")])
 
 
+@pytest.mark.parametrize("name", ["max_wal_size", "checkpoint_timeout", "wal_compression"])
+def test_what_works_through_checkpoints_is_refused_with_the_command_that_judges_it(name: str) -> None:
+    with pytest.raises(UsageProblem, match=f"{name} works through checkpoints") as refused:
+        check_judged([Rival("shared_buffers", "1GB", "2GB"), Rival(name, "1", "2")])
+    assert refused.value.hint == f"pgtop-tune ab {name}=current,2 judges it over whole checkpoint cycles"
+
+
 HERE = Original(
     version_num=180_000, in_recovery=False, superuser=True, has_replication=True, free_senders=2, free_slots=1,
-    in_force=(), tablespaces=(), parameters={}, names=(),
+    identifier="1", in_force=(), tablespaces=(), parameters={}, names=(),
     place=ServerPlace("here:5432", "/nowhere", "pg_ctl", uid=100, gid=100),
 )  # fmt: skip
 
@@ -105,3 +126,13 @@ HERE = Original(
 def test_a_server_that_cannot_be_copied_is_refused_with_the_reason(original: Original, euid: int, said: str) -> None:
     with pytest.raises(ClusterProblem, match=said):
         check(original, euid)
+
+
+def test_a_directory_needs_no_walsenders_and_has_to_be_of_the_same_cluster() -> None:
+    stopped = StoppedDirectory(
+        path=Path("/backup"), identifier=2, entries=(), wal=Path("/backup/pg_wal"), tablespaces=(), backup=True
+    )
+    with pytest.raises(ClusterProblem, match="/backup is of another cluster than the server"):
+        check(HERE, 0, stopped)
+    with pytest.raises(ClusterProblem, match="/nowhere is not to be seen here"):
+        check(replace(HERE, identifier="2", has_replication=False, free_senders=0), 0, stopped)

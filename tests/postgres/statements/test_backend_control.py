@@ -8,11 +8,13 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, PlanRisk, QueryPlan
+from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from pgtop_tune.secret import without_secrets
@@ -249,6 +251,35 @@ async def test_placeholders_get_the_generic_plan_where_the_server_has_it(all_ser
         assert "$1" in "\n".join(await _plan(all_servers, "SELECT 1", seen=query))
 
 
+async def agreed_shape(server: Throwaway, query: str) -> PlanShape:
+    """The shape of a plan, made by a superuser who has agreed to it."""
+    control, statement = PostgresBackends(place(server)), StatementToPlan(query, "postgres", server.user)
+    risk = await control.plan_shape(statement)
+    assert isinstance(risk, PlanRisk)
+    shape = await control.plan_shape(statement, risk)
+    assert isinstance(shape, PlanShape)
+    return shape
+
+
+async def test_a_statement_as_the_statistics_have_it_has_a_shape_without_costs(all_servers: Throwaway) -> None:
+    query = "SELECT relname FROM pg_class WHERE oid = "
+    plain = await agreed_shape(all_servers, f"{query} 1259")
+    assert plain == PlanShape(("Index Scan using pg_class_oid_index on pg_class",), all_servers.user, generic=False)
+    if all_servers.binaries.major < 16:
+        with pytest.raises(ServerProblem, match="GENERIC_PLAN"):
+            await agreed_shape(all_servers, f"{query} $1")
+    else:
+        assert await agreed_shape(all_servers, f"{query} $1") == replace(plain, generic=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"), [("COMMIT", "begins with COMMIT"), ("SELECT '********'", "a secret removed")]
+)
+async def test_a_statement_that_is_no_whole_query_has_no_shape(server: Throwaway, query: str, why: str) -> None:
+    with pytest.raises(UsageProblem, match=why):
+        await agreed_shape(server, query)
+
+
 async def test_a_table_that_is_locked_is_not_waited_for(server: Throwaway, database: str) -> None:
     with psycopg.connect(database) as holder, psycopg.connect(database, autocommit=True) as session:
         session.execute("CREATE TABLE t (a int)")
@@ -261,3 +292,16 @@ async def test_a_table_that_is_locked_is_not_waited_for(server: Throwaway, datab
 async def test_a_session_that_has_ended_has_no_plan(server: Throwaway) -> None:
     with pytest.raises(UsageProblem, match="has ended"):
         await PostgresBackends(place(server)).explain((1, 1), "SELECT 1")
+
+
+async def test_a_statement_as_the_statistics_have_it_has_a_plan_with_costs(all_servers: Throwaway) -> None:
+    control = PostgresBackends(place(all_servers))
+    generic = all_servers.binaries.major >= 16
+    text = f"SELECT relname FROM pg_class WHERE oid = {'$1' if generic else '1259'}"
+    statement = StatementToPlan(text, "postgres", all_servers.user)
+    risk = await control.plan_statement(statement)
+    assert isinstance(risk, PlanRisk)
+    plan = await control.plan_statement(statement, risk)
+    assert isinstance(plan, QueryPlan)
+    assert plan.lines[0].startswith("Index Scan using pg_class_oid_index on pg_class  (cost=")
+    assert plan.generic is generic

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.backend_action import PlanRisk, QueryPlan
+from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from pgtop_tune.secret import Secret
@@ -159,6 +160,21 @@ async def test_agreement_is_to_one_statement_as_one_role(shared: Throwaway) -> N
         other = await control.explain(key_of(shared, there.session), "SELECT 2", risk)
         assert isinstance(other, PlanRisk)
         assert other.query == "SELECT 2"
+        assert there.executed_as() == ""
+
+
+async def test_a_statement_of_the_statistics_is_planned_behind_the_same_guard(shared: Throwaway) -> None:
+    with village(shared) as there:
+        control, statement = PostgresBackends(place(shared)), StatementToPlan(QUERY, "hers", "mallory")
+        shape = await control.plan_shape(statement)
+        assert isinstance(shape, PlanShape)
+        assert (shape.role, shape.nodes) == ("mallory", ("Seq Scan on t",))
+        there.shut_out()
+        risk = await control.plan_shape(statement)
+        assert isinstance(risk, PlanRisk)
+        assert (risk.role, risk.powers) == (shared.user, ("a superuser",))
+        dropped = await control.plan_shape(StatementToPlan(QUERY, "hers", ""))
+        assert isinstance(dropped, PlanRisk)
         assert there.executed_as() == ""
 
 

@@ -16,12 +16,12 @@ async def at(rig: Rig, name: str) -> None:
     rig.paste(name)
     await rig.sees(f"/{name}")
     await rig.press("enter")
-    await rig.sees("Enter type")
+    await rig.sees("Enter edit")
 
 
 async def applied(rig: Rig, value: str) -> None:
     """Types a value for the selected parameter, applies and keeps it."""
-    await rig.press("enter", "ctrl+u")
+    await rig.press("enter")
     await rig.type(value)
     await rig.press("enter")
     await rig.sees(f"= '{value}'")

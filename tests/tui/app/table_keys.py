@@ -128,6 +128,15 @@ async def _idle(rig: Rig) -> None:
     assert len(dashboard_of(rig)._rows) == before
 
 
+async def _background(rig: Rig) -> None:
+    await rig.sees("background process")
+    before = len(dashboard_of(rig)._rows)
+    await rig.press("a")
+    await rig.until(lambda: len(dashboard_of(rig)._rows) > before)
+    await rig.press("a")
+    await rig.until(lambda: len(dashboard_of(rig)._rows) == before)
+
+
 async def _details(rig: Rig) -> None:
     await rig.press("down", "enter")
     await rig.until(lambda: isinstance(rig.app.screen, DetailsDialog))
@@ -169,6 +178,7 @@ async def _moves(rig: Rig) -> None:
 TABLE_CHECKS: dict[str, Check] = {
     "details": _details, "filter": _filter, "cancel": _signal, "terminate": _signal, "explain": _explain,
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
+    "background": _background,
     "columns": _columns, "copy": _copy, "tag": _tag, "up": _moves, "down": _moves, "page-up": _moves,
     "page-down": _moves, "first": _moves, "last": _moves, "left": _sideways, "right": _sideways,
     "unselect": _moves, "dashboard": _pages, **{page.id: _pages for page in all_pages()}, "next-table": _pages,

@@ -20,7 +20,15 @@ from pgtop_tune.tui.parameters.applying import proof_words
 from pgtop_tune.tui.parameters.conditions_dialog import ConditionsDialog
 from pgtop_tune.tui.parameters.staged import Conditions
 from tests.support.frames import frame
-from tests.support.screens import Rig, ScriptedLoad, ScriptedParameters, ScriptedSource, frames, running_screen
+from tests.support.screens import (
+    Rig,
+    ScriptedLoad,
+    ScriptedParameters,
+    ScriptedSource,
+    frames,
+    parameter,
+    running_screen,
+)
 from tests.tui.app.dialog_steps import at, opened
 
 
@@ -123,18 +131,49 @@ async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:
         assert rig.app.parameters.changes.made == ()
 
 
-async def test_a_value_that_can_lose_data_is_locked_and_its_name_is_typed() -> None:
-    control = ScriptedParameters()
+async def test_synchronous_commit_is_tried_within_a_deadline_with_its_loss_in_numbers() -> None:
+    control = _with_wal_writer()
     async with running_screen(parameters=control, knobs=KNOBS) as rig:
         await opened(rig)
         await _off(rig)
+        await rig.sees("reverts at its deadline, and once confirmed")
+        await rig.press("a")
+        await rig.sees("change synchronous_commit?")
+        await rig.sees("up to 600 ms")
+        assert "locked:" not in rig.text()
         await rig.press("y")
-        await rig.sees("--allow-unsafe to unlock it")
-        assert control.journal == []
-    async with running_screen(parameters=control, knobs=KNOBS, options=ScreenOptions(allow_unsafe=True)) as rig:
+        await rig.sees("is now off")
+        assert control.terms.keep_within_s is not None
+        assert control.terms.confirmed == frozenset()
+
+
+async def test_a_longer_wal_writer_delay_tells_the_loss_it_brings() -> None:
+    async with running_screen(parameters=_with_wal_writer(), knobs=KNOBS, size=(160, 50)) as rig:
         await opened(rig)
         await _off(rig)
-        await rig.press("y")
+        await rig.press("escape")
+        await at(rig, "wal_writer_delay")
+        await rig.press("enter")
+        await rig.type("1s")
+        await rig.press("enter")
+        await rig.sees("can lose up to 3000 ms of acknowledged commits")
+
+
+async def test_without_a_deadline_the_lock_is_shown_at_staging_and_the_name_is_typed() -> None:
+    control = _with_wal_writer()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        rig.app.parameters.panel.conditions = Conditions(keep_within_s=None)
+        await opened(rig)
+        await _off(rig)
+        await rig.sees("locked: o sets a deadline, or start with --allow-unsafe")
+        await rig.press("a", "y")
+        await rig.sees("--allow-unsafe to unlock it; nothing was changed")
+        assert control.journal == []
+    async with running_screen(parameters=control, knobs=KNOBS, options=ScreenOptions(allow_unsafe=True)) as rig:
+        rig.app.parameters.panel.conditions = Conditions(keep_within_s=None)
+        await opened(rig)
+        await _off(rig)
+        await rig.press("a", "y")
         await rig.sees("unlock synchronous_commit")
         await rig.type("yes")
         await rig.press("enter")
@@ -148,15 +187,21 @@ async def test_a_value_that_can_lose_data_is_locked_and_its_name_is_typed() -> N
         assert control.terms.confirmed == {"synchronous_commit"}
 
 
+def _with_wal_writer() -> ScriptedParameters:
+    control = ScriptedParameters()
+    control.rows["wal_writer_delay"] = parameter(
+        "wal_writer_delay", "200", "200ms", unit="ms", min_val="1", max_val="10000"
+    )
+    return control
+
+
 async def _off(rig: Rig) -> None:
+    """Chooses it from the list of values."""
     await at(rig, "synchronous_commit")
-    await rig.press("enter", "ctrl+u")
-    await rig.type("off")
     await rig.press("enter")
-    await rig.sees("can lose acknowledged commits")
+    await rig.sees("Enter choose")
+    await rig.press("home", "enter")
     await rig.sees("SET synchronous_commit = 'off'")
-    await rig.press("a")
-    await rig.sees("change synchronous_commit?")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.check.dialog import CheckDialog
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.pages.row_details import DetailsDialog
+from tests.support.frames import parameter
 from tests.support.reports import ScriptedCheck, check_row, report, sets, typical
 from tests.support.screens import Rig, ScriptedParameters, running_screen
 from tests.tui.app.test_restart_dialog import ScriptedRestart
@@ -102,12 +103,13 @@ async def test_what_takes_a_restart_waits_for_it() -> None:
 
 
 async def test_a_value_that_can_lose_data_is_locked_here_as_elsewhere() -> None:
-    lossy = report(Result(check_row("XXX-01"), (sets("synchronous_commit", "off", Severity.HIGH, "commits are slow"),)))
+    lossy = report(Result(check_row("XXX-01"), (sets("fsync", "off", Severity.HIGH, "commits are slow"),)))
     control = ScriptedParameters()
+    control.rows["fsync"] = parameter("fsync", "on", "on", vartype="bool")
     async with running_screen(checks=ScriptedCheck(lossy), parameters=control, knobs=KNOBS) as rig:
         await _opened(rig)
         await rig.press("space")
-        await rig.sees("apply: ALTER SYSTEM SET synchronous_commit")
+        await rig.sees("apply: ALTER SYSTEM SET fsync")
         await rig.press("a")
         await rig.sees("apply it")
         await rig.press("y")

@@ -193,6 +193,12 @@ async def _palette(rig: Rig) -> None:
     await rig.until(lambda: dashboard_of(rig).view.hide_idle)
 
 
+async def _mouse(rig: Rig) -> None:
+    """What it does is seen on a real terminal (tests/terminal/test_mouse.py); here: text being typed keeps its M."""
+    await rig.press("M", "slash", "M")
+    assert dashboard_of(rig).view.filter == "M"
+
+
 async def _redraw(rig: Rig) -> None:
     """What it does is seen on a real terminal; here: it is nobody else's key, in dialogs and while typing either."""
     await rig.press("ctrl+l", "slash", "c", "ctrl+l", "h")
@@ -231,10 +237,23 @@ async def _check(rig: Rig) -> None:
     await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
 
 
+async def _zoom(rig: Rig) -> None:
+    for words in ("mean of 5 s", "mean of 30 s", "mean of"):
+        await rig.press("Z")
+        await rig.sees(words)
+    await rig.press("Z")
+
+
 async def _quit(rig: Rig) -> None:
     await rig.press("q")
     await rig.until(lambda: rig.app._exit)
     assert rig.app.return_value == 0
+
+
+async def _findings(rig: Rig) -> None:
+    await rig.press("w")
+    await rig.sees("what binds now")
+    await rig.press("escape")
 
 
 async def _ghost(rig: Rig) -> None:
@@ -255,17 +274,43 @@ async def _marks(rig: Rig) -> None:
     await rig.press("escape")
 
 
+async def _heatmap(rig: Rig) -> None:
+    await rig.press("H")
+    await rig.sees("latency heatmap")
+    await rig.press("escape")
+    await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+
+
+async def _wait_groups(rig: Rig) -> None:
+    await rig.press("G")
+    await rig.sees("class  ")
+    await rig.press("tab")
+    await rig.sees("statement  ")
+    await rig.press("enter")
+    await rig.sees("all active sessions ▸ statement")
+    await rig.press("backspace")
+    await rig.until(lambda: "▸ statement" not in rig.text())
+    await rig.press("escape")
+    await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+
+
+async def _burst(rig: Rig) -> None:
+    await rig.press("F")
+    await rig.until(lambda: any("50 looks a second" in each.message for each in rig.app._notifications))
+
+
 CHECKS: dict[str, Check] = {
     "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
     "redo": _redo, "keep": _keep, "experiment": _experiment, "check": _check, "password": _password,
-    "record": _record, "note": _note,
+    "findings": _findings, "record": _record, "note": _note,
     "ghost": _ghost, "live": _steps, "step-back": _steps, "step-forward": _steps, "jump": _jump,
     "next-event": _seeks, "previous-event": _seeks, "next-checkpoint": _seeks, "previous-checkpoint": _seeks,
     "worst-p99": _seeks, "slower": _speed, "faster": _speed,
     "mark-begin": _marks, "mark-end": _marks, "brush": _marks,
     **TABLE_CHECKS,
-    "pause": _pause, "longer": _interval, "shorter": _interval, "theme": _theme,
-    "palette": _palette, "redraw": _redraw, "suspend": _suspend, "help": _help, "quit": _quit,
+    "pause": _pause, "longer": _interval, "shorter": _interval,
+    "heatmap": _heatmap, "wait-groups": _wait_groups, "burst": _burst, "zoom": _zoom, "theme": _theme,
+    "palette": _palette, "mouse": _mouse, "redraw": _redraw, "suspend": _suspend, "help": _help, "quit": _quit,
 }  # fmt: skip
 
 

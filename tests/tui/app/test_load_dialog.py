@@ -30,28 +30,44 @@ async def test_the_command_line_follows_what_is_typed() -> None:
     load = ScriptedLoad()
     async with running_screen(_idle(), load=load) as rig:
         await rig.press("b")
-        await rig.sees("pgbench -n -b tpcb-like -c 8 -M prepared")
+        await rig.sees("pgbench -n -b tpcb-like -c 8 -M prepared -T 300")
         await rig.press("down", "plus", "down", "down")
         await rig.type("60")
         await rig.sees("-c 16 -M prepared -T 60")
-        await rig.press("up", "up", "backspace", "backspace")
+        await rig.press("up", "up", "backspace")
         await rig.sees("clients: a number is missing")
 
 
-async def test_enter_starts_and_the_dialog_closes_when_the_load_reports() -> None:
+async def test_one_key_starts_and_the_dialog_closes_when_the_load_reports() -> None:
     load = ScriptedLoad()
     async with running_screen(_idle(), load=load) as rig:
         await rig.press("b")
         await rig.sees("pgbench -n")
-        await rig.press("down", "plus", "enter")
-        await rig.until(lambda: load.started == [LoadSpec(clients=16)])
+        await rig.press("down", "plus", "s")
+        await rig.until(lambda: load.started == [LoadSpec(clients=16, duration_s=300)])
         rig.source.feed(_run(5, RunState.STARTING))
         await rig.sees("starting")
         rig.source.feed(_run(6, RunState.RUNNING))
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
         await rig.press("b")
         await rig.sees("left")
-        assert "Enter start" not in rig.text()
+        assert "s start" not in rig.text()
+
+
+async def test_enter_edits_and_starts_nothing_and_an_empty_time_runs_until_stopped() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("b")
+        await rig.sees("-c 8 -M prepared -T 300")
+        await rig.press("down", "enter", "2", "enter")
+        await rig.sees("-c 2 -M prepared -T 300")
+        await rig.press("enter", "7", "escape")
+        await rig.sees("-c 2 -M prepared -T 300")
+        await rig.press("down", "down", "backspace")
+        await rig.sees("until stopped")
+        assert load.started == []
+        await rig.press("s")
+        await rig.until(lambda: load.started == [LoadSpec(clients=2)])
 
 
 async def test_the_next_dialog_begins_with_what_was_typed_before() -> None:
@@ -69,7 +85,7 @@ async def test_a_refusal_is_shown_and_the_form_stays() -> None:
     async with running_screen(_idle(), load=load) as rig:
         await rig.press("b")
         await rig.sees("pgbench -n")
-        await rig.press("enter")
+        await rig.press("s")
         await rig.sees("no [such] ␛[31mtable")
         assert "initialise first" in rig.text()
         assert "clients" in rig.text()
@@ -80,7 +96,7 @@ async def test_pgbench_failing_after_its_start_keeps_the_dialog_open_with_its_wo
     async with running_screen(_idle(), load=load) as rig:
         await rig.press("b")
         await rig.sees("pgbench -n")
-        await rig.press("enter")
+        await rig.press("s")
         await rig.sees("waiting for the first second")
         rig.source.feed(_run(5, RunState.FAILED, 'relation "pgbench_branches" does not exist', status=1))
         await rig.sees('relation "pgbench_branches" does not exist')

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.postgres import Activity
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui import app as app_module
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import TooSmall
@@ -16,9 +19,16 @@ from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.registry import PAGES, all_pages, page_of
 from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.pages.screen import PageScreen
-from tests.support.frames import frame
+from tests.support.frames import EPOCH_MS, backend, frame, postgres_sample
 from tests.support.pictures import assert_picture
-from tests.support.screens import Rig, ScriptedBackends, ScriptedTransport, running_screen
+from tests.support.screens import (
+    Rig,
+    ScriptedBackends,
+    ScriptedParameters,
+    ScriptedSource,
+    ScriptedTransport,
+    running_screen,
+)
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 
@@ -163,23 +173,60 @@ async def test_help_explains_the_columns_of_the_page_in_view() -> None:
             await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
 
 
-async def test_help_begins_with_what_is_done_here_and_tab_leads_to_the_numbers_of_the_table_in_view() -> None:
+async def test_help_opens_at_the_table_in_view_and_keys_are_one_key_away() -> None:
     async with running_screen() as rig:
         await turned_to(rig, "6")
         await rig.press("tab", "tab", "question_mark")
-        await rig.until(lambda: isinstance(rig.app.screen, HelpDialog))
-        assert "next table of this page" in "\n".join(rig.text().split("\n")[:4]), rig.text()
+        await rig.sees("Cache of transaction states")
+        await rig.press("home")
+        await rig.until(lambda: "next table of this page" in "\n".join(rig.text().split("\n")[:4]))
         await rig.press("tab")
         await rig.sees("Cache of transaction states")
-        await rig.press("shift+tab")
-        await rig.sees("next table of this page")
+
+
+async def test_help_opens_at_the_column_chosen_and_finds_what_is_searched() -> None:
+    async with running_screen(size=(120, 30)) as rig:
+        await turned_to(rig, "2")
+        await rig.press("s", "question_mark")
+        await rig.until(lambda: isinstance(rig.app.screen, HelpDialog))
+        column = rig.app._pages.help_at
+        await rig.until(lambda: column in rig.text().split("\n")[1])
+        await rig.press("slash")
+        await rig.type("REDRAW the whole")
+        await rig.sees("redraw the whole screen")
+        await rig.press("enter", "slash")
+        await rig.type("no such words")
+        await rig.sees("not found")
+        await rig.press("escape")
+        await rig.sees("/ search")
+        await rig.press("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
+
+
+async def test_the_palette_finds_parameters_and_sessions_and_obeys_no_markup() -> None:
+    odd = replace(backend(77, EPOCH_MS, query="SELECT '[red]x[/red]'"), usename="[b]odd")
+    activity = Activity(2.0, EPOCH_MS, (odd,))
+    source = ScriptedSource([Step((frame(2, postgres=postgres_sample(2, activity=activity)),), restart=True)])
+    async with running_screen(source, parameters=ScriptedParameters(), knobs=KNOBS) as rig:
+        await rig.press("ctrl+p")
+        await rig.type("parameter max_wal")
+        await rig.sees("parameter max_wal_size")
+        await rig.press("enter")
+        await rig.sees("/max_wal_size")
+        await rig.press("escape", "escape", "ctrl+p")
+        await rig.type("session 77")
+        await rig.sees("session 77 [b]odd@bench active: SELECT '[red]x[/red]'")
+        await rig.press("enter")
+        await rig.until(
+            lambda: rig.app.screen is rig.app._pages and rig.app._pages.view.selected == (77, odd.backend_start_ms)
+        )
 
 
 @pytest.mark.parametrize(
     ("key", "tabs", "offered", "missing"),
     [
         ("2", 0, "Tab table  Enter open  / filter  c cancel  K kill  e plan  s sort  i idle  o columns  y copy", ""),
-        ("5", 0, "Enter open  / filter  s sort  i idle  o columns", "Tab table"),
+        ("5", 0, "Enter open  / filter  e plan  s sort  i idle  o columns", "Tab table"),
         ("4", 0, "Tab table  Enter open  / filter  c cancel  K kill", "idle"),
         ("6", 1, "Tab table  Enter open  / filter  s sort  o columns", "idle"),
     ],

@@ -96,16 +96,34 @@ async def test_a_value_is_typed_and_escape_forgets_it() -> None:
     control = ScriptedParameters()
     async with running_screen(parameters=control, knobs=KNOBS) as rig:
         await opened(rig)
-        await rig.press("enter", "ctrl+u")
+        await rig.press("enter")
         await rig.type("3GB")
         await rig.press("escape")
         assert "3GB" not in rig.text()
-        await rig.press("enter", "ctrl+u")
-        await rig.type("3GB")
+        await rig.press("enter")
+        await rig.type("3")
+        await rig.press("enter")
+        await rig.sees("SET max_wal_size = '3'")
+        await rig.press("enter", "end")
+        await rig.type("GB")
         await rig.press("enter")
         await rig.sees("SET max_wal_size = '3GB'")
         await rig.press("x")
         await rig.sees("ALTER SYSTEM RESET max_wal_size")
+
+
+async def test_a_value_that_the_server_would_refuse_is_not_staged() -> None:
+    async with running_screen(parameters=ScriptedParameters(), knobs=KNOBS) as rig:
+        await opened(rig)
+        for typed, words in (("1MB", "'1MB' is out of range"), ("lots", "'lots' is not a number")):
+            await rig.press("enter")
+            await rig.type(typed)
+            await rig.press("enter")
+            await rig.sees(words)
+            await rig.sees("Enter ok")
+            await rig.press("escape")
+            await rig.sees("Enter edit")
+        assert "staged" not in rig.text().split("parameters", 1)[1].split("advice")[0]
 
 
 async def test_the_servers_own_words_when_it_refuses() -> None:

@@ -43,6 +43,16 @@ def test_keys_edit_as_in_a_shell(keys: list[str], text: str, cursor: int) -> Non
     assert (field.text, field.cursor) == (text, cursor)
 
 
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [(["2"], "2"), (["backspace"], ""), (["ctrl+u", "2"], "2"), (["end", "2"], "162"), (["2", "4"], "24")],
+)
+def test_the_first_key_replaces_a_selected_text(keys: list[str], text: str) -> None:
+    field = TextField("16")
+    field.select()
+    assert _typed(field, *keys).text == text
+
+
 def test_keys_that_mean_nothing_here_are_left_to_others() -> None:
     assert not TextField().press("escape", "\x1b")
     assert not TextField().press("f5", None)

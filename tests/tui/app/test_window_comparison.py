@@ -14,10 +14,11 @@ from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from tests.support.pictures import assert_picture
 from tests.support.screens import Rig, ScriptedSource, ScriptedTransport, running_screen
-from tests.support.sides import frames, with_parameter
+from tests.support.sides import frames, with_parameter, with_statements
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
 FASTER = 80
+WORDS = {1: "UPDATE items SET n = n + $1 WHERE id = $2", 2: "SELECT filler FROM items WHERE id = $1", 3: "SELECT now()"}
 
 
 def changed() -> list[Frame]:
@@ -151,9 +152,13 @@ async def test_marks_stand_on_the_tape_in_the_columns_of_their_moments() -> None
         assert (tape.index("["), tape.index("]")) == (7 + 10, 7 + 60)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_the_table_as_a_picture(size: tuple[int, int]) -> None:
-    found, source = changed(), ScriptedSource([Step((frames()[0],))])
+    def statements(second: int) -> dict[int, tuple[int, float]]:
+        every = {1: (900, 0.4), 2: (40, 6.0 if second >= FASTER else 0.5)}
+        return every | {3: (5, 9.0)} if second >= FASTER else every
+
+    found, source = with_statements(changed(), statements, WORDS), ScriptedSource([Step((frames()[0],))])
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source, size=size) as rig:
         await marked(rig, source, found, (5, "["), (79, "]"), (85, "["), (159, "]"))
         await rig.until(lambda: isinstance(rig.app.screen, WindowsDialog) and "largest effect" in rig.text())

@@ -19,8 +19,10 @@ from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import Need, available, footer_keys
+from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS
+from pgtop_tune.tui.dashboard.layout import ORDER, dashboard_layout, sessions_wanted
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import ORDER, Dashboard, dashboard_layout
+from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dashboard.session_rows import SessionsView
 from pgtop_tune.tui.pages.registry import DASHBOARD_KEY, NAMES
 from pgtop_tune.tui.scene.header import PageNames
@@ -172,21 +174,38 @@ def test_before_the_first_frame_every_pane_is_there() -> None:
     assert len(rows) == 24
     assert "db1" in rows[0]
     assert "waiting for the first frame" in rows[0]
-    assert {"CPU", "MEM", "DISK", "TPS"} <= {row.split()[0] for row in rows if row.strip()}
+    assert {"CPU", "MEM", "DISK"} <= {row.split()[0] for row in rows if row.strip()}
+    assert any(row.startswith("─ TPS") for row in rows)
 
 
-@given(st.integers(60, 300), st.integers(8, 120))
-def test_rows_of_the_layout_add_up_to_the_screen(columns: int, rows: int) -> None:
-    layout = dashboard_layout(columns, rows)
+@given(st.integers(60, 300), st.integers(8, 120), st.integers(2, 400))
+def test_rows_of_the_layout_add_up_to_the_screen(columns: int, rows: int, sessions: int) -> None:
+    layout = dashboard_layout(columns, rows, sessions)
     assert sum(count for _, count in layout) == rows
     assert [pane for pane, _ in layout] == [pane for pane in ORDER if pane in dict(layout)]
-    assert dict(layout).get("throughput") == dict(layout).get("latency") or rows < 11, "both charts are equally high"
+    panes = dict(layout)
+    charts = panes.get("throughput", 0) + panes.get("latency", 0)
+    clock = panes.get("latency", 0) >= CLOCK_ROWS
+    assert panes.get("latency", 0) - panes.get("throughput", 0) in (clock, 0 if rows >= 11 else -1), "equally high"
+    assert rows < 24 or charts >= rows // 3 - 1
 
 
-def test_small_screen_has_every_pane_and_eleven_sessions() -> None:
-    layout = dict(dashboard_layout(80, 24))
-    assert set(layout) == set(ORDER)
-    assert (layout["host"], layout["sessions"]) == (3, 13)
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (200, 50), (250, 70)])
+def test_charts_take_what_the_sessions_do_not_need(columns: int, rows: int) -> None:
+    many, few = (dict(dashboard_layout(columns, rows, sessions)) for sessions in (400, 8))
+    assert set(many) == set(few) == set(ORDER)
+    assert rows // 3 <= many["throughput"] + many["latency"] + 1 <= rows // 2 + 1
+    assert few["sessions"] in (8, 9) or rows == 24
+    assert many["sessions"] >= 7
+
+
+def test_the_layout_stands_still_while_sessions_come_and_go() -> None:
+    wanted = 0
+    seen = []
+    for count in (9, 12, 10, 8, 6, 13, 12, 3, 40):
+        wanted = sessions_wanted(count, wanted)
+        seen.append(wanted)
+    assert seen == [12, 12, 12, 12, 12, 16, 16, 4, 40]
 
 
 def test_numbers_keep_their_places_from_one_second_to_the_next() -> None:

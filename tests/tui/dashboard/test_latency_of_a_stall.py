@@ -114,14 +114,16 @@ def test_long_transactions_of_one_second_are_a_spike_with_its_number(size: tuple
     assert "▲12.0s" in "".join(lines)
     assert "12.0s ms" not in " ".join("".join(lines).split())
     if size[1] > 1:
-        assert lines[1].index("▲12.0s") in (7 + 24, 7 + 25)
+        column = lines[1].index("▲12.0s") - 7
+        assert column in ((24, 25) if size[0] > 80 else (12,)), "a column has one second, or two on a narrow screen"
         assert lines[1].startswith(" 20.0"), "the others keep their scale"
 
 
 def test_a_spike_that_is_nearly_alone_in_the_chart_has_its_number_too() -> None:
     samples = [bench_sample(second, latencies=logged(second, *[18.0] * 20)) for second in range(110)]
-    samples += [bench_sample(second, latencies=()) for second in range(110, 198)]
-    samples.append(bench_sample(198, latencies=logged(198, *[18.0] * 3000, *[84_000.0] * 100)))
+    samples += [bench_sample(second, latencies=()) for second in range(110, 258)]
+    samples.append(bench_sample(258, latencies=logged(258, *[18.0] * 3000, *[84_000.0] * 100)))
+    samples += [bench_sample(second, latencies=()) for second in range(259, 275)]
     lines = [text_of(line) for line in latency_lines(session_of(samples), 120, 8, UNICODE)]
     assert "▲84.0s" in lines[1]
     assert lines[1].startswith(" 100s"), "there is nothing else to keep a scale for"

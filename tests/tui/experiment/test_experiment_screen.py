@@ -12,9 +12,11 @@ from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.compare.since_change import since_change
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.runtime.experiment_control import KILLED
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.experiment.line import experiment_line
+from pgtop_tune.tui.experiment.progress_dialog import detail_lines
 from pgtop_tune.tui.parameters.row import SettingRow, Staged
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.widgets.lines import text_of, width
@@ -72,6 +74,7 @@ async def test_the_dialog(columns: int, lines: int) -> None:
         _stage(rig, control, work_mem="64MB", shared_buffers="1GB")
         await rig.press("x")
         await rig.sees("pairs differ by 3.2 %")
+        await rig.sees("last 20 predictions: 17 inside")
         assert_picture(_GOLDENS / f"experiment-dialog-{columns}x{lines}.txt", rig.text().split("\n"))
 
 
@@ -100,6 +103,17 @@ async def test_without_staged_values_or_load_it_says_how_to_get_them() -> None:
         await rig.press("enter")
         await rig.sees("no staged value can be compared")
         assert experiments.started == []
+
+
+async def test_what_it_lacked_is_no_longer_said_once_it_is_there() -> None:
+    control, experiments = ScriptedParameters(), ScriptedExperiments()
+    async with running_screen(parameters=control, experiments=experiments, knobs=KNOBS) as rig:
+        await rig.press("x")
+        await rig.press("enter")
+        await rig.sees("no staged value can be compared")
+        _stage(rig, control, work_mem="64MB")
+        rig.source.feed(frames(6)[-1])
+        await rig.until(lambda: "no staged value can be compared" not in rig.text())
 
 
 async def test_staged_values_outlive_the_list_and_are_what_x_compares() -> None:
@@ -164,6 +178,39 @@ async def test_a_verdict_that_was_read_is_put_aside_and_the_key_begins_the_next(
         await rig.sees("Nothing is staged")
 
 
+async def test_one_of_another_program_is_shown_stopped_and_put_aside_and_undo_waits() -> None:
+    other = ScriptedExperiments(replace(RUNNING, where="detached"))
+    async with running_screen(
+        parameters=ScriptedParameters(), experiments=ScriptedExperiments(), other_experiments=other, knobs=KNOBS
+    ) as rig:
+        await rig.sees("A/B B  detached  pair  5")
+        await rig.press("u")
+        await rig.until(lambda: rig.app._notifications)
+        await rig.press("x")
+        await rig.sees("-0.3 % … +8.2 %")
+        await rig.press("s")
+        await rig.sees("The experiment (detached) ends without a verdict")
+        await rig.press("y")
+        await rig.until(lambda: other.stops == 1)
+        await rig.sees("put aside")
+        await rig.press("escape")
+        await rig.until(lambda: "interrupted" not in rig.text())
+        await rig.press("x")
+        await rig.sees("Nothing is staged")
+
+
+async def test_leaving_does_not_stop_one_of_another_program() -> None:
+    other = ScriptedExperiments(replace(RUNNING, where="detached"))
+    idle = ScriptedSource([Step(tuple(frames(5, load=False)), restart=True)])
+    async with running_screen(
+        idle, parameters=ScriptedParameters(), experiments=ScriptedExperiments(), other_experiments=other, knobs=KNOBS
+    ) as rig:
+        await rig.sees("detached")
+        await rig.press("q")
+        await rig.until(lambda: rig.app._exit)
+        assert other.stops == 0
+
+
 async def test_a_replay_has_no_such_key() -> None:
     async with running_screen(transport=ScriptedTransport()) as rig:
         await rig.press("x")
@@ -185,6 +232,54 @@ async def test_the_title_does_not_judge_switches() -> None:
         source = ScriptedSource([Step(tuple(at(each, switched=switched) for each in range(90)), restart=True)])
         async with running_screen(source) as rig:
             assert (since_change(rig.app.context.live) is None) is switched
+
+
+def test_the_table_of_the_details_keeps_its_verdicts_beside_the_figures_at_80_columns() -> None:
+    details = (
+        "B (synchronous_commit=off) against A (synchronous_commit=on): better, tps +128.8 % (+66.0 % … +215.4 %)\n\n"
+        "figure                A         B         B against A  95 %                 verdict\n"
+        "tps                   359.8/s   820.3/s   +128.8 %     +66.0 % … +215.4 %   better\n"
+        "WAL per transaction   1.18K     653       -7.8 %                            too few pairs\n"
+        "budget CPU queue      5.5 ms    3.15 ms   -44.2 %      -66.9 % … -6.0 %     undecided\n"
+        "tps decides; the other figures are secondary\n\n6 of 6 pairs count"
+    )
+    lines = [text_of(line) for line in detail_lines(replace(RUNNING, details=details), 76, UNICODE)]
+    assert "figure     A        B        B to A    95 %                verdict" in lines
+    assert "tps        359.8/s  820.3/s  +128.8 %  +66.0 % … +215.4 %  better" in lines
+    assert "WAL/tx     1.18K    653      -7.8 %                        too few pairs" in lines
+    assert "CPU queue  5.5 ms   3.15 ms  -44.2 %   -66.9 % … -6.0 %    undecided" in lines
+    assert "tps decides; the other figures are secondary" in lines
+
+
+def test_of_a_killed_program_nobody_says_that_its_values_are_put_back() -> None:
+    over = replace(BETTER, better=False, where="detached")
+    assert "values are put back" in text_of(experiment_line(over, 120, UNICODE, "x", "Y"))
+    killed = text_of(experiment_line(replace(over, ending=KILLED), 120, UNICODE, "x", "Y"))
+    assert killed.startswith(" A/B killed  detached")
+    assert "put back" not in killed
+
+
+def test_the_line_of_a_plan_and_of_a_twin_fits_into_80_cells_with_its_estimate() -> None:
+    plan = replace(RUNNING, kind="plan P1", where="detached", arm="", pair=3, of=120, figure="tps of large", values=())
+    twin = replace(RUNNING, kind="twin", where="process 4711", arm="", phase="exchanging the settings of the copies")
+    copying = replace(twin, phase="copying the server", pair=0, effect=None, low=None, high=None)
+    ab = replace(RUNNING, where="process 4194304")
+    for state, words, estimate in (
+        (plan, "plan P1  detached  cell   3/120", "+4.1 %"),
+        (twin, "twin  process 4711  pair  5", "(  −0.3 …   +8.2)  x"),
+        (copying, "twin  process 4711           copying", "no pair yet"),
+        (ab, "A/B B  pid 4194304  pair  5  02:12 of 10:00", "(  −0.3 …   +8.2)  x"),
+        (
+            replace(RUNNING, figure="same mix"),
+            "A/B B  pair  5  02:12 of 10:00",
+            "same mix   +4.1 % (  −0.3 …   +8.2)  x",
+        ),
+        (RUNNING, "A/B B  pair  5  measuring   02:12 07:48 left", "(  −0.3 …   +8.2)  x"),
+    ):
+        line = experiment_line(state, 80, UNICODE, "x", "Y")
+        assert width(line) <= 80
+        assert words in text_of(line)
+        assert estimate in text_of(line)
 
 
 def test_each_part_of_the_line_stays_in_its_place_while_it_runs() -> None:

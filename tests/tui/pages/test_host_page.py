@@ -25,6 +25,7 @@ from pgtop_tune.tui.pages.screen import PageScreen
 from pgtop_tune.tui.scene.explain import explained, why_untold
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import frame
 from tests.support.host_frames import capped_disks, full_host, full_session
 from tests.support.pictures import assert_picture
@@ -35,7 +36,7 @@ SIZES = ((80, 24), (160, 48))
 
 
 def session_with(seconds: int = 40, cores: int = 4, **sections: object) -> Session:
-    session = Session()
+    session = Session(CHARTED)
     for second in range(seconds):
         session.apply(Step((frame(second, cores=cores, host=full_host(second, cores, **sections)),)))
     return session
@@ -66,12 +67,12 @@ def test_summary_and_tables_as_pictures(cells: int, rows: int) -> None:
 
 def test_the_table_gets_the_lines_that_the_summary_has_nothing_for() -> None:
     few, many = full_session(3), full_session(3, cores=384)
-    assert text_of(PAGE.summary(few, 160, PAGE.summary_needs(few, 160), UNICODE)[-1]).strip()
-    assert PAGE.summary_needs(many, 160) == PAGE.summary_needs(few, 160) + 2
+    assert text_of(PAGE.summary(few, 158, PAGE.summary_needs(few, 158), UNICODE)[-1]).strip()
+    assert PAGE.summary_needs(many, 158) == PAGE.summary_needs(few, 158) + 2
 
 
 def test_every_one_of_384_cores_has_a_cell_where_there_is_room() -> None:
-    strip = summary(full_session(3, cores=384), 160, 14)[2:5]
+    strip = summary(full_session(3, cores=384), 158, 14)[2:5]
     assert sum(character in UNICODE.rising[1:] for line in strip for character in line) == 384
 
 
@@ -86,7 +87,7 @@ def test_one_full_core_among_384_is_seen_on_a_small_screen() -> None:
         )
         return replace(host, cpu=replace(host.cpu, cores=cores))  # type: ignore[type-var]
 
-    session = Session()
+    session = Session(CHARTED)
     for second in range(3):
         session.apply(Step((frame(second, host=look(second)),)))
     assert sum(line.count(UNICODE.full) for line in summary(session, 80, 8)) == 1
@@ -109,7 +110,7 @@ def test_a_section_that_is_missing_says_why_in_its_table(section: str, table: Pa
 
 
 def test_a_machine_that_cannot_be_seen_says_why_once_and_on_every_table() -> None:
-    session = Session()
+    session = Session(CHARTED)
     session.apply(Step((frame(0, host=Unavailable(Reason.NOT_LOCAL, "the server runs elsewhere")),)))
     assert "the server runs elsewhere" in summary(session, 80, 8)[0]
     assert all("the server runs elsewhere" in "\n".join(table_text(session, table)) for table in PAGE.tables)
@@ -119,7 +120,7 @@ def test_a_machine_that_cannot_be_seen_says_why_once_and_on_every_table() -> Non
 def test_what_does_not_answer_and_what_has_no_disk_is_told_at_the_top() -> None:
     disks = replace(capped_disks(2), unplaced=("wal: whether pg_wal is a link cannot be seen",))
     systems = FileSystemSample(0.0, (), ("/far (nfs4): no answer for 12 s",))
-    (_, note, *_) = summary(session_with(2, disks=disks, file_systems=systems), 160, 14)
+    (_, note, *_) = summary(session_with(2, disks=disks, file_systems=systems), 158, 14)
     assert "/far (nfs4): no answer for 12 s" in note
     assert "whether pg_wal is a link" in note
 
@@ -151,7 +152,7 @@ def test_sessions_can_be_reached_from_their_processes() -> None:
 
 
 def capped(seconds: int) -> Session:
-    session = Session()
+    session = Session(CHARTED)
     for second in range(seconds):
         session.apply(Step((frame(second, host=full_host(second, disks=capped_disks(second))),)))
     return session
@@ -201,7 +202,7 @@ def test_huge_pages_that_are_promised_are_used_as_on_the_dashboard() -> None:
     assert not isinstance(host.memory, Unavailable)
     pools = (HugePages(2 << 20, total=3000, free=2900, reserved=2844, surplus=2), HugePages(1 << 30, 4, 4, 0, 0))
     session = session_with(2, memory=replace(host.memory, huge_pages=pools))
-    said = next(line for line in summary(session, 160, 14) if line.startswith(" huge"))
+    said = next(line for line in summary(session, 158, 14) if line.startswith(" huge"))
     assert "2M 2944/3000 used reserved 2844 surplus 2" in said
     assert "1G 0/4 used" in said
     assert "huge 2944/3000 used" in "\n".join(text_of(line) for line in host_lines(session, 160, 4, UNICODE))
@@ -238,13 +239,13 @@ def by_psutil() -> Session:
     """This machine as psutil sees it, a few looks."""
     seconds = iter(range(1000))
     host = PsutilHost(lambda: float(next(seconds)))
-    session = Session()
+    session = Session(CHARTED)
     for second in range(3):
         session.apply(Step((frame(second, host=host.sample([os.getpid()], [os.getpid()])),)))
     return session
 
 
-@pytest.mark.parametrize(("cells", "rows"), [(80, 9), (120, 14), (200, 14)])
+@pytest.mark.parametrize(("cells", "rows"), [(80, 9), (120, 14), (158, 14)])
 def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_them(
     by_psutil: Session, cells: int, rows: int
 ) -> None:
@@ -279,3 +280,11 @@ def test_the_help_gives_the_reason_below_the_definition(by_psutil: Session) -> N
     assert why_untold(metrics["host.load_1m"], by_psutil.now) == ""
     delay = next(column for column in PROCESSES.columns if column.title == "delay%")
     assert "schedstat" in why_untold(delay.metric, by_psutil.now)
+
+
+def test_a_wide_screen_has_the_cores_by_name_and_the_histories_beside_the_figures() -> None:
+    text = "\n".join(summary(full_session(40), 200, 24))
+    for title in ("CPU %", "await ms of", "pressure %", "memory"):
+        assert f"─ {title}" in text
+    (cores,) = (line for line in text.splitlines() if line.startswith(" cores"))
+    assert [word for word in cores[:99].split() if word in "0123"] == ["0", "1", "2", "3"]

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
-from pgtop_tune.model.postgres import ParameterSample, StatementTotals
+from pgtop_tune.model.postgres import Activity, ParameterSample, StatementTotals
+from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import io, statements
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
@@ -19,7 +20,7 @@ from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines, row_text
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import text_of, width
-from tests.support.frames import EPOCH_MS, MIB, PARAMETERS, parameter, postgres_sample
+from tests.support.frames import EPOCH_MS, MIB, PARAMETERS, backend, parameter, postgres_sample
 from tests.support.pictures import assert_picture
 from tests.support.statement_frames import HOSTILE, database, io_row, sample, session_with, slru, statement, texts
 
@@ -266,3 +267,19 @@ def test_who_reads_and_writes_is_never_cut_in_a_number(cells: int) -> None:
     line = text_of(io.PAGE.summary(session_with(grown), cells, 2, UNICODE)[1])
     assert "written by" in line
     assert line.rstrip().endswith("/s"), line
+
+
+def test_a_statement_is_planned_as_the_statistics_have_it_and_before_16_with_the_text_of_a_session() -> None:
+    session = busy()
+    (first, *_) = [row for row in statements.TABLE.rows(session) if row.counters.queryid == 1]  # type: ignore[union-attr]
+    statement_of = statements.TABLE.statement_of
+    assert statement_of is not None
+    assert statement_of(session, first) == StatementToPlan(WORDS[1], "bench", first.counters.usename or "")
+    old = replace(postgres_sample(13).server, version_num=150_004)
+    texts_seen = ("UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2", "UPDATE t SET a = 1")
+    found = []
+    for text in texts_seen:
+        activity = Activity(0.0, EPOCH_MS, (backend(1, EPOCH_MS, query=text, query_id=1),))
+        found.append(statement_of(session_with([{**section(13), "server": old, "activity": activity}]), first))
+    assert "needs PostgreSQL 16" in str(found[0])
+    assert found[1] == StatementToPlan(texts_seen[1], "bench", first.counters.usename or "")

@@ -11,15 +11,14 @@ from msgspec.structs import replace
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.model.waits import WaitCount, WaitSample
-from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.wait_heat import columns_of, heat_lines, heat_needs, heat_row
+from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits, waits_needs
 from pgtop_tune.tui.pages import locks, waits
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines, row_text
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.lines import Line, text_of, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from pgtop_tune.tui.widgets.wait_style import wait_style
 from tests.support.frames import CORES, EPOCH_MS, postgres_sample, session_of
@@ -49,7 +48,17 @@ def shown(
 
 @pytest.mark.parametrize(("cells", "height"), [(80, 24), (160, 48)])
 @pytest.mark.parametrize(
-    "name", ["waits-events", "waits-queries", "waits-databases", "waits-users", "waits-types", "locks", "lock-types"]
+    "name",
+    [
+        "waits-events",
+        "waits-queries",
+        "waits-databases",
+        "waits-users",
+        "waits-types",
+        "waits-tail",
+        "locks",
+        "lock-types",
+    ],
 )
 def test_pictures(name: str, cells: int, height: int) -> None:
     page = locks.PAGE if name.startswith("lock") else waits.PAGE
@@ -74,12 +83,19 @@ def test_sessions_shares_and_milliseconds_are_what_was_seen() -> None:
     rows = rows_of("waits-events", session)
     sync, turn = rows["IO:WalSync"], rows["Client:think"]
     assert sync.group.sessions == pytest.approx(3.0)
-    assert sync.share == pytest.approx(100 * 3.0 / 7.5)
+    assert sync.share == pytest.approx(100 * 3.0 / 7.0)
     assert turn.group.sessions == pytest.approx(5.0), "between two transactions as well: one part of the budget"
     assert (turn.share, turn.share_long) == (None, None)
     tps = 1000.0 * sync.group.sessions / (sync.ms_per_transaction or 0.0)
     assert 1000 < tps < 1400
     assert sum(row.share or 0.0 for row in rows.values()) == pytest.approx(100.0)
+
+
+def test_the_peak_of_a_herd_stands_beside_the_mean() -> None:
+    rows = rows_of("waits-events", waiting_session(90))
+    sync, locked, turn = (rows[name].group for name in ("IO:WalSync", "Lock:transactionid", "Client:think"))
+    assert (sync.peak, locked.peak, turn.peak) == (20, 2, 4)
+    assert sync.burst == pytest.approx(20 / 3.0)
 
 
 def test_the_long_window_remembers_what_the_short_one_has_forgotten() -> None:
@@ -92,21 +108,21 @@ def test_the_long_window_remembers_what_the_short_one_has_forgotten() -> None:
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        ("waits-queries", {"11": 3.0, "12": 3.0, "13": 1.0, "-": 0.5}),
-        ("waits-databases", {"bench": 6.0, "shop": 1.0, "-": 0.5}),
-        ("waits-users", {"bench": 6.0, 'odd "name"': 1.0, "-": 0.5}),
+        ("waits-queries", {"11": 3.0, "12": 3.0, "13": 1.0}),
+        ("waits-databases", {"bench": 6.0, "shop": 1.0}),
+        ("waits-users", {"bench": 6.0, 'odd "name"': 1.0}),
         ("waits-types", {"client backend": 7.0, "checkpointer": 0.5}),
     ],
 )
 def test_every_dimension_adds_up_to_the_sessions_at_work(table: str, expected: dict[str, float]) -> None:
     found = {name: row.group.sessions for name, row in rows_of(table, waiting_session()).items()}
     assert found == pytest.approx(expected)
-    assert sum(found.values()) == pytest.approx(7.5)
+    assert sum(found.values()) == pytest.approx(7.5 if table == "waits-types" else 7.0)
 
 
 def test_texts_come_from_the_statistics_else_from_a_session_that_ran_it() -> None:
     rows = rows_of("waits-queries", waiting_session())
-    assert {name: row.query for name, row in rows.items()} == {"11": "END", "12": UPDATE, "13": HOSTILE, "-": ""}
+    assert {name: row.query for name, row in rows.items()} == {"11": "END", "12": UPDATE, "13": HOSTILE}
     assert row_text(TABLES["waits-queries"], rows["12"]) == UPDATE
 
 
@@ -120,23 +136,29 @@ def test_enter_drills_down_by_everything_else() -> None:
     assert not any("IO:WalSync" in words for words in lines)
 
 
-def test_full_blocks_are_as_many_sessions_as_there_are_cpus() -> None:
-    lines = {text_of(line)[:8].strip(): line for line in heat_lines(waiting_session(), 120, 10, UNICODE)}
-    newest = {
-        name: [span for span in line if span[0].strip()][1:-1][-1]
-        for name, line in lines.items()
-        if name in "CPU IO Lock active"
-    }
-    assert newest["CPU"][1] == "heat-2", f"2 sessions of {CORES} CPUs"
-    assert newest["active"][0][-1] == UNICODE.full
-    assert newest["active"][1] == "heat-4"
+def test_classes_stand_on_each_other_with_a_line_at_the_number_of_cpus() -> None:
+    title, *chart = stacked_waits(waiting_session(), 120, 14, UNICODE)
+    assert "active sessions mean of 10 s" in text_of(title)
+    assert f"CPUs {CORES}" in text_of(title)
+    newest = 6 + text_of(chart[-2]).rindex("█") - 6
+    column = [next(style for at, style in cells(line) if at == newest) for line in chart[:-1]]
+    drawn = [style for style in column if style not in ("dim", "strong", "")]
+    assert list(dict.fromkeys(reversed(drawn)))[:2] == ["cpu", "wait-io"], "CPU is at the bottom"
+    (limit,) = (row for row, line in enumerate(chart) if "strong" in {style for _, style in line})
+    top = float(text_of(chart[0])[:5])
+    assert limit == pytest.approx((1 - CORES / top) * 12, abs=1.0)
+
+
+def cells(line: Line) -> list[tuple[int, str]]:
+    return [(at, style) for at, style in enumerate(style for text, style in line for _ in text)]
 
 
 @pytest.mark.parametrize("major", [18, 19])
 def test_waits_for_pages_have_a_row_of_their_own_from_19_on(major: int) -> None:
+    ours = "client backend"
     seen = {
-        18: (WaitCount("BufferPin", "BufferPin", "startup", 10), WaitCount("LWLock", "BufferContent", "walwriter", 20)),
-        19: (WaitCount("Buffer", "BufferCleanup", "startup", 10), WaitCount("Buffer", "BufferShared", "walwriter", 20)),
+        18: (WaitCount("BufferPin", "BufferPin", ours, 10), WaitCount("LWLock", "BufferContent", ours, 20)),
+        19: (WaitCount("Buffer", "BufferCleanup", ours, 10), WaitCount("Buffer", "BufferShared", ours, 20)),
     }[major]
 
     def change(second: int) -> dict[str, object]:
@@ -145,39 +167,19 @@ def test_waits_for_pages_have_a_row_of_their_own_from_19_on(major: int) -> None:
         return {"postgres": replace(base, server=replace(base.server, version_num=major * 10_000))}
 
     session = session_of(12, charted=CHARTED, change=change)
-    lines = [text_of(line) for line in heat_lines(session, 160, heat_needs(session, 160), UNICODE)]
-    figures = {line[1:11].strip(): line.split()[-1] for line in lines[1:]}
+    lines = [text_of(line) for line in stacked_waits(session, 160, waits_needs(session, 160), UNICODE)]
+    figures = {line[-19:-8].strip(): line.split()[-1] for line in lines[1:] if line[-19:].strip()}
     expected = {18: {"LWLock": "2.00", "other": "1.00"}, 19: {"Buffer": "3.00"}}[major]
-    assert {name: figure for name, figure in figures.items() if figure != "0"} == {"active": "3.00", **expected}
+    assert {name: figure for name, figure in figures.items() if figure != "0"} == expected
     assert ("Buffer" in figures) is (major == 19)
-    assert list(figures)[-1] == "think"
+    assert "client" in figures
     # The events below and the bars of the dashboard have the colour of that row.
     assert wait_style("Buffer") == wait_style("BufferPin") != wait_style("Extension")
 
 
 def test_little_room_keeps_the_classes_with_most_sessions() -> None:
-    names = [text_of(line)[:8].strip() for line in heat_lines(waiting_session(), 80, 5, UNICODE)[1:]]
-    assert names == ["active", "CPU", "IO", "Lock"]
-
-
-def test_an_outage_is_a_gap_and_nothing_is_a_speck() -> None:
-    points = [SeriesPoint(float(second), None if 4 <= second < 8 else float(second >= 8)) for second in range(12)]
-    values = columns_of(points, 0.0, 12.0, 12)
-    assert values == [0.0] * 4 + [None] * 4 + [1.0] * 4
-    assert text_of(heat_row(values, 1.0, UNICODE)) == "····    ████"
-    assert text_of(heat_row(values, 1.0, ASCII)) == "____    ####"
-
-
-def test_a_point_speaks_for_the_columns_since_the_one_before() -> None:
-    points = [SeriesPoint(float(second), 1.0) for second in range(0, 12, 3)]
-    assert columns_of(points, 0.0, 12.0, 12) == [1.0] * 10 + [None] * 2
-    assert columns_of([*points, SeriesPoint(60.0, 1.0)], 0.0, 80.0, 80)[20:60] == [None] * 40
-
-
-def test_levels_can_be_told_apart_without_colour() -> None:
-    for glyphs in (UNICODE, ASCII):
-        drawn = [text_of(heat_row([share], 1.0, glyphs)) for share in (0.0, 0.1, 0.3, 0.5, 0.7, 1.0)]
-        assert len(set(drawn)) == len(drawn)
+    names = [text_of(line)[-19:-8].strip() for line in stacked_waits(waiting_session(), 80, 5, UNICODE)[1:]]
+    assert names == ["IO", "CPU", "client", "background"]
 
 
 def test_lock_rows_know_whom_to_cancel() -> None:

@@ -12,7 +12,16 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged
-from pgtop_tune.tui.parameters.staged import Circumstances, Conditions, check_reach, circumstances, staged_changes
+from pgtop_tune.tui.parameters.staged import (
+    Circumstances,
+    Conditions,
+    StagedChanges,
+    check_reach,
+    circumstances,
+    set_lines,
+    staged_changes,
+)
+from pgtop_tune.tui.widgets.glyphs import ASCII
 from tests.support.frames import frame
 from tests.support.screens import parameter
 
@@ -129,3 +138,20 @@ def test_the_value_it_has_in_other_words_is_no_change() -> None:
     found = table(SettingRow(MAX_WAL, BY_NAME["max_wal_size"]))
     found.stage(Staged("1024MB"))
     assert found.staged == ()
+
+
+@pytest.mark.parametrize(
+    ("next_load", "begins"),
+    [
+        ((("jit", "off"),), "with -c jit=off"),
+        ((("jit", None),), "without jit"),
+        ((("jit", None), ("work_mem", "8MB"), ("geqo", None)), "with -c work_mem=8MB, without jit and geqo"),
+    ],
+)
+def test_what_the_next_load_begins_with_is_one_sentence(
+    next_load: tuple[tuple[str, str | None], ...], begins: str
+) -> None:
+    lines = set_lines(StagedChanges(next_load=next_load), None, Conditions(), 200, ASCII, roomy=False)
+    assert (
+        "".join(text for text, _ in lines[0]) == f"apply: the next load begins {begins}; nothing changes on the server"
+    )

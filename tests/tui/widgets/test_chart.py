@@ -192,10 +192,10 @@ def test_now_is_always_in_the_window_and_the_last_half_of_it_too(
     assert now_s - since_s >= min(now_s, span_s * 0.5) - 1e-6 or columns < 4
 
 
-def test_the_window_stands_still_until_it_is_full_and_then_jumps_by_a_quarter() -> None:
-    windows = [window(float(now_s), 100) for now_s in range(151)]
-    assert [windows.index(one) for one in sorted(set(windows))] == [0, 100, 125, 150]
-    assert windows[100] == (25.0, 125.0)
+def test_the_window_stands_still_until_it_is_full_and_then_moves_on_by_a_sixteenth() -> None:
+    windows = [window(float(now_s), 100) for now_s in range(115)]
+    assert [windows.index(one) for one in sorted(set(windows))] == [0, 100, 106, 112]
+    assert windows[100] == (6.0, 106.0)
 
 
 def test_a_tick_changes_one_column_of_a_chart() -> None:

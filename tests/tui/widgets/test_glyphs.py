@@ -14,7 +14,7 @@ def test_characters_are_one_cell_wide(glyphs: Glyphs) -> None:
         value = getattr(glyphs, name)
         if name != "name" and isinstance(value, str):
             assert all(cell_len(char) == 1 for char in value), name
-            assert len(value) == 1 or name in ("rising", "growing")
+            assert len(value) == 1 or name in ("rising", "growing", "density", "densities")
 
 
 def test_the_ascii_set_is_ascii() -> None:

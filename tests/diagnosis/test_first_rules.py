@@ -1,0 +1,116 @@
+"""What is said of made-up seconds: rules in which they are first, and seconds in which they are not."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, FindingKind
+from pgtop_tune.model.bench import Silence
+from tests.support.frames import EPOCH_MS, backend
+from tests.support.made_situations import SHARED_CPUS
+from tests.support.situations import Situation
+
+SLOW_WAL = Situation(
+    waits={"IO:WalSync": 0.95, "LWLock:WALWrite": 14.4, "Client:turn": 0.65}, latency_ms=31.0, tps=520.0, cpu=0.3,
+    busy=20.0, counters={"wal.wal_syncs": 143.0, "wal.lsn_bytes": 143 * 24_000.0},
+)  # fmt: skip
+FULL_CPUS = Situation(
+    waits={"Client:turn": 12.0, "CPU:": 4.0}, latency_ms=1.6, tps=10_000.0, cpu=3.0, queued=9.0, busy=99.0,
+    pgbench=((20.0, 20.0), (20.0, 20.0)),
+)  # fmt: skip
+
+
+def said(situation: Situation, seconds: int = 40) -> Diagnosis:
+    """The first look at frames that are there already."""
+    return Diagnosing().look(situation.interval(seconds))
+
+
+def test_a_slow_wal_device_is_said_with_its_flushes() -> None:
+    first = said(SLOW_WAL).first
+    assert first.rule == "wal.flush"
+    assert first.confidence is Confidence.IS
+    assert "95 % of each transaction" in first.sentence
+    assert "143 flushes/s of 6.64 ms" in first.sentence
+    assert first.impact_ms is not None
+    assert 29.0 < first.impact_ms <= 31.0
+
+
+def test_the_same_waits_behind_a_quick_device_are_no_finding_of_it() -> None:
+    quick = Situation(waits={"IO:WalSync": 0.5, "LWLock:WALWrite": 1.4, "Client:turn": 14.0}, latency_ms=31.0, tps=520)
+    assert said(quick).first.rule != "wal.flush"
+
+
+def test_a_server_that_fills_its_cpus_is_said_with_the_queue() -> None:
+    first = said(FULL_CPUS).first
+    assert first.rule == "cpu.server"
+    assert "fills the 4 CPUs" in first.sentence
+    assert "0.90 ms waiting for one" in first.sentence
+
+
+def test_cpus_that_several_fill_are_said_to_be_full_with_the_parts_of_each() -> None:
+    first = said(SHARED_CPUS).first
+    assert first.rule == "cpu.full"
+    assert "the 4 CPUs are full: the server 2.3, pgbench 0.8, other programs 0.9; " in first.sentence
+
+
+def test_full_cpus_without_a_queue_are_full_use_and_no_finding() -> None:
+    busy = Situation(waits={"CPU:": 4.0}, latency_ms=0.4, tps=10_000.0, clients=4, cpu=4.0, queued=0.0, busy=99.0)
+    assert said(busy).first.rule == "none"
+
+
+def jammed(second: int, now_ms: int) -> tuple[object, ...]:
+    psql = backend(
+        900, now_ms, application_name="psql", state="idle in transaction", xact_start_ms=EPOCH_MS,
+        state_change_ms=EPOCH_MS + 1000, wait_event_type="Client", wait_event="ClientRead",
+    )  # fmt: skip
+    wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": EPOCH_MS + 1000}
+    return (psql, *(backend(pid, now_ms, blocked_by=(900,), **wait) for pid in range(10, 26)))
+
+
+def test_a_stall_names_the_session_at_the_end_of_the_chain() -> None:
+    silence = Silence(EPOCH_MS + 1000, None, 30.0, 5.0)
+    stalled = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, bench={"silences": (silence,)})
+    first = said(stalled).first
+    assert first.kind is FindingKind.OUTAGE
+    assert first.sentence == "STALLED 38 s: 16 sessions wait for 900, idle in transaction 38 s (psql)"
+    assert first.advice is not None
+
+
+def test_without_a_load_the_same_jam_is_a_jam() -> None:
+    first = said(Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)).first
+    assert first.rule == "lock.jam"
+    assert "900, idle in transaction" in first.sentence
+
+
+def test_an_idle_server_is_said_to_be_idle() -> None:
+    assert said(Situation(load=False, tps=0.0, cpu=0.0, busy=2.0)).first.sentence == "idle: no active session"
+
+
+def test_clients_that_think_are_no_limit_of_the_server() -> None:
+    thinking = Situation(waits={"Client:between": 14.7, "CPU:": 1.3}, latency_ms=16.0, tps=1000.0, cpu=1.2)
+    assert said(thinking).first.sentence == "nothing is at a limit: clients think 92 % of each transaction"
+
+
+def test_sessions_of_an_application_that_fill_the_cpus_are_found_without_the_kernel_s_queue() -> None:
+    busy = Situation(
+        waits={"CPU:": 12.0, "IO:DataFileRead": 0.5}, tps=2_000.0, load=False, cpu=3.8, busy=99.0, server={},
+    )  # fmt: skip
+    first = said(busy).first
+    assert first.rule == "cpu.server"
+    assert "4.10 ms waiting for one" in first.sentence
+
+
+def test_each_doubt_takes_one_step_of_confidence() -> None:
+    few = {"waits": {"IO:WalSync": 0.95, "LWLock:WALWrite": 14.4, "CPU:": 0.05}}
+    disturbed = replace(SLOW_WAL, busy=90.0)
+    assert said(SLOW_WAL).first.confidence is Confidence.IS
+    assert said(disturbed).first.confidence is Confidence.MOST_LIKELY
+    assert said(disturbed).first.sentence.startswith("most likely commits wait for the WAL device")
+    overlapping = replace(disturbed, latency_ms=15.0, **few)
+    assert said(overlapping).first.confidence is Confidence.PERHAPS
+
+
+def test_a_part_that_is_most_of_the_time_and_that_no_rule_explains_is_not_called_no_limit() -> None:
+    quick = Situation(waits={"IO:WalSync": 0.5, "LWLock:WALWrite": 14.4, "Client:turn": 1.0}, latency_ms=31.0, tps=520)
+    assert said(quick).first.sentence.startswith("not clear what binds: ")

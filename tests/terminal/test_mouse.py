@@ -1,0 +1,31 @@
+"""The mouse in a real terminal: only clicks, drags and the wheel are reported, and a key gives it back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.support.servers import conninfo
+from tests.terminal.screen import Terminal, environment
+
+
+@pytest.mark.long
+def test_a_click_on_a_key_of_the_footer_is_that_key_and_a_key_gives_the_mouse_back(
+    server: Throwaway, tmp_path: Path
+) -> None:
+    words = (sys.executable, "-m", "pgtop_tune", "-w", conninfo(server))
+    with Terminal(words, {**environment(tmp_path), "SSH_CONNECTION": "a 1 b 2"}, 120, 30) as terminal:
+        shown = terminal.until("q quit")
+        line = next(number for number, text in enumerate(shown.split("\n"), 1) if "q quit" in text)
+        x = shown.split("\n")[line - 1].index("4 locks") + 1
+        terminal.press(f"\x1b[<0;{x};{line}M\x1b[<0;{x};{line}m")
+        terminal.until("no session waits")
+        assert terminal.modes() & {1000, 1002, 1003, 1006} == {1000, 1002, 1006}
+        terminal.press("M")
+        terminal.until("mouse off: the terminal selects text")
+        assert not terminal.modes() & {1000, 1002, 1003, 1006}
+        terminal.press("q")
+        assert terminal.wait() == 0

@@ -1,0 +1,50 @@
+"""Messages stand in one fixed line, move nothing, and never lie over a dialog."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgtop_tune.tui.scene.message_line import ShownMessage, message_lines
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of, width
+from tests.support.screens import ScriptedLoad, running_screen
+
+
+@pytest.mark.parametrize("page", ["1", "2"])
+async def test_a_message_stands_above_the_footer_and_moves_nothing(page: str) -> None:
+    async with running_screen(size=(80, 24)) as rig:
+        await rig.press(page)
+        await rig.sees("PID")
+        before = rig.text().split("\n")
+        rig.app.context.tell("the [red]recorder[/red] stops: the disk is full", "warning")
+        await rig.sees("the [red]recorder[/red] stops: the disk is full")
+        after = rig.text().split("\n")
+        assert "the [red]recorder" in after[-2]
+        assert (after[:-2], after[-1]) == (before[:-2], before[-1])
+        rig.app.clear_notifications()
+        await rig.until(lambda: rig.text().split("\n") == before)
+
+
+async def test_with_a_dialog_open_it_stands_on_its_edge_and_never_over_its_content() -> None:
+    async with running_screen(load=ScriptedLoad(), size=(80, 24)) as rig:
+        await rig.press("b")
+        await rig.sees("pgbench -n")
+        rig.app.context.repaint()
+        await rig.pilot.pause()
+        before = rig.text().split("\n")
+        await rig.press("y")
+        await rig.sees("the command line is in your clipboard")
+        after = rig.text().split("\n")
+        changed = [new for old, new in zip(before, after, strict=True) if old != new]
+        assert len(changed) == 1
+        assert "╰" in changed[0]
+        rig.app.clear_notifications()
+        await rig.until(lambda: rig.text().split("\n") == before)
+
+
+def test_a_long_message_takes_three_lines_at_most_and_control_characters_do_nothing() -> None:
+    lines = message_lines(ShownMessage("word \x1b[31m" * 200, "error"), 60, UNICODE)
+    assert len(lines) == 3
+    assert all(width(line) <= 60 for line in lines)
+    assert not any("\x1b" in text_of(line) for line in lines)
+    assert text_of(lines[-1]).rstrip().endswith("…")

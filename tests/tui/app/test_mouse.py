@@ -1,0 +1,118 @@
+"""The mouse: what stands in a cell says what a click, a drag or the wheel does there."""
+
+from __future__ import annotations
+
+import pytest
+from textual import events
+
+from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.pages.screen import PageScreen
+from pgtop_tune.tui.parameters.dialog import ParameterDialog
+from pgtop_tune.tui.scene.mouse import key_at, span_at, word_at
+from pgtop_tune.tui.widgets.lines import Line
+from tests.support.screens import Rig, ScriptedParameters, ScriptedSource, ScriptedTransport, frames, running_screen
+
+FOOTER: Line = ((" ", ""), ("1-9", "key"), (" dash", "title"), ("  ", ""), ("b", "key"), (" load", ""), ("   ", ""))
+
+
+@pytest.mark.parametrize(
+    ("x", "key"), [(0, ""), (1, "1-9"), (6, "1-9"), (9, ""), (11, "b"), (13, "b"), (17, ""), (99, "")]
+)
+def test_a_key_reaches_to_the_end_of_its_words(x: int, key: str) -> None:
+    assert key_at(FOOTER, x) == key
+
+
+def test_words_and_spans_are_found_by_their_cell() -> None:
+    assert [word_at((("  PID CPU%", ""),), x) for x in (0, 2, 4, 6, 20)] == ["", "PID", "PID", "CPU%", ""]
+    assert [span_at((("wal ", "dim"), ("io", "title")), x) for x in (1, 5, 9)] == ["wal", "io", ""]
+
+
+def place(rig: Rig, words: str, line: int | None = None) -> tuple[int, int]:
+    """The first cell of these words, on the last line that has them."""
+    lines = rig.text().split("\n")
+    y = next(y for y in reversed(range(len(lines))) if words in lines[y]) if line is None else line
+    return lines[y].index(words), y
+
+
+def wheel(rig: Rig, x: int, y: int) -> None:
+    rig.app.post_message(events.MouseScrollDown(None, x, y, 0, 0, 0, False, False, False))
+
+
+async def click(rig: Rig, at: tuple[int, int]) -> None:
+    await rig.pilot.mouse_down(offset=at)
+    await rig.pilot.mouse_up(offset=at)
+
+
+async def test_footer_pages_headings_rows_and_the_wheel() -> None:
+    async with running_screen(parameters=ScriptedParameters(), knobs=KNOBS) as rig:
+        dashboard = rig.app.screen
+        assert isinstance(dashboard, Dashboard)
+        await click(rig, place(rig, "CPU% "))
+        await rig.until(lambda: dashboard.view.sort == "cpu")
+        x, y = place(rig, "CPU% ")
+        await click(rig, (x, y + 2))
+        await rig.until(lambda: dashboard.view.selected == dashboard._rows[1].key)
+        wheel(rig, 1, y)
+        await rig.until(lambda: dashboard.view.selected == dashboard._rows[4].key)
+        params = place(rig, "p params")
+        await rig.pilot.mouse_down(offset=(x, y))
+        await rig.pilot.mouse_up(offset=params)
+        assert rig.app.screen is dashboard
+        await click(rig, params)
+        await rig.until(lambda: isinstance(rig.app.screen, ParameterDialog))
+        await rig.press("escape")
+        await click(rig, place(rig, "2 sessions"))
+        await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
+        page = rig.app._pages
+        await rig.sees("PID")
+        heading = page.query_one("#table").region.y + 1
+        await click(rig, place(rig, "xact", heading))
+        await rig.until(lambda: page.view.sort == "xact")
+        before = page.view.descending
+        await click(rig, place(rig, "xact", heading))
+        await rig.until(lambda: page.view.descending is not before)
+
+
+async def test_a_table_named_in_the_head_of_a_page_is_turned_to() -> None:
+    async with running_screen() as rig:
+        await rig.press("3")
+        page = rig.app._pages
+        await rig.until(lambda: rig.app.screen is page and page._drawn)
+        other = page.page.tables[1]
+        await click(rig, place(rig, other.title, page.query_one("#table").region.y))
+        await rig.until(lambda: page.table is other)
+
+
+async def test_a_click_in_a_chart_shows_its_moment_and_drags_mark_windows() -> None:
+    transport = ScriptedTransport()
+    source = ScriptedSource([Step(tuple(frames(40)), restart=True)])
+    async with running_screen(source, transport=transport, frames=lambda since_s: iter(()), size=(160, 50)) as rig:
+        dashboard = rig.app.screen
+        assert isinstance(dashboard, Dashboard)
+        x, y = place(rig, "┤")
+        y -= 1
+        at_s = dashboard.moment_at("latency", x + 12)
+        assert at_s is not None
+        await click(rig, (x + 12, y))
+        await rig.until(lambda: transport.jumped == [at_s])
+        assert dashboard.moment_at("latency", 2) is None
+        for begin in (5, 20):
+            await rig.pilot.mouse_down(offset=(x + begin, y))
+            await rig.pilot.mouse_up(offset=(x + begin + 10, y))
+        await rig.until(lambda: len(rig.app.windows.marks.windows) == 2)
+        ends = [dashboard.moment_at("latency", x + begin + more) for begin in (5, 20) for more in (0, 10)]
+        assert [at for window in rig.app.windows.marks.windows for at in (window.since_s, window.until_s)] == ends
+        assert transport.jumped == [at_s]
+
+
+async def test_the_wheel_in_a_dialog_does_as_the_arrows() -> None:
+    async with running_screen(parameters=ScriptedParameters(), knobs=KNOBS) as rig:
+        await rig.press("p")
+        await rig.sees("synchronous_commit")
+        dialog = rig.app.screen
+        assert isinstance(dialog, ParameterDialog)
+        before = dialog._table.cursor
+        wheel(rig, 60, 30)
+        await rig.until(lambda: dialog._table.cursor == before + 1)

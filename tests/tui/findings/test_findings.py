@@ -1,0 +1,86 @@
+"""The line under the header, the list behind it, and the next step of a finding."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.finding import Diagnosis, FindingKind
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.tui.findings.line import finding_line
+from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
+from pgtop_tune.tui.widgets.lines import text_of, width
+from tests.diagnosis.test_first_rules import SLOW_WAL, jammed
+from tests.support.frames import parameter
+from tests.support.screens import Rig, ScriptedParameters, running_screen
+from tests.support.scripted_source import ScriptedSource
+from tests.support.situations import Situation
+
+STALLED = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)
+
+
+def diagnosis(situation: Situation) -> Diagnosis:
+    return Diagnosing().look(situation.interval(40))
+
+
+def test_the_sentence_stands_with_the_page_that_proves_it_and_the_next_step() -> None:
+    found = diagnosis(SLOW_WAL)
+    whole, short = (text_of(finding_line(found, cells, UNICODE, "w")) for cells in (160, 80))
+    assert whole.startswith(f" ▸ {found.first.sentence} ")
+    assert short.startswith(" ▸ commits wait for the WAL device: 95 % ")
+    assert whole.endswith("  6 io/wal  w try commit_delay")
+    assert short.endswith("  6 io/wal  w try commit_delay")
+
+
+def test_at_every_width_it_is_one_line_in_the_terminal() -> None:
+    for found in (None, diagnosis(SLOW_WAL), diagnosis(STALLED)):
+        for cells in range(30, 260, 7):
+            for glyphs in (UNICODE, ASCII):
+                assert width(finding_line(found, cells, glyphs, "w")) <= cells
+
+
+def test_only_an_outage_is_red() -> None:
+    found = diagnosis(SLOW_WAL)
+    for kind in FindingKind:
+        shown = replace(found, findings=(replace(found.first, kind=kind),))
+        styles = {style for _, style in finding_line(shown, 120, UNICODE)}
+        assert ("critical" in styles) is (kind is FindingKind.OUTAGE)
+
+
+async def _sees(rig: Rig, situation: Situation, words: str) -> None:
+    rig.source.feed(*situation.interval(40).frames)
+    await rig.sees(words)
+
+
+async def test_from_the_line_to_a_staged_value_are_two_keys() -> None:
+    control = ScriptedParameters()
+    control.rows["commit_delay"] = replace(parameter("commit_delay", "0", "0"), min_val="0", max_val="100000")
+    source = ScriptedSource([Step((SLOW_WAL.interval(1).newest,), restart=True)])
+    async with running_screen(source, parameters=control, knobs=KNOBS, size=(140, 40)) as rig:
+        await _sees(rig, SLOW_WAL, "w try commit_delay")
+        await rig.press("w")
+        await rig.sees("143/s")
+        await rig.press("enter")
+        await rig.sees("apply: ALTER SYSTEM SET commit_delay = ")
+        assert control.journal == [], "only staged"
+
+
+async def test_the_session_that_others_wait_for_is_one_key_further() -> None:
+    source = ScriptedSource([Step((STALLED.interval(1).newest,), restart=True)])
+    async with running_screen(source, size=(140, 40)) as rig:
+        await _sees(rig, STALLED, "w session 900")
+        await rig.press("w")
+        await rig.sees("Enter look at session 900")
+        await rig.press("enter")
+        await rig.sees("session 900")
+        await rig.sees("idle in transaction")
+
+
+async def test_the_page_that_proves_it_opens_from_the_list() -> None:
+    source = ScriptedSource([Step((SLOW_WAL.interval(1).newest,), restart=True)])
+    async with running_screen(source, size=(140, 40)) as rig:
+        await _sees(rig, SLOW_WAL, "6 io/wal")
+        await rig.press("w", "6")
+        await rig.until(lambda: rig.app._in_view is rig.app._pages and rig.app._pages.page.key == "6")
+        await rig.sees("commits wait for the WAL device")

@@ -1,0 +1,131 @@
+"""Filled charts and their columns: what is drawn where, and that nothing unknown looks like a number."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pgtop_tune import units
+from pgtop_tune.runtime.history import SeriesPoint
+from pgtop_tune.tui.widgets.chart import ArmBand, ChartMark
+from pgtop_tune.tui.widgets.columns import mean_columns, worst_columns
+from pgtop_tune.tui.widgets.filled import Area, Level, filled_lines
+from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
+from pgtop_tune.tui.widgets.lines import STYLES, Line, text_of, width
+
+
+def drawn(
+    *areas: Area,
+    levels: tuple[Level, ...] = (),
+    height: int = 2,
+    columns: int = 4,
+    top: float = 8.0,
+    marks: tuple[ChartMark, ...] = (),
+    bands: tuple[ArmBand, ...] = (),
+    glyphs: Glyphs = UNICODE,
+) -> list[Line]:
+    return filled_lines(
+        areas, levels, width=7 + columns, height=height, since_s=0.0, until_s=float(columns), top=top,
+        unit_format=units.count, glyphs=glyphs, marks=marks, bands=bands,
+    )  # fmt: skip
+
+
+def picture(lines: list[Line]) -> list[str]:
+    return [text_of(line)[7:] for line in lines]
+
+
+def test_heights_are_in_eighths_and_a_known_zero_is_no_gap() -> None:
+    assert picture(drawn(Area([0.0, 2.0, 5.0, None], "series-1"))) == ["┈┈▂┈", "▁▄█┈"]
+
+
+def test_the_foremost_area_hides_those_behind_it_up_to_its_height() -> None:
+    front, back = Area([4.0] * 4, "series-3"), Area([8.0] * 4, "series-4", 1)
+    assert picture(drawn(front, back)) == ["▓▓▓▓", "████"]
+    assert [line[1][1] for line in drawn(front, back)] == ["series-4", "series-3"]
+
+
+def test_a_zero_while_a_load_runs_is_red() -> None:
+    (_, *spans) = drawn(Area([4.0, 0.0, 0.0, 4.0], "series-1", alarms={1, 2}))[1]
+    assert spans == [("█", "series-1"), ("▁▁", "critical"), ("█", "series-1")]
+
+
+def test_a_second_curve_stands_only_where_it_differs() -> None:
+    server = Level([8.0, 4.2, 8.0, None], "series-2", apart=True)
+    assert picture(drawn(Area([4.0] * 4, "series-1"), levels=(server,))) == ["━┈━┈", "████"]
+
+
+def test_a_mark_goes_through_the_inside_and_leaves_the_edge() -> None:
+    lines = drawn(Area([5.0] * 4, "series-1"), marks=(ChartMark(2.0),), height=3, top=12.0)
+    assert picture(lines) == ["┈┈┊┈", "▂▂▂▂", "██┊█"]
+
+
+def test_arms_of_an_experiment_shade_the_area_and_their_letters_stand_at_its_foot() -> None:
+    bands = (ArmBand(0.0, 2.0, "A"), ArmBand(2.0, 4.0, "B"))
+    assert picture(drawn(Area([8.0] * 4, "series-1"), bands=bands)) == ["··░░", "A·B░"]
+
+
+def test_labels_stand_at_round_values() -> None:
+    lines = drawn(Area([1.0] * 4, "series-1"), height=8, top=40.0)
+    assert [text_of(line)[:5].strip() for line in lines] == ["40", "", "30", "", "20", "", "10", "0"]
+    assert "13" not in "".join(text_of(line)[:5] for line in drawn(Area([], "cpu"), height=6, top=40.0))
+
+
+VALUES = st.lists(st.none() | st.floats(0, 1e9), max_size=70)
+
+
+@given(
+    first=VALUES, second=VALUES, columns=st.integers(-3, 60), height=st.integers(0, 12),
+    glyphs=st.sampled_from([UNICODE, ASCII]), top=st.floats(0, 1e9),
+)  # fmt: skip
+@settings(max_examples=100, deadline=None)
+def test_every_line_is_exactly_as_wide_as_asked(
+    first: list[float | None], second: list[float | None], columns: int, height: int, glyphs: Glyphs, top: float
+) -> None:
+    levels = (Level(second[:columns], "dim"),) if columns > 0 else ()
+    lines = drawn(
+        Area(first, "series-1"), Area(second, "series-2", 2), levels=levels,
+        columns=columns, height=height, top=top, glyphs=glyphs, marks=(ChartMark(3.0, "warning", "^83"),),
+    )  # fmt: skip
+    assert [width(line) for line in lines] == [max(columns + 7, 0)] * height
+    assert {style for line in lines for _, style in line} <= {*STYLES, ""}
+    assert glyphs is UNICODE or all(text_of(line).isascii() for line in lines)
+
+
+def points(*values: float | None, every_s: float = 1.0) -> list[SeriesPoint]:
+    return [SeriesPoint((index + 1) * every_s, value) for index, value in enumerate(values)]
+
+
+def test_a_mean_is_weighted_by_the_time_each_value_speaks_for() -> None:
+    uneven = [SeriesPoint(1.0, 10.0), SeriesPoint(2.0, 10.0), SeriesPoint(4.0, 40.0)]
+    assert mean_columns(uneven, 0.0, 4.0, 1) == [pytest.approx(25.0)]
+
+
+def test_an_outage_is_a_gap() -> None:
+    seen = points(*[5.0] * 4, *[None] * 4, *[5.0] * 4)
+    assert mean_columns(seen, 0.0, 12.0, 12) == [5.0] * 4 + [None] * 4 + [5.0] * 4
+    assert mean_columns([*points(1.0, 1.0, 1.0), SeriesPoint(60.0, 1.0)], 0.0, 80.0, 80)[4:58] == [None] * 54
+
+
+def test_the_newest_of_several_seconds_waits_until_it_is_whole() -> None:
+    assert mean_columns(points(*[6.0] * 7), 0.0, 12.0, 3) == [6.0, None, None]
+    assert mean_columns(points(*[6.0] * 8), 0.0, 12.0, 3) == [6.0, 6.0, None]
+    assert worst_columns(points(*[6.0] * 7), 0.0, 12.0, 3) == [6.0, 6.0, None], "of the worst, part is enough"
+
+
+def test_the_worst_second_of_a_column_is_not_averaged_away() -> None:
+    assert worst_columns(points(1.0, 90.0, 2.0, 3.0), 0.5, 8.5, 2) == [90.0, None]
+
+
+@given(st.lists(st.none() | st.floats(0, 1e6), max_size=80), st.integers(1, 40), st.sampled_from([0.2, 1.0, 5.0]))
+def test_means_lie_between_their_values_and_gaps_have_none(
+    values: list[float | None], columns: int, every_s: float
+) -> None:
+    found = mean_columns(points(*values, every_s=every_s), 0.0, 60.0, columns)
+    known = [value for value in values if value is not None]
+    assert len(found) == columns
+    assert all(min(known) - 1e-6 <= value <= max(known) + 1e-6 for value in found if value is not None)
+    assert known or found == [None] * columns
+    assert mean_columns([SeriesPoint(1.0, math.nan)], 0.0, 4.0, 4) == [None] * 4

@@ -88,14 +88,18 @@ class Engine:
         self._started.set()
         try:
             await self._feed()
-        except Exception:
+        except Exception as failure:
+            # Known before the sinks are closed: who hears of the end asks at once whether it was one.
+            self.failure = failure
             # A sink that is attached while the start is awaited is to hear of the end as well.
             await self._released.wait()
             raise
         finally:
-            await self._source.aclose()
-            for sink in self._sinks:
-                sink.close()
+            try:
+                await self._source.aclose()
+            finally:
+                for sink in self._sinks:
+                    sink.close()
 
     async def _feed(self) -> None:
         async for step in self._source.steps():

@@ -79,6 +79,25 @@ def test_a_sink_that_came_later_hears_of_a_failure_before_the_start() -> None:
     assert engine.failure is problem
 
 
+def test_who_hears_of_the_end_knows_at_once_whether_it_was_a_failure() -> None:
+    """The screen asks when its sink is closed, in another thread, and not again."""
+    problem = ValueError("no such block")
+    engine = Engine(Source(1, problem))
+    heard: list[BaseException | None] = []
+
+    class Asking(Sink):
+        def close(self) -> None:
+            heard.append(engine.failure)
+            super().close()
+
+    sink = Asking()
+    engine.attach(sink)
+    engine.start()
+    assert sink.closed.wait(PATIENCE_S)
+    assert heard == [problem]
+    assert engine.stop(PATIENCE_S)
+
+
 def test_it_can_be_stopped_before_its_start() -> None:
     source = Source(3)
     engine = Engine(source)

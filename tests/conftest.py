@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from hypothesis import settings
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.postgres import NEWEST_MAJOR
 from tests.support.newer_major import server_of_newer_major
-from tests.support.quick_server import quick_server
+from tests.support.quick_server import TEMPLATES, new_templates, quick_server
 from tests.support.servers import MAJORS, NotAvailable, Servers, conninfo
 
 _SERVERS = pytest.StashKey[Servers]()
@@ -44,6 +45,14 @@ settings.load_profile("unhurried")
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVERS] = Servers()
     config.stash[_SUMMARIES] = set()
+    if not hasattr(config, "workerinput"):
+        os.environ[TEMPLATES] = str(new_templates())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The first process of a run, which has waited for its workers, removes what they copied from."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(TEMPLATES), ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -102,6 +102,7 @@ def test_every_number_the_server_shows_is_shown_by_us_in_the_same_words(all_serv
             assert show(parse(setting, unit, integer=integer), unit, integer=integer) == shown, name
 
 
+@pytest.mark.ends_of_majors
 def test_typed_values_come_out_as_the_server_reads_them(all_servers: Throwaway) -> None:
     dice = random.Random(20)
     families = {"B": ["B", "kB", "MB", "GB"], "m": ["us", "ms", "s", "min", "h"]}

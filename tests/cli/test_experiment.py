@@ -102,6 +102,7 @@ def check_report(home: Path) -> None:
     assert "4 of 4 cells: complete" in ran.out
 
 
+@pytest.mark.long
 def test_two_configurations_and_two_loads_end_in_both_tables_and_everything_is_put_back(
     managed: Throwaway, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ async def ended(service: LoadService) -> LoadSeries:
     return state.series
 
 
+@pytest.mark.long
 async def test_tables_are_made_then_a_run_leaves_its_record_and_steps_their_curve(database: str) -> None:
     async with desk_on(database) as service:
         assert {each.name: each.found for each in await service.datasets()} == {"pgbench": "", "bus": ""}

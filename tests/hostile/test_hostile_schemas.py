@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +83,11 @@ THROUGH_A_POOLER = (
     "bench run --profile tpcb",
     "bench run --profile ticket-i",
 )
-LONG_ONES = tuple(f"bench run --profile {each}" for each in ("select", "read90", "write", "hot", "ticket-r"))
-"""Those whose SQL others have, too."""
-SLOW_THROUGH_A_POOLER = frozenset({"check --measure"})
-"""Measures the machine for ten seconds; its statements are those of the quick one without a pooler."""
+LONG_ONES = (
+    "check --measure",
+    *(f"bench run --profile {each}" for each in ("select", "read90", "write", "hot", "ticket-r", "range")),
+)
+"""Those whose SQL others have, too, and what measures the machine for ten seconds."""
 QUICK_WORDS = frozenset(each for each in COMMANDS if each.startswith(QUICK_ONES))
 
 
@@ -94,9 +95,9 @@ def each_major(number: int) -> Any:
     return pytest.param(number, marks=() if number in (WHOLE, QUICKLY) else pytest.mark.long)
 
 
-def each_command(words: tuple[str, ...], slow: Collection[str] = ()) -> list[Any]:
+def each_command(words: tuple[str, ...]) -> list[Any]:
     """Major and command; those that take minutes together are for long runs."""
-    quick = {(WHOLE, each) for each in words if each not in slow and not each.startswith(LONG_ONES)} | {
+    quick = {(WHOLE, each) for each in words if not each.startswith(LONG_ONES)} | {
         (QUICKLY, each) for each in words if each in QUICK_WORDS
     }
     return [
@@ -234,7 +235,7 @@ def test_what_is_recorded_is_what_the_server_has(trapped: Throwaway, tmp_path: P
 @pytest.mark.skipif(program() is None, reason="no PgBouncer here")
 @pytest.mark.parametrize(
     ("trapped", "words"),
-    each_command(tuple(each for each in COMMANDS if each.startswith(THROUGH_A_POOLER)), slow=SLOW_THROUGH_A_POOLER),
+    each_command(tuple(each for each in COMMANDS if each.startswith(THROUGH_A_POOLER))),
     indirect=["trapped"],
 )
 def test_no_command_springs_one_through_a_pooler(trapped: Throwaway, words: str, tmp_path: Path) -> None:

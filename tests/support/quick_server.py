@@ -5,6 +5,7 @@ What initdb and a file system on a disk that forgets thousands of files a minute
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import struct
@@ -24,6 +25,9 @@ from pgtop_tune.cluster.throwaway import Throwaway
 
 QUICK: Final[Mapping[str, str]] = MappingProxyType({"fsync": "off", "shared_buffers": "32MB"})
 """Settings of all test servers; a test that measures writing gives its own."""
+
+TEMPLATES: Final = "PGTOP_TUNE_TEMPLATES"
+"""Variable that names the directory of `new_templates`."""
 
 _MEMORY: Final = Path("/dev/shm")
 _ROOM: Final = 4 << 30
@@ -51,12 +55,15 @@ class _Copied(Throwaway):
 
     def _initdb(self) -> None:
         template = _templates() / str(self.bin_dir).replace("/", "_")
-        if not template.exists():
-            super()._initdb()
-            if self.has_statements:
-                super()._create_extension()
-            _copy(self.data_dir, template)
-            return
+        with template.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not template.exists():
+                super()._initdb()
+                if self.has_statements:
+                    super()._create_extension()
+                _copy(self.data_dir, template.with_suffix(".copy"))
+                template.with_suffix(".copy").rename(template)
+                return
         _copy(template, self.data_dir)
         _rename_cluster(self.data_dir)
 
@@ -75,20 +82,14 @@ def _in_memory() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def forget_templates() -> None:
-    """Removes the clusters that copies are taken of."""
-    if _made.cache_info().currsize:
-        _made().cleanup()
-        _made.cache_clear()
-
-
-@cache
-def _made() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="pgtop-templates-")
+def new_templates() -> Path:
+    """Makes the directory, named by `TEMPLATES`, for the clusters that all workers of a run take copies of."""
+    with _in_memory():
+        return Path(tempfile.mkdtemp(prefix="pgtop-templates-"))
 
 
 def _templates() -> Path:
-    return Path(_made().name)
+    return Path(os.environ[TEMPLATES])
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -18,7 +18,7 @@ from pgtop_tune.cluster.binaries import WHEEL, Binaries, available, inspect
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem
 from tests.support import debian_chroot
-from tests.support.quick_server import forget_templates, quick_server
+from tests.support.quick_server import quick_server
 
 MAJORS: Final = (14, 15, 16, 17, 18, 19)
 OF_A_CHROOT: Final = frozenset({19})
@@ -84,7 +84,6 @@ class Servers:
         while self._running:
             _, server = self._running.popitem()
             server.stop("immediate")
-        forget_templates()
 
     def summary(self) -> str:
         """One line on what was asked for; "" when no test wanted a server."""

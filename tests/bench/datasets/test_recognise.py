@@ -41,6 +41,7 @@ async def test_an_empty_database_has_none(sql_session: PsycopgSession) -> None:
     assert "pgtop-tune bench init --dataset pgbench" in caught.value.hint
 
 
+@pytest.mark.ends_of_majors
 async def test_what_was_asked_of_pgbench_is_found_again(all_servers: Throwaway) -> None:
     name = "recognised"
     shape = PgbenchShape(steps="dtGvpf", fillfactor=80, partitions=3, partition_method="hash")

@@ -96,6 +96,7 @@ def adoptions(directory: Path) -> int:
     return path.read_bytes().count(b'"set_owner"') - 1
 
 
+@pytest.mark.long
 async def test_the_next_program_adopts_a_set_and_reverts_it_at_its_time(server: Throwaway, tmp_path: Path) -> None:
     await asyncio.to_thread(
         leave_pending, server, tmp_path, "Terms(keep_within_s=8.0, trip_wires=('p99>50ms', 'errors>0'))"

@@ -36,6 +36,7 @@ async def left_behind(server: Throwaway, directory: Path, monkeypatch: pytest.Mo
         await control.aclose()
 
 
+@pytest.mark.long
 async def test_the_screen_takes_it_back_and_has_it_on_the_tape(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

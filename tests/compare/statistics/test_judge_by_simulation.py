@@ -18,8 +18,8 @@ from pgtop_tune.compare.statistics.before_after import CLAIMS, LOOKS, Look, Seco
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
 from pgtop_tune.compare.statistics.switchback import MOST_PAIRS, Paired, PairedVerdict, decide
-from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair, lengths
-from pgtop_tune.experiment.switchback.settling import shorter
+from pgtop_tune.experiment.switchback.blocks import QUICK, Arm, Block, Pair, lengths
+from pgtop_tune.experiment.switchback.settling import at_once
 from tests.support.noises import LATENCIES, NOISES, Floats, latencies, sample
 
 SETTLED_S: Final = 5
@@ -155,7 +155,7 @@ def _experiment(
         if abs((pair.a.checkpoint or 0.0) - (pair.b.checkpoint or 0.0)) <= 0.2:
             ratios.append(math.log(max(pair.b.mean_tps, 1e-9) / max(pair.a.mean_tps, 1e-9)))
         told = decide(ratios)
-        length = shorter(pairs) or length
+        length = QUICK if at_once(pairs) else length
     return Experiment(told, now)
 
 

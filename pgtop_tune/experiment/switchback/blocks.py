@@ -72,8 +72,10 @@ def lengths(settle_s: float = SETTLE_S) -> Lengths:
     return Lengths(settle_s, max(_LEAST_MEASURED_S, 2.0 * settle_s))
 
 
-QUICK: Final = Lengths(settle_s=2.0, measured_s=6.0)
+QUICK: Final = Lengths(settle_s=2.0, measured_s=4.0)
 """Of blocks with an effect that was seen to be in force at once."""
+QUICK_READINGS: Final = Lengths(settle_s=QUICK.settle_s, measured_s=6.0)
+"""The same where each block has to hold several readings of pg_stat_statements, which are two seconds apart."""
 
 
 def longer(now: Lengths) -> Lengths | None:

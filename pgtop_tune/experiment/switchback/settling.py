@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.experiment.switchback.blocks import QUICK, Block, Lengths, Pair
+from pgtop_tune.experiment.switchback.blocks import QUICK, Block, Pair
 
 _UNTIL: Final = 3
 """Pairs after which lengths stay as they are."""
@@ -30,8 +30,8 @@ _CLEAR: Final = 27.0
 so much that a third of them count."""
 
 
-def shorter(pairs: Sequence[Pair]) -> Lengths | None:
-    """`QUICK` where the changes of the arm so far show the whole effect after its settle time; else None.
+def at_once(pairs: Sequence[Pair]) -> bool:
+    """Whether the changes of the arm so far show the whole effect after its settle time: `QUICK` blocks will do.
 
     The share of the step that the seconds behind it have made, over all changes by least squares through the origin,
     has to be 90 %, and surely more than 60 %; an effect that is small beside the noise shows nothing.
@@ -39,10 +39,10 @@ def shorter(pairs: Sequence[Pair]) -> Lengths | None:
     steps = [*_steps([block for pair in pairs for block in pair.blocks])]
     size = math.fsum(step.tps**2 for step in steps)
     if len(pairs) > _UNTIL or size <= _CLEAR * math.fsum(step.variance for step in steps):
-        return None
+        return False
     made = math.fsum(step.tps * step.made for step in steps) / size
     error = math.sqrt(math.fsum(step.tps**2 * step.made_variance for step in steps)) / size
-    return QUICK if made >= _COVERED and made - _ONE_SIDED * error >= _SURELY else None
+    return made >= _COVERED and made - _ONE_SIDED * error >= _SURELY
 
 
 class _Step(Struct, frozen=True):

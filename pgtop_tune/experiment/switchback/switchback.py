@@ -18,6 +18,8 @@ from pgtop_tune.experiment.switchback.arms import Arms
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
 from pgtop_tune.experiment.switchback.blocks import (
     CYCLES_PER_PAIR,
+    QUICK,
+    QUICK_READINGS,
     Arm,
     Block,
     Pair,
@@ -28,7 +30,7 @@ from pgtop_tune.experiment.switchback.cycles import cycle_s
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, collapsed, evaluate
 from pgtop_tune.experiment.switchback.plans import LONGEST_S, StatementPlans, plan_pairs, to_plan
 from pgtop_tune.experiment.switchback.same_mix import why_no_mix
-from pgtop_tune.experiment.switchback.settling import shorter
+from pgtop_tune.experiment.switchback.settling import at_once
 from pgtop_tune.experiment.switchback.state import (
     ANSWERS,
     OF_VERDICT,
@@ -344,8 +346,8 @@ class Switchback:
             return
         if evaluation.slow:
             self._settle_longer()
-        elif self._lengths == self.plan.lengths and (quick := shorter(pairs)) is not None:
-            self._lengths = quick
+        elif self._lengths == self.plan.lengths and at_once(pairs):
+            self._lengths = quick = QUICK_READINGS if self._objective == SAME_MIX else QUICK
             self._put(lengths=quick)
             self._note(f"nothing builds up: the next blocks settle for {quick.settle_s:.0f} s")
 

@@ -44,9 +44,12 @@ def test_a_packed_file_without_marks_reads(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", PACKED)
 def test_a_packed_recording_unpacks_to_the_plain_one(tmp_path: Path, suffix: str) -> None:
+    # Not to the byte: a process gets into the habit of one of several forms of a column.
     frames = realistic(KEY_EVERY * 2 + 5)
-    plain = write(tmp_path / "a.jsonl", frames).read_bytes()
-    assert unpacked(write(tmp_path / f"b.jsonl{suffix}", frames)) == plain
+    plain = tmp_path / "a.jsonl"
+    plain.write_bytes(unpacked(write(tmp_path / f"b.jsonl{suffix}", frames)))
+    assert read(plain) == (frames, [])
+    assert plain.read_bytes().startswith(write(tmp_path / "c.jsonl", []).read_bytes())
 
 
 def test_without_its_library_zstandard_is_refused_with_what_to_do(

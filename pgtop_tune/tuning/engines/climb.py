@@ -1,0 +1,102 @@
+"""Coordinate climb on grids, raced: knob by knob, the steps +2, +1 towards the side that the screen favours, then −2.
+
+A step is repeated while it wins. Then a golden section (on the levels) between the last that won and those beside it
+that lost, for knobs that were moved. Passes repeat until none moves a knob. Words of an enum are tried in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pgtop_tune.tuning.racing import race
+from pgtop_tune.tuning.search import Asking, Favoured, Phase, Search
+from pgtop_tune.tuning.space import moved
+
+_STEPS: Final = (2, 1)
+_SECTION: Final = 0.382
+"""1 − 1/φ."""
+
+
+def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
+    """Moves `search.best` wherever a race is won."""
+    again = True
+    while again:
+        before = search.best
+        for knob in order:
+            if search.free(knob.place):
+                yield from _along(search, knob)
+        for knob in order:
+            if search.free(knob.place) and search.best[knob.place] != search.space.start[knob.place]:
+                yield from _refine(search, knob.place)
+        again = search.best != before
+
+
+def _along(search: Search, knob: Favoured) -> Asking[None]:
+    dimension = search.space.dimensions[knob.place]
+    if not dimension.ordered:
+        for level in range(len(dimension.levels)):
+            yield from _try(search, knob.place, level)
+        return
+    side = -1 if (knob.effect or 0.0) < 0.0 else 1
+    for direction in (side, -side):
+        came_from = search.best
+        for steps in _STEPS if direction == side else _STEPS[:1]:
+            while (yield from _try(search, knob.place, search.best[knob.place] + direction * steps * dimension.stride)):
+                pass
+        if search.best != came_from:
+            return
+
+
+def _try(search: Search, place: int, level: int) -> Asking[bool]:
+    """Whether the level took the place of the one in force."""
+    against = search.best
+    candidate = moved(against, place, search.space.clipped(place, level))
+    if candidate == against or (candidate, against) in search.lost or not search.allowed(candidate):
+        return False
+    dimension = search.space.dimensions[place]
+    why = f"{dimension.name} {dimension.levels[against[place]]} → {dimension.levels[candidate[place]]}"
+    raced = yield from race(search, Phase.SEARCH, candidate, against, why)
+    if raced.accepted:
+        search.move(candidate, raced)
+    else:
+        search.lost.add((candidate, against))
+    return raced.accepted
+
+
+def _refine(search: Search, place: int) -> Asking[None]:
+    """Golden section: the larger side of the bracket is cut until both neighbours of the level in force have lost."""
+    if not search.space.dimensions[place].ordered:
+        return
+    low, high = _bracket(search, place)
+    while True:
+        now = search.best[place]
+        below, above = now - low, high - now
+        if max(below, above) <= 1:
+            return
+        cut = max(round(_SECTION * max(below, above)), 1)
+        level = now - cut if below >= above else now + cut
+        if (yield from _try(search, place, level)):
+            low, high = (low, now) if level < now else (now, high)
+        elif level < now:
+            low = level
+        else:
+            high = level
+
+
+def _bracket(search: Search, place: int) -> tuple[int, int]:
+    """The nearest levels on both sides that lost a race; beyond the ends of the grid where none did."""
+    now, beaten = search.best[place], _beaten(search, place)
+    last = len(search.space.dimensions[place].levels)
+    return max((each for each in beaten if each < now), default=-1), min(
+        (each for each in beaten if each > now), default=last
+    )
+
+
+def _beaten(search: Search, place: int) -> Sequence[int]:
+    """Levels that lost a race of this dimension."""
+    return [
+        (raced.against if raced.accepted else raced.candidate)[place]
+        for raced in search.races
+        if search.space.differing(raced.candidate, raced.against) == (place,)
+    ]

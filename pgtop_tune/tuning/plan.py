@@ -1,0 +1,64 @@
+"""What a search is asked to do. Kept with its journal: a search is replayed from the plan and what it was told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from msgspec import Struct, field
+
+from pgtop_tune.experiment.prediction import Prediction
+from pgtop_tune.tuning.space import Space
+
+
+class Constraint(Struct, frozen=True, kw_only=True):
+    """A limit that a setting must hold: "p99_ms at most 20".
+
+    Attributes:
+        figure: A key of the figures that come with an evaluation.
+        most, least: None where there is no such end.
+    """
+
+    figure: str
+    most: float | None = None
+    least: float | None = None
+
+    def broken(self, figures: Mapping[str, float]) -> str:
+        """The limit and the figure in words; "" where the figure holds it or was not measured."""
+        value = figures.get(self.figure)
+        if value is None:
+            return ""
+        if self.most is not None and value > self.most:
+            return f"{self.figure} {value:g} is above {self.most:g}"
+        if self.least is not None and value < self.least:
+            return f"{self.figure} {value:g} is below {self.least:g}"
+        return ""
+
+
+class TuningPlan(Struct, frozen=True, kw_only=True):
+    """A search before it begins.
+
+    Attributes:
+        space: Without values that a guard forbids outright.
+        budget: In the unit of the costs: evaluations, or seconds.
+        cost: Of one evaluation.
+        restart_cost: Of one evaluation whose two arms differ in a knob that takes a restart.
+        seed: Of all that is drawn.
+        engine: A name of `engines.registry`.
+        worth: The smallest effect worth having, as a share.
+        constraints: All must hold.
+        predictions: By knob, as far as something can be said beforehand.
+    """
+
+    space: Space
+    budget: float
+    cost: float = 1.0
+    restart_cost: float = 1.0
+    seed: int = 0
+    engine: str = "climb"
+    worth: float = 0.02
+    constraints: tuple[Constraint, ...] = ()
+    predictions: dict[str, Prediction] = field(default_factory=dict)
+
+
+NO_FIGURES: Mapping[str, float] = MappingProxyType({})

@@ -1,0 +1,305 @@
+"""The whole search as one resumable machine: it says which evaluation comes next, and is told its outcome.
+
+Noise (a setting against itself), then for the knobs that take a restart and for the others: a screen and an engine;
+then the ablation, the confirmation and the result. Its state is the plan and what it was told: `replay` resumes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from pgtop_tune.tuning.ablation import Examined, ablate
+from pgtop_tune.tuning.bound_first import Ranked, rank, score
+from pgtop_tune.tuning.confirming import DECIDES, FEWEST, Confirmed, confirm
+from pgtop_tune.tuning.engines.registry import engine
+from pgtop_tune.tuning.noise import evaluations_needed
+from pgtop_tune.tuning.plan import TuningPlan
+from pgtop_tune.tuning.racing import effects_of, mean_figures
+from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.screening import MOST_KNOBS, rows_of, screen
+from pgtop_tune.tuning.search import Asking, Engine, Evaluation, Favoured, LetGo, Outcome, Phase, Search, Spent
+
+_NOISE: Final = 3
+_FEWEST_STEPS: Final = 12
+"""Evaluations without which a climb finds nothing: three knobs, two races each, two evaluations a race."""
+_STEPS_A_KNOB: Final = 4
+_ABLATION: Final = 4
+"""Evaluations that the search leaves for the ablation."""
+
+
+class Released(Struct, frozen=True, tag="released"):
+    """A knob was changed by somebody else, and is no longer part of the search."""
+
+    knob: str
+
+
+Event: TypeAlias = Outcome | Released
+"""What a search is told; the list of them is its journal."""
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far a search is.
+
+    Attributes:
+        values: Of the best so far, by knob that differs from the start.
+        evaluations: That were told.
+        spent, budget: In the plan's unit.
+        evaluation_sd: Of one evaluation's log ratio, as known so far.
+    """
+
+    values: dict[str, str]
+    evaluations: int
+    spent: float
+    budget: float
+    evaluation_sd: float
+
+
+class Tuning:
+    """One search.
+
+    Attributes:
+        events: All that it was told, for `replay`.
+    """
+
+    def __init__(self, plan: TuningPlan, allowed: Callable[[Mapping[str, str]], bool] = lambda values: True) -> None:
+        """Begin.
+
+        Args:
+            allowed: Whether guards (the memory rule, recovery time, free disk) let these values be tried together.
+
+        Raises:
+            UsageProblem: The plan's engine is not there.
+        """
+        self.events: list[Event] = []
+        self._search = Search(plan, allowed)
+        self._steps = _search(self._search)
+        self._now: Evaluation | Result = self._advance(None)
+
+    @classmethod
+    def replay(
+        cls,
+        plan: TuningPlan,
+        events: Iterable[Event],
+        allowed: Callable[[Mapping[str, str]], bool] = lambda values: True,
+    ) -> Tuning:
+        """A search that was told all this, as it stood then."""
+        tuning = cls(plan, allowed)
+        for event in events:
+            if isinstance(event, Released):
+                tuning.release(event.knob)
+            else:
+                tuning.tell(event)
+        return tuning
+
+    def next(self) -> Evaluation | Result:
+        """The evaluation that is wanted, the same until its outcome is told; or the result."""
+        return self._now
+
+    def progress(self) -> Progress:
+        """So far."""
+        search, space = self._search, self._search.space
+        values = space.values(search.best)
+        return Progress(
+            values={
+                space.dimensions[place].name: values[space.dimensions[place].name]
+                for place in space.differing(search.best, space.start)
+            },
+            evaluations=len(search.tried), spent=search.spent, budget=search.plan.budget,
+            evaluation_sd=search.spread.sd(),
+        )  # fmt: skip
+
+    def tell(self, outcome: Outcome) -> None:
+        """The outcome of the evaluation that `next` gave.
+
+        Raises:
+            ValueError: The search is over.
+        """
+        if isinstance(self._now, Result):
+            raise ValueError("the search is over")
+        self.events.append(outcome)
+        self._now = self._advance(outcome)
+
+    def release(self, knob: str) -> None:
+        """Somebody else has changed the knob: the search lets go of it. The pending evaluation is void.
+
+        Raises:
+            KeyError: There is no such knob.
+        """
+        if isinstance(self._now, Result) or knob in self._search.let_go:
+            return
+        self._search.release(knob)
+        self.events.append(Released(knob))
+        self._now = self._thrown()
+
+    def _advance(self, outcome: Outcome | None) -> Evaluation | Result:
+        try:
+            return next(self._steps) if outcome is None else self._steps.send(outcome)
+        except StopIteration as over:
+            return self._over(over)
+
+    def _thrown(self) -> Evaluation | Result:
+        try:
+            return self._steps.throw(LetGo())
+        except StopIteration as over:
+            return self._over(over)
+
+    @staticmethod
+    def _over(over: StopIteration) -> Result:
+        result: Result = over.value
+        return result
+
+
+def _search(search: Search) -> Asking[Result]:
+    ranked = rank(search.plan)
+    chosen = ranked.worth_trying[:MOST_KNOBS]
+    if not chosen:
+        return _result(search, ranked, Ending.NOTHING_TO_GAIN, f"No knob can bring {100.0 * search.plan.worth:g} %.")
+    run = engine(search.plan.engine)
+    refusal = _too_small(search, chosen) or (yield from _noise(search, chosen))
+    if refusal is not None:
+        return _result(search, ranked, Ending.REFUSED, refusal.why, needed=refusal.needed)
+    try:
+        for places in _batches(search, chosen):
+            search.kept = _kept(search, places)
+            order = yield from screen(search, places)
+            yield from _to_the_end(search, run, order)
+    except Spent:
+        pass
+    return (yield from _judged(search, ranked))
+
+
+def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Asking[None]:
+    """The engine, begun again from the best so far whenever a knob was let go of."""
+    while True:
+        try:
+            yield from run(search, order)
+            return
+        except LetGo:
+            continue
+
+
+def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
+    """Ablation and confirmation, both anew whenever a knob was let go of."""
+    while search.best != search.space.start:
+        try:
+            search.kept = FEWEST * search.cost(search.best, search.space.start)
+            examined = yield from ablate(search)
+            search.kept = 0.0
+            confirmed = yield from confirm(search)
+        except LetGo:
+            continue
+        except Spent:
+            return _result(search, ranked, Ending.START_KEPT, "The budget was spent before the winner was confirmed.")
+        if confirmed.better:
+            return _result(search, ranked, Ending.BETTER, "", confirmed, examined)
+        why = f"The winner is refused: {confirmed.reason}." if confirmed.reason else _NOT_BETTER
+        return _result(search, ranked, Ending.START_KEPT, why, confirmed, examined)
+    return _result(search, ranked, Ending.START_KEPT, _NOT_BETTER)
+
+
+# The budget, and the noise that decides whether it is enough.
+
+
+class _Refusal(Struct, frozen=True):
+    why: str
+    needed: float | None = None
+
+
+def _noise(search: Search, places: Sequence[int]) -> Asking[_Refusal | None]:
+    """The start against itself; a reason to refuse the search."""
+    start, outcomes = search.space.start, list[Outcome]()
+    while len(outcomes) < _NOISE:
+        try:
+            outcome = yield from search.measure(Phase.NOISE, start, start, "the start against itself")
+        except LetGo:
+            continue
+        if outcome.stopped or outcome.effect is None:
+            return _Refusal(f"The start itself cannot be measured: {outcome.stopped or 'no effect'}.")
+        outcomes.append(outcome)
+    figures = mean_figures(each for outcome in outcomes for each in (outcome.figures, outcome.against_figures))
+    for constraint in search.plan.constraints:
+        if constraint.figure not in figures:
+            return _Refusal(f"This load does not measure {constraint.figure}, so the constraint cannot be held.")
+    if broken := search.broken(figures):
+        return _Refusal(f"The start breaks a constraint already: {broken}.")
+    search.spread.add(effects_of(outcomes), known=0.0)
+    return _too_small(search, places, search.spread.sd())
+
+
+def _too_small(search: Search, places: Sequence[int], sd: float = 0.0) -> _Refusal | None:
+    """Whether the smallest effect worth having could not be confirmed after the shortest search."""
+    needed = needed_budget(search, places, sd)
+    if needed <= search.plan.budget:
+        return None
+    return _Refusal(
+        f"The budget is too small: {search.plan.budget:g}, and {needed:g} are needed to confirm "
+        f"{100.0 * search.plan.worth:g} % where evaluations differ by {100.0 * sd:.1f} %.",
+        needed,
+    )
+
+
+def needed_budget(search: Search, places: Sequence[int], sd: float) -> float:
+    """For the noise, the screens, the shortest search, and a confirmation of the smallest effect worth having."""
+    total = _NOISE * search.plan.cost
+    for batch in _batches(search, places):
+        cost = _cost(search, batch)
+        screened = len(rows_of(search, batch)) if len(batch) > 1 else 0
+        total += cost * (screened + min(_FEWEST_STEPS, _STEPS_A_KNOB * len(batch)))
+    confirmations = evaluations_needed(sd, math.log1p(search.plan.worth), DECIDES, FEWEST)
+    return total + confirmations * _cost(search, places)
+
+
+def _cost(search: Search, places: Iterable[int]) -> float:
+    """Of an evaluation that turns these knobs."""
+    restart = any(search.space.dimensions[place].restart for place in places)
+    return search.plan.restart_cost if restart else search.plan.cost
+
+
+def _kept(search: Search, places: Sequence[int]) -> float:
+    """For the ablation and the confirmation, while these knobs are searched."""
+    changed = search.space.differing(search.best, search.space.start)
+    return (FEWEST + _ABLATION) * _cost(search, (*places, *changed))
+
+
+def _batches(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
+    """Knobs that take a restart first and together: each restart answers for all of them, and the rest needs none."""
+    sides = [
+        tuple(place for place in places if search.space.dimensions[place].restart is restart)
+        for restart in (True, False)
+    ]
+    return [side for side in sides if side]
+
+
+_NOT_BETTER: Final = "No setting was truly better; the start is kept."
+
+
+def _result(
+    search: Search,
+    ranked: Ranked,
+    ending: Ending,
+    why: str,
+    confirmed: Confirmed | None = None,
+    examined: tuple[Examined, ...] = (),
+    needed: float | None = None,
+) -> Result:
+    space = search.space
+    names = [space.dimensions[place].name for place in space.differing(search.best, space.start)]
+    kept = names if ending is Ending.BETTER else []
+    beyond = [
+        (space.dimensions[place].name, f"beyond the {MOST_KNOBS} of the screen")
+        for place in ranked.worth_trying[MOST_KNOBS:]
+    ]
+    return Result(
+        ending=ending, why=why or f"{', '.join(names)}: confirmed.",
+        values={name: space.values(search.best)[name] for name in kept},
+        start={name: space.values(space.start)[name] for name in kept},
+        confirmed=confirmed, examined=examined,
+        left_out=(*((space.dimensions[place].name, reason) for place, reason in ranked.left_out), *beyond),
+        let_go=tuple(search.let_go), tried=tuple(search.tried), races=tuple(search.races),
+        predictions=score(search.plan, search.races), spent=search.spent,
+        evaluation_sd=search.spread.sd(), needed=needed,
+    )  # fmt: skip

@@ -1,0 +1,251 @@
+"""The interface of the search, by ask and tell: it yields an evaluation that it wants, and is sent its outcome.
+
+Every part of a search (screen, engine, ablation, confirmation) is such a generator, composed by `yield from`. Its state
+is the list of what it was told, so replaying the list is resuming. A knob that somebody else changes is thrown in as
+`LetGo` while an evaluation is pending.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Mapping
+from enum import StrEnum
+from typing import Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+
+from pgtop_tune.tuning.noise import Spread
+from pgtop_tune.tuning.plan import TuningPlan
+from pgtop_tune.tuning.space import Point
+
+T = TypeVar("T")
+
+
+class Phase(StrEnum):
+    """Where a search is."""
+
+    NOISE = "noise"
+    SCREEN = "screen"
+    SEARCH = "search"
+    ABLATION = "ablation"
+    CONFIRMATION = "confirmation"
+
+
+class Evaluation(Struct, frozen=True, kw_only=True):
+    """Wanted: the candidate against what it would replace, by turns.
+
+    Attributes:
+        number: From 1.
+        candidate, against: Points of the plan's space; the same in the noise phase.
+        values, against_values: What the two arms set, by knob; knobs that were let go of are missing.
+        restart: Going from one arm to the other takes a restart.
+        cost: As the plan has it.
+        why: One line.
+    """
+
+    number: int
+    phase: Phase
+    candidate: Point
+    against: Point
+    values: dict[str, str]
+    against_values: dict[str, str]
+    restart: bool
+    cost: float
+    why: str
+
+
+class Outcome(Struct, frozen=True, kw_only=True, tag="outcome"):
+    """Of one evaluation.
+
+    Attributes:
+        effect: ln(candidate / against) of the objective, above 0 where the candidate is better; None if it gave none.
+        error: Standard error of the effect from its own pairs of blocks; None where that is not known.
+        figures, against_figures: What constraints ask, of either arm.
+        stopped: Why the candidate was aborted, or did not start; "" if it was measured to the end.
+        took: What it took, in the budget's unit; None where it is what the plan says.
+    """
+
+    effect: float | None
+    error: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    against_figures: dict[str, float] = field(default_factory=dict)
+    stopped: str = ""
+    took: float | None = None
+
+
+Asking: TypeAlias = Generator[Evaluation, Outcome, T]
+"""Part of a search: yields evaluations, is sent outcomes, returns a T."""
+
+
+class Tried(Struct, frozen=True):
+    """One step of a search's path."""
+
+    evaluation: Evaluation
+    outcome: Outcome
+
+
+class Finish(StrEnum):
+    """How a race ends."""
+
+    ACCEPTED = "accepted"
+    DROPPED = "dropped"
+    UNCLEAR = "unclear"
+    STOPPED = "stopped"
+
+
+class Raced(Struct, frozen=True, kw_only=True):
+    """One race.
+
+    Attributes:
+        effect: Mean log ratio; None where the candidate was stopped before any was measured.
+        error: Of the mean, from the pooled variance.
+        low, high: 95 % interval of the log ratio.
+        evaluations: Their numbers.
+        reason: Why it was stopped; "".
+    """
+
+    phase: Phase
+    candidate: Point
+    against: Point
+    finish: Finish
+    effect: float | None
+    error: float | None
+    low: float | None
+    high: float | None
+    evaluations: tuple[int, ...]
+    reason: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        """The candidate takes the other's place."""
+        return self.finish is Finish.ACCEPTED
+
+
+class LetGo(Exception):
+    """A knob that is part of the pending evaluation was changed by somebody else."""
+
+
+class Spent(Exception):
+    """The next evaluation does not fit in the budget, less what is kept for later phases."""
+
+
+class Search:
+    """What all parts of a search know together.
+
+    Attributes:
+        best: The point in force: what candidates have to beat.
+        spread: How evaluations differ, pooled.
+        tried: All evaluations, in order.
+        races: All that were decided, in order.
+        lost: (candidate, against) that were refused.
+        claimed: By place, log ratios that the search has seen its steps bring: too high, and only good to order knobs.
+        let_go: Knobs that somebody else changed.
+        kept: Of the budget, for later phases.
+        coin: The only source of chance.
+    """
+
+    def __init__(self, plan: TuningPlan, allowed: Callable[[Mapping[str, str]], bool]) -> None:
+        self.plan = plan
+        self.space = plan.space
+        self.best: Point = plan.space.start
+        self.spread = Spread()
+        self.tried: list[Tried] = []
+        self.races: list[Raced] = []
+        self.lost: set[tuple[Point, Point]] = set()
+        self.claimed: dict[int, float] = {}
+        self.let_go: list[str] = []
+        self.spent = 0.0
+        self.kept = 0.0
+        self.coin = random.Random(plan.seed)
+        self._allowed = allowed
+
+    @property
+    def left(self) -> float:
+        """Of the budget, less what is kept."""
+        return self.plan.budget - self.spent - self.kept
+
+    def values(self, point: Point) -> dict[str, str]:
+        """By knob, without those that were let go of."""
+        return {name: value for name, value in self.space.values(point).items() if name not in self.let_go}
+
+    def allowed(self, point: Point) -> bool:
+        """Whether guards let the point be tried; the start always may."""
+        return point == self.space.start or self._allowed(self.space.values(point))
+
+    def cost(self, candidate: Point, against: Point) -> float:
+        """Of one evaluation."""
+        return self.plan.restart_cost if self.space.restarts(candidate, against) else self.plan.cost
+
+    def broken(self, figures: Mapping[str, float]) -> str:
+        """The first constraint that does not hold, in words; ""."""
+        return next((words for each in self.plan.constraints if (words := each.broken(figures))), "")
+
+    def measure(self, phase: Phase, candidate: Point, against: Point, why: str) -> Asking[Outcome]:
+        """Ask for one evaluation.
+
+        Raises:
+            Spent: The budget does not allow it.
+            LetGo: A knob of one of the points was changed by somebody else meanwhile.
+        """
+        cost = self.cost(candidate, against)
+        if cost > self.left + 1e-9:
+            raise Spent
+        evaluation = Evaluation(
+            number=len(self.tried) + 1, phase=phase, candidate=candidate, against=against,
+            values=self.values(candidate), against_values=self.values(against),
+            restart=self.space.restarts(candidate, against), cost=cost, why=why,
+        )  # fmt: skip
+        outcome = yield evaluation
+        self.spent += cost if outcome.took is None else outcome.took
+        self.tried.append(Tried(evaluation, outcome))
+        if outcome.error is not None:
+            self.spread.within(outcome.error)
+        return outcome
+
+    def move(self, candidate: Point, raced: Raced) -> None:
+        """The candidate has won, and is what others have to beat from now on."""
+        for place in self.space.differing(candidate, self.best):
+            self.claimed[place] = self.claimed.get(place, 0.0) + (raced.effect or 0.0)
+        self.best = candidate
+
+    def release(self, name: str) -> None:
+        """No point changes this knob any more.
+
+        Raises:
+            KeyError: There is no such knob.
+        """
+        place = self.space.place(name)
+        if name in self.let_go:
+            return
+        self.let_go.append(name)
+        self.best = self.space.at_start(self.best, (place,))
+        self.claimed.pop(place, None)
+        self.lost = {
+            (self.space.at_start(candidate, (place,)), self.space.at_start(against, (place,)))
+            for candidate, against in self.lost
+            if candidate[place] == against[place]
+        }
+
+    def free(self, place: int) -> bool:
+        """Whether the knob is still ours."""
+        return self.space.dimensions[place].name not in self.let_go
+
+
+class Favoured(Struct, frozen=True):
+    """A knob that an engine may turn.
+
+    Attributes:
+        place: In the space.
+        effect: Of one step of the screen upwards, as a log ratio; None without a screen.
+    """
+
+    place: int
+    effect: float | None
+
+
+class Engine(Protocol):
+    """Chooses candidates until it has no more, or the budget raises `Spent`; leaves its best in `search.best`."""
+
+    def __call__(self, search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
+        """Knobs come with the most promising first."""
+        ...

@@ -13,7 +13,6 @@ from pgtop_tune.experiment.switchback.state import Ending, SwitchbackPlan, Switc
 from pgtop_tune.experiment.switchback.words import text
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
 
-_NOT_PUT_BACK: Final = "not put back"
 _SHORT: Final = {SAME_MIX: "same mix"}
 """Titles of figures where there is little room."""
 _PREDICTED: Final = "prediction: "
@@ -65,7 +64,6 @@ class ShownStates:
         return True
 
     def _judged(self, state: SwitchbackState, found: ExperimentState, *, over: bool) -> ExperimentState:
-        failed = [note for note in state.notes if note.startswith(_NOT_PUT_BACK)]
         result = text(self._plan, state)
         # The result names the prediction once there is something to hold it against.
         notes = [note for note in state.notes if note not in result and note.removeprefix(_PREDICTED) not in result]
@@ -73,7 +71,7 @@ class ShownStates:
             found,
             details="\n".join((result, *(["", *notes] if notes else []))),
             ending=_ending(state) if over else "",
-            problem=failed[-1] if failed else "",
+            problem=state.left_in_force,
         )
         evaluation = state.evaluation
         if evaluation is None or not evaluation.paired.pairs:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from pgtop_tune.compare.sides.figures import TPS
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, PairedVerdict
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
 from pgtop_tune.experiment.prediction import Prediction
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, Arm, Lengths, Pair, lengths
@@ -54,6 +54,8 @@ OF_VERDICT: Final = {
     PairedVerdict.WORSE: Ending.WORSE,
     PairedVerdict.EQUIVALENT: Ending.EQUIVALENT,
 }
+NOT_PUT_BACK: Final = "not put back"
+"""What the note begins with that says why values are still in force."""
 ANSWERS: Final = frozenset({*OF_VERDICT.values(), Ending.COLLAPSED})
 """Endings that are an answer."""
 
@@ -84,6 +86,8 @@ class SwitchbackPlan(Struct, frozen=True):
         objective: The figure that decides, of `compare.sides.figures`, or the same mix of statements.
         keep_better: B stays if it is better.
         a_in_force: A is what was in force before: what B can bring is told of the load as it was.
+        most_pairs: That count; then it ends undecided.
+        steady: The load runs, and has shown that it is steady.
     """
 
     rivals: tuple[Rival, ...]
@@ -95,16 +99,18 @@ class SwitchbackPlan(Struct, frozen=True):
     objective: str = TPS
     keep_better: bool = False
     a_in_force: bool = True
+    most_pairs: int = MOST_PAIRS
+    steady: bool = False
 
     @property
     def least_s(self) -> float:
         """What the fewest pairs take, with the shortest warm-up."""
-        return FEWEST_S + FEWEST_PAIRS * self.lengths.pair_s
+        return (0.0 if self.steady else FEWEST_S) + FEWEST_PAIRS * self.lengths.pair_s
 
     @property
     def by_checkpoints(self) -> bool:
         """Whether blocks have to be whole checkpoint cycles."""
-        return not BY_CHECKPOINTS.isdisjoint(rival.name for rival in self.rivals)
+        return not BY_CHECKPOINTS.isdisjoint(rival.name for rival in self.rivals if rival.a != rival.b)
 
 
 class SwitchbackState(Struct, frozen=True):
@@ -141,6 +147,11 @@ class SwitchbackState(Struct, frozen=True):
     warm_up_tps: tuple[float, ...] = ()
     prediction: Prediction | None = None
     plans: tuple[PlanPair, ...] = ()
+
+    @property
+    def left_in_force(self) -> str:
+        """Why values of an arm are still in force at the end, and the command that reverts them; "" where none are."""
+        return next((note for note in self.notes if note.startswith(NOT_PUT_BACK)), "")
 
 
 class ContinuousLoad(Protocol):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.sides.material import BUDGET_S
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
 from pgtop_tune.experiment.switchback.arms import Arms
@@ -33,6 +33,7 @@ from pgtop_tune.experiment.switchback.same_mix import why_no_mix
 from pgtop_tune.experiment.switchback.settling import at_once
 from pgtop_tune.experiment.switchback.state import (
     ANSWERS,
+    NOT_PUT_BACK,
     OF_VERDICT,
     ContinuousLoad,
     Ending,
@@ -184,7 +185,7 @@ class Switchback:
                 why = problem.message
             self._note(f"B is not kept: {why}" if why else "B is kept")
         if not kept and (left := await self._arms.restore(f"ab: {ending}")):
-            self._note(f"not put back: {left}")
+            self._note(f"{NOT_PUT_BACK}: {left}")
         await self._load.stop()
 
     async def _in_trouble(self) -> bool:
@@ -210,6 +211,8 @@ class Switchback:
 
     async def _warm_up(self) -> None:
         """Waits until the load is steady."""
+        if self.plan.steady:
+            return
         self._put(phase=Phase.WARMING_UP)
         frames, limit_s = self._frames, max(_STEADY_LEAST_S, self.plan.for_s * _STEADY_SHARE)
         if not await frames.until(lambda: len(frames.tps) > 0, _FIRST_SECOND_S):
@@ -372,8 +375,8 @@ class Switchback:
             raise Over(Ending.GENERATOR, evaluation.generator)
         if evaluation.over:
             raise Over(OF_VERDICT[evaluation.paired.verdict], "")
-        if len(evaluation.counted) >= MOST_PAIRS:
-            self._end_undecided(f"{MOST_PAIRS} pairs are the most")
+        if len(evaluation.counted) >= self.plan.most_pairs:
+            self._end_undecided(f"{self.plan.most_pairs} pairs are the most")
 
     def _end_undecided(self, why: str) -> None:
         evaluation = self.state.evaluation

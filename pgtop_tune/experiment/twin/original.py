@@ -13,6 +13,7 @@ from pgtop_tune.changes.restart.gather import find_place, postmaster_pid
 from pgtop_tune.changes.restart.values import ValuesAfter
 from pgtop_tune.cluster.stopped_directory import StoppedDirectory
 from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.experiment.memory_after import memory_after
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.metrics.memory_rule import MemoryUse
@@ -57,7 +58,6 @@ NEEDED: Final = (
     "max_wal_size",
 )  # fmt: skip
 """Parameters that say what a copy takes."""
-_BESIDE_BUFFERS: Final = 1.03
 
 
 class Original(Struct, frozen=True):
@@ -164,35 +164,12 @@ def memory_uses(original: Original, rivals: Sequence[Rival], clients: int, ram_b
     """What each copy takes with the sessions of its load."""
     now = ValuesAfter(original.parameters, {})
     return {
-        arm: _use(
+        arm: memory_after(
             original.major, now, ValuesAfter(original.parameters, {each.name: each.value(arm) for each in rivals}),
             clients, ram_bytes,
         )
         for arm in Arm
     }  # fmt: skip
-
-
-def _use(major: int, now: ValuesAfter, then: ValuesAfter, clients: int, ram_bytes: float) -> MemoryUse:
-    buffers = then.number("shared_buffers") or 0.0
-    shared = now.number("shared_memory_size")
-    if shared is not None:
-        shared += (buffers - (now.number("shared_buffers") or 0.0)) * _BESIDE_BUFFERS
-    maintenance = then.number("autovacuum_work_mem")
-    if maintenance is None or maintenance < 0:
-        maintenance = then.number("maintenance_work_mem")
-    return MemoryUse(
-        major=major,
-        ram_bytes=ram_bytes,
-        max_connections=clients,
-        shared_buffers_bytes=buffers,
-        shared_memory_bytes=shared,
-        work_mem_bytes=then.number("work_mem") or 0.0,
-        temp_buffers_bytes=then.number("temp_buffers") or 0.0,
-        parallel_workers=int(then.number("max_parallel_workers") or 0),
-        autovacuum_max_workers=int(then.number("autovacuum_max_workers") or 0),
-        maintenance_work_mem_bytes=maintenance,
-        hash_mem_multiplier=then.number("hash_mem_multiplier"),
-    )
 
 
 def data_bytes(original: Original) -> int:

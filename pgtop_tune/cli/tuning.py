@@ -1,0 +1,418 @@
+"""`tune` put together: the watched server, the load, the search, and where its result goes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.advice.gather import Beside, facts_of
+from pgtop_tune.bench.profiles import load_profiles, profile_directories
+from pgtop_tune.changes.confirm.orphans import pending_looked_after
+from pgtop_tune.cli.commands.bench.shared import opened
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.free_bytes import free_bytes_for
+from pgtop_tune.cli.headless import run_beside
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.measuring import first_answer, targets
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.tuning_restarts import Restarts
+from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, UsageProblem
+from pgtop_tune.experiment.answering import until_frames_show_it
+from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
+from pgtop_tune.experiment.prediction import Prediction, predict
+from pgtop_tune.experiment.series import cells
+from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR
+from pgtop_tune.experiment.switchback.cycles import cycle_s
+from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
+from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.runtime.experiment_control import ExperimentState
+from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
+from pgtop_tune.tuning.evaluating import CurrentBlocks, EvaluatingParts, Evaluator, HeldLoad
+from pgtop_tune.tuning.guards import Guards
+from pgtop_tune.tuning.journal import COMPLETE, KeptTuning, TuningRequest, kept_tuning, write_first
+from pgtop_tune.tuning.knob_space import KnobSpace, knob_space, wanted_knobs
+from pgtop_tune.tuning.objective import Objective, constraint, objective
+from pgtop_tune.tuning.plan import TuningPlan
+from pgtop_tune.tuning.protocol import Tuning
+from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.run import RunParts, TuningRun, why_unfinished
+from pgtop_tune.tuning.shown import shown_tuning
+from pgtop_tune.tuning.space import Dimension, Space
+from pgtop_tune.tuning.words import SAME_MIX_WORDS, result_lines
+
+_EVALUATION_S: Final = 125.0
+"""Four pairs of blocks, and the changes between them."""
+_WITH_RESTARTS_S: Final = 560.0
+"""Eight blocks, each with a restart, a warm-up of 20 s and 30 s that count."""
+_LONGEST_CYCLE_S: Final = 60.0
+"""Above, knobs that work through checkpoints are searched only where they are named."""
+_LONGEST_S: Final = 1800.0
+"""Of one evaluation."""
+_SHOWN_LOAD_S: Final = 25.0
+"""Of the load before the first evaluation: what its waits and its WAL are."""
+_FIRST_S: Final = 90.0
+_WATCHDOG_S: Final = 180.0
+
+
+class TuneRequest(Struct, frozen=True, kw_only=True):
+    """The command line of `tune`.
+
+    Attributes:
+        knobs, groups: As typed.
+        budget_s: Of all evaluations.
+        request: What resuming needs of the rest.
+        engine: Name of the search engine.
+        worth: The smallest effect worth having, as a share.
+        seed: None draws one.
+        stop_file: Ends the search before the next evaluation.
+        yes: Nobody is asked before restarts.
+    """
+
+    connection: ConnectionWords
+    knobs: tuple[str, ...]
+    groups: tuple[str, ...]
+    budget_s: float
+    request: TuningRequest
+    engine: str
+    worth: float
+    seed: int | None
+    profiles_directory: Path | None
+    stop_file: Path | None
+    yes: bool
+    live: LiveOptions
+
+
+class ResumeRequest(Struct, frozen=True, kw_only=True):
+    """The command line of `tune --resume`."""
+
+    connection: ConnectionWords
+    directory: Path
+    profiles_directory: Path | None
+    stop_file: Path | None
+    yes: bool
+    live: LiveOptions
+
+
+async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
+    """Makes a search; the exit status, and the directory of its journal.
+
+    Raises:
+        PgtopError: It could not begin, or cannot go on; nothing stays changed.
+    """
+    knobs = wanted_knobs(wanted.knobs, wanted.groups)
+    limits = tuple(constraint(words) for words in wanted.request.constraints)
+    decides = _objective(wanted.request)
+    session = await _opened(wanted.connection, wanted.request, wanted.live, wanted.profiles_directory, decides)
+
+    async def made() -> tuple[Path, KeptTuning]:
+        found = await session.parameters()
+        space = knob_space(
+            knobs, found, loss_of, allow_restart=wanted.request.allow_restart, asked=bool(wanted.knobs)
+        )
+        interval = await session.loaded_interval()
+        space = _without_long_cycles(space, interval, wanted.knobs)
+        if not space.dimensions:
+            raise UsageProblem(
+                "there is no knob to search", "; ".join(f"{name}: {why}" for name, why in space.left_out[:5])
+            )
+        plan = TuningPlan(
+            space=Space(space.dimensions),
+            budget=wanted.budget_s,
+            cost=_EVALUATION_S,
+            restart_cost=_WITH_RESTARTS_S,
+            seed=random.SystemRandom().getrandbits(31) if wanted.seed is None else wanted.seed,
+            engine=wanted.engine,
+            worth=wanted.worth,
+            constraints=limits,
+            predictions=_predictions(space.dimensions, interval),
+        )
+        directory = new_directory("tune")
+        with ExperimentLog(directory) as log:
+            write_first(log, session.system_identifier(), wanted.request, plan, space.left_out)
+        return directory, kept_tuning(directory)
+
+    return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes)
+
+
+async def resume(wanted: ResumeRequest) -> tuple[int, Path | None]:
+    """Goes on with a search. Raises as `tune`."""
+    kept = kept_tuning(wanted.directory)
+    if kept.ended == COMPLETE:
+        raise UsageProblem(f"{kept.id} is complete", f"`pgtop-tune tune --show {kept.id}` shows it")
+    session = await _opened(
+        wanted.connection, kept.request, wanted.live, wanted.profiles_directory, _objective(kept.request)
+    )
+
+    async def made() -> tuple[Path, KeptTuning]:
+        now = session.system_identifier()
+        if now and kept.server and now != kept.server:
+            raise UsageProblem(f"{kept.id} belongs to another server, system {kept.server}", "connect to that server")
+        return wanted.directory, kept
+
+    return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes)
+
+
+def _objective(request: TuningRequest) -> Objective | None:
+    """None where the load is somebody else's: its mix of statements decides."""
+    return objective(request.objective, request.rate_per_s) if request.profile else None
+
+
+def _without_long_cycles(space: KnobSpace, interval: Interval, named: Sequence[str]) -> KnobSpace:
+    """Without the knobs of which one evaluation would take hours: those that work through checkpoints far apart."""
+    cycle = cycle_s(interval, {})
+    if cycle is None or cycle <= _LONGEST_CYCLE_S:
+        return space
+    minutes = 4.0 * CYCLES_PER_PAIR * cycle / 60.0
+    why = f"checkpoints are {cycle:.0f} s apart, so an evaluation takes {minutes:.0f} minutes; --knobs searches it"
+    long = [each for each in space.dimensions if each.name in BY_CHECKPOINTS and each.name not in named]
+    kept = tuple(each for each in space.dimensions if each not in long)
+    return KnobSpace(kept, (*space.left_out, *((each.name, why) for each in long)))
+
+
+def _predictions(dimensions: Sequence[Dimension], interval: Interval) -> dict[str, Prediction]:
+    """What each knob alone can bring at most, as far as the waits of this load tell."""
+    told = {each.name: predict(interval, [each.name], [("", "")], ()) for each in dimensions}
+    return {name: found for name, found in told.items() if found is not None}
+
+
+class _Session:
+    """The watched server and the load of a search."""
+
+    def __init__(self, live: LiveSession, cell: RunCell | None, objective: Objective | None) -> None:
+        self.live = live
+        self.cell = cell
+        self.objective = objective
+        self.keeper = FrameKeeper()
+        self.blocks = CurrentBlocks(loaded=cell is not None)
+        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, tell)
+        live.load.prepare = None
+        live.engine.attach(self.keeper)
+        live.engine.attach(self.blocks)
+        load = ForeignLoad() if cell is None else OwnLoad(self.run, live.load, cell)
+        self.load = HeldLoad(load)
+        self.interval: Interval | None = None
+
+    @property
+    def load_words(self) -> str:
+        """For records."""
+        if self.cell is None:
+            return "of the server as it is"
+        return f"{self.cell.profile_name or 'scripts'} -c {self.cell.spec.clients} -M {self.cell.spec.protocol}"
+
+    async def parameters(self) -> Mapping[str, Parameter]:
+        """All of the server, by name."""
+        return {each.name: each for each in await self.live.parameters.list(())}
+
+    def system_identifier(self) -> str:
+        """Of the server; "" where the role may not see it."""
+        key = server_of(self.keeper.frames[-1])
+        return "" if key is None else key.system_identifier
+
+    async def loaded_interval(self) -> Interval:
+        """Frames of the load: it is started here, and goes on.
+
+        Raises:
+            LoadProblem: It does not run.
+        """
+        await self.load.start()
+        frames = self.blocks.frames
+        frames.begin()
+        ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S, _FIRST_S)
+        if not ran:
+            raise LoadProblem(frames.trouble or "no transaction ended", "`pgtop-tune bench run` shows why")
+        frames.end()
+        self.keeper.rest()
+        self.interval = frames.interval
+        assert self.interval is not None
+        return self.interval
+
+    async def answers(self) -> None:
+        """See `RunParts.answers`."""
+        await until_frames_show_it(self.live.open_sql_session, self.keeper)
+
+    async def free_bytes(self) -> int | None:
+        """See `RunParts.free_bytes`."""
+        sql_session = await self.live.open_sql_session()
+        try:
+            [[directory]] = await sql_session.rows("SELECT current_setting('data_directory', true)")
+            found = (await free_bytes_for(sql_session))(str(directory)) if directory else None
+        finally:
+            await sql_session.aclose()
+        return found if isinstance(found, int) else None
+
+    def guards(self, found: Mapping[str, Parameter], recovery_s: float) -> Guards:
+        """Limits of this server and its machine.
+
+        Raises:
+            ConnectionProblem: Its frames do not tell what it is.
+        """
+        assert self.interval is not None
+        facts = facts_of(self.interval, Beside())
+        if facts is None:
+            raise ConnectionProblem("the server did not report its parameters")
+        return Guards(
+            major=facts.major,
+            parameters=found,
+            ram_bytes=facts.ram_bytes,
+            wal_room_bytes=facts.wal_disk_bytes,
+            recovery_s=recovery_s,
+        )
+
+
+async def _opened(
+    connection: ConnectionWords,
+    request: TuningRequest,
+    live: LiveOptions,
+    profiles_directory: Path | None,
+    decides: Objective | None,
+) -> _Session:
+    directories = profile_directories(profiles_directory)
+    async with opened(connection) as (sql_session, conninfo):
+        places = await targets((), sql_session, conninfo, from_here=live.load_from is None)
+    session = LiveSession(conninfo, live)
+    session.load.directories = directories
+    if decides is None:
+        return _Session(session, None, None)
+    profile = load_profiles(directories).get(request.profile)
+    spec = LoadSpec(threads=request.threads, rate_per_s=decides.rate)
+    clients, protocol = request.clients or None, request.protocol or None
+    [cell, *_] = cells(places, [profile], spec, None, clients=clients, protocol=protocol)
+    return _Session(session, cell, decides)
+
+
+async def _run(
+    session: _Session,
+    begin: Callable[[], Awaitable[tuple[Path, KeptTuning]]],
+    *,
+    stop_file: Path | None,
+    yes: bool,
+) -> tuple[int, Path | None]:
+    live = session.live
+    done: list[tuple[Path, Result]] = []
+    begun: list[Path] = []
+
+    async def work() -> None:
+        await first_answer(live, session.keeper)
+        key = server_of(session.keeper.frames[-1])
+        if key is not None:
+            check_alone(key)
+        await _until_nothing_pends(live)
+        try:
+            directory, kept = await begin()
+            begun.append(directory)
+            done.append((directory, await _search(session, directory, kept, stop_file=stop_file, yes=yes)))
+        finally:
+            await session.load.end()
+
+    async with pending_looked_after(live.parameters, live.machine, session.journal_directory, tell):
+        try:
+            signalled = await run_beside(live.engine, work)
+        finally:
+            await live.restart.aclose()
+    if not done:
+        if begun:
+            tell(f"stopped; `pgtop-tune tune --resume {begun[0].name}` continues")
+        code = ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
+        return code, begun[0] if begun else None
+    directory, result = done[0]
+    for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.words):
+        say(line)
+    tell(f"`pgtop-tune tune --show {directory.name} -o tune.html` writes the report")
+    return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK, directory
+
+
+async def _until_nothing_pends(live: LiveSession) -> None:
+    """Waits for revert watchdogs of a search that was killed. Raises a UsageProblem where a change goes on pending."""
+    deadline_s = time.monotonic() + _WATCHDOG_S
+    while True:
+        try:
+            await check_nothing_pending(live.parameters)
+            return
+        except UsageProblem:
+            if time.monotonic() > deadline_s:
+                raise
+        await asyncio.sleep(1.0)
+
+
+async def _search(
+    session: _Session, directory: Path, kept: KeptTuning, *, stop_file: Path | None, yes: bool
+) -> Result:
+    live = session.live
+    found = await session.parameters()
+    if session.interval is None:
+        await session.loaded_interval()
+    guards = session.guards(found, kept.request.recovery_s)
+    with ExperimentLog(directory) as log:
+        if kept.events:
+            log.write("resumed")
+        restarts = None
+        if any(each.restart for each in kept.plan.space.dimensions):
+            restarts = Restarts(live, session.run, session.keeper, session.cell, tell_set(log))
+            await restarts.agree(yes=yes)
+        tuning = Tuning.replay(kept.plan, kept.events, guards.allowed)
+        evaluator = Evaluator(
+            EvaluatingParts(
+                control=live.parameters,
+                load=session.load,
+                blocks=session.blocks,
+                restarting=restarts,
+                seen=lambda state: announcement.tick(),
+                before_set=tell_set(log),
+            ),
+            kept.plan.space,
+            found,
+            session.objective,
+            session.load_words,
+            _LONGEST_S,
+        )
+        names = [each.name for each in kept.plan.space.dimensions]
+        began_s = time.monotonic()
+
+        def shown() -> ExperimentState:
+            return shown_tuning(kept, tuning, time.monotonic() - began_s, under_way=session.load.runs)
+
+        newest = [shown()]
+
+        def changed() -> None:
+            newest[0] = shown()
+            announcement.tick()
+
+        announcement = Announcement("tune", names, lambda: newest[0], server_of(session.keeper.frames[-1]))
+        live.engine.attach(announcement)
+        announcement.begin()
+        parts = RunParts(
+            answers=session.answers,
+            free_bytes=session.free_bytes,
+            stop_file=stop_file,
+            told=tell,
+            changed=changed,
+        )
+        try:
+            result = await TuningRun(tuning, log, evaluator, parts, kept.plan.seed).run()
+        except (PgtopError, asyncio.CancelledError) as problem:
+            log.write("ended", why=why_unfinished(problem))
+            raise
+        finally:
+            announcement.end()
+        log.write("ended", why=COMPLETE)
+        return result
+
+
+def tell_set(log: ExperimentLog) -> Callable[[str], None]:
+    """Writes the id of a change set into the journal of the search before it is made."""
+    return lambda set_id: log.write("set_began", set_id=set_id)

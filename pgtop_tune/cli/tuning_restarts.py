@@ -1,0 +1,111 @@
+"""The restarts of a search: consent to them, what stands in force behind one, blocks that begin with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pgtop_tune.changes.change_sets import ChangeSets, WithRestart, check_up
+from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.cli.output import tell
+from pgtop_tune.cli.restarting import confirm
+from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.experiment.answering import until_frames_show_it
+from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.switchback.arms import Rival
+from pgtop_tune.experiment.switchback.block_frames import BlockFrames
+from pgtop_tune.experiment.switchback.blocks import Arm, Lengths
+from pgtop_tune.experiment.switchback.loads import ArmLoads
+from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, SeparateBlocks, SeparatePlan
+from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.switchback import Switchback
+from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.tuning.standing_values import StandingValues
+from pgtop_tune.units import counted
+
+_LENGTHS: Final = Lengths(settle_s=20.0, measured_s=30.0)
+_AROUND_S: Final = 15.0
+
+
+class Restarts:
+    """Fits `tuning.evaluating.Restarting`.
+
+    Args:
+        session: The watched server.
+        run, cell: The load.
+        keeper: Frames.
+        before_set: Told the id of a change set before it is made.
+
+    Raises:
+        UsageProblem: The load is somebody else's: it would not survive a restart.
+    """
+
+    def __init__(
+        self,
+        session: LiveSession,
+        run: LoadRun,
+        keeper: FrameKeeper,
+        cell: RunCell | None,
+        before_set: Callable[[str], None],
+    ) -> None:
+        if cell is None:
+            raise UsageProblem("a load of somebody else does not survive a restart", "leave --allow-restart out")
+        self._session: Final = session
+        self._keeper: Final = keeper
+        self._door: Final = WithRestart(session.parameters, session.restart, tell, anyway=False)
+        self._loads: Final = ArmLoads(run, session.load, {arm: cell for arm in Arm})
+        self.standing: Final = StandingValues(ChangeSets(self._door, None), self._door, before_set)
+
+    async def agree(self, *, yes: bool) -> None:
+        """Somebody has to want that sessions are cut off.
+
+        Raises:
+            UsageProblem: Something waits for a restart already, or nobody can be asked.
+            ServerProblem: The server cannot be restarted from here, or nobody says yes.
+        """
+        plan = await self._session.restart.plan()
+        if plan.pending:
+            waiting = ", ".join(each.name for each in plan.pending)
+            raise UsageProblem(
+                f"{waiting} waits for a restart already, which would apply it", "`pgtop-tune set --restart` first"
+            )
+        if not plan.by_us:
+            raise ServerProblem(
+                f"pgtop-tune cannot restart the server: {plan.why_not}", "leave --allow-restart out"
+            )
+        tell(f"the server is restarted many times; a restart ends {counted(plan.sessions, 'session')} now")
+        confirm(plan, yes=yes, anyway=False)
+
+    async def answers(self) -> None:
+        """See `Restarting.answers`."""
+        await until_frames_show_it(self._session.open_sql_session, self._keeper)
+
+    def experiment(
+        self,
+        plan: SwitchbackPlan,
+        frames: BlockFrames,
+        rivals: Sequence[Rival],
+        seen: Callable[[SwitchbackState], None],
+    ) -> Switchback:
+        """See `Restarting.experiment`."""
+        meant = SeparatePlan(
+            rivals=tuple(rivals),
+            load=plan.load,
+            loaded=True,
+            for_s=plan.for_s,
+            seed=plan.seed,
+            lengths=_LENGTHS,
+            objective=plan.objective,
+            a_in_force=False,
+            most_pairs=plan.most_pairs,
+            around_s=_AROUND_S,
+        )
+        control = self._session.parameters
+        arms = CheckedArms(ChangeSets(self._door, None), control, rivals, frozenset(), None, self._door)
+        return SeparateBlocks(meant, frames, arms, self._loads, self.answers, self._restart, seen)
+
+    async def _restart(self) -> None:
+        outcome = await self._session.restart.apply((), Terms(), tell)
+        check_up(outcome)
+        tell(outcome.words)

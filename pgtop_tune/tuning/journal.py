@@ -1,0 +1,155 @@
+"""The journal of a search: its plan, then an entry for each thing that it was told; a search is resumed from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct, convert, to_builtins
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.experiment.plan.log import ExperimentLog, experiments, first, read_entries
+from pgtop_tune.paths import experiments_dir
+from pgtop_tune.tuning.plan import TuningPlan
+from pgtop_tune.tuning.protocol import Event
+
+KIND: Final = "tuning"
+NAME: Final = "tune"
+COMPLETE: Final = "complete"
+
+
+class TuningRequest(Struct, frozen=True, kw_only=True):
+    """What was asked for, as far as resuming needs it.
+
+    Attributes:
+        profile: Of the load; "" for the load that somebody else drives.
+        clients, threads, protocol, rate_per_s: Of a load of ours.
+        objective: As typed; "" where the same mix of statements decides.
+        constraints: As typed.
+        allow_restart: Whether the server may be restarted.
+        recovery_s: What a recovery may take.
+    """
+
+    profile: str
+    clients: int
+    threads: int
+    protocol: str
+    rate_per_s: float | None
+    objective: str
+    constraints: tuple[str, ...]
+    allow_restart: bool
+    recovery_s: float
+
+
+class KeptTuning(Struct, frozen=True, kw_only=True):
+    """What a journal says.
+
+    Attributes:
+        id: Name of its directory.
+        server: System identifier of the server; "" where it was not to be seen.
+        left_out: Knobs that the server half has left out, with reasons.
+        events: All that the search was told.
+        ended: "complete", or why it stopped; "" where it runs or was killed.
+        applied: Whether the result was made permanent.
+    """
+
+    id: str
+    began_ms: int
+    server: str
+    request: TuningRequest
+    plan: TuningPlan
+    left_out: tuple[tuple[str, str], ...]
+    events: tuple[Event, ...]
+    ended: str = ""
+    applied: bool = False
+
+
+def write_first(
+    log: ExperimentLog,
+    server: str,
+    request: TuningRequest,
+    plan: TuningPlan,
+    left_out: Sequence[tuple[str, str]],
+) -> None:
+    """The first line. Raises as `ExperimentLog.write`."""
+    log.write(
+        KIND,
+        name=NAME,
+        began_ms=time.time_ns() // 1_000_000,
+        server=server,
+        request=to_builtins(request),
+        plan=to_builtins(plan),
+        left_out=to_builtins(tuple(left_out)),
+    )
+
+
+def write_event(log: ExperimentLog, event: Event) -> None:
+    """What the search was told. Raises as `ExperimentLog.write`."""
+    log.write("event", event=to_builtins(event))
+
+
+def kept_tuning(directory: Path) -> KeptTuning:
+    """What the journal in a directory says.
+
+    Raises:
+        UsageProblem: It is not the journal of a search.
+        JournalProblem: It cannot be read.
+    """
+    lines = read_entries(directory)
+    if not lines or lines[0].get("kind") != KIND:
+        raise UsageProblem(f"{directory.name} is not a search", "`pgtop-tune tune --status` lists them")
+    try:
+        return _kept(lines, directory.name)
+    except msgspec.ValidationError as problem:
+        raise UsageProblem(f"the journal of {directory.name} is damaged: {problem}", "begin anew") from None
+
+
+def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
+    head, ended, applied = lines[0], "", False
+    events: list[Event] = []
+    for line in lines[1:]:
+        match line.get("kind"):
+            case "event":
+                events.append(convert(line.get("event"), Event))
+            case "resumed":
+                ended = ""
+            case "ended":
+                ended = str(line.get("why"))
+            case "applied":
+                applied = True
+    return KeptTuning(
+        id=identity,
+        began_ms=convert(head.get("began_ms"), int),
+        server=convert(head.get("server"), str),
+        request=convert(head.get("request"), TuningRequest),
+        plan=convert(head.get("plan"), TuningPlan),
+        left_out=convert(head.get("left_out"), tuple[tuple[str, str], ...]),
+        events=tuple(events),
+        ended=ended,
+        applied=applied,
+    )
+
+
+def tunings() -> tuple[Path, ...]:
+    """Directories of all searches, oldest first."""
+    return tuple(path for path in experiments() if first(path).get("kind") == KIND)
+
+
+def tuning_directory(words: str) -> Path:
+    """The directory of a search by its id; "" for the newest one.
+
+    Raises:
+        UsageProblem: There is none.
+    """
+    found = tunings()
+    if not words and found:
+        return found[-1]
+    named = experiments_dir() / words
+    if words and Path(words).name == words and named in found:
+        return named
+    raise UsageProblem(f"there is no search {words}".rstrip(), "`pgtop-tune tune --status` lists them")
+
+

@@ -1,0 +1,213 @@
+"""What a search makes better: a figure of a block, or arithmetic over figures; and limits on figures as words. Pure."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.experiment.switchback.blocks import Block
+from pgtop_tune.metrics.load import P50, P99
+from pgtop_tune.tuning.plan import Constraint
+
+_TIMES: Final = MappingProxyType({"us": 0.001, "ms": 1.0, "s": 1000.0})
+_SIZES: Final = MappingProxyType({"B": 1.0, "kB": 1024.0, "MB": 1024.0**2})
+_SHARES: Final = MappingProxyType({"%": 1.0})
+_RATES: Final = MappingProxyType({"/s": 1.0})
+
+
+class BlockFigure(Struct, frozen=True):
+    """A figure of a block that a search knows by name.
+
+    Attributes:
+        unit: Of its number, as it is typed in a constraint.
+        units: Others that may be typed, and how many of `unit` each is.
+        higher: More is better.
+        of_rate: It only tells something under a load with a rate: clients that never wait send less when it rises.
+    """
+
+    name: str
+    title: str
+    unit: str
+    units: Mapping[str, float]
+    higher: bool
+    of: Callable[[Block], float | None]
+    of_rate: bool = False
+
+
+FIGURES: Final = (
+    BlockFigure("tps", "transactions per second", "/s", _RATES, True, lambda block: block.mean_tps),
+    BlockFigure("latency", "mean latency", "ms", _TIMES, False, lambda block: block.figure("latency"), of_rate=True),
+    BlockFigure("p50", "latency p50", "ms", _TIMES, False, lambda block: block.quantile(P50), of_rate=True),
+    BlockFigure("p99", "latency p99", "ms", _TIMES, False, lambda block: block.quantile(P99), of_rate=True),
+    BlockFigure("cpu", "CPU time per transaction", "ms", _TIMES, False, lambda block: block.own_cpu_ms),
+    BlockFigure("wal", "WAL per transaction", "B", _SIZES, False, lambda block: block.figure("wal_per_tx")),
+    BlockFigure("failed", "failed transactions", "%", _SHARES, False, lambda block: block.figure("failed")),
+)
+BY_NAME: Final[Mapping[str, BlockFigure]] = MappingProxyType({each.name: each for each in FIGURES})
+_COST: Final = "cost"
+"""Another word for CPU time per transaction."""
+_AT: Final = re.compile(r"\s*(\w+)\s*@\s*([0-9.]+)\s*\Z")
+_LIMIT: Final = re.compile(r"\s*(\w+)\s*(<=?|>=?|≤|≥)\s*([0-9.]+)\s*(\S*)\s*\Z")
+_LONGEST: Final = 200
+_DEEPEST: Final = 20
+
+
+class Objective(Struct, frozen=True):
+    """What decides.
+
+    Attributes:
+        words: As typed.
+        rate: Transactions per second that the load is held to; None where the words name none.
+        higher: More is better.
+    """
+
+    words: str
+    rate: float | None
+    higher: bool
+    value: Callable[[Block], float | None]
+
+    def log_ratio(self, candidate: Block, against: Block) -> float | None:
+        """ln(candidate / against), above 0 where the candidate is better; None where either has no figure above 0."""
+        one, other = self.value(candidate), self.value(against)
+        if one is None or other is None or not (0.0 < one < math.inf and 0.0 < other < math.inf):
+            return None
+        ratio = math.log(one / other)
+        return ratio if self.higher else -ratio
+
+
+def objective(words: str, rate: float | None = None) -> Objective:
+    """"tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
+
+    Arithmetic is made as large as possible, behind "min" as small as possible.
+
+    Args:
+        rate: Of the load, where it has one.
+
+    Raises:
+        UsageProblem: No such figure, no arithmetic, or a latency without a rate.
+    """
+    if match := _AT.match(words):
+        figure, held = _figure(match[1]), _number(match[2], words)
+        if rate is not None and rate != held:
+            raise UsageProblem(f"{words}: the load has another rate, {rate:g}", "leave --rate out")
+        return Objective(words, held, figure.higher, figure.of)
+    text = words.strip()
+    if text in BY_NAME or text == _COST:
+        figure = _figure(text)
+        if figure.of_rate and rate is None:
+            raise UsageProblem(
+                f"{text} tells little of a load without a rate: its clients send less when the server is slower",
+                f"--objective {text}@RATE, as in {text}@500",
+            )
+        return Objective(words, rate, figure.higher, figure.of)
+    return _arithmetic(words, rate)
+
+
+def constraint(words: str) -> Constraint:
+    """"p99 < 20ms", "tps >= 1000", "wal < 8kB".
+
+    Raises:
+        UsageProblem: Something else.
+    """
+    match = _LIMIT.match(words)
+    if match is None:
+        raise UsageProblem(f"{words!r} is no constraint", f"as in 'p99 < 20ms'; figures: {', '.join(BY_NAME)}")
+    figure, number = _figure(match[1]), _number(match[3], words)
+    unit = match[4] or figure.unit
+    if unit not in figure.units:
+        raise UsageProblem(f"{words!r}: {figure.name} has no unit {unit!r}", f"one of {', '.join(figure.units)}")
+    limit = number * figure.units[unit]
+    if match[2] in ("<", "<=", "≤"):
+        return Constraint(figure=figure.name, most=limit)
+    return Constraint(figure=figure.name, least=limit)
+
+
+def _figure(name: str) -> BlockFigure:
+    figure = BY_NAME.get("cpu" if name == _COST else name)
+    if figure is None:
+        raise UsageProblem(f"no figure is called {name!r}", f"figures: {', '.join((*BY_NAME, _COST))}")
+    return figure
+
+
+def _number(text: str, words: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < math.inf:
+        raise UsageProblem(f"{words!r}: {text} is no number above 0", "as in p99@500")
+    return number
+
+
+# Arithmetic. The words are somebody's: only numbers, names of figures and + - * / are evaluated.
+
+_OPERATORS: Final = MappingProxyType(
+    {
+        ast.Add: operator.add,
+        ast.Sub: operator.sub,
+        ast.Mult: operator.mul,
+        ast.Div: operator.truediv,
+    }
+)
+
+
+def _arithmetic(words: str, rate: float | None) -> Objective:
+    text, lower = words.strip(), False
+    for word, is_min in (("min ", True), ("max ", False)):
+        if text.startswith(word):
+            text, lower = text.removeprefix(word).strip(), is_min
+    hint = f"figures: {', '.join((*BY_NAME, _COST))}; as in 'tps / cpu' or 'min p99 + 0.1 * wal'"
+    if len(text) > _LONGEST:
+        raise UsageProblem("the objective is too long", hint)
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UsageProblem(f"{words!r} is no objective", hint) from None
+    names = _checked(tree, words, hint, _DEEPEST)
+    if not names:
+        raise UsageProblem(f"{words!r} has no figure in it", hint)
+    if rate is None and (waiting := sorted(name for name in names if _figure(name).of_rate)):
+        raise UsageProblem(
+            f"{' and '.join(waiting)} tell little of a load without a rate", "--rate gives the load one"
+        )
+
+    def value(block: Block) -> float | None:
+        figures = {name: _figure(name).of(block) for name in names}
+        known = {name: figure for name, figure in figures.items() if figure is not None}
+        if len(known) < len(figures):
+            return None
+        try:
+            return _value(tree, known)
+        except (ZeroDivisionError, OverflowError):
+            return None
+
+    return Objective(words, rate, not lower, value)
+
+
+def _checked(node: ast.expr, words: str, hint: str, depth: int) -> set[str]:
+    """The names of figures in it."""
+    if depth and isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _checked(node.left, words, hint, depth - 1) | _checked(node.right, words, hint, depth - 1)
+    if isinstance(node, ast.Name):
+        _figure(node.id)
+        return {node.id}
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return set()
+    raise UsageProblem(f"{words!r} is no objective: only + - * / ( ), numbers and figures", hint)
+
+
+def _value(node: ast.expr, figures: Mapping[str, float]) -> float:
+    if isinstance(node, ast.BinOp):
+        return float(_OPERATORS[type(node.op)](_value(node.left, figures), _value(node.right, figures)))
+    if isinstance(node, ast.Name):
+        return figures[node.id]
+    assert isinstance(node, ast.Constant)
+    return float(str(node.value))

@@ -12,14 +12,16 @@ the parts of those that stay lean upwards; the whole does not.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import StrEnum
 from statistics import fmean
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.tuning.racing import effects_of, mean_figures, measured
-from pgtop_tune.tuning.search import Asking, Finish, Outcome, Phase, Raced, Search, Spent
+from pgtop_tune.tuning.racing import effects_of, mean_figures, record, unfit
+from pgtop_tune.tuning.search import Asking, Finish, Outcome, Phase, Search, Spent
 from pgtop_tune.tuning.space import Point
 
 MOST: Final = 4
@@ -34,6 +36,11 @@ class Fate(StrEnum):
     EARNED = "earned"
     KEPT = "kept"
     WENT_BACK = "went back"
+
+
+_FINISHES: Final[Mapping[Fate, Finish]] = MappingProxyType(
+    {Fate.EARNED: Finish.ACCEPTED, Fate.KEPT: Finish.UNCLEAR, Fate.WENT_BACK: Finish.DROPPED}
+)
 
 
 class Examined(Struct, frozen=True, kw_only=True):
@@ -62,7 +69,11 @@ def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
     """
     changed = sorted(
         search.space.differing(search.best, search.space.start),
-        key=lambda place: (not search.space.dimensions[place].restart, search.claimed.get(place, 0.0)),
+        key=lambda place: (
+            not search.space.dimensions[place].restart,
+            search.claimed.get(place, 0.0),
+            abs(search.screened.get(place, 0.0)),
+        ),
     )
     middle = len(changed) // 2
     pending: list[tuple[int, ...]] = [(place,) for place in changed]
@@ -96,37 +107,18 @@ def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
 
 def _examine(search: Search, names: tuple[str, ...], without: Point) -> Asking[Examined]:
     outcomes: list[Outcome] = []
-    first = len(search.tried) + 1
     fate, reason = None, ""
     while fate is None:
-        outcome = yield from search.measure(
-            Phase.ABLATION, search.best, without, f"with and without {', '.join(names)}"
-        )
-        outcomes.append(outcome)
-        reason = search.broken(mean_figures(each.against_figures for each in outcomes))
-        if outcome.stopped or outcome.effect is None:
-            fate, reason = Fate.WENT_BACK, outcome.stopped or "nothing was measured"
+        why = f"with and without {', '.join(names)}"
+        outcomes.append((yield from search.measure(Phase.ABLATION, search.best, without, why)))
+        needed = search.broken(mean_figures(each.against_figures for each in outcomes))
+        reason = unfit(search, outcomes) or needed
+        if reason:
+            fate = Fate.EARNED if reason is needed else Fate.WENT_BACK
         else:
-            fate = Fate.EARNED if reason else _decide(search, effects_of(outcomes))
-    effects = effects_of(outcomes)
-    mean, error, low, high = measured(search, effects)
-    search.spread.add(effects)
-    finish = {Fate.EARNED: Finish.ACCEPTED, Fate.KEPT: Finish.UNCLEAR, Fate.WENT_BACK: Finish.DROPPED}[fate]
-    search.races.append(
-        Raced(
-            phase=Phase.ABLATION,
-            candidate=search.best,
-            against=without,
-            finish=finish,
-            effect=mean,
-            error=error,
-            low=low,
-            high=high,
-            evaluations=tuple(range(first, len(search.tried) + 1)),
-            reason=reason,
-        )
-    )
-    return Examined(knobs=names, fate=fate, effect=mean, low=low, high=high, why=reason)
+            fate = _decide(search, effects_of(outcomes))
+    raced = record(search, Phase.ABLATION, search.best, without, outcomes, _FINISHES[fate])
+    return Examined(knobs=names, fate=fate, effect=raced.effect, low=raced.low, high=raced.high, why=reason)
 
 
 def _decide(search: Search, effects: list[float]) -> Fate | None:

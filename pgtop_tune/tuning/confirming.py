@@ -17,10 +17,12 @@ from msgspec import Struct
 from pgtop_tune.compare.statistics.student import t_quantile
 from pgtop_tune.tuning.noise import evaluations_needed
 from pgtop_tune.tuning.racing import effects_of, mean_figures
-from pgtop_tune.tuning.search import Asking, Outcome, Phase, Search
+from pgtop_tune.tuning.search import Asking, Outcome, Phase, Search, Spent
 
 FEWEST: Final = 8
 DECIDES: Final = 0.975
+_LATE: Final = 0.75
+"""The share of the eight that must still fit in the budget: evaluations that took longer than planned end no search."""
 _BELIEVED: Final = 0.5
 """Of the search's own claim, which is too high."""
 
@@ -63,7 +65,9 @@ def confirm(search: Search) -> Asking[Confirmed]:
         Spent: The budget does not allow eight evaluations.
         LetGo: As `Search.measure`; the evaluations so far are void.
     """
-    count = planned(search)
+    if search.left < _LATE * FEWEST * search.cost(search.best, search.space.start):
+        raise Spent
+    count, search.kept = planned(search), -math.inf
     outcomes: list[Outcome] = []
     for number in range(1, count + 1):
         outcome = yield from search.measure(

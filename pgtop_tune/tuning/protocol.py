@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from pgtop_tune.errors import JournalProblem
 from pgtop_tune.tuning.ablation import Examined, ablate
 from pgtop_tune.tuning.bound_first import Ranked, rank, score
 from pgtop_tune.tuning.confirming import DECIDES, FEWEST, Confirmed, confirm
@@ -22,6 +23,7 @@ from pgtop_tune.tuning.racing import effects_of, mean_figures
 from pgtop_tune.tuning.result import Ending, Result
 from pgtop_tune.tuning.screening import MOST_KNOBS, rows_of, screen
 from pgtop_tune.tuning.search import Asking, Engine, Evaluation, Favoured, LetGo, Outcome, Phase, Search, Spent
+from pgtop_tune.tuning.space import Point
 
 _NOISE: Final = 3
 _FEWEST_STEPS: Final = 12
@@ -37,7 +39,15 @@ class Released(Struct, frozen=True, tag="released"):
     knob: str
 
 
-Event: TypeAlias = Outcome | Released
+class Told(Struct, frozen=True, tag="told"):
+    """The outcome of one evaluation, with the points that it had."""
+
+    candidate: Point
+    against: Point
+    outcome: Outcome
+
+
+Event: TypeAlias = Told | Released
 """What a search is told; the list of them is its journal."""
 
 
@@ -86,14 +96,27 @@ class Tuning:
         events: Iterable[Event],
         allowed: Callable[[Mapping[str, str]], bool] = lambda values: True,
     ) -> Tuning:
-        """A search that was told all this, as it stood then."""
+        """A search that was told all this, as it stood then.
+
+        Raises:
+            JournalProblem: This program would have asked for other evaluations.
+        """
         tuning = cls(plan, allowed)
         for event in events:
             if isinstance(event, Released):
                 tuning.release(event.knob)
             else:
-                tuning.tell(event)
+                tuning._tell_again(event)
         return tuning
+
+    def _tell_again(self, event: Told) -> None:
+        now = self._now
+        if isinstance(now, Result) or (now.candidate, now.against) != (event.candidate, event.against):
+            raise JournalProblem(
+                f"evaluation {len(self._search.tried) + 1} of this search is not what this version would ask for",
+                "resume with the version and packages that began it, or begin anew",
+            )
+        self.tell(event.outcome)
 
     def next(self) -> Evaluation | Result:
         """The evaluation that is wanted, the same until its outcome is told; or the result."""
@@ -120,7 +143,7 @@ class Tuning:
         """
         if isinstance(self._now, Result):
             raise ValueError("the search is over")
-        self.events.append(outcome)
+        self.events.append(Told(self._now.candidate, self._now.against, outcome))
         self._now = self._advance(outcome)
 
     def release(self, knob: str) -> None:
@@ -246,23 +269,17 @@ def needed_budget(search: Search, places: Sequence[int], sd: float) -> float:
     """For the noise, the screens, the shortest search, and a confirmation of the smallest effect worth having."""
     total = _NOISE * search.plan.cost
     for batch in _batches(search, places):
-        cost = _cost(search, batch)
+        cost = search.cost_of(batch)
         screened = len(rows_of(search, batch)) if len(batch) > 1 else 0
         total += cost * (screened + min(_FEWEST_STEPS, _STEPS_A_KNOB * len(batch)))
     confirmations = evaluations_needed(sd, math.log1p(search.plan.worth), DECIDES, FEWEST)
-    return total + confirmations * _cost(search, places)
-
-
-def _cost(search: Search, places: Iterable[int]) -> float:
-    """Of an evaluation that turns these knobs."""
-    restart = any(search.space.dimensions[place].restart for place in places)
-    return search.plan.restart_cost if restart else search.plan.cost
+    return total + confirmations * search.cost_of(places)
 
 
 def _kept(search: Search, places: Sequence[int]) -> float:
     """For the ablation and the confirmation, while these knobs are searched."""
     changed = search.space.differing(search.best, search.space.start)
-    return (FEWEST + _ABLATION) * _cost(search, (*places, *changed))
+    return (FEWEST + _ABLATION) * search.cost_of((*places, *changed))
 
 
 def _batches(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Final
 
@@ -30,20 +30,32 @@ def race(search: Search, phase: Phase, candidate: Point, against: Point, why: st
         Spent, LetGo: As `Search.measure`; the race is void.
     """
     outcomes: list[Outcome] = []
-    first = len(search.tried) + 1
-    finish, reason = None, ""
+    finish = None
     while finish is None:
-        outcome = yield from search.measure(phase, candidate, against, why)
-        outcomes.append(outcome)
-        reason = outcome.stopped or search.broken(mean_figures(each.figures for each in outcomes))
-        finish = Finish.STOPPED if reason or outcome.effect is None else decide(search, effects_of(outcomes), most)
+        outcomes.append((yield from search.measure(phase, candidate, against, why)))
+        finish = Finish.STOPPED if unfit(search, outcomes) else decide(search, effects_of(outcomes), most)
+    return record(search, phase, candidate, against, outcomes, finish)
+
+
+def unfit(search: Search, outcomes: Sequence[Outcome]) -> str:
+    """Why the candidate is out whatever its effect: aborted, not measured, or a constraint that it breaks; ""."""
+    last = outcomes[-1]
+    nothing = "nothing was measured" if last.effect is None else ""
+    return last.stopped or nothing or search.broken(mean_figures(each.figures for each in outcomes))
+
+
+def record(
+    search: Search, phase: Phase, candidate: Point, against: Point, outcomes: Sequence[Outcome], finish: Finish
+) -> Raced:
+    """Keep a race that is over, the newest evaluations its own; one whose candidate is unfit ends as stopped."""
     effects = effects_of(outcomes)
-    found = measured(search, effects)
+    mean, error, low, high = measured(search, effects)
     search.spread.add(effects)
+    reason = unfit(search, outcomes)
+    last = len(search.tried)
     raced = Raced(
-        phase=phase, candidate=candidate, against=against, finish=finish, effect=found[0], error=found[1],
-        low=found[2], high=found[3], evaluations=tuple(range(first, len(search.tried) + 1)),
-        reason=reason or ("" if finish is not Finish.STOPPED else "nothing was measured"),
+        phase=phase, candidate=candidate, against=against, finish=Finish.STOPPED if reason else finish, effect=mean,
+        error=error, low=low, high=high, evaluations=tuple(range(last - len(outcomes) + 1, last + 1)), reason=reason,
     )  # fmt: skip
     search.races.append(raced)
     return raced

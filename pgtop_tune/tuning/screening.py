@@ -60,6 +60,7 @@ def screen(search: Search, places: Sequence[int]) -> Asking[tuple[Favoured, ...]
     favoured = [
         Favoured(place, _contrast(effects, column)) for column, place in enumerate(places) if search.free(place)
     ]
+    search.screened.update((each.place, each.effect) for each in favoured if each.effect is not None)
     return tuple(sorted(favoured, key=lambda each: -abs(each.effect or 0.0)))
 
 

@@ -8,7 +8,7 @@ is the list of what it was told, so replaying the list is resuming. A knob that 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from enum import StrEnum
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -54,7 +54,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Outcome(Struct, frozen=True, kw_only=True, tag="outcome"):
+class Outcome(Struct, frozen=True, kw_only=True):
     """Of one evaluation.
 
     Attributes:
@@ -121,6 +121,14 @@ class Raced(Struct, frozen=True, kw_only=True):
         return self.finish is Finish.ACCEPTED
 
 
+class Move(Struct, frozen=True):
+    """Of one knob, from a level to another."""
+
+    place: int
+    level: int
+    to_level: int
+
+
 class LetGo(Exception):
     """A knob that is part of the pending evaluation was changed by somebody else."""
 
@@ -138,7 +146,9 @@ class Search:
         tried: All evaluations, in order.
         races: All that were decided, in order.
         lost: (candidate, against) that were refused.
+        beaten: Moves of one knob that lost clearly: not tried again, whatever the other knobs are.
         claimed: By place, log ratios that the search has seen its steps bring: too high, and only good to order knobs.
+        screened: By place, the screen's effect.
         let_go: Knobs that somebody else changed.
         kept: Of the budget, for later phases.
         coin: The only source of chance.
@@ -152,12 +162,15 @@ class Search:
         self.tried: list[Tried] = []
         self.races: list[Raced] = []
         self.lost: set[tuple[Point, Point]] = set()
+        self.beaten: set[Move] = set()
         self.claimed: dict[int, float] = {}
+        self.screened: dict[int, float] = {}
         self.let_go: list[str] = []
         self.spent = 0.0
         self.kept = 0.0
         self.coin = random.Random(plan.seed)
         self._allowed = allowed
+        self._pace = (0.0, 0.0)
 
     @property
     def left(self) -> float:
@@ -173,8 +186,14 @@ class Search:
         return point == self.space.start or self._allowed(self.space.values(point))
 
     def cost(self, candidate: Point, against: Point) -> float:
-        """Of one evaluation."""
-        return self.plan.restart_cost if self.space.restarts(candidate, against) else self.plan.cost
+        """Of one evaluation, as the plan has it and those so far took longer or less."""
+        return self.cost_of(self.space.differing(candidate, against))
+
+    def cost_of(self, places: Iterable[int]) -> float:
+        """The same for points that differ in these knobs."""
+        restart = any(self.space.dimensions[place].restart for place in places)
+        planned, took = self._pace
+        return (self.plan.restart_cost if restart else self.plan.cost) * (took / planned if planned else 1.0)
 
     def broken(self, figures: Mapping[str, float]) -> str:
         """The first constraint that does not hold, in words; ""."""
@@ -190,13 +209,24 @@ class Search:
         cost = self.cost(candidate, against)
         if cost > self.left + 1e-9:
             raise Spent
-        evaluation = Evaluation(
-            number=len(self.tried) + 1, phase=phase, candidate=candidate, against=against,
-            values=self.values(candidate), against_values=self.values(against),
-            restart=self.space.restarts(candidate, against), cost=cost, why=why,
-        )  # fmt: skip
-        outcome = yield evaluation
-        self.spent += cost if outcome.took is None else outcome.took
+        outcome = None
+        while outcome is None:
+            evaluation = Evaluation(
+                number=len(self.tried) + 1, phase=phase, candidate=candidate, against=against,
+                values=self.values(candidate), against_values=self.values(against),
+                restart=self.space.restarts(candidate, against), cost=cost, why=why,
+            )  # fmt: skip
+            try:
+                outcome = yield evaluation
+            except LetGo:
+                gone = [self.space.place(name) for name in self.let_go]
+                if any(self.space.at_start(point, gone) != point for point in (candidate, against)):
+                    raise
+        took = cost if outcome.took is None else outcome.took
+        self.spent += took
+        if not outcome.stopped:
+            planned = self.plan.restart_cost if evaluation.restart else self.plan.cost
+            self._pace = (self._pace[0] + planned, self._pace[1] + took)
         self.tried.append(Tried(evaluation, outcome))
         if outcome.error is not None:
             self.spread.within(outcome.error)
@@ -204,8 +234,9 @@ class Search:
 
     def move(self, candidate: Point, raced: Raced) -> None:
         """The candidate has won, and is what others have to beat from now on."""
-        for place in self.space.differing(candidate, self.best):
-            self.claimed[place] = self.claimed.get(place, 0.0) + (raced.effect or 0.0)
+        places = self.space.differing(candidate, self.best)
+        for place in places:
+            self.claimed[place] = self.claimed.get(place, 0.0) + (raced.effect or 0.0) / len(places)
         self.best = candidate
 
     def release(self, name: str) -> None:

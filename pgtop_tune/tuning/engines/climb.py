@@ -6,20 +6,30 @@ that lost, for knobs that were moved. Passes repeat until none moves a knob. Wor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.tuning.racing import race
-from pgtop_tune.tuning.search import Asking, Favoured, Phase, Search
+from pgtop_tune.tuning.search import Asking, Favoured, Move, Phase, Search
 from pgtop_tune.tuning.space import moved
 
 _STEPS: Final = (2, 1)
+_CLEAR: Final = 1.5
+SCREENED: Final = 12
 _SECTION: Final = 0.382
 """1 − 1/φ."""
 
 
 def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     """Moves `search.best` wherever a race is won."""
+    clear = _CLEAR * search.spread.sd() / math.sqrt(SCREENED)
+    matter = tuple(knob for knob in order if knob.effect is None or abs(knob.effect) > clear)
+    for knobs in (matter, order):
+        yield from _passes(search, knobs)
+
+
+def _passes(search: Search, order: Sequence[Favoured]) -> Asking[None]:
     again = True
     while again:
         before = search.best
@@ -54,13 +64,19 @@ def _try(search: Search, place: int, level: int) -> Asking[bool]:
     candidate = moved(against, place, search.space.clipped(place, level))
     if candidate == against or (candidate, against) in search.lost or not search.allowed(candidate):
         return False
+    move, back = Move(place, against[place], candidate[place]), Move(place, candidate[place], against[place])
+    if move in search.beaten:
+        return False
     dimension = search.space.dimensions[place]
     why = f"{dimension.name} {dimension.levels[against[place]]} → {dimension.levels[candidate[place]]}"
     raced = yield from race(search, Phase.SEARCH, candidate, against, why)
     if raced.accepted:
         search.move(candidate, raced)
+        search.beaten.add(back)
     else:
         search.lost.add((candidate, against))
+        if raced.high is None or raced.high < 0.0:
+            search.beaten.add(move)
     return raced.accepted
 
 

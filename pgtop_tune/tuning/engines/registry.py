@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import Final
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.tuning.engines.bayes import bayes
 from pgtop_tune.tuning.engines.climb import climb
 from pgtop_tune.tuning.search import Engine
 
-BY_NAME: Final[Mapping[str, Callable[[], Engine]]] = MappingProxyType({"climb": lambda: climb})
+BY_NAME: Final[Mapping[str, Callable[[], Engine]]] = MappingProxyType({"climb": lambda: climb, "bayes": bayes})
 
 
 def engine(name: str) -> Engine:

@@ -49,6 +49,7 @@ COMMANDS: Final = (
     ("revert", "revert", "revert"),
     ("ab", "ab", "ab"),
     ("twin", "twin", "twin"),
+    ("tune", "tune", "tune"),
     ("diff", "diff", "diff"),
     ("check", "check", "check"),
     ("compare", "compare", "compare"),

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Final
 
 from pgtop_tune.cli.detached import detached_runs
 from pgtop_tune.cli.output import say, say_as_it_is
-from pgtop_tune.compare.reports.html import html
+from pgtop_tune.cli.report_files import write_chapters
 from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.log import experiments, is_running, newest, read_entries
 from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.status import status_lines
-from pgtop_tune.paths import experiments_dir, new_file, replacing
-
-_SUFFIXES: Final = (".html", ".md")
+from pgtop_tune.paths import experiments_dir
 
 
 def directory_of(words: str) -> Path:
@@ -84,17 +81,7 @@ def write_report(words: str, output: Path | None, *, force: bool) -> None:
     if output is None:
         say_as_it_is(report_markdown(title, found))
         return
-    if output.suffix.lower() not in _SUFFIXES:
-        raise UsageProblem(f"{output}: a report is HTML or Markdown", "-o report.html, or -o report.md")
-    text = report_markdown(title, found) if output.suffix.lower() == ".md" else html(title, found)
-    try:
-        with replacing(output) if force else new_file(output) as file:
-            file.write(text.encode("utf-8", "replace"))
-    except FileExistsError:
-        raise UsageProblem(f"{output} exists already", "--force replaces it") from None
-    except OSError as problem:
-        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
-    say(f"report: {output}")
+    write_chapters(output, title, found, force=force)
 
 
 def _now_ms() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,17 +25,17 @@ from pgtop_tune.cli.measuring import first_answer, targets
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.tuning_restarts import Restarts
 from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, UsageProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
 from pgtop_tune.experiment.prediction import Prediction, predict
 from pgtop_tune.experiment.series import cells
-from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR
+from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR, SETTLE_S, Lengths
 from pgtop_tune.experiment.switchback.cycles import cycle_s
 from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
-from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.postgres import Parameter
@@ -43,20 +43,19 @@ from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 from pgtop_tune.tuning.evaluating import CurrentBlocks, EvaluatingParts, Evaluator, HeldLoad
-from pgtop_tune.tuning.guards import Guards
-from pgtop_tune.tuning.journal import COMPLETE, KeptTuning, TuningRequest, kept_tuning, write_first
+from pgtop_tune.tuning.guards import GUARDED, Guards
+from pgtop_tune.tuning.journal import COMPLETE, KeptTuning, TuningRequest, kept_tuning, replayed, write_first
 from pgtop_tune.tuning.knob_space import KnobSpace, knob_space, wanted_knobs
 from pgtop_tune.tuning.objective import Objective, constraint, objective
 from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.protocol import Tuning
 from pgtop_tune.tuning.result import Ending, Result
 from pgtop_tune.tuning.run import RunParts, TuningRun, why_unfinished
 from pgtop_tune.tuning.shown import shown_tuning
 from pgtop_tune.tuning.space import Dimension, Space
 from pgtop_tune.tuning.words import SAME_MIX_WORDS, result_lines
 
-_EVALUATION_S: Final = 125.0
-"""Four pairs of blocks, and the changes between them."""
+_SWITCHES_S: Final = 15.0
+"""Of an evaluation, beside its blocks: checks of both arms, changes."""
 _WITH_RESTARTS_S: Final = 560.0
 """Eight blocks, each with a restart, a warm-up of 20 s and 30 s that count."""
 _LONGEST_CYCLE_S: Final = 60.0
@@ -120,10 +119,8 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
     session = await _opened(wanted.connection, wanted.request, wanted.live, wanted.profiles_directory, decides)
 
     async def made() -> tuple[Path, KeptTuning]:
-        found = await session.parameters()
-        space = knob_space(
-            knobs, found, loss_of, allow_restart=wanted.request.allow_restart, asked=bool(wanted.knobs)
-        )
+        found = await session.parameters((*GUARDED, *(knob.name for knob in knobs)))
+        space = knob_space(knobs, found, loss_of, allow_restart=wanted.request.allow_restart, asked=bool(wanted.knobs))
         interval = await session.loaded_interval()
         space = _without_long_cycles(space, interval, wanted.knobs)
         if not space.dimensions:
@@ -133,7 +130,7 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
         plan = TuningPlan(
             space=Space(space.dimensions),
             budget=wanted.budget_s,
-            cost=_EVALUATION_S,
+            cost=_SWITCHES_S + FEWEST_PAIRS * _lengths(wanted.request.block_s).pair_s,
             restart_cost=_WITH_RESTARTS_S,
             seed=random.SystemRandom().getrandbits(31) if wanted.seed is None else wanted.seed,
             engine=wanted.engine,
@@ -143,7 +140,8 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
         )
         directory = new_directory("tune")
         with ExperimentLog(directory) as log:
-            write_first(log, session.system_identifier(), wanted.request, plan, space.left_out)
+            guards = session.guards(found, [each.name for each in space.dimensions], wanted.request.recovery_s)
+            write_first(log, session.system_identifier(), wanted.request, plan, guards, space.left_out)
         return directory, kept_tuning(directory)
 
     return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes)
@@ -167,6 +165,11 @@ async def resume(wanted: ResumeRequest) -> tuple[int, Path | None]:
     return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes)
 
 
+def _lengths(block_s: float) -> Lengths:
+    """Of a block that measures so long; half of that is left out before it, five seconds at most."""
+    return Lengths(settle_s=min(SETTLE_S, block_s / 2.0), measured_s=block_s)
+
+
 def _objective(request: TuningRequest) -> Objective | None:
     """None where the load is somebody else's: its mix of statements decides."""
     return objective(request.objective, request.rate_per_s) if request.profile else None
@@ -177,7 +180,7 @@ def _without_long_cycles(space: KnobSpace, interval: Interval, named: Sequence[s
     cycle = cycle_s(interval, {})
     if cycle is None or cycle <= _LONGEST_CYCLE_S:
         return space
-    minutes = 4.0 * CYCLES_PER_PAIR * cycle / 60.0
+    minutes = FEWEST_PAIRS * CYCLES_PER_PAIR * cycle / 60.0
     why = f"checkpoints are {cycle:.0f} s apart, so an evaluation takes {minutes:.0f} minutes; --knobs searches it"
     long = [each for each in space.dimensions if each.name in BY_CHECKPOINTS and each.name not in named]
     kept = tuple(each for each in space.dimensions if each not in long)
@@ -193,8 +196,11 @@ def _predictions(dimensions: Sequence[Dimension], interval: Interval) -> dict[st
 class _Session:
     """The watched server and the load of a search."""
 
-    def __init__(self, live: LiveSession, cell: RunCell | None, objective: Objective | None) -> None:
+    def __init__(
+        self, live: LiveSession, options: LiveOptions, cell: RunCell | None, objective: Objective | None
+    ) -> None:
         self.live = live
+        self.journal_directory = options.journal_directory
         self.cell = cell
         self.objective = objective
         self.keeper = FrameKeeper()
@@ -214,9 +220,9 @@ class _Session:
             return "of the server as it is"
         return f"{self.cell.profile_name or 'scripts'} -c {self.cell.spec.clients} -M {self.cell.spec.protocol}"
 
-    async def parameters(self) -> Mapping[str, Parameter]:
-        """All of the server, by name."""
-        return {each.name: each for each in await self.live.parameters.list(())}
+    async def parameters(self, names: Iterable[str]) -> Mapping[str, Parameter]:
+        """Those that the server has, by name."""
+        return {each.name: each for each in await self.live.parameters.list(tuple(dict.fromkeys(names)))}
 
     def system_identifier(self) -> str:
         """Of the server; "" where the role may not see it."""
@@ -255,7 +261,7 @@ class _Session:
             await sql_session.aclose()
         return found if isinstance(found, int) else None
 
-    def guards(self, found: Mapping[str, Parameter], recovery_s: float) -> Guards:
+    def guards(self, found: Mapping[str, Parameter], names: Sequence[str], recovery_s: float) -> Guards:
         """Limits of this server and its machine.
 
         Raises:
@@ -267,7 +273,7 @@ class _Session:
             raise ConnectionProblem("the server did not report its parameters")
         return Guards(
             major=facts.major,
-            parameters=found,
+            parameters={name: found[name] for name in (*GUARDED, *names) if name in found},
             ram_bytes=facts.ram_bytes,
             wal_room_bytes=facts.wal_disk_bytes,
             recovery_s=recovery_s,
@@ -287,12 +293,12 @@ async def _opened(
     session = LiveSession(conninfo, live)
     session.load.directories = directories
     if decides is None:
-        return _Session(session, None, None)
+        return _Session(session, live, None, None)
     profile = load_profiles(directories).get(request.profile)
     spec = LoadSpec(threads=request.threads, rate_per_s=decides.rate)
     clients, protocol = request.clients or None, request.protocol or None
     [cell, *_] = cells(places, [profile], spec, None, clients=clients, protocol=protocol)
-    return _Session(session, cell, decides)
+    return _Session(session, live, cell, decides)
 
 
 async def _run(
@@ -349,14 +355,9 @@ async def _until_nothing_pends(live: LiveSession) -> None:
         await asyncio.sleep(1.0)
 
 
-async def _search(
-    session: _Session, directory: Path, kept: KeptTuning, *, stop_file: Path | None, yes: bool
-) -> Result:
+async def _search(session: _Session, directory: Path, kept: KeptTuning, *, stop_file: Path | None, yes: bool) -> Result:
     live = session.live
-    found = await session.parameters()
-    if session.interval is None:
-        await session.loaded_interval()
-    guards = session.guards(found, kept.request.recovery_s)
+    found = await session.parameters(each.name for each in kept.plan.space.dimensions)
     with ExperimentLog(directory) as log:
         if kept.events:
             log.write("resumed")
@@ -364,7 +365,7 @@ async def _search(
         if any(each.restart for each in kept.plan.space.dimensions):
             restarts = Restarts(live, session.run, session.keeper, session.cell, tell_set(log))
             await restarts.agree(yes=yes)
-        tuning = Tuning.replay(kept.plan, kept.events, guards.allowed)
+        tuning = replayed(kept)
         evaluator = Evaluator(
             EvaluatingParts(
                 control=live.parameters,
@@ -378,6 +379,7 @@ async def _search(
             found,
             session.objective,
             session.load_words,
+            _lengths(kept.request.block_s),
             _LONGEST_S,
         )
         names = [each.name for each in kept.plan.space.dimensions]

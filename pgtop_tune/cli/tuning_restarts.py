@@ -54,7 +54,7 @@ class Restarts:
         self._session: Final = session
         self._keeper: Final = keeper
         self._door: Final = WithRestart(session.parameters, session.restart, tell, anyway=False)
-        self._loads: Final = ArmLoads(run, session.load, {arm: cell for arm in Arm})
+        self._loads: Final = ArmLoads(run, session.load, dict.fromkeys(Arm, cell))
         self.standing: Final = StandingValues(ChangeSets(self._door, None), self._door, before_set)
 
     async def agree(self, *, yes: bool) -> None:
@@ -71,9 +71,7 @@ class Restarts:
                 f"{waiting} waits for a restart already, which would apply it", "`pgtop-tune set --restart` first"
             )
         if not plan.by_us:
-            raise ServerProblem(
-                f"pgtop-tune cannot restart the server: {plan.why_not}", "leave --allow-restart out"
-            )
+            raise ServerProblem(f"pgtop-tune cannot restart the server: {plan.why_not}", "leave --allow-restart out")
         tell(f"the server is restarted many times; a restart ends {counted(plan.sessions, 'session')} now")
         confirm(plan, yes=yes, anyway=False)
 

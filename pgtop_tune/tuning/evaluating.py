@@ -15,11 +15,15 @@ from msgspec import Struct
 
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.ports import ChangeControl
+from pgtop_tune.compare.sides.figures import TPS
+from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.experiment.switchback.blocks import Block, Pair
+from pgtop_tune.experiment.switchback.blocks import Block, Lengths, Pair
+from pgtop_tune.experiment.switchback.figures import ratios_of
+from pgtop_tune.experiment.switchback.same_mix import AT_COMMIT, fixed_mix
 from pgtop_tune.experiment.switchback.state import (
     ContinuousLoad,
     Ending,
@@ -135,9 +139,7 @@ class Restarting(Protocol):
         """Waits until frames show the server as it is after a restart."""
         ...
 
-    def experiment(
-        self, plan: SwitchbackPlan, frames: BlockFrames, rivals: Sequence[Rival], seen: Seen
-    ) -> Switchback:
+    def experiment(self, plan: SwitchbackPlan, frames: BlockFrames, rivals: Sequence[Rival], seen: Seen) -> Switchback:
         """Blocks with restarts."""
         ...
 
@@ -168,8 +170,9 @@ class Evaluator:
     Args:
         space: Of the search.
         found: Parameters of the server as they were, by name.
-        objective: What decides.
+        objective: What decides; None where the same mix of statements does, under the load of somebody else.
         load_words: For the record.
+        lengths: Of the blocks of evaluations without a restart.
         longest_s: One evaluation takes no longer.
     """
 
@@ -178,8 +181,9 @@ class Evaluator:
         parts: EvaluatingParts,
         space: Space,
         found: Mapping[str, Parameter],
-        objective: Objective,
+        objective: Objective | None,
         load_words: str,
+        lengths: Lengths,
         longest_s: float,
     ) -> None:
         self._parts: Final = parts
@@ -188,6 +192,7 @@ class Evaluator:
         self._found: Final = found
         self._objective: Final = objective
         self._load_words: Final = load_words
+        self._lengths: Final = lengths
         self._longest_s: Final = longest_s
         self._standing: Final = StandingValues(ChangeSets(parts.control, None), parts.control, parts.before_set)
         self._steady = False
@@ -203,9 +208,7 @@ class Evaluator:
         """
         differing = [name for name, value in wanted.values.items() if wanted.against_values[name] != value]
         shared = {
-            name: value
-            for name, value in wanted.values.items()
-            if name not in differing and value != self._start[name]
+            name: value for name, value in wanted.values.items() if name not in differing and value != self._start[name]
         }
         await self._check_unchanged(wanted.values)
         try:
@@ -271,6 +274,8 @@ class Evaluator:
             loaded=self._parts.blocks.frames.loaded,
             for_s=self._longest_s,
             seed=seed,
+            lengths=self._lengths,
+            objective=SAME_MIX if self._objective is None else TPS,
             a_in_force=False,
             most_pairs=FEWEST_PAIRS,
             steady=self._steady and self._parts.load.runs,
@@ -301,12 +306,10 @@ class Evaluator:
         if ending is Ending.NOT_STEADY:
             raise Disturbed(state.reason)
         pairs = _counted(state)
-        ratios = [
-            ratio for pair in pairs if (ratio := self._objective.log_ratio(pair.b, pair.a)) is not None
-        ]
+        ratios = _of_same_mix(pairs, differing) if self._objective is None else _of_blocks(pairs, self._objective)
         if pairs and not ratios:
             raise UsageProblem(
-                f"this load does not measure {self._objective.words}", "`pgtop-tune tune --help` has the figures"
+                "this load does not measure the objective", "`pgtop-tune tune --help` has the figures to choose from"
             )
         if len(ratios) < _LEAST_PAIRS:
             raise Disturbed(f"{len(ratios)} pairs of blocks count: {state.reason}")
@@ -320,6 +323,19 @@ class Evaluator:
     async def _forget_load(self) -> None:
         self._steady = False
         await self._parts.load.end()
+
+
+def _of_blocks(pairs: Sequence[Pair], objective: Objective) -> list[float]:
+    found = (objective.log_ratio(pair.b, pair.a) for pair in pairs)
+    return [ratio for ratio in found if ratio is not None]
+
+
+def _of_same_mix(pairs: Sequence[Pair], names: Sequence[str]) -> list[float]:
+    """Time of a fixed mix of statements, less is better; TPS where the server counts no time that the knobs change."""
+    mix = fixed_mix(pairs)
+    if mix.problem or not AT_COMMIT.isdisjoint(names):
+        return ratios_of(lambda block: block.mean_tps, pairs)
+    return [-ratio for ratio in ratios_of(mix.of, pairs)]
 
 
 def _counted(state: SwitchbackState) -> list[Pair]:

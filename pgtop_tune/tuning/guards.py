@@ -21,21 +21,26 @@ _WAL_SHARE: Final = 0.6
 REPLAY_BYTES_PER_S: Final = 100 * MB
 """What one startup process replays in a second, at least, on disks that carry a load."""
 RECOVERY_S: Final = 600.0
+GUARDED: Final = (
+    "max_connections", "max_wal_size", "shared_buffers", "shared_memory_size", "work_mem", "hash_mem_multiplier",
+    "temp_buffers", "max_parallel_workers", "autovacuum_max_workers", "autovacuum_work_mem", "maintenance_work_mem",
+)  # fmt: skip
+"""Parameters that the limits are computed from."""
 
 
 class Guards(Struct, frozen=True, kw_only=True):
-    """Limits of a server and its machine.
+    """Limits of a server and its machine, as they were when a search began.
 
     Attributes:
         major: Of the server.
-        parameters: As they are, by name.
+        parameters: As they were, by name: those of `GUARDED` and of the search.
         ram_bytes: That the server may use; None where it is not known: no value that takes memory may rise.
         wal_room_bytes: Free on the disk of pg_wal and taken by pg_wal; None where it is not known.
         recovery_s: What a recovery may take.
     """
 
     major: int
-    parameters: Mapping[str, Parameter]
+    parameters: dict[str, Parameter]
     ram_bytes: float | None
     wal_room_bytes: float | None
     recovery_s: float = RECOVERY_S

@@ -13,8 +13,9 @@ from msgspec import Struct, convert, to_builtins
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, experiments, first, read_entries
 from pgtop_tune.paths import experiments_dir
+from pgtop_tune.tuning.guards import Guards
 from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.protocol import Event
+from pgtop_tune.tuning.protocol import Event, Tuning
 
 KIND: Final = "tuning"
 NAME: Final = "tune"
@@ -31,6 +32,7 @@ class TuningRequest(Struct, frozen=True, kw_only=True):
         constraints: As typed.
         allow_restart: Whether the server may be restarted.
         recovery_s: What a recovery may take.
+        block_s: That count of a block of an evaluation.
     """
 
     profile: str
@@ -42,6 +44,7 @@ class TuningRequest(Struct, frozen=True, kw_only=True):
     constraints: tuple[str, ...]
     allow_restart: bool
     recovery_s: float
+    block_s: float = 10.0
 
 
 class KeptTuning(Struct, frozen=True, kw_only=True):
@@ -50,6 +53,7 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
     Attributes:
         id: Name of its directory.
         server: System identifier of the server; "" where it was not to be seen.
+        guards: What no candidate may break; kept, so that a resumed search asks for the same.
         left_out: Knobs that the server half has left out, with reasons.
         events: All that the search was told.
         ended: "complete", or why it stopped; "" where it runs or was killed.
@@ -61,6 +65,7 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
     server: str
     request: TuningRequest
     plan: TuningPlan
+    guards: Guards
     left_out: tuple[tuple[str, str], ...]
     events: tuple[Event, ...]
     ended: str = ""
@@ -72,6 +77,7 @@ def write_first(
     server: str,
     request: TuningRequest,
     plan: TuningPlan,
+    guards: Guards,
     left_out: Sequence[tuple[str, str]],
 ) -> None:
     """The first line. Raises as `ExperimentLog.write`."""
@@ -82,6 +88,7 @@ def write_first(
         server=server,
         request=to_builtins(request),
         plan=to_builtins(plan),
+        guards=to_builtins(guards),
         left_out=to_builtins(tuple(left_out)),
     )
 
@@ -126,11 +133,21 @@ def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
         server=convert(head.get("server"), str),
         request=convert(head.get("request"), TuningRequest),
         plan=convert(head.get("plan"), TuningPlan),
+        guards=convert(head.get("guards"), Guards),
         left_out=convert(head.get("left_out"), tuple[tuple[str, str], ...]),
         events=tuple(events),
         ended=ended,
         applied=applied,
     )
+
+
+def replayed(kept: KeptTuning) -> Tuning:
+    """The search as it stands.
+
+    Raises:
+        JournalProblem: This program would have asked for other evaluations.
+    """
+    return Tuning.replay(kept.plan, kept.events, kept.guards.allowed)
 
 
 def tunings() -> tuple[Path, ...]:
@@ -151,5 +168,3 @@ def tuning_directory(words: str) -> Path:
     if words and Path(words).name == words and named in found:
         return named
     raise UsageProblem(f"there is no search {words}".rstrip(), "`pgtop-tune tune --status` lists them")
-
-

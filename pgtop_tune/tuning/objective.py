@@ -84,7 +84,7 @@ class Objective(Struct, frozen=True):
 
 
 def objective(words: str, rate: float | None = None) -> Objective:
-    """"tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
+    """ "tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
 
     Arithmetic is made as large as possible, behind "min" as small as possible.
 
@@ -112,7 +112,7 @@ def objective(words: str, rate: float | None = None) -> Objective:
 
 
 def constraint(words: str) -> Constraint:
-    """"p99 < 20ms", "tps >= 1000", "wal < 8kB".
+    """ "p99 < 20ms", "tps >= 1000", "wal < 8kB".
 
     Raises:
         UsageProblem: Something else.
@@ -175,9 +175,7 @@ def _arithmetic(words: str, rate: float | None) -> Objective:
     if not names:
         raise UsageProblem(f"{words!r} has no figure in it", hint)
     if rate is None and (waiting := sorted(name for name in names if _figure(name).of_rate)):
-        raise UsageProblem(
-            f"{' and '.join(waiting)} tell little of a load without a rate", "--rate gives the load one"
-        )
+        raise UsageProblem(f"{' and '.join(waiting)} tell little of a load without a rate", "--rate gives the load one")
 
     def value(block: Block) -> float | None:
         figures = {name: _figure(name).of(block) for name in names}

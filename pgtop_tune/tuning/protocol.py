@@ -22,7 +22,7 @@ from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.racing import effects_of, mean_figures
 from pgtop_tune.tuning.result import Ending, Result
 from pgtop_tune.tuning.screening import MOST_KNOBS, rows_of, screen
-from pgtop_tune.tuning.search import Asking, Engine, Evaluation, Favoured, LetGo, Outcome, Phase, Search, Spent
+from pgtop_tune.tuning.search import Asking, Engine, Evaluation, Favoured, LetGo, Outcome, Phase, Search, Spent, Tried
 from pgtop_tune.tuning.space import Point
 
 _NOISE: Final = 3
@@ -121,6 +121,11 @@ class Tuning:
     def next(self) -> Evaluation | Result:
         """The evaluation that is wanted, the same until its outcome is told; or the result."""
         return self._now
+
+    @property
+    def tried(self) -> Sequence[Tried]:
+        """Evaluations with their outcomes, oldest first."""
+        return self._search.tried
 
     def progress(self) -> Progress:
         """So far."""

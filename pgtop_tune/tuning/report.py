@@ -44,7 +44,8 @@ def tuning_chapters(kept: KeptTuning, found: Result, script: Sequence[str]) -> t
 
 
 def _head(kept: KeptTuning, found: Result, objective: str) -> Iterator[str]:
-    yield f"begun {moment(kept.began_ms)}, seed {kept.plan.seed}, engine {kept.plan.engine}, budget {duration(kept.plan.budget)}"
+    plan = kept.plan
+    yield f"begun {moment(kept.began_ms)}, seed {plan.seed}, engine {plan.engine}, budget {duration(plan.budget)}"
     yield from (one_line(line, 300) for line in result_lines(found, objective))
 
 
@@ -126,4 +127,6 @@ def _evaluations(tried: Sequence[Tried]) -> Sheet:
                 "" if each.outcome.took is None else duration(each.outcome.took),
             )
         )
-    return Sheet("", table=Table(("", "phase", "change", "effect", "error, points", "took"), tuple(rows), frozenset({3, 4})))
+    return Sheet(
+        "", table=Table(("", "phase", "change", "effect", "error, points", "took"), tuple(rows), frozenset({3, 4}))
+    )

@@ -58,9 +58,7 @@ class TuningRun:
         seed: Of the coins that order blocks.
     """
 
-    def __init__(
-        self, tuning: Tuning, log: ExperimentLog, evaluator: Evaluator, parts: RunParts, seed: int
-    ) -> None:
+    def __init__(self, tuning: Tuning, log: ExperimentLog, evaluator: Evaluator, parts: RunParts, seed: int) -> None:
         self._seed: Final = seed
         self._tuning: Final = tuning
         self._log: Final = log
@@ -94,13 +92,13 @@ class TuningRun:
         except KnobsChanged as changed:
             for name in changed.names:
                 self._parts.told(f"{name} was changed by someone else: the search lets go of it")
-                write_event(self._log, Released(name))
                 self._tuning.release(name)
+                write_event(self._log, Released(name))
             self._parts.changed()
             return
         outcome = replace(outcome, took=round(time.monotonic() - began_s, 1))
-        write_event(self._log, outcome)
         self._tuning.tell(outcome)
+        write_event(self._log, self._tuning.events[-1])
         self._parts.told(outcome_line(wanted, outcome))
         self._parts.changed()
 

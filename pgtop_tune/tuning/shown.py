@@ -24,7 +24,11 @@ def shown_tuning(kept: KeptTuning, tuning: Tuning, elapsed_s: float, *, under_wa
     if isinstance(now, Result):
         lines = [*result_lines(now, objective)]
     else:
-        lines += [line for tried in tuning.tried[-_LAST:] for line in (evaluation_line(tried.evaluation), outcome_line(tried.evaluation, tried.outcome))]
+        lines += [
+            line
+            for tried in tuning.tried[-_LAST:]
+            for line in (evaluation_line(tried.evaluation), outcome_line(tried.evaluation, tried.outcome))
+        ]
         lines.append(evaluation_line(now))
     confirmed = None if result is None else result.confirmed
     return ExperimentState(

@@ -1,0 +1,116 @@
+"""`tune --show`, `--status` and `--apply`: what the journals of searches say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.cli.connecting import ConnectionWords, can_ask
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.report_files import write_chapters, write_text
+from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.experiment.plan.log import ExperimentLog, is_running
+from pgtop_tune.tuning.journal import KeptTuning, kept_tuning, replayed, tuning_directory, tunings
+from pgtop_tune.tuning.protocol import Tuning
+from pgtop_tune.tuning.report import tuning_chapters
+from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.words import SAME_MIX_WORDS, interval_words, result_lines, script, status_lines
+
+_LAST: Final = "last"
+
+
+def directory_named(words: str) -> Path:
+    """The directory of a search: its id, or "last". Raises a UsageProblem where there is none."""
+    return tuning_directory("" if words == _LAST else words)
+
+
+def list_tunings() -> None:
+    """All searches, two lines each."""
+    found = tunings()
+    if not found:
+        say("no searches")
+    for directory in found:
+        kept = kept_tuning(directory)
+        tuning, result = _replayed(kept)
+        for line in status_lines(kept, tuning.progress(), result, runs=is_running(directory)):
+            say(line)
+
+
+def show_tuning(directory: Path, output: Path | None, *, force: bool) -> None:
+    """The result, or how far it is; into a file where one is named.
+
+    Raises:
+        UsageProblem: A file that is there already, or of another kind; a report of a search without a result.
+    """
+    kept = kept_tuning(directory)
+    tuning, result = _replayed(kept)
+    if output is not None:
+        if result is None:
+            raise UsageProblem(f"{kept.id} has no result yet", f"`pgtop-tune tune --resume {kept.id}` continues it")
+        lines = _script(kept, result)
+        if output.suffix.lower() == ".sql":
+            write_text(output, "\n".join(lines) + "\n", force=force)
+        else:
+            write_chapters(output, f"Search {kept.id}", tuning_chapters(kept, result, lines), force=force)
+        return
+    if result is None:
+        for line in status_lines(kept, tuning.progress(), None, runs=is_running(directory)):
+            say(line)
+        return
+    for line in (*result_lines(result, kept.request.objective or SAME_MIX_WORDS), *_script(kept, result)):
+        say(line)
+
+
+def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
+    """Makes the values of a confirmed result permanent, as one change set; the exit status.
+
+    Raises:
+        UsageProblem: There is nothing to apply, or nobody to ask.
+        ServerProblem: Nobody says yes.
+    """
+    from pgtop_tune.changes.model.change import SYSTEM, WantedParameter
+    from pgtop_tune.cli.changing import ChangeRequest, change
+    from pgtop_tune.cli.looking import let_in
+    from pgtop_tune.cli.signals import answer_to, run_until_signalled
+
+    kept = kept_tuning(directory)
+    _, result = _replayed(kept)
+    if result is None or result.ending is not Ending.BETTER:
+        tell("nothing to apply: no setting was confirmed as better")
+        return 0
+    if kept.applied:
+        raise UsageProblem(f"{kept.id} was applied already", "`pgtop-tune revert --list` shows the change set")
+    for name, value in result.values.items():
+        say(f"{name}: {result.start[name]} → {value}")
+    if not yes:
+        if not can_ask():
+            raise UsageProblem(f"{len(result.values)} changes need a confirmation", "pass --yes without a terminal")
+        if answer_to(f"apply these {len(result.values)} changes? [y/N] ").lower() not in ("y", "yes"):
+            raise ServerProblem("nothing was changed")
+    restart = {each.name for each in kept.plan.space.dimensions if each.restart}
+    asked = ChangeRequest(
+        wanted=tuple(WantedParameter(name, value, SYSTEM) for name, value in result.values.items()),
+        reason=f"tune {kept.id}",
+        restart=not restart.isdisjoint(result.values),
+        yes=yes,
+    )
+    code = let_in(words, lambda conninfo: run_until_signalled(change(conninfo, asked)))
+    if code == 0:
+        with ExperimentLog(directory) as log:
+            log.write("applied")
+    return code
+
+
+def _replayed(kept: KeptTuning) -> tuple[Tuning, Result | None]:
+    tuning = replayed(kept)
+    now = tuning.next()
+    return tuning, now if isinstance(now, Result) else None
+
+
+def _script(kept: KeptTuning, result: Result) -> list[str]:
+    if not result.values or result.confirmed is None:
+        return []
+    from pgtop_tune.changes.server.statements import statement
+
+    statements = [statement(name, value) for name, value in result.values.items()]
+    return script(result, statements, f"{kept.request.objective or SAME_MIX_WORDS}: {interval_words(result.confirmed)}")

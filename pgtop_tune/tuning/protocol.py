@@ -319,7 +319,7 @@ def _result(
         ending=ending, why=why or f"{', '.join(names)}: confirmed.",
         values={name: space.values(search.best)[name] for name in kept},
         start={name: space.values(space.start)[name] for name in kept},
-        confirmed=confirmed, examined=examined,
+        confirmed=confirmed, claimed=math.fsum(search.claimed.values()), examined=examined,
         left_out=(*((space.dimensions[place].name, reason) for place, reason in ranked.left_out), *beyond),
         let_go=tuple(search.let_go), tried=tuple(search.tried), races=tuple(search.races),
         predictions=score(search.plan, search.races), spent=search.spent,

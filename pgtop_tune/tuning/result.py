@@ -30,6 +30,7 @@ class Result(Struct, frozen=True, kw_only=True):
         start: What these knobs had before.
         confirmed: The only figure of the result; None where nothing was measured so far. Present, too, where the
             winner was not truly better.
+        claimed: Log ratio that the search had seen its steps bring; too high, and no result.
         examined: Knobs that the search had changed: which earned it, which went back.
         left_out: Knobs that were not searched, with reasons.
         let_go: Knobs that somebody else changed meanwhile.
@@ -45,6 +46,7 @@ class Result(Struct, frozen=True, kw_only=True):
     values: dict[str, str]
     start: dict[str, str]
     confirmed: Confirmed | None
+    claimed: float
     examined: tuple[Examined, ...]
     left_out: tuple[tuple[str, str], ...]
     let_go: tuple[str, ...]

@@ -42,17 +42,17 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
-from pgtop_tune.tuning.evaluating import CurrentBlocks, EvaluatingParts, Evaluator, HeldLoad
-from pgtop_tune.tuning.guards import GUARDED, Guards
-from pgtop_tune.tuning.journal import COMPLETE, KeptTuning, TuningRequest, kept_tuning, replayed, write_first
-from pgtop_tune.tuning.knob_space import KnobSpace, knob_space, wanted_knobs
-from pgtop_tune.tuning.objective import Objective, constraint, objective
+from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, EvaluatingParts, Evaluator, HeldLoad
+from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
+from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning, TuningRequest, kept_tuning, replayed, write_first
+from pgtop_tune.tuning.on_server.knob_space import KnobSpace, knob_space, wanted_knobs
+from pgtop_tune.tuning.on_server.objective import Objective, constraint, objective
+from pgtop_tune.tuning.on_server.run import RunParts, TuningRun, why_unfinished
+from pgtop_tune.tuning.on_server.shown import shown_tuning
+from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, result_lines
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.result import Ending, Result
-from pgtop_tune.tuning.run import RunParts, TuningRun, why_unfinished
-from pgtop_tune.tuning.shown import shown_tuning
 from pgtop_tune.tuning.space import Dimension, Space
-from pgtop_tune.tuning.words import SAME_MIX_WORDS, result_lines
 
 _SWITCHES_S: Final = 15.0
 """Of an evaluation, beside its blocks: checks of both arms, changes."""

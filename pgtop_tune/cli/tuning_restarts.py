@@ -21,7 +21,7 @@ from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, Separa
 from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from pgtop_tune.tuning.standing_values import StandingValues
+from pgtop_tune.tuning.on_server.standing_values import StandingValues
 from pgtop_tune.units import counted
 
 _LENGTHS: Final = Lengths(settle_s=20.0, measured_s=30.0)

@@ -10,11 +10,11 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.report_files import write_chapters, write_text
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, is_running
-from pgtop_tune.tuning.journal import KeptTuning, kept_tuning, replayed, tuning_directory, tunings
+from pgtop_tune.tuning.on_server.journal import KeptTuning, kept_tuning, replayed, tuning_directory, tunings
+from pgtop_tune.tuning.on_server.report import tuning_chapters
+from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, interval_words, result_lines, script, status_lines
 from pgtop_tune.tuning.protocol import Tuning
-from pgtop_tune.tuning.report import tuning_chapters
 from pgtop_tune.tuning.result import Ending, Result
-from pgtop_tune.tuning.words import SAME_MIX_WORDS, interval_words, result_lines, script, status_lines
 
 _LAST: Final = "last"
 

@@ -264,8 +264,8 @@ def _too_small(search: Search, places: Sequence[int], sd: float = 0.0) -> _Refus
     if needed <= search.plan.budget:
         return None
     return _Refusal(
-        f"The budget is too small: {search.plan.budget:g}, and {needed:g} are needed to confirm "
-        f"{100.0 * search.plan.worth:g} % where evaluations differ by {100.0 * sd:.1f} %.",
+        f"The budget is too small to confirm {100.0 * search.plan.worth:g} %"
+        f"{f' where evaluations differ by {100.0 * sd:.1f} %' if sd else ''}.",
         needed,
     )
 

@@ -182,7 +182,7 @@ def tune(
 
         sys.exit(start_detached(["tune"]))
     from pgtop_tune.cli import tuning
-    from pgtop_tune.tuning.journal import TuningRequest
+    from pgtop_tune.tuning.on_server.journal import TuningRequest
 
     live = LiveOptions(
         pgbench=pgbench, host_source=host_source, load_from=parse_address(load_from) if load_from else None

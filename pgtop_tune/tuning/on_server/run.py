@@ -15,12 +15,12 @@ from pgtop_tune.errors import ConnectionProblem, PgtopError
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.plan.run import SPARE_BYTES
-from pgtop_tune.tuning.evaluating import Disturbed, Evaluator, KnobsChanged
-from pgtop_tune.tuning.journal import write_event
+from pgtop_tune.tuning.on_server.evaluating import Disturbed, Evaluator, KnobsChanged
+from pgtop_tune.tuning.on_server.journal import write_event
+from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line
 from pgtop_tune.tuning.protocol import Released, Tuning
 from pgtop_tune.tuning.result import Result
 from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
-from pgtop_tune.tuning.words import evaluation_line, outcome_line
 from pgtop_tune.units import about
 
 _ATTEMPTS: Final = 3

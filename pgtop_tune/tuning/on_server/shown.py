@@ -6,10 +6,10 @@ import math
 from typing import Final
 
 from pgtop_tune.runtime.experiment_control import ExperimentState
-from pgtop_tune.tuning.journal import KeptTuning
+from pgtop_tune.tuning.on_server.journal import KeptTuning
+from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, evaluation_line, outcome_line, progress_line, result_lines
 from pgtop_tune.tuning.protocol import Tuning
 from pgtop_tune.tuning.result import Result
-from pgtop_tune.tuning.words import SAME_MIX_WORDS, evaluation_line, outcome_line, progress_line, result_lines
 
 _LAST: Final = 6
 """Evaluations that the details show."""

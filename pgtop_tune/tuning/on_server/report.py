@@ -12,10 +12,8 @@ from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.words import moment
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tuning.journal import KeptTuning
-from pgtop_tune.tuning.result import Result
-from pgtop_tune.tuning.search import Finish, Phase, Raced, Tried
-from pgtop_tune.tuning.words import (
+from pgtop_tune.tuning.on_server.journal import KeptTuning
+from pgtop_tune.tuning.on_server.words import (
     SAME_MIX_WORDS,
     changes_words,
     examined_words,
@@ -24,6 +22,8 @@ from pgtop_tune.tuning.words import (
     result_lines,
     waits_of,
 )
+from pgtop_tune.tuning.result import Result
+from pgtop_tune.tuning.search import Finish, Phase, Raced, Tried
 from pgtop_tune.units import duration
 
 _LONGEST: Final = 200

@@ -33,10 +33,10 @@ from pgtop_tune.experiment.switchback.state import (
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.tuning.objective import FIGURES, Objective
+from pgtop_tune.tuning.on_server.objective import FIGURES, Objective
+from pgtop_tune.tuning.on_server.standing_values import StandingValues
 from pgtop_tune.tuning.search import Evaluation, Outcome
 from pgtop_tune.tuning.space import Space
-from pgtop_tune.tuning.standing_values import StandingValues
 
 WAIT: Final = "wait "
 """What the names of figures begin with that are classes of the latency budget."""

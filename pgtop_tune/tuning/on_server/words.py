@@ -10,9 +10,9 @@ from pgtop_tune.experiment.prediction import score_words
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tuning.ablation import Examined, Fate
 from pgtop_tune.tuning.confirming import Confirmed
-from pgtop_tune.tuning.evaluating import WAIT
-from pgtop_tune.tuning.journal import COMPLETE, KeptTuning
-from pgtop_tune.tuning.objective import FIGURES
+from pgtop_tune.tuning.on_server.evaluating import WAIT
+from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning
+from pgtop_tune.tuning.on_server.objective import FIGURES
 from pgtop_tune.tuning.protocol import Progress
 from pgtop_tune.tuning.result import Ending, Result
 from pgtop_tune.tuning.search import Evaluation, Outcome

@@ -11,7 +11,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
@@ -120,7 +119,7 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
 
     async def made() -> tuple[Path, KeptTuning]:
         found = await session.parameters((*GUARDED, *(knob.name for knob in knobs)))
-        space = knob_space(knobs, found, loss_of, allow_restart=wanted.request.allow_restart, asked=bool(wanted.knobs))
+        space = knob_space(knobs, found, allow_restart=wanted.request.allow_restart, asked=bool(wanted.knobs))
         interval = await session.loaded_interval()
         space = _without_long_cycles(space, interval, wanted.knobs)
         if not space.dimensions:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.advice.knobs.catalogue import BY_NAME, KNOBS
+from pgtop_tune.advice.knobs.catalogue import BY_NAME, GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, show
@@ -44,7 +44,7 @@ def wanted_knobs(names: Sequence[str], groups: Sequence[str]) -> tuple[Knob, ...
     Raises:
         UsageProblem: A name or a group that is none.
     """
-    known = tuple(dict.fromkeys(knob.group for knob in KNOBS))
+    known = GROUPS
     for group in groups:
         if group not in known:
             raise UsageProblem(f"no knobs stand under {group!r}", _nearest(group, known))
@@ -62,7 +62,6 @@ def wanted_knobs(names: Sequence[str], groups: Sequence[str]) -> tuple[Knob, ...
 def knob_space(
     knobs: Iterable[Knob],
     parameters: Mapping[str, Parameter],
-    loss_of: Callable[[str, str | None, str | None], str],
     *,
     allow_restart: bool,
     asked: bool,
@@ -71,20 +70,20 @@ def knob_space(
 
     Args:
         parameters: Of the server, by name.
-        loss_of: What a value can lose; such values are in no search.
         asked: Each of the knobs was named: what cannot be searched is said also where the server does not have it.
     """
     dimensions, left_out = [], []
     for knob in knobs:
         parameter = parameters.get(knob.name)
-        why = _why_not(parameter, asked=asked, allow_restart=allow_restart)
-        if parameter is None or why:
-            if why:
-                left_out.append((knob.name, why))
+        if parameter is None:
+            left_out += [(knob.name, "this server does not have it")] if asked else []
             continue
-        levels, start, ordered = _levels(knob, parameter, loss_of)
+        if why := _why_not(knob, parameter, allow_restart=allow_restart):
+            left_out.append((knob.name, why))
+            continue
+        levels, start, ordered = _levels(knob, parameter)
         if len(levels) < 2:
-            left_out.append((knob.name, "it has one value that loses nothing"))
+            left_out.append((knob.name, "it has one value"))
             continue
         dimensions.append(
             Dimension(
@@ -99,33 +98,31 @@ def knob_space(
     return KnobSpace(tuple(dimensions), tuple(left_out))
 
 
-def _why_not(parameter: Parameter | None, *, asked: bool, allow_restart: bool) -> str:
-    if parameter is None:
-        return "this server does not have it" if asked else ""
+def _why_not(knob: Knob, parameter: Parameter, *, allow_restart: bool) -> str:
+    if knob.unsafe:
+        return "it trades durability, which no search does: `pgtop-tune ab` judges its values"
     if parameter.context == _RESTART:
         return "" if allow_restart else "it takes a restart: --allow-restart"
     if parameter.context not in _RELOADED:
-        return "it reaches new sessions only" if asked else ""
+        return "it reaches new sessions only"
     if parameter.source in ("command line", "override"):
         return f"its value comes from the {parameter.source}"
     return ""
 
 
-def _levels(
-    knob: Knob, parameter: Parameter, loss_of: Callable[[str, str | None, str | None], str]
-) -> tuple[tuple[str, ...], int, bool]:
+def _levels(knob: Knob, parameter: Parameter) -> tuple[tuple[str, ...], int, bool]:
     """Values as typed, the index of the one in force, and whether neighbours act alike."""
     if parameter.vartype in ("integer", "real"):
         texts, start = _numbers(knob, parameter)
         return (*texts,), start, True
     offered = ("off", "on") if parameter.vartype == "bool" else parameter.enumvals
     words = [word for word in knob.steps if word in offered] or list(offered)
-    safe = [word for word in words if not loss_of(knob.name, word, parameter.boot_val)]
-    if parameter.vartype == "enum" and "pglz" in safe and "on" in safe and parameter.setting != "on":
-        safe.remove("on")
-    if parameter.setting not in safe:
-        safe.insert(0, parameter.setting)
-    return (*safe,), safe.index(parameter.setting), parameter.vartype == "bool"
+    if "pglz" in words and "on" in words and parameter.setting != "on":
+        # The same value under another name.
+        words.remove("on")
+    if parameter.setting not in words:
+        words.insert(0, parameter.setting)
+    return (*words,), words.index(parameter.setting), parameter.vartype == "bool"
 
 
 def _numbers(knob: Knob, parameter: Parameter) -> tuple[list[str], int]:

@@ -96,7 +96,7 @@ class TuningRun:
                 write_event(self._log, Released(name))
             self._parts.changed()
             return
-        outcome = replace(outcome, took=round(time.monotonic() - began_s, 1))
+        outcome = replace(outcome, took=max(round(time.monotonic() - began_s, 1), 0.1))
         self._tuning.tell(outcome)
         write_event(self._log, self._tuning.events[-1])
         self._parts.told(outcome_line(wanted, outcome))

@@ -1,0 +1,254 @@
+"""A search that runs: what disturbs it, what ends it, and what its journal brings back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgtop_tune.errors import ConnectionProblem, ServerProblem, UsageProblem
+from pgtop_tune.experiment.plan.log import FILE, ExperimentLog
+from pgtop_tune.experiment.plan.parts import Stopped
+from pgtop_tune.tuning.on_server.evaluating import Disturbed, KnobsChanged
+from pgtop_tune.tuning.on_server.guards import Guards
+from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first
+from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
+from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line, result_lines, status_lines
+from pgtop_tune.tuning.plan import TuningPlan
+from pgtop_tune.tuning.protocol import Tuning
+from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+from pgtop_tune.tuning.space import Dimension, Space
+
+LEVELS = ("1MB", "2MB", "4MB", "8MB", "16MB")
+PLAN = TuningPlan(
+    space=Space(tuple(Dimension(name=name, levels=LEVELS, start=1) for name in ("work_mem", "temp_buffers"))),
+    budget=1e6,
+    seed=7,
+)
+REQUEST = TuningRequest(
+    profile="tpcb-like", clients=8, threads=0, protocol="", rate_per_s=None, objective="tps", constraints=(),
+    allow_restart=False, recovery_s=600.0,
+)  # fmt: skip
+GUARDS = Guards(major=18, parameters={}, ram_bytes=None, wal_room_bytes=None)
+
+
+class Made:
+    """A server on which work_mem brings 6 % a step, up to 8MB; every act is written down."""
+
+    def __init__(self) -> None:
+        self.measured: list[int] = []
+        self.put_backs: list[str] = []
+        self.before: Callable[[Evaluation, int], None] = lambda wanted, seed: None
+
+    async def measure(self, wanted: Evaluation, seed: int) -> Outcome:
+        self.before(wanted, seed)
+        self.measured.append(wanted.number)
+        await asyncio.sleep(0)
+        draw = random.Random(seed)
+        gain = {name: 0.06 * min(level, 3) for level, name in enumerate(LEVELS)}
+        effect = gain[wanted.values.get("work_mem", "2MB")] - gain[wanted.against_values.get("work_mem", "2MB")]
+        return Outcome(effect=effect + draw.gauss(0.0, 0.004), error=0.004)
+
+    async def put_back(self, why: str) -> None:
+        self.put_backs.append(why)
+
+
+def begun(directory: Path, plan: TuningPlan = PLAN) -> None:
+    with ExperimentLog(directory) as log:
+        write_first(log, "42", REQUEST, plan, GUARDS, [("jit", "it has one value")])
+
+
+def parts(told: list[str] | None = None, **other: Any) -> RunParts:
+    async def there() -> None: ...
+
+    async def room() -> int | None:
+        return None
+
+    asked: dict[str, Any] = {
+        "answers": there, "free_bytes": room, "stop_file": None, "told": (told if told is not None else []).append,
+        "changed": lambda: None,
+    }  # fmt: skip
+    return RunParts(**(asked | other))
+
+
+def run(directory: Path, made: Made, found: RunParts | None = None) -> Result:
+    kept = kept_tuning(directory)
+    with ExperimentLog(directory) as log:
+        return asyncio.run(TuningRun(replayed(kept), log, made, found or parts(), kept.plan.seed).run())  # type: ignore[arg-type]
+
+
+def test_the_knob_that_brings_something_is_found_confirmed_and_the_other_one_stays(tmp_path: Path) -> None:
+    begun(tmp_path)
+    told: list[str] = []
+    found = run(tmp_path, made := Made(), parts(told))
+    assert found.ending is Ending.BETTER
+    assert set(found.values) == {"work_mem"}
+    assert LEVELS.index(found.values["work_mem"]) >= 3
+    assert found.confirmed is not None
+    assert found.confirmed.low < 0.12 < found.confirmed.high + 0.01
+    assert made.put_backs == ["the search has ended"]
+    assert any("work_mem 2MB→" in line for line in told)
+
+
+def test_stopped_anywhere_and_resumed_it_ends_the_same(tmp_path: Path) -> None:
+    begun(whole := tmp_path / "whole")
+    expected = run(whole, Made())
+    for cut in (1, 4, 9, 17, 25):
+        directory = tmp_path / f"cut{cut}"
+        begun(directory)
+        made = Made()
+
+        def killed(wanted: Evaluation, seed: int, cut: int = cut) -> None:
+            if wanted.number > cut:
+                raise ServerProblem("killed")
+
+        made.before = killed
+        with pytest.raises(ServerProblem):
+            run(directory, made)
+        found = run(directory, again := Made())
+        assert again.measured[0] == cut + 1
+        assert (found.values, found.confirmed) == (expected.values, expected.confirmed)
+
+
+def test_a_line_that_a_crash_cut_off_costs_one_evaluation(tmp_path: Path) -> None:
+    begun(tmp_path)
+    expected = run(tmp_path, Made())
+    data = (tmp_path / FILE).read_bytes().splitlines(keepends=True)
+    events = [place for place, line in enumerate(data) if json.loads(line)["kind"] == "event"]
+    cut = events[10]
+    (tmp_path / FILE).write_bytes(b"".join(data[:cut]) + data[cut][: len(data[cut]) // 2])
+    found = run(tmp_path, made := Made())
+    assert made.measured[0] == 11
+    assert found.values == expected.values
+
+
+def test_an_evaluation_without_an_outcome_is_made_again_and_after_three_attempts_the_candidate_is_refused(
+    tmp_path: Path,
+) -> None:
+    begun(tmp_path)
+    made, tries = Made(), []
+
+    def disturbed(wanted: Evaluation, seed: int) -> None:
+        if wanted.number == 5:
+            tries.append(seed)
+            raise Disturbed("2 pairs of blocks count")
+
+    made.before = disturbed
+    found = run(tmp_path, made)
+    assert len(set(tries)) == len(tries) == 3
+    assert "3 attempts" in found.tried[4].outcome.stopped
+    assert found.ending is Ending.BETTER
+
+
+def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_search(tmp_path: Path) -> None:
+    begun(tmp_path)
+    made = Made()
+
+    def disturbed(wanted: Evaluation, seed: int) -> None:
+        raise Disturbed("the load does not get steady")
+
+    made.before = disturbed
+    with pytest.raises(Stopped, match="does not get steady"):
+        run(tmp_path, made)
+    assert made.put_backs == ["the search stopped"]
+
+
+def test_a_server_that_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgtop_tune.tuning.on_server.run._AGAIN_S", 0.0)
+    begun(tmp_path)
+    made, asked = Made(), []
+
+    def crashed(wanted: Evaluation, seed: int) -> None:
+        if wanted.number == 6 and not asked:
+            raise Disturbed("the server was restarted", gone=True)
+
+    async def answers() -> None:
+        asked.append(1)
+        if len(asked) < 3:
+            raise ConnectionProblem("starting up")
+
+    made.before = crashed
+    assert run(tmp_path, made, parts(answers=answers)).ending is Ending.BETTER
+    assert len(asked) == 3
+
+
+def test_a_knob_that_someone_else_changes_is_let_go_of_also_after_resuming(tmp_path: Path) -> None:
+    begun(tmp_path)
+    made, changed = Made(), []
+
+    def foreign(wanted: Evaluation, seed: int) -> None:
+        if wanted.phase is Phase.SEARCH and not changed:
+            changed.append(wanted.number)
+            raise KnobsChanged(["work_mem"])
+        assert not changed or "work_mem" not in wanted.values
+
+    made.before = foreign
+    found = run(tmp_path, made)
+    assert found.let_go == ("work_mem",)
+    assert "work_mem" not in found.values
+    kept = kept_tuning(tmp_path)
+    again = replayed(kept).next()
+    assert isinstance(again, Result)
+    assert again.let_go == ("work_mem",)
+
+
+def test_the_stop_file_and_a_full_disk_end_it_between_evaluations_with_the_way_on(tmp_path: Path) -> None:
+    begun(tmp_path / "search")
+    stop = tmp_path / "stop"
+    made = Made()
+
+    def at_five(wanted: Evaluation, seed: int) -> None:
+        if wanted.number == 5:
+            stop.touch()
+
+    made.before = at_five
+    with pytest.raises(Stopped) as stopped:
+        run(tmp_path / "search", made, parts(stop_file=stop))
+    assert made.measured[-1] == 5
+    assert "tune --resume" in stopped.value.hint
+
+    async def nearly_full() -> int | None:
+        return 1024
+
+    with pytest.raises(Stopped, match="left on the disk"):
+        run(tmp_path / "search", Made(), parts(free_bytes=nearly_full))
+    assert run(tmp_path / "search", Made()).ending is Ending.BETTER
+
+
+def test_a_journal_of_something_else_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    with ExperimentLog(tmp_path / "other") as log:
+        log.write("plan", name="P1")
+    with pytest.raises(UsageProblem, match="is not a search"):
+        kept_tuning(tmp_path / "other")
+    begun(tmp_path / "damaged")
+    with ExperimentLog(tmp_path / "damaged") as log:
+        log.write("event", event={"type": "told", "outcome": 5})
+    with pytest.raises(UsageProblem, match="damaged"):
+        kept_tuning(tmp_path / "damaged")
+
+
+def test_the_lines_say_what_is_tried_against_what_and_what_came_of_it() -> None:
+    tuning = Tuning(PLAN)
+    wanted = tuning.next()
+    assert isinstance(wanted, Evaluation)
+    assert evaluation_line(wanted) == "1. noise: the start against itself: nothing changed"
+    assert outcome_line(wanted, Outcome(effect=0.0953, error=0.01, took=125.0)) == "   1: +10.0 % ± 1.0 points, 2m05s"
+    assert "refused: B ran at 38 % of A" in outcome_line(wanted, Outcome(effect=None, stopped="B ran at 38 % of A"))
+
+
+def test_the_result_names_the_confirmed_gain_its_interval_and_every_knob(tmp_path: Path) -> None:
+    begun(tmp_path)
+    found = run(tmp_path, Made())
+    lines = "\n".join(result_lines(found, "tps"))
+    assert lines.startswith("better: ")
+    assert "fresh evaluations" in lines
+    assert "work_mem = " in lines
+    assert "(was 2MB)" in lines
+    status = "\n".join(status_lines(kept_tuning(tmp_path), None, found, runs=False))
+    assert "better" in status

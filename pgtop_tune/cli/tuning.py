@@ -5,44 +5,34 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.advice.gather import Beside, facts_of
-from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
-from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.measuring import first_answer, targets
+from pgtop_tune.cli.measuring import first_answer
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.tuning_restarts import Restarts
+from pgtop_tune.cli.tuning_session import TuningSession, opened_session
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, UsageProblem
-from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
 from pgtop_tune.experiment.prediction import Prediction, predict
-from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR, SETTLE_S, Lengths
 from pgtop_tune.experiment.switchback.cycles import cycle_s
-from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.experiment_control import ExperimentState
-from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
-from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, EvaluatingParts, Evaluator, HeldLoad
-from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
+from pgtop_tune.tuning.on_server.evaluating import EvaluatingParts, Evaluator
+from pgtop_tune.tuning.on_server.guards import GUARDED
 from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning, TuningRequest, kept_tuning, replayed, write_first
 from pgtop_tune.tuning.on_server.knob_space import KnobSpace, knob_space, wanted_knobs
 from pgtop_tune.tuning.on_server.objective import Objective, constraint, objective
@@ -61,9 +51,6 @@ _LONGEST_CYCLE_S: Final = 60.0
 """Above, knobs that work through checkpoints are searched only where they are named."""
 _LONGEST_S: Final = 1800.0
 """Of one evaluation."""
-_SHOWN_LOAD_S: Final = 25.0
-"""Of the load before the first evaluation: what its waits and its WAL are."""
-_FIRST_S: Final = 90.0
 _WATCHDOG_S: Final = 180.0
 
 
@@ -115,7 +102,7 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
     knobs = wanted_knobs(wanted.knobs, wanted.groups)
     limits = tuple(constraint(words) for words in wanted.request.constraints)
     decides = _objective(wanted.request)
-    session = await _opened(wanted.connection, wanted.request, wanted.live, wanted.profiles_directory, decides)
+    session = await opened_session(wanted.connection, wanted.request, wanted.live, wanted.profiles_directory, decides)
 
     async def made() -> tuple[Path, KeptTuning]:
         found = await session.parameters((*GUARDED, *(knob.name for knob in knobs)))
@@ -140,7 +127,7 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
         directory = new_directory("tune")
         with ExperimentLog(directory) as log:
             guards = session.guards(found, [each.name for each in space.dimensions], wanted.request.recovery_s)
-            write_first(log, session.system_identifier(), wanted.request, plan, guards, space.left_out)
+            write_first(log, session.system_identifier(), session.asked(wanted.request), plan, guards, space.left_out)
         return directory, kept_tuning(directory)
 
     return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes)
@@ -151,7 +138,7 @@ async def resume(wanted: ResumeRequest) -> tuple[int, Path | None]:
     kept = kept_tuning(wanted.directory)
     if kept.ended == COMPLETE:
         raise UsageProblem(f"{kept.id} is complete", f"`pgtop-tune tune --show {kept.id}` shows it")
-    session = await _opened(
+    session = await opened_session(
         wanted.connection, kept.request, wanted.live, wanted.profiles_directory, _objective(kept.request)
     )
 
@@ -192,116 +179,8 @@ def _predictions(dimensions: Sequence[Dimension], interval: Interval) -> dict[st
     return {name: found for name, found in told.items() if found is not None}
 
 
-class _Session:
-    """The watched server and the load of a search."""
-
-    def __init__(
-        self, live: LiveSession, options: LiveOptions, cell: RunCell | None, objective: Objective | None
-    ) -> None:
-        self.live = live
-        self.journal_directory = options.journal_directory
-        self.cell = cell
-        self.objective = objective
-        self.keeper = FrameKeeper()
-        self.blocks = CurrentBlocks(loaded=cell is not None)
-        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, tell)
-        live.load.prepare = None
-        live.engine.attach(self.keeper)
-        live.engine.attach(self.blocks)
-        load = ForeignLoad() if cell is None else OwnLoad(self.run, live.load, cell)
-        self.load = HeldLoad(load)
-        self.interval: Interval | None = None
-
-    @property
-    def load_words(self) -> str:
-        """For records."""
-        if self.cell is None:
-            return "of the server as it is"
-        return f"{self.cell.profile_name or 'scripts'} -c {self.cell.spec.clients} -M {self.cell.spec.protocol}"
-
-    async def parameters(self, names: Iterable[str]) -> Mapping[str, Parameter]:
-        """Those that the server has, by name."""
-        return {each.name: each for each in await self.live.parameters.list(tuple(dict.fromkeys(names)))}
-
-    def system_identifier(self) -> str:
-        """Of the server; "" where the role may not see it."""
-        key = server_of(self.keeper.frames[-1])
-        return "" if key is None else key.system_identifier
-
-    async def loaded_interval(self) -> Interval:
-        """Frames of the load: it is started here, and goes on.
-
-        Raises:
-            LoadProblem: It does not run.
-        """
-        await self.load.start()
-        frames = self.blocks.frames
-        frames.begin()
-        ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S, _FIRST_S)
-        if not ran:
-            raise LoadProblem(frames.trouble or "no transaction ended", "`pgtop-tune bench run` shows why")
-        frames.end()
-        self.keeper.rest()
-        self.interval = frames.interval
-        assert self.interval is not None
-        return self.interval
-
-    async def answers(self) -> None:
-        """See `RunParts.answers`."""
-        await until_frames_show_it(self.live.open_sql_session, self.keeper)
-
-    async def free_bytes(self) -> int | None:
-        """See `RunParts.free_bytes`."""
-        sql_session = await self.live.open_sql_session()
-        try:
-            [[directory]] = await sql_session.rows("SELECT current_setting('data_directory', true)")
-            found = (await free_bytes_for(sql_session))(str(directory)) if directory else None
-        finally:
-            await sql_session.aclose()
-        return found if isinstance(found, int) else None
-
-    def guards(self, found: Mapping[str, Parameter], names: Sequence[str], recovery_s: float) -> Guards:
-        """Limits of this server and its machine.
-
-        Raises:
-            ConnectionProblem: Its frames do not tell what it is.
-        """
-        assert self.interval is not None
-        facts = facts_of(self.interval, Beside())
-        if facts is None:
-            raise ConnectionProblem("the server did not report its parameters")
-        return Guards(
-            major=facts.major,
-            parameters={name: found[name] for name in (*GUARDED, *names) if name in found},
-            ram_bytes=facts.ram_bytes,
-            wal_room_bytes=facts.wal_disk_bytes,
-            recovery_s=recovery_s,
-        )
-
-
-async def _opened(
-    connection: ConnectionWords,
-    request: TuningRequest,
-    live: LiveOptions,
-    profiles_directory: Path | None,
-    decides: Objective | None,
-) -> _Session:
-    directories = profile_directories(profiles_directory)
-    async with opened(connection) as (sql_session, conninfo):
-        places = await targets((), sql_session, conninfo, from_here=live.load_from is None)
-    session = LiveSession(conninfo, live)
-    session.load.directories = directories
-    if decides is None:
-        return _Session(session, live, None, None)
-    profile = load_profiles(directories).get(request.profile)
-    spec = LoadSpec(threads=request.threads, rate_per_s=decides.rate)
-    clients, protocol = request.clients or None, request.protocol or None
-    [cell, *_] = cells(places, [profile], spec, None, clients=clients, protocol=protocol)
-    return _Session(session, live, cell, decides)
-
-
 async def _run(
-    session: _Session,
+    session: TuningSession,
     begin: Callable[[], Awaitable[tuple[Path, KeptTuning]]],
     *,
     stop_file: Path | None,
@@ -329,9 +208,9 @@ async def _run(
             signalled = await run_beside(live.engine, work)
         finally:
             await live.restart.aclose()
+            if begun and not done:
+                tell(f"stopped; `pgtop-tune tune --resume {begun[0].name}` continues")
     if not done:
-        if begun:
-            tell(f"stopped; `pgtop-tune tune --resume {begun[0].name}` continues")
         code = ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
         return code, begun[0] if begun else None
     directory, result = done[0]
@@ -354,7 +233,9 @@ async def _until_nothing_pends(live: LiveSession) -> None:
         await asyncio.sleep(1.0)
 
 
-async def _search(session: _Session, directory: Path, kept: KeptTuning, *, stop_file: Path | None, yes: bool) -> Result:
+async def _search(
+    session: TuningSession, directory: Path, kept: KeptTuning, *, stop_file: Path | None, yes: bool
+) -> Result:
     live = session.live
     found = await session.parameters(each.name for each in kept.plan.space.dimensions)
     with ExperimentLog(directory) as log:

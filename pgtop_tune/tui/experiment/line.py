@@ -24,6 +24,9 @@ _PHASES: Final = {
 }
 _PHASE_CELLS: Final = 10
 _BY_TURNS: Final = "A/B"
+_STEPS: Final = {"tuning": "step"}
+_NOTHING_YET: Final = {"tuning": "unconfirmed"}
+"""By kind of experiment, where they are no pairs."""
 _GAP: Final = "  "
 _PERCENT_CELLS: Final = 6
 _STYLES: Final = {"better": "good", "worse": "critical", "equivalent": "strong"}
@@ -97,7 +100,8 @@ def _parts(state: ExperimentState, glyphs: Glyphs, details: str, *, room: bool) 
 def _place(state: ExperimentState) -> str:
     if state.of:
         return f"cell {state.pair:>{len(str(state.of))}}/{state.of}"
-    return f"pair {state.pair:>2}" if state.pair else "       "
+    each = _STEPS.get(state.kind, "pair")
+    return f"{each} {state.pair:>2}" if state.pair else " " * (len(each) + 3)
 
 
 def _times(state: ExperimentState, *, room: bool) -> str:
@@ -136,7 +140,7 @@ def _arm_style(arm: str) -> str:
 def _estimate(state: ExperimentState, glyphs: Glyphs, *, short: bool = False) -> Line:
     figure = state.figure
     if state.effect is None:
-        nothing = "not judged" if state.of else "no pair yet"
+        nothing = "not judged" if state.of else _NOTHING_YET.get(state.kind, "no pair yet")
         return ((f"{figure} ", "label"), (nothing.ljust(_cells(short=short)), "dim"))
     effect = f"{_percent(state.effect, glyphs)} %"
     if not short:

@@ -298,7 +298,8 @@ class Evaluator:
         if ending is Ending.ENDED:
             raise Disturbed(state.reason, gone=True)
         if ending is Ending.CHANGED:
-            raise KnobsChanged(differing)
+            await self._check_unchanged(self._start)
+            raise Disturbed(state.reason)
         if ending is Ending.GENERATOR:
             raise LoadProblem(f"the load cannot judge settings: {state.reason}", "more threads, or more clients")
         if ending in _REFUSALS:

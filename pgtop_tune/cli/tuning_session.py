@@ -1,0 +1,172 @@
+"""The watched server and the load of a search: what `tune` makes before its first evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from pgtop_tune.advice.gather import Beside, facts_of
+from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
+from pgtop_tune.bench.profiles import load_profiles, profile_directories
+from pgtop_tune.cli.commands.bench.shared import opened
+from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.free_bytes import free_bytes_for
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.measuring import targets
+from pgtop_tune.cli.output import tell
+from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.errors import ConnectionProblem, LoadProblem
+from pgtop_tune.experiment.answering import until_frames_show_it
+from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.series import cells
+from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.runtime.running_experiments import server_of
+from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, HeldLoad
+from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
+from pgtop_tune.tuning.on_server.journal import TuningRequest
+from pgtop_tune.tuning.on_server.objective import Objective
+
+_SHOWN_LOAD_S: Final = 25.0
+"""Of the load before the first evaluation: what its waits and its WAL are."""
+_FIRST_S: Final = 90.0
+
+
+class TuningSession:
+    """The parts of a search that outlive an evaluation.
+
+    Args:
+        live: Watches and changes the server.
+        options: It was made with.
+        cell: The load; None where somebody else drives it.
+        objective: What decides; None where the same mix of statements does.
+
+    Attributes:
+        load: Held between evaluations.
+        blocks: Frames as blocks.
+        interval: Of the load before the first evaluation; None before.
+    """
+
+    def __init__(
+        self, live: LiveSession, options: LiveOptions, cell: RunCell | None, objective: Objective | None
+    ) -> None:
+        self.live = live
+        self.journal_directory = options.journal_directory
+        self.cell = cell
+        self.objective = objective
+        self.keeper = FrameKeeper()
+        self.blocks = CurrentBlocks(loaded=cell is not None)
+        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, tell)
+        live.load.prepare = None
+        live.engine.attach(self.keeper)
+        live.engine.attach(self.blocks)
+        load = ForeignLoad() if cell is None else OwnLoad(self.run, live.load, cell)
+        self.load = HeldLoad(load)
+        self.interval: Interval | None = None
+
+    @property
+    def load_words(self) -> str:
+        """For records."""
+        if self.cell is None:
+            return "of the server as it is"
+        return f"{self.cell.profile_name or 'scripts'} -c {self.cell.spec.clients} -M {self.cell.spec.protocol}"
+
+    def asked(self, request: TuningRequest) -> TuningRequest:
+        """The request with what the profile has filled in."""
+        if self.cell is None:
+            return request
+        spec = self.cell.spec
+        return replace(request, clients=spec.clients, protocol=spec.protocol, rate_per_s=spec.rate_per_s)
+
+    async def parameters(self, names: Iterable[str]) -> Mapping[str, Parameter]:
+        """Those that the server has, by name."""
+        return {each.name: each for each in await self.live.parameters.list(tuple(dict.fromkeys(names)))}
+
+    def system_identifier(self) -> str:
+        """Of the server; "" where the role may not see it."""
+        key = server_of(self.keeper.frames[-1])
+        return "" if key is None else key.system_identifier
+
+    async def loaded_interval(self) -> Interval:
+        """Frames of the load: it is started here, and goes on.
+
+        Raises:
+            LoadProblem: It does not run.
+        """
+        await self.load.start()
+        frames = self.blocks.frames
+        frames.begin()
+        ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S, _FIRST_S)
+        if not ran:
+            raise LoadProblem(frames.trouble or "no transaction ended", "`pgtop-tune bench run` shows why")
+        frames.end()
+        self.keeper.rest()
+        self.interval = frames.interval
+        assert self.interval is not None
+        return self.interval
+
+    async def answers(self) -> None:
+        """See `RunParts.answers`."""
+        await until_frames_show_it(self.live.open_sql_session, self.keeper)
+
+    async def free_bytes(self) -> int | None:
+        """See `RunParts.free_bytes`."""
+        sql_session = await self.live.open_sql_session()
+        try:
+            room = await look_for_room(sql_session, 1, 0, await free_bytes_for(sql_session))
+        finally:
+            await sql_session.aclose()
+        return room.available_bytes
+
+    def guards(self, found: Mapping[str, Parameter], names: Sequence[str], recovery_s: float) -> Guards:
+        """Limits of this server and its machine.
+
+        Raises:
+            ConnectionProblem: Its frames do not tell what it is.
+        """
+        assert self.interval is not None
+        facts = facts_of(self.interval, Beside())
+        if facts is None:
+            raise ConnectionProblem("the server did not report its parameters")
+        return Guards(
+            major=facts.major,
+            parameters={name: found[name] for name in (*GUARDED, *names) if name in found},
+            ram_bytes=facts.ram_bytes,
+            wal_room_bytes=facts.wal_disk_bytes,
+            recovery_s=recovery_s,
+        )
+
+
+async def opened_session(
+    connection: ConnectionWords,
+    request: TuningRequest,
+    live: LiveOptions,
+    profiles_directory: Path | None,
+    decides: Objective | None,
+) -> TuningSession:
+    """The server that the words mean, and the load of the request, not started.
+
+    Args:
+        decides: None where the load is somebody else's.
+
+    Raises:
+        PgtopError: No such server, or no such profile.
+    """
+    directories = profile_directories(profiles_directory)
+    async with opened(connection) as (sql_session, conninfo):
+        places = await targets((), sql_session, conninfo, from_here=live.load_from is None)
+    session = LiveSession(conninfo, live)
+    session.load.directories = directories
+    if decides is None:
+        return TuningSession(session, live, None, None)
+    profile = load_profiles(directories).get(request.profile)
+    spec = LoadSpec(threads=request.threads, rate_per_s=decides.rate)
+    clients, protocol = request.clients or None, request.protocol or None
+    [cell, *_] = cells(places, [profile], spec, None, clients=clients, protocol=protocol)
+    return TuningSession(session, live, cell, decides)

@@ -1,0 +1,117 @@
+"""`tune` on real servers: refusals, a start that is bad and one that is good, kills and what they leave."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.cli.test_set import shown, until
+from tests.support.servers import conninfo
+
+
+def auto_conf(server: Throwaway) -> bytes:
+    return (server.data_dir / "postgresql.auto.conf").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--knobs", "max_wal_sise"), 2, "did you mean max_wal_size"),
+        (("--group", "walls"), 2, "did you mean wal"),
+        (("--objective", "p99"), 2, "--objective p99@RATE"),
+        (("--objective", "speed"), 2, "no figure is called 'speed'"),
+        (("--constraint", "p99 << 3"), 2, "'p99 << 3' is no constraint"),
+        (("--budget", "long"), 2, "long"),
+        (("--show", "last"), 2, "there is no search"),
+        (("--resume", "20200101-000000-tune"), 2, "there is no search 20200101-000000-tune"),
+        (("-o", "x.html"), 2, "-o belongs to --show"),
+        (("--profile", "tpcb-like"), 4, "create them first: pgtop-tune bench init"),
+    ],
+)
+def test_what_it_cannot_search_is_refused_before_anything_is_changed(
+    fresh_server: Throwaway, tmp_path: Path, words: tuple[str, ...], status: int, said: str
+) -> None:
+    before = auto_conf(fresh_server)
+    ran = run("tune", *words, "-w", "-d", conninfo(fresh_server), home=tmp_path)
+    assert said in ran.err
+    assert ran.status == status
+    assert auto_conf(fresh_server) == before
+    assert "no searches" in run("tune", "--status", home=tmp_path).out
+
+
+@pytest.fixture
+def slow_commits(make_server: Callable[..., Throwaway], tmp_path: Path) -> Throwaway:
+    """A server on a disk whose commits all wait for 20 ms, and pgbench's tables."""
+    server = make_server(fsync="on", commit_delay="20000", commit_siblings="0")
+    assert run("bench", "init", "-s", "2", "-w", "-d", conninfo(server), home=tmp_path).status == 0
+    return server
+
+
+KNOBS = ("--knobs", "commit_delay,random_page_cost,jit", "-c", "4", "-j", "1", "--block", "2s", "--worth", "20")
+
+
+@pytest.mark.long
+def test_from_a_bad_start_it_ends_better_names_the_knob_and_applies_only_when_asked(
+    slow_commits: Throwaway, tmp_path: Path
+) -> None:
+    before = auto_conf(slow_commits)
+    words = ("tune", *KNOBS, "--budget", "2h", "--seed", "1", "-w", "-d", conninfo(slow_commits))
+    ran = run(*words, home=tmp_path, timeout_s=5400)
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith("better: commit_delay"), ran.out
+    assert "random_page_cost =" not in ran.out
+    assert auto_conf(slow_commits) == before
+    report = tmp_path / "tune.html"
+    assert run("tune", "--show", "last", "-o", str(report), home=tmp_path).status == 0
+    assert "<svg" in report.read_text()
+    applied = run("tune", "--show", "last", "--apply", "--yes", "-w", "-d", conninfo(slow_commits), home=tmp_path)
+    assert applied.status == 0, applied.err
+    assert shown(slow_commits, "commit_delay") != "20000"
+    with psycopg.connect(conninfo(slow_commits)) as connection:
+        [[rows]] = connection.execute("SELECT count(*) FROM pg_file_settings WHERE sourcefile ~ 'auto.conf'").fetchall()
+    assert rows == 1
+
+
+@pytest.mark.long
+def test_killed_at_moments_of_chance_everything_is_put_back_and_it_goes_on_where_it_was(
+    slow_commits: Throwaway, tmp_path: Path
+) -> None:
+    before, chance = auto_conf(slow_commits), random.Random(5)
+    connection = ("-w", "-d", conninfo(slow_commits))
+    words: tuple[str, ...] = ("tune", *KNOBS, "--budget", "2h", "--seed", "2", *connection)
+    told = 0
+    for _ in range(5):
+        process = subprocess.Popen(
+            [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=environment(tmp_path), cwd=ROOT,
+        )  # fmt: skip
+        try:
+            assert process.stderr is not None
+            seen, wanted = 0, chance.randint(1, 3)
+            for line in process.stderr:
+                seen += ": screen" in line or ": noise" in line
+                if seen > wanted:
+                    break
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(1.0, 15.0))
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        until(lambda: auto_conf(slow_commits) == before)
+        (journal,) = (tmp_path / ".local/state/pgtop-tune/experiments").glob("*-tune/journal.jsonl")
+        lines = [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
+        events = [line for line in lines if line["kind"] == "event"]
+        assert len(events) >= told
+        told = len(events)
+        words = ("tune", "--resume", "last", *connection)
+    assert told > 3
+    assert shown(slow_commits, "commit_delay") == "20000"

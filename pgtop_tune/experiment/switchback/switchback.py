@@ -245,7 +245,7 @@ class Switchback:
             return
         rivals = sorted(self.plan.rivals, key=lambda rival: rival.name)
         names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
-        if (found := predict(interval, names, values, self._trials)) is not None:
+        if (found := predict(interval, names, values, self._trials, self.plan.load)) is not None:
             self._put(prediction=found)
             self._note(f"prediction: {prediction_words(found)}")
 

@@ -8,6 +8,7 @@ from typing import Final
 from pgtop_tune import units
 from pgtop_tune.compare.reports.sheets import statement_sheet
 from pgtop_tune.compare.reports.statement_cells import OF_PAIRS
+from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.compare.reports.written import markdown as sheets_markdown
 from pgtop_tune.compare.reports.written import text as sheets_text
 from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
@@ -217,14 +218,14 @@ def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 
 
 def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
-    """A result with its figures, for a document."""
-    lines = [f"**{headline}**", ""]
+    """A result with its figures, for a document; statements and endpoints in it are foreign."""
+    lines = [f"**{escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(evaluation)), ""]
     if evaluation is not None and evaluation.statements is not None:
         lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]
-    return "\n".join((*lines, *(f"- {remark}" for remark in remarks)))
+    return "\n".join((*lines, *(f"- {escaped(remark)}" for remark in remarks)))
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(map(escaped, cells))} |"

@@ -175,6 +175,10 @@ def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
         )  # fmt: skip
 
 
+def _of_budget(evaluation: Evaluation) -> list[str]:
+    return [_BUDGET] if any(effect.of_latency for effect in evaluation.others) else []
+
+
 def _interval(effect: FigureEffect) -> str:
     return "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}"
 
@@ -186,6 +190,7 @@ def _value(effect: FigureEffect, value: float) -> str:
 
 
 _SAID_AT_THE_END: Final = {PairedVerdict.MEASURING.value: "too few pairs"}
+_BUDGET: Final = "budget: the change is in per cent of A's latency"
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 
@@ -204,6 +209,7 @@ def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]
             "",
             *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
             f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several",
+            *_of_budget(evaluation),
         ]
     if evaluation is not None and evaluation.statements is not None:
         lines += ["", sheets_text([statement_sheet(evaluation.statements, rule=OF_PAIRS)])]
@@ -222,6 +228,7 @@ def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[
     lines = [f"**{escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(evaluation)), ""]
+        lines += [line for words in _of_budget(evaluation) for line in (words, "")]
     if evaluation is not None and evaluation.statements is not None:
         lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]
     return "\n".join((*lines, *(f"- {escaped(remark)}" for remark in remarks)))

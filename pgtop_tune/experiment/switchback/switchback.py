@@ -382,11 +382,11 @@ class Switchback:
         if evaluation is not None and len(evaluation.counted) < FEWEST_PAIRS:
             why += ", and fewer than four pairs count"
         more = None if evaluation is None else evaluation.paired.more_pairs
-        longer_s = None if more is None else more * self._pair_s
-        raise Over(
-            Ending.UNDECIDED,
-            why if longer_s is None else f"{why}; about {more} more pairs ({duration(longer_s)}) would decide",
-        )
+        if more is not None:
+            why += f"; about {more} more pairs ({duration(more * self._pair_s)}) would decide"
+        elif evaluation is not None and (hopeless := evaluation.paired.out_of_reach):
+            why += f"; {hopeless}"
+        raise Over(Ending.UNDECIDED, why)
 
     @property
     def elapsed_s(self) -> float:

@@ -185,7 +185,7 @@ def _interval(effect: FigureEffect) -> str:
 
 def _value(effect: FigureEffect, value: float) -> str:
     if effect.unit == "bytes":
-        return units.size(value)
+        return f"{units.size(value)}B"
     return f"{value:.1f}/s" if effect.unit == "1/s" else f"{value:.3g} {effect.unit}"
 
 

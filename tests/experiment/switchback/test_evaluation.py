@@ -178,6 +178,7 @@ def test_more_wal_per_transaction_is_worse() -> None:
     found = evaluate(pairs(8, 0.0, a={"wal": 1000.0}, b={"wal": 1300.0}), final=True)
     (wal,) = found.others
     assert (wal.id, wal.verdict) == ("wal_per_tx", "worse")
+    assert "WAL per transaction  0.98KB   1.27KB" in as_text("headline", found, ())
 
 
 def test_figures_besides_are_wrong_together_in_few_experiments_without_an_effect() -> None:

@@ -369,6 +369,7 @@ def test_where_the_server_cannot_be_restarted_its_configurations_are_results(ser
         ("shared_buffers =", "shard_buffers =", "line 16: the server has no parameter shard_buffers"),
         ('"8MB"', '"8XB"', "line 17: work_mem"),
         ("select-only", "select-olny", "line 3: there is no load profile named 'select-olny'"),
+        ("select-only", "select-olny", "hint: did you mean select-only?"),
         ("seed = 7", 'objective = "speed"', "line 7: objective takes one of tps"),
         ("scales = [1]", "scales = [900000]", "are free"),
         ("clients = [2]", "clients = [2000]", "nothing of the plan can run here: 2000 clients"),

@@ -128,7 +128,9 @@ class Profiles(Struct, frozen=True):
         if name not in self.known:
             near = difflib.get_close_matches(name, self.known, 1, 0.6)
             meant = f"did you mean {near[0]}? " if near else ""
-            raise LoadProblem(f"there is no load profile named {name!r}", f"{meant}known names: {', '.join(self.known)}")
+            raise LoadProblem(
+                f"there is no load profile named {name!r}", f"{meant}known names: {', '.join(self.known)}"
+            )
         return self.known[name]
 
 

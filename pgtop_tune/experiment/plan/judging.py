@@ -93,7 +93,9 @@ def _judged(arm: str, load: Load, base: list[CellResult], runs: list[CellResult]
         return replace(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
     if any(doubt.startswith(_CLIENT_BOUND) for run in (*base, *runs) for doubt in run.doubts):
         return replace(found, why_not="not judged: pgbench was the limit, not the server")
-    alike = [each for key, each in results_by_arm(outcome).items() if key not in ((arm, load), (outcome.plan.baseline, load))]
+    alike = [
+        each for key, each in results_by_arm(outcome).items() if key not in ((arm, load), (outcome.plan.baseline, load))
+    ]
     history = spread_of([[math.log(tps) for tps in _tps(each)] for each in alike]) + known(base, "tps")
     noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), history)
     effect = runs_effect(a, b, noise)

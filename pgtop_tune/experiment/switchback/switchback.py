@@ -112,6 +112,7 @@ class Switchback:
         self._objective = plan.objective
         self._cycle_s = 0.0
         self._began_s = time.monotonic()
+        self._pair_since_s = 0.0
         self._open: list[tuple[Pair, OpenBlock, OpenBlock]] = []
         self._blocks: list[Block] = []
 
@@ -274,6 +275,7 @@ class Switchback:
         if self.elapsed_s + self._pair_s > self.plan.for_s:
             self._end_undecided("the time is over")
         self._put(pair=number, arm=None)
+        self._pair_since_s = self._frames.now_s
         opened: dict[Arm, tuple[OpenBlock, str]] = {}
         for arm in order:
             opened[arm] = await self._block(arm)
@@ -311,7 +313,9 @@ class Switchback:
             await self._wait(lambda: block.seconds >= self._lengths.measured_s - 0.5, longest_s)
         self._frames.stop()
         block.settled_s = settle_s
-        return block, await self._arms.foreign_change()
+        spoiled = await self._arms.foreign_change()
+        switched = frozenset(rival.name for rival in self.plan.rivals)
+        return block, spoiled or self._frames.parameters.changed(self._pair_since_s, block.began_s, switched)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
         if not await self._frames.until(self._ticking(condition), timeout_s):

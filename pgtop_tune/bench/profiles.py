@@ -6,6 +6,7 @@ to the profile) and `weight`; `[variables]` holds values for -D.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -125,7 +126,11 @@ class Profiles(Struct, frozen=True):
             LoadProblem: There is none.
         """
         if name not in self.known:
-            raise LoadProblem(f"there is no load profile named {name!r}", f"known names: {', '.join(self.known)}")
+            near = difflib.get_close_matches(name, self.known, 1, 0.6)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise LoadProblem(
+                f"there is no load profile named {name!r}", f"{meant}known names: {', '.join(self.known)}"
+            )
         return self.known[name]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -395,7 +396,7 @@ class ExperimentSession:
             return
         shown = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
         say(text([part for chapter in shown for part in chapter.parts if isinstance(part, Sheet)]))
-        tell(f"report: pgtop-tune experiment report {outcome.id} -o {outcome.plan.name}.html")
+        tell(f"report: pgtop-tune experiment report {outcome.id} -o {shlex.quote(f'{outcome.plan.name}.html')}")
 
 
 def _now_ms() -> int:

@@ -12,7 +12,8 @@ from pgtop_tune import units
 from pgtop_tune.compare.noise.cells import CellOfRuns
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
 from pgtop_tune.compare.reports.tables import MISSING, Table, as_markdown, as_text
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, PairedVerdict
+from pgtop_tune.compare.reports.written import escaped
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
 from pgtop_tune.experiment.noise_floor import PAIR_S, Floor, Visible, before_after_half, visible
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.safe_text import one_line
@@ -93,7 +94,7 @@ def _seen(found: MeasuredNoise) -> Table:
 
 def _pairs(each: Visible) -> str:
     if each.pairs is None:
-        return "beyond 3 h"
+        return f"more than {MOST_PAIRS} pairs, the most"
     return f"{units.duration(each.pairs * PAIR_S)} ({each.pairs} pairs)"
 
 
@@ -134,7 +135,7 @@ def text(found: MeasuredNoise) -> list[str]:
 def markdown(found: MeasuredNoise) -> list[str]:
     """The same for a report."""
     tables = (as_markdown(_measured(found)), "", as_markdown(_seen(found)))
-    return [f"## {_heading(found)}", "", *tables, "", *(f"- {note}" for note in _notes(found))]
+    return [f"## {escaped(_heading(found))}", "", *tables, "", *(f"- {escaped(note)}" for note in _notes(found))]
 
 
 def as_json(found: MeasuredNoise) -> list[str]:

@@ -13,6 +13,7 @@ from pgtop_tune import units
 from pgtop_tune.compare.noise.cells import CellOfRuns
 from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table
 from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
+from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.experiment.series import StepCurve, Steps, curves
 from pgtop_tune.model.bench import BenchProgress, BenchRun
@@ -93,13 +94,16 @@ def markdown(results: Sequence[RunResult], steps: Steps | None, cells: Sequence[
     """The tables, the knees, and the doubts as a list."""
     lines = [as_markdown(table_of(results)), ""]
     if cells:
-        lines += [as_markdown(cell_table(cells)), "", *(f"- {note}" for note in cell_notes(cells))]
-    lines += [
-        f"- {one_line(curve.endpoint)} {one_line(curve.profile)}: {curve.knee.reason}"
-        for curve in curves(results, steps)
+        lines += [as_markdown(cell_table(cells)), ""]
+    remarks = [
+        *(cell_notes(cells) if cells else ()),
+        *(
+            f"{one_line(curve.endpoint)} {one_line(curve.profile)}: {curve.knee.reason}"
+            for curve in curves(results, steps)
+        ),
+        *_doubts_of_all(results, (RunVerdict.INVALID, RunVerdict.SUSPECT)),
     ]
-    lines += [f"- {line}" for line in _doubts_of_all(results, (RunVerdict.INVALID, RunVerdict.SUSPECT))]
-    return "\n".join(lines).rstrip()
+    return "\n".join((*lines, *(f"- {escaped(remark)}" for remark in remarks))).rstrip()
 
 
 def _in_full(result: RunResult) -> list[str]:

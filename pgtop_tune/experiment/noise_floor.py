@@ -25,7 +25,7 @@ from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, LOOKS, SPE
 from pgtop_tune.compare.statistics.effect import autocorrelation_time
 from pgtop_tune.compare.statistics.runs import RunNoise, half_width
 from pgtop_tune.compare.statistics.student import t_quantile
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, Paired, bound, decide
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, Paired, bound, decide
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
@@ -41,7 +41,6 @@ SHARES: Final = (0.01, 0.02, 0.03, 0.05, 0.10)
 _APART: Final = 0.2
 """Shares of two blocks under a checkpoint that differ by more make no pair."""
 _PAST: Final = 130
-_FARTHEST: Final = 400
 _MOST_RUNS: Final = 100
 _BEFORE_S: Final = 300
 _SETTLING_S: Final = 5
@@ -213,9 +212,9 @@ def visible(floor: NoiseFloor | None, noise: RunNoise | None) -> tuple[Visible, 
 
 
 def pairs_needed(pair_sd: float, share: float) -> int | None:
-    """Pairs of blocks until the always-valid interval is as narrow as the difference; None beyond 400."""
+    """Pairs of blocks until the always-valid interval is as narrow as the difference; None beyond `MOST_PAIRS`."""
     goal = math.log1p(share)
-    pairs = range(FEWEST_PAIRS, _FARTHEST)
+    pairs = range(FEWEST_PAIRS, MOST_PAIRS + 1)
     return next((n for n in pairs if bound(n, 0.05) * pair_sd / math.sqrt(n) < goal), None)
 
 

@@ -6,7 +6,8 @@ Of a closed loop of clients that think no time, removing r of a transaction's L 
 
 more transactions per second. Where a change leaves the CPU time of a transaction c as it is, n CPUs bound it as well,
 at n / c transactions per second. The likely value is the median of this server's own trials of the same parameters in
-the same direction. Afterwards the measured effect is inside or not, and the share of those inside is the score.
+the same direction under the same load. Afterwards the measured effect is inside or not, and the share of those inside
+is the score.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Score(Struct, frozen=True):
 
 
 def predict(
-    interval: Interval, names: Sequence[str], values: Sequence[tuple[str, str]], trials: Iterable[Trial]
+    interval: Interval, names: Sequence[str], values: Sequence[tuple[str, str]], trials: Iterable[Trial], load: str
 ) -> Prediction | None:
     """What changing these parameters can bring under the load that runs; None where nothing can be said.
 
@@ -112,13 +113,20 @@ def predict(
         names: Ascending.
         values: From and to, in the order of the names.
         trials: Of this server.
+        load: In the words that trials have.
     """
     budget = latency_budget(interval)
     if budget is None or not budget.measured:
         return None
     cpu = interval.now(sections.cpu)
     found = _bound(budget, names, None if cpu is None else len(cpu.cores))
-    alike = [trial.relative for trial in trials if trial.names == tuple(names) and trial.values == tuple(values)]
+    wanted = tuple(names), tuple(values), load
+    # Fewer than four pairs have no interval, and say nothing.
+    alike = [
+        trial.relative
+        for trial in trials
+        if (trial.names, trial.values, trial.load) == wanted and trial.low is not None
+    ]
     if found is None and len(alike) < _FEWEST_TRIALS:
         return None
     base = found or Prediction(most=None, removable_ms=0.0, of_ms=budget.total_ms)

@@ -280,7 +280,7 @@ def test_stopped_by_a_signal_it_puts_the_values_back_and_says_how_to_go_on(manag
 
 
 @pytest.mark.long
-def test_what_somebody_else_changes_in_between_makes_the_cell_a_result_with_that_reason(
+def test_what_somebody_else_changes_costs_the_cell_and_stops_it_until_it_is_changed_back(
     managed: Throwaway, tmp_path: Path
 ) -> None:
     before = auto_conf_of(managed)
@@ -300,14 +300,20 @@ def test_what_somebody_else_changes_in_between_makes_the_cell_a_result_with_that
                     connection.execute("SELECT pg_reload_conf()")
                 break
         said = program.stderr.read()
-        assert program.wait(120) == 0, said
+        assert program.wait(120) == 4, said
+        ran = experiment(tmp_path, "resume", "two", "-d", conninfo(managed))
+        assert (ran.status, "random_page_cost was changed by somebody else: 4 -> 3" in ran.err) == (4, True), ran.err
     finally:
         program.stderr.close()
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM RESET random_page_cost")
             connection.execute("SELECT pg_reload_conf()")
-    assert "random_page_cost was changed by somebody else: 4 -> 3" in said
-    assert "cell 2: " in said
+    assert "cell 1 failed: does not count: random_page_cost was changed by somebody else: 4 -> 3" in said
+    assert "cell 2 of 2" not in said
+    assert "change it back, then `resume`" in said
+    ran = experiment(tmp_path, "resume", "two", "-d", conninfo(managed))
+    assert ran.status == 0, ran.err
+    assert "cell 2: " in ran.err
     check_put_back(managed, before)
 
 
@@ -369,6 +375,7 @@ def test_where_the_server_cannot_be_restarted_its_configurations_are_results(ser
         ("shared_buffers =", "shard_buffers =", "line 16: the server has no parameter shard_buffers"),
         ('"8MB"', '"8XB"', "line 17: work_mem"),
         ("select-only", "select-olny", "line 3: there is no load profile named 'select-olny'"),
+        ("select-only", "select-olny", "hint: did you mean select-only?"),
         ("seed = 7", 'objective = "speed"', "line 7: objective takes one of tps"),
         ("scales = [1]", "scales = [900000]", "are free"),
         ("clients = [2]", "clients = [2000]", "nothing of the plan can run here: 2000 clients"),

@@ -23,7 +23,7 @@ PARTS = (
 BUDGET = LatencyBudget(
     total_ms=8.2, tps=1000.0, parts=PARTS, measured=True, window_s=10.0, counts=lambda kind: True
 )  # fmt: skip
-NAMES, VALUES = ("commit_delay",), (("0", "1000"),)
+NAMES, VALUES, LOAD = ("commit_delay",), (("0", "1000"),), "tpcb-like -c 8 -M simple"
 
 
 @pytest.fixture
@@ -36,13 +36,13 @@ def trial(
     relative: float, at_ms: int = 0, predicted: Prediction | None = None, names: tuple[str, ...] = NAMES
 ) -> Trial:
     return Trial(
-        names=names, values=VALUES, load="tpcb-like", at_ms=at_ms, relative=relative, low=relative - 0.02,
+        names=names, values=VALUES, load=LOAD, at_ms=at_ms, relative=relative, low=relative - 0.02,
         high=relative + 0.02, predicted=predicted,
     )  # fmt: skip
 
 
 def test_removing_3_1_of_8_2_ms_lifts_a_closed_loop_by_at_most_61_per_cent(interval: Interval) -> None:
-    found = predict(interval, NAMES, VALUES, ())
+    found = predict(interval, NAMES, VALUES, (), LOAD)
     assert found is not None
     assert found.most == pytest.approx(8.2 / 5.1 - 1.0)
     assert found.removable_ms == pytest.approx(3.1)
@@ -73,20 +73,25 @@ def test_locks_are_held_for_a_shorter_time_by_whom_a_change_makes_quicker() -> N
 
 
 def test_earlier_trials_of_the_same_change_give_the_likely_value(interval: Interval) -> None:
-    others = [trial(0.9, names=("work_mem",)), replace(trial(0.8), values=(("1000", "0"),))]
-    found = predict(interval, NAMES, VALUES, [trial(0.12), trial(0.30), trial(0.20), *others])
+    others = [
+        trial(0.9, names=("work_mem",)),
+        replace(trial(0.8), values=(("1000", "0"),)),
+        replace(trial(0.7), load="select-only"),
+        replace(trial(-0.6), low=None, high=None),
+    ]
+    found = predict(interval, NAMES, VALUES, [trial(0.12), trial(0.30), trial(0.20), *others], LOAD)
     assert found is not None
     assert (found.likely, found.likely_low, found.likely_high, found.trials) == (0.20, 0.12, 0.30, 3)
     assert prediction_words(found).endswith("; likely +12 % to +30 % (3 trials here)")
-    alone = predict(interval, NAMES, VALUES, [trial(0.12)])
+    alone = predict(interval, NAMES, VALUES, [trial(0.12)], LOAD)
     assert alone is not None
     assert alone.likely is None
 
 
 def test_of_parameters_without_a_row_only_trials_speak(interval: Interval) -> None:
     names = ("cluster_name",)
-    assert predict(interval, names, VALUES, ()) is None
-    found = predict(interval, names, VALUES, [trial(0.1, names=names), trial(0.2, names=names)])
+    assert predict(interval, names, VALUES, (), LOAD) is None
+    found = predict(interval, names, VALUES, [trial(0.1, names=names), trial(0.2, names=names)], LOAD)
     assert found is not None
     assert (found.most, found.likely) == (None, pytest.approx(0.15))
 

@@ -31,7 +31,6 @@ _MIXTURE: Final = 2.0
 _SHOWN: Final = 0.05
 _SAME_AS: Final = 0.10
 """Both one-sided claims of "within ±2 %" at 5 %."""
-_FARTHEST: Final = 400
 _EXACT_UP_TO: Final = 12
 """Pairs whose signs are all tried (4,096 ways); above, so many are drawn."""
 _DRAWN: Final = 10_000
@@ -56,7 +55,8 @@ class Paired(Struct, frozen=True):
         low, high: Its interval, 95 % at all looks together; None below `FEWEST_PAIRS`.
         pairs: That counted.
         pair_sd: Standard deviation of one pair's log ratio.
-        more_pairs: So many until a verdict is likely; 0 with a verdict, None below `FEWEST_PAIRS` or beyond 400.
+        more_pairs: So many until a verdict is likely; 0 with a verdict, None below `FEWEST_PAIRS`, and where
+            `MOST_PAIRS` do not suffice.
     """
 
     verdict: PairedVerdict
@@ -71,6 +71,14 @@ class Paired(Struct, frozen=True):
     def over(self) -> bool:
         """Whether there is nothing more to be measured."""
         return self.verdict in (PairedVerdict.BETTER, PairedVerdict.WORSE, PairedVerdict.EQUIVALENT)
+
+    @property
+    def out_of_reach(self) -> str:
+        """Why more pairs would hardly decide, in words; "" where they would, and where nobody knows."""
+        if self.over or self.low is None or self.more_pairs is not None or self.pairs >= MOST_PAIRS:
+            return ""
+        differ = f"{100.0 * math.expm1(self.pair_sd):.0f} %"
+        return f"{MOST_PAIRS} pairs, the most, would hardly decide: one pair differs from the next by {differ}"
 
 
 class CrossCheck(Struct, frozen=True):
@@ -133,7 +141,7 @@ def _share(log_ratio: float) -> float | None:
 def _more(mean: float, spread: float, count: int) -> int | None:
     goal = max(abs(mean), SAME - abs(mean))
     return next(
-        (n - count for n in range(count + 1, _FARTHEST) if bound(n, _SHOWN) * spread / math.sqrt(n) < goal), None
+        (n - count for n in range(count + 1, MOST_PAIRS + 1) if bound(n, _SHOWN) * spread / math.sqrt(n) < goal), None
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from statistics import fmean
 from typing import Final
 
@@ -58,6 +57,11 @@ class Judgement(Struct, frozen=True, kw_only=True):
         """tps against the baseline's, as a share."""
         return self.tps / self.baseline_tps - 1.0
 
+    def of_figure(self, figure: str) -> str:
+        """The verdict on a figure of the results; "" where it is not judged."""
+        latency = next((each.verdict for each in self.latencies if each.figure == figure), "")
+        return self.verdict if figure == "tps" else latency
+
     @property
     def loud(self) -> bool:
         """Whether it belongs among the findings: decided, or large."""
@@ -71,7 +75,7 @@ def load_of(cell: Cell) -> Load:
 
 def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
     """In the order of the arms, and of the baseline's loads."""
-    groups = _groups(outcome)
+    groups = results_by_arm(outcome)
     base = outcome.plan.baseline
     return tuple(
         _judged(arm.name, load, groups[base, load], groups[arm.name, load], outcome)
@@ -89,7 +93,9 @@ def _judged(arm: str, load: Load, base: list[CellResult], runs: list[CellResult]
         return replace(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
     if any(doubt.startswith(_CLIENT_BOUND) for run in (*base, *runs) for doubt in run.doubts):
         return replace(found, why_not="not judged: pgbench was the limit, not the server")
-    alike = [each for key, each in _groups(outcome).items() if key not in ((arm, load), (outcome.plan.baseline, load))]
+    alike = [
+        each for key, each in results_by_arm(outcome).items() if key not in ((arm, load), (outcome.plan.baseline, load))
+    ]
     history = spread_of([[math.log(tps) for tps in _tps(each)] for each in alike]) + known(base, "tps")
     noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), history)
     effect = runs_effect(a, b, noise)
@@ -124,8 +130,8 @@ def _foreign(cpu: CpuSeen) -> float | None:
     return cpu.foreign
 
 
-def _groups(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:
-    """Results with figures, repeats together."""
+def results_by_arm(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:
+    """Results with figures by arm and load, repeats together."""
     found: dict[tuple[str, Load], list[CellResult]] = {}
     for cell in sorted(outcome.plan.cells, key=lambda each: each.number):
         result = outcome.results.get(cell.number)
@@ -136,40 +142,6 @@ def _groups(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:
 
 def _tps(runs: list[CellResult]) -> list[float]:
     return [run.tps for run in runs if run.tps]
-
-
-def best_arm(outcome: Outcome) -> Iterator[str]:
-    """The arm that is best by the objective among those that keep the constraints, in words, one line a load."""
-    if len(outcome.plan.arms) == 1 and not outcome.plan.constraints:
-        return
-    higher = outcome.plan.objective == "tps"
-    loads: dict[Load, dict[str, float]] = {}
-    excluded: dict[Load, list[str]] = {}
-    for (arm, load), runs in _groups(outcome).items():
-        values = {
-            name: fmean(known)
-            for name in ("tps", "latency_ms", "p99_ms", "connect_ms", "failed")
-            if (known := [float(value) for run in runs if (value := getattr(run, name)) is not None])
-        }
-        broken = [
-            f"{arm} ({each.figure} {values[each.figure]:.6g})"
-            for each in outcome.plan.constraints
-            if each.figure in values
-            and (values[each.figure] > each.limit if each.most else values[each.figure] < each.limit)
-        ]
-        if broken:
-            excluded.setdefault(load, []).extend(broken)
-        elif outcome.plan.objective in values:
-            loads.setdefault(load, {})[arm] = values[outcome.plan.objective]
-    for load in dict.fromkeys((*loads, *excluded)):
-        arms = loads.get(load, {})
-        words = ", ".join(excluded.get(load, []))
-        out = f"; past a constraint: {words}" if words else ""
-        if arms:
-            best = (max if higher else min)(arms, key=lambda arm: arms[arm])
-            yield f"{load_words(load)}: {outcome.plan.objective} is best with {best} ({arms[best]:.6g}){out}"
-        else:
-            yield f"{load_words(load)}: no configuration keeps the constraints{out}"
 
 
 def load_words(load: Load) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from pgtop_tune.bench.ports import SqlSession
+from pgtop_tune.secret import without_secrets
 
+_NAMED: Final = 5
 STARTED: Final = ""
 """No parameter has this name: under it stands when the server was started."""
 _STATE: Final = """
@@ -17,8 +19,13 @@ SELECT name, setting FROM pg_settings WHERE source NOT IN ('client', 'session', 
 
 
 async def server_state(sql_session: SqlSession) -> dict[str, str]:
-    """Parameters of the server as new sessions have them, and when it was started."""
-    return {str(name): str(value) for name, value in await sql_session.rows(_STATE)}
+    """Parameters of the server as new sessions have them, without passwords, and when it was started."""
+    return {str(name): without_secrets(str(value)) for name, value in await sql_session.rows(_STATE)}
+
+
+def parameters_of(state: Mapping[str, str]) -> dict[str, str]:
+    """A state without the start of the server."""
+    return {name: value for name, value in state.items() if name != STARTED}
 
 
 def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -29,4 +36,5 @@ def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
         if before.get(name) != now.get(name):
             was, became = before.get(name, "default"), now.get(name, "default")
             words.append(f"{name} was changed by somebody else: {was} -> {became}")
-    return "; ".join(words)
+    more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED else []
+    return "; ".join([*words[:_NAMED], *more])

@@ -194,8 +194,8 @@ _WORDS: Final = _Key(_words, "a list of different texts or whole numbers")
 _TIME: Final = _Key(_length_s, "a length of time, as 30s, 5m or 1h30m")
 
 KEYS: Final[Mapping[str, _Key]] = {
-    "name": _Key(_text, "text of up to 200 characters"),
-    "title": _Key(_text, "text of up to 200 characters"),
+    "name": _Key(_text, "printable text of up to 200 characters"),
+    "title": _Key(_text, "printable text of up to 200 characters"),
     "baseline": _Key(_text, "the name of a configuration"),
     "profiles": _WORDS,
     "clients": _Key(_amounts(clients_of), f"a list of different numbers, as {CLIENTS_AS}"),

@@ -15,8 +15,9 @@ from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.words import moment, signed
+from pgtop_tune.experiment.plan.best import best_arm
 from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE
-from pgtop_tune.experiment.plan.judging import Judgement, best_arm, judgements, load_words
+from pgtop_tune.experiment.plan.judging import Judgement, judgements, load_words
 from pgtop_tune.experiment.plan.latencies import LatencyChange
 from pgtop_tune.experiment.plan.model import Cell
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, foreign_words
@@ -71,7 +72,9 @@ def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
     plan = outcome.plan
     yield one_line(f"{plan.server}; begun {moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300)
     ended = outcome.ended or "not ended"
-    yield f"{len(outcome.results)} of {len(plan.cells)} cells: {one_line(ended, _REASON)}"
+    bad = sum(bool(result.reason) for result in outcome.results.values())
+    without = f", {bad} of them without figures" if bad else ""
+    yield f"{len(outcome.results)} of {len(plan.cells)} cells{without}: {one_line(ended, _REASON)}"
     if plan.time_s < JUDGED_S:
         yield f"runs of {plan.time_s} s are shown and not judged: a verdict takes runs of {JUDGED_S} s"
     for each in sorted((each for each in judged if each.loud), key=lambda each: -abs(each.change)):
@@ -86,7 +89,7 @@ def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
     doubted = sum(bool(result.doubts) for result in outcome.results.values())
     if doubted:
         yield f"{counted(doubted, 'cell')} with reasons to doubt: see the cells in their order"
-    yield from (one_line(words, 300) for words in best_arm(outcome))
+    yield from (one_line(words, 300) for words in best_arm(outcome, judged))
 
 
 def _loud(each: Judgement) -> str:

@@ -135,6 +135,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         tables: Whether pgbench's tables were made in a database of the operator's, and not dropped.
         began_ms: Wall clock of its begin, milliseconds since the epoch.
         ended: How it ended: "complete", or why it stopped; "" while it runs, or was killed.
+        server: Parameters of the server as they were at first, between its arms; empty before.
         spent_s: For which it ran so far; the time between a stop and `resume` does not count.
     """
 
@@ -149,6 +150,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     tables: bool = False
     began_ms: int = 0
     ended: str = ""
+    server: Mapping[str, str] = {}
     spent_s: float = 0.0
 
     def of_arm(self, arm: str) -> tuple[tuple[Cell, CellResult], ...]:
@@ -173,6 +175,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
     made: dict[int, MadeData] = {}
     running: int | None = None
     sets: list[str] = []
+    server: dict[str, str] = {}
     database, tables, ended = "", False, ""
     for line in lines:
         match line["kind"]:
@@ -193,6 +196,8 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
                 database = line["name"]
             case "tables":
                 tables = bool(line["there"])
+            case "server":
+                server = dict(line["parameters"])
             case "resumed":
                 ended = ""
             case "ended":
@@ -210,6 +215,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
         tables=tables,
         began_ms=int(lines[0]["began_ms"]),
         ended=ended,
+        server=server,
         spent_s=_spent_s(lines),
     )
 

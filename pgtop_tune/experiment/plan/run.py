@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import to_builtins
@@ -22,7 +22,7 @@ from pgtop_tune.experiment.plan.arms_in_force import ArmsInForce, NotMade
 from pgtop_tune.experiment.plan.disk_bound import bound_by
 from pgtop_tune.experiment.plan.earlier_noise import earlier_noise
 from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog
-from pgtop_tune.experiment.plan.meanwhile import STARTED, changes_between, server_state
+from pgtop_tune.experiment.plan.meanwhile import STARTED, changes_between, parameters_of, server_state
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell, Stage
 from pgtop_tune.experiment.plan.parts import ExperimentParts, Stopped, until
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, failed, foreign_words, result_of
@@ -64,14 +64,27 @@ class ExperimentRun:
         """Runs all that is left.
 
         Raises:
-            Stopped: It cannot go on: the disk is full.
+            Stopped: It cannot go on: the disk is full, or somebody else has changed a parameter.
             PgtopError: A change cannot be reverted, or the server is gone.
             asyncio.CancelledError: It was stopped; the arm has been reverted, the cell under way is lost.
         """
         await self.settle()
+        as_it_was = dict(self._outcome.server)
         for stage in self._plan.stages:
-            if any(cell.number not in self._done for cell in stage.cells):
-                await self._stage(stage)
+            if all(cell.number in self._done for cell in stage.cells):
+                continue
+            as_it_is = parameters_of(await self._state_soon())
+            if not as_it_was:
+                as_it_was = as_it_is
+                self._log.write("server", parameters=as_it_was)
+            self._check_unchanged(as_it_was, as_it_is)
+            await self._stage(stage)
+
+    @staticmethod
+    def _check_unchanged(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        """Raises Stopped where what follows would be compared with cells of another server."""
+        if changed := changes_between(before, now):
+            raise Stopped(changed, "change it back, then `resume`; or begin anew")
 
     async def settle(self) -> None:
         """Waits for revert watchdogs that are at work, and reverts what they have left. Raises as `measure`."""
@@ -115,9 +128,7 @@ class ExperimentRun:
         for cell in left:
             await self._check_limits()
             now = await self._state()
-            if changed := changes_between(before, now):
-                self._keep(failed(cell, f"not run: {changed}"))
-                continue
+            self._check_unchanged(before, now)
             result = await self._measure(cell)
             if changed := changes_between(now, await self._state_soon()):
                 result = failed(cell, f"does not count: {changed}", result.record)

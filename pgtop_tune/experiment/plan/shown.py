@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pgtop_tune.experiment.plan.best import best_arm
 from pgtop_tune.experiment.plan.estimate import estimate
-from pgtop_tune.experiment.plan.judging import best_arm, judgements
+from pgtop_tune.experiment.plan.judging import NOT_ATTRIBUTABLE, judgements
 from pgtop_tune.experiment.plan.results import COMPLETE, Outcome
 from pgtop_tune.experiment.plan.status import left_of, status_lines
 from pgtop_tune.runtime.experiment_control import ExperimentState
@@ -18,11 +19,12 @@ def shown_plan(outcome: Outcome, now_ms: int, *, under_way: bool) -> ExperimentS
         under_way: Whether it goes on.
     """
     plan = outcome.plan
-    judged = [each for each in judgements(outcome) if each.effect is not None]
+    everything = judgements(outcome)
+    judged = [each for each in everything if each.effect is not None and each.verdict != NOT_ATTRIBUTABLE]
     best = max(judged, key=lambda each: each.change) if judged else None
     effect = None if best is None else best.effect
     running = next((cell.arm for cell in plan.cells if cell.number == outcome.running), "")
-    lines = [*best_arm(outcome), "", *status_lines(outcome, now_ms, runs=under_way)]
+    lines = [*best_arm(outcome, everything), "", *status_lines(outcome, now_ms, runs=under_way)]
     return ExperimentState(
         number=1,
         kind=f"plan {plan.name}",

@@ -16,6 +16,7 @@ from pgtop_tune.compare.sides.gathered import LatencySums
 from pgtop_tune.compare.sides.material import BUDGET_S
 from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
+from pgtop_tune.experiment.switchback.parameters_seen import ParametersSeen
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
@@ -46,6 +47,7 @@ class OpenBlock:
 
     Attributes:
         seconds: So far.
+        began_s: On the session's clock; 0 before.
         checkpoints: That began within.
         settled_s: Left out before.
         settling: Transactions per second while it settled.
@@ -60,7 +62,7 @@ class OpenBlock:
         self._budget_every_s: Final = min(BUDGET_S, measured_s)
         self._loaded: Final = loaded
         self._began_ms = self._ended_ms = 0
-        self._began_s = 0.0
+        self.began_s = 0.0
         self._tps: list[float] = []
         self._sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._means: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -74,7 +76,7 @@ class OpenBlock:
     def begin(self, frame: Frame) -> None:
         """The frame from which on it counts."""
         self._began_ms = self._ended_ms = frame.taken_at_ms
-        self._began_s = frame.elapsed_s
+        self.began_s = frame.elapsed_s
         self._statements = StatementsSeen(frame.elapsed_s - _EARLIER_S)
         self._statements.take(frame)
 
@@ -154,7 +156,7 @@ class OpenBlock:
         return Block(
             arm=self.arm,
             began_ms=self._began_ms,
-            began_s=self._began_s,
+            began_s=self.began_s,
             seconds=self.seconds,
             settled_s=self.settled_s,
             tps=tuple(self._tps),
@@ -183,11 +185,13 @@ class BlockFrames:
         tps: Second by second since `begin`.
         trouble: Why the experiment cannot go on: the load or the server ended; "" otherwise.
         statements: Since `begin`.
+        parameters: Looks at them.
     """
 
     def __init__(self, *, loaded: bool) -> None:
         self.loaded: Final = loaded
         self.statements = StatementsSeen()
+        self.parameters: Final = ParametersSeen()
         self.tps: list[float] = []
         self.trouble = ""
         self._frames: list[Frame] = []
@@ -226,6 +230,7 @@ class BlockFrames:
             self._frames.append(frame)
             del self._frames[:-_KEPT]
             self._received_s = time.monotonic()
+            self.parameters.take(frame)
             if self._watching:
                 self._watch(frame)
                 self.statements.take(frame)

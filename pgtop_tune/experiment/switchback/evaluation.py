@@ -145,8 +145,8 @@ def evaluate(
     blocks = [pair.a for pair in counted], [pair.b for pair in counted]
     main = decided(row, paired, *blocks)
     beside_main = (MAIN[TPS], *BESIDE) if decides else BESIDE
-    rows = (*beside_main, *waits_of(counted)) if final else ()
-    others = together([(each, ratios_of(each.of, counted), *blocks) for each in rows])
+    beside_rows = [(each, ratios_of(each.of, counted)) for each in beside_main] + waits_of(counted) if final else []
+    others = together([(each, changes, *blocks) for each, changes in beside_rows])
     unattributable, beside = attribution(counted, paired, higher_is_better=row.better is not Better.LOWER)
     return Evaluation(
         paired=paired,

@@ -14,14 +14,18 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.compare.sides.figures import BY_ID, LATENCY, TPS, Better
-from pgtop_tune.compare.statistics.effect import Effect, certain_together, verdict
+from pgtop_tune.compare.statistics.effect import Effect, certain_together
 from pgtop_tune.compare.statistics.student import t_probability, t_quantile
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, Paired
+from pgtop_tune.compare.statistics.verdicts import worded
 from pgtop_tune.experiment.switchback.blocks import Block, Pair
 from pgtop_tune.metrics.load import P50, P99, Quantile
 
 _LEAST_WAIT: Final = 0.02
 """Share of a transaction's time below which a class of waits is no figure."""
+_LEAST_CHANGE: Final = -0.99
+"""Of a class of waits that is all of A's latency and gone in B."""
+_WAIT: Final = "wait "
 _LEAST_SD: Final = 0.001
 """Of log ratios: figures that are read in steps can be alike by chance."""
 
@@ -31,7 +35,7 @@ class FigureEffect(Struct, frozen=True):
 
     Attributes:
         a, b: Means over the blocks.
-        relative: B / A − 1, from the mean of the log ratios.
+        relative: B / A − 1, from the mean of the log ratios; of a class of waits (B − A) / latency of A.
         low, high: Its 95 % interval: of the figure that decides at all looks together, of the others at the end alone.
         verdict: In a word or two.
     """
@@ -46,6 +50,11 @@ class FigureEffect(Struct, frozen=True):
     low: float | None
     high: float | None
     verdict: str
+
+    @property
+    def of_latency(self) -> bool:
+        """Whether the change is a share of A's latency."""
+        return self.id.startswith(_WAIT)
 
 
 class FigureRow(Struct, frozen=True):
@@ -101,15 +110,15 @@ def together(
     """Other figures, looked at once and judged together.
 
     Args:
-        figures: Of each ln(B/A) of the pairs, and the blocks of both arms.
+        figures: Of each ln(B/A) of the pairs, or its change as `waits_of` has it, and the blocks of both arms.
     """
     effects = {row.id: effect for row, ratios, _, _ in figures if (effect := student(ratios)) is not None}
     certain = certain_together({name: effect.chance or 0.0 for name, effect in effects.items()})
     found = []
     for row, _, a, b in figures:
         if (effect := effects.get(row.id)) is not None:
-            said = verdict(effect, higher_is_better=row.better is Better.HIGHER, certain=row.id in certain)
-            found.append(_figure(row, (a, b), effect.relative, (effect.low, effect.high), said.value))
+            said = worded(effect, row.better, row.id in certain, comparable=True, decisive=True)
+            found.append(_figure(row, (a, b), effect.relative, (effect.low, effect.high), said))
     return tuple(found)
 
 
@@ -146,20 +155,33 @@ _CPU: Final = FigureRow(
 )
 
 
-def waits_of(pairs: Sequence[Pair]) -> list[FigureRow]:
-    """Classes of waits that are a noticeable part of a transaction's time."""
-    blocks = [block for pair in pairs for block in pair.blocks]
+def waits_of(pairs: Sequence[Pair]) -> list[tuple[FigureRow, list[float]]]:
+    """Classes of waits that are a noticeable part of a transaction's time, with their change in each pair.
+
+    The change is ln(1 + (B − A) / latency of A): a class may be gone under one arm, and has no ratio then. It is no aim
+    by itself: where one wait goes, clients meet at the next.
+    """
+    told = [pair for pair in pairs if pair.a.waits and pair.b.waits]
+    blocks = [block for pair in told for block in pair.blocks]
     whole = sum(sum(block.waits.values()) for block in blocks)
     classes = dict.fromkeys(name for block in blocks for name in block.waits)
     return [
-        _wait(name)
+        (_wait(name), [_share_of_latency(name, pair) for pair in told])
         for name in classes
         if name != "other" and sum(block.waits.get(name, 0.0) for block in blocks) >= _LEAST_WAIT * whole > 0.0
     ]
 
 
 def _wait(name: str) -> FigureRow:
-    return FigureRow(f"wait {name}", f"budget {name}", "ms", Better.LOWER, lambda block: block.waits.get(name))
+    def of(block: Block) -> float | None:
+        return block.waits.get(name, 0.0) if block.waits else None
+
+    return FigureRow(f"{_WAIT}{name}", f"budget {name}", "ms", Better.NEITHER, of)
+
+
+def _share_of_latency(name: str, pair: Pair) -> float:
+    change_ms = pair.b.waits.get(name, 0.0) - pair.a.waits.get(name, 0.0)
+    return math.log1p(max(change_ms / math.fsum(pair.a.waits.values()), _LEAST_CHANGE))
 
 
 MAIN: Final = {

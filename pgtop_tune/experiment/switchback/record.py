@@ -17,7 +17,7 @@ from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.experiment.prediction import Prediction, Trial
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Block, Pair
-from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPlan, SwitchbackState
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.percentiles import bucket_edges
 from pgtop_tune.model.run_json import plain
@@ -26,6 +26,8 @@ from pgtop_tune.paths import NotOurs, experiments_dir, private, read_own, replac
 FORMAT: Final = "pgtop-tune-ab/1"
 _MOST: Final = 200
 _LARGEST_BYTES: Final = 32 * 2**20
+_OF_PARAMETERS: Final = frozenset({*ANSWERS, Ending.UNDECIDED, Ending.INTERRUPTED, Ending.ENDED})
+"""Endings of experiments whose effect is that of the parameters: none of others, of the generator, of a wild load."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -102,7 +104,7 @@ class RecordFile:
 
 
 def trials_of(server: str) -> tuple[Trial, ...]:
-    """The newest experiments that were made on this server; files that cannot be read are left out."""
+    """The newest experiments on this server whose effect can be told; files that cannot be read are left out."""
     try:
         paths = sorted(experiments_dir().glob("ab-*.json"), key=lambda path: path.name, reverse=True)[:_MOST]
     except OSError:
@@ -129,6 +131,7 @@ class _Evaluation(Struct):
 
 class _Record(Struct):
     format: str
+    ending: Ending
     server: str
     load: str
     parameters: tuple[Rival, ...]
@@ -144,7 +147,7 @@ def _trial(path: Path, server: str) -> Trial | None:
         at_ms = round(path.stat().st_mtime * 1000)
     except (OSError, NotOurs, DecodeError, UnicodeDecodeError):
         return None
-    if record.format != FORMAT or record.server != server:
+    if record.format != FORMAT or record.server != server or record.ending not in _OF_PARAMETERS:
         return None
     rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.throughput
     if main is None:

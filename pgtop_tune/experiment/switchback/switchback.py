@@ -113,6 +113,7 @@ class Switchback:
         self._objective = plan.objective
         self._cycle_s = 0.0
         self._began_s = time.monotonic()
+        self._pair_since_s = 0.0
         self._open: list[tuple[Pair, OpenBlock, OpenBlock]] = []
         self._blocks: list[Block] = []
 
@@ -248,7 +249,7 @@ class Switchback:
             return
         rivals = sorted(self.plan.rivals, key=lambda rival: rival.name)
         names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
-        if (found := predict(interval, names, values, self._trials)) is not None:
+        if (found := predict(interval, names, values, self._trials, self.plan.load)) is not None:
             self._put(prediction=found)
             self._note(f"prediction: {prediction_words(found)}")
 
@@ -277,6 +278,7 @@ class Switchback:
         if self.elapsed_s + self._pair_s > self.plan.for_s:
             self._end_undecided("the time is over")
         self._put(pair=number, arm=None)
+        self._pair_since_s = self._frames.now_s
         opened: dict[Arm, tuple[OpenBlock, str]] = {}
         for arm in order:
             opened[arm] = await self._block(arm)
@@ -314,7 +316,9 @@ class Switchback:
             await self._wait(lambda: block.seconds >= self._lengths.measured_s - 0.5, longest_s)
         self._frames.stop()
         block.settled_s = settle_s
-        return block, await self._arms.foreign_change()
+        spoiled = await self._arms.foreign_change()
+        switched = frozenset(rival.name for rival in self.plan.rivals)
+        return block, spoiled or self._frames.parameters.changed(self._pair_since_s, block.began_s, switched)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
         if not await self._frames.until(self._ticking(condition), timeout_s):
@@ -385,11 +389,11 @@ class Switchback:
         if evaluation is not None and len(evaluation.counted) < FEWEST_PAIRS:
             why += ", and fewer than four pairs count"
         more = None if evaluation is None else evaluation.paired.more_pairs
-        longer_s = None if more is None else more * self._pair_s
-        raise Over(
-            Ending.UNDECIDED,
-            why if longer_s is None else f"{why}; about {more} more pairs ({duration(longer_s)}) would decide",
-        )
+        if more is not None:
+            why += f"; about {more} more pairs ({duration(more * self._pair_s)}) would decide"
+        elif evaluation is not None and (hopeless := evaluation.paired.out_of_reach):
+            why += f"; {hopeless}"
+        raise Over(Ending.UNDECIDED, why)
 
     @property
     def elapsed_s(self) -> float:

@@ -8,6 +8,7 @@ from typing import Final
 from pgtop_tune import units
 from pgtop_tune.compare.reports.sheets import statement_sheet
 from pgtop_tune.compare.reports.statement_cells import OF_PAIRS
+from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.compare.reports.written import markdown as sheets_markdown
 from pgtop_tune.compare.reports.written import text as sheets_text
 from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
@@ -174,17 +175,22 @@ def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
         )  # fmt: skip
 
 
+def _of_budget(evaluation: Evaluation) -> list[str]:
+    return [_BUDGET] if any(effect.of_latency for effect in evaluation.others) else []
+
+
 def _interval(effect: FigureEffect) -> str:
     return "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}"
 
 
 def _value(effect: FigureEffect, value: float) -> str:
     if effect.unit == "bytes":
-        return units.size(value)
+        return f"{units.size(value)}B"
     return f"{value:.1f}/s" if effect.unit == "1/s" else f"{value:.3g} {effect.unit}"
 
 
 _SAID_AT_THE_END: Final = {PairedVerdict.MEASURING.value: "too few pairs"}
+_BUDGET: Final = "budget: the change is in per cent of A's latency"
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 
@@ -203,6 +209,7 @@ def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]
             "",
             *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
             f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several",
+            *_of_budget(evaluation),
         ]
     if evaluation is not None and evaluation.statements is not None:
         lines += ["", sheets_text([statement_sheet(evaluation.statements, rule=OF_PAIRS)])]
@@ -217,14 +224,15 @@ def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 
 
 def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
-    """A result with its figures, for a document."""
-    lines = [f"**{headline}**", ""]
+    """A result with its figures, for a document; statements and endpoints in it are foreign."""
+    lines = [f"**{escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(evaluation)), ""]
+        lines += [line for words in _of_budget(evaluation) for line in (words, "")]
     if evaluation is not None and evaluation.statements is not None:
         lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]
-    return "\n".join((*lines, *(f"- {remark}" for remark in remarks)))
+    return "\n".join((*lines, *(f"- {escaped(remark)}" for remark in remarks)))
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(map(escaped, cells))} |"

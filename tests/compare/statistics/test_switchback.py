@@ -11,6 +11,7 @@ from scipy import stats
 
 from pgtop_tune.compare.statistics.switchback import (
     FEWEST_PAIRS,
+    MOST_PAIRS,
     PairedVerdict,
     bound,
     builds_up,
@@ -59,11 +60,19 @@ def test_of_latency_less_is_better() -> None:
 
 def test_an_undecided_experiment_says_about_how_many_pairs_more() -> None:
     draw = random.Random("a")
-    ratios = [draw.gauss(0.02, 0.05) for _ in range(8)]
+    ratios = [draw.gauss(0.02, 0.02) for _ in range(8)]
     found = decide(ratios)
     assert found.verdict is PairedVerdict.UNDECIDED
     assert found.more_pairs is not None
-    assert 5 < found.more_pairs < 300
+    assert 5 < found.more_pairs <= MOST_PAIRS - 8
+
+
+def test_more_pairs_than_an_experiment_can_have_are_not_promised() -> None:
+    draw = random.Random("a")
+    found = decide([draw.gauss(0.02, 0.4) for _ in range(8)])
+    assert (found.verdict, found.more_pairs) == (PairedVerdict.UNDECIDED, None)
+    assert found.out_of_reach.startswith("60 pairs, the most, would hardly decide: one pair differs from the next by ")
+    assert decide([0.5] * 8).out_of_reach == decide([0.5] * 3).out_of_reach == ""
 
 
 def test_the_cross_check_is_scipy_s_permutation_test_of_signs_and_the_pseudomedian() -> None:

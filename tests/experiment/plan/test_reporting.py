@@ -199,6 +199,32 @@ def test_the_best_by_the_objective_keeps_the_constraints() -> None:
     assert "latency\\_ms is best with default (1); past a constraint: tuned (latency\\_ms 2)" in words
 
 
+def test_the_best_is_called_certain_only_where_the_judge_says_so() -> None:
+    plan = bound_text(P1)
+    assert "tps is best with tuned (1501.5)" in (said := markdown(measured(plan, TPS)))
+    assert "which is not certain" not in said
+    close = {key: tps * 0.7 if key[0] == "tuned" and tps > 2000 else tps for key, tps in TPS.items()}
+    close |= {("tuned", "tpcb-like"): 1002.0}
+    said = markdown(measured(plan, close))
+    assert "tps is best with tuned (1003.5), which is not certain" in said
+
+
+def test_what_was_not_measured_keeps_no_constraint_and_is_no_objective() -> None:
+    plan = bound_text(f"{P1}[constraints]\nconnect_ms_max = 5\n")
+    said = markdown(measured(plan, TPS))
+    assert "no configuration keeps the constraints; past a constraint: " in said
+    assert "default (connect\\_ms not measured)" in said
+    said = markdown(measured(bound_text(f'objective = "p99_ms"\n{P1}'), TPS))
+    assert "p99\\_ms was not measured" in said
+    assert "keeps the constraints" not in said
+
+
+def test_cells_without_figures_are_counted() -> None:
+    found = measured(bound_text(P1), TPS)
+    lost = CellResult(number=1, reason="no data set")
+    assert "8 of 8 cells, 1 of them without figures: " in markdown(replace(found, results={**found.results, 1: lost}))
+
+
 def test_what_is_foreign_is_no_markup() -> None:
     plan = bound_text(P1.replace("tuned", "<b>|x"))
     found = measured(plan, {(arm.replace("tuned", "<b>|x"), profile): tps for (arm, profile), tps in TPS.items()})

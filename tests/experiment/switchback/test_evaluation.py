@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pgtop_tune.compare.statistics.switchback import PairedVerdict
 from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair, lengths, longer, orders
 from pgtop_tune.experiment.switchback.evaluation import collapsed, evaluate
+from pgtop_tune.experiment.switchback.words import as_markdown, as_text
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_counts
 
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
@@ -152,10 +153,32 @@ def test_a_gain_in_tps_that_costs_the_tail_is_a_trade() -> None:
     assert "latency p99 +39.9 %" in found.trade
 
 
+def test_a_wait_that_is_gone_under_one_arm_is_told_and_where_clients_meet_next_is_no_trade() -> None:
+    a, b = {"IO": 0.6, "CPU": 0.4, "Client": 0.1}, {"CPU": 0.4, "Client": 0.4}
+    found = evaluate(pairs(8, 0.3, noise=0.01, a={"waits": a}, b={"waits": b}), final=True)
+    rows = {effect.id: effect for effect in found.others if effect.of_latency}
+    assert (rows["wait IO"].a, rows["wait IO"].b) == pytest.approx((0.6, 0.0))
+    assert rows["wait IO"].relative == pytest.approx(-0.6 / 1.1)
+    assert rows["wait Client"].relative == pytest.approx(0.3 / 1.1)
+    assert (rows["wait IO"].verdict, rows["wait Client"].verdict) == ("less", "more")
+    assert found.main.verdict == "better"
+    assert found.trade == ""
+    for told in (as_text("headline", found, ()), as_markdown("headline", found, ())):
+        assert "budget: the change is in per cent of A's latency" in told
+
+
+def test_a_wait_that_only_some_blocks_have_counts_as_nothing_in_the_others() -> None:
+    made = list(pairs(8, 0.0, a={"waits": {"CPU": 1.0}}, b={"waits": {"CPU": 1.0}}))
+    made[0] = replace(made[0], b=replace(made[0].b, waits={"CPU": 1.0, "IO": 0.8}))
+    (io,) = [effect for effect in evaluate(made, final=True).others if effect.id == "wait IO"]
+    assert (io.a, io.b) == pytest.approx((0.0, 0.1))
+
+
 def test_more_wal_per_transaction_is_worse() -> None:
     found = evaluate(pairs(8, 0.0, a={"wal": 1000.0}, b={"wal": 1300.0}), final=True)
     (wal,) = found.others
     assert (wal.id, wal.verdict) == ("wal_per_tx", "worse")
+    assert "WAL per transaction  0.98KB   1.27KB" in as_text("headline", found, ())
 
 
 def test_figures_besides_are_wrong_together_in_few_experiments_without_an_effect() -> None:
@@ -172,7 +195,7 @@ def test_figures_besides_are_wrong_together_in_few_experiments_without_an_effect
             made.append(replace(pair, a=a, b=replace(pair.b, sums=sums[1], waits=waits[1])))
         others = evaluate(made, final=True).others
         assert len(others) == 8
-        wrong += any(effect.verdict in ("better", "worse") for effect in others)
+        wrong += any(effect.verdict in ("better", "worse", "more", "less") for effect in others)
     assert wrong <= 15
 
 

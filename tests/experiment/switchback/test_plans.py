@@ -17,7 +17,7 @@ from pgtop_tune.experiment.switchback.plans import (
 )
 from pgtop_tune.experiment.switchback.record import as_json
 from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState
-from pgtop_tune.experiment.switchback.words import headline, text
+from pgtop_tune.experiment.switchback.words import headline, markdown, text
 from pgtop_tune.model.backend_action import PlanRisk
 from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan
 from pgtop_tune.postgres.statements.plan_shape import shape_of
@@ -112,6 +112,18 @@ def test_the_change_is_part_of_the_verdict_and_of_the_record() -> None:
     told = as_json(PLAN, state, {})["plans"]
     assert [each["changed"] for each in told] == [True, False]
     assert told[0]["b"]["shape"]["nodes"] == [SEQUENTIAL]
+
+
+def test_a_statement_of_a_stranger_is_no_markup_in_markdown() -> None:
+    texts = {**TEXTS, "heavy": "SELECT 1 AS \"<img src=x>\", '[a](http://b) **c** | d'"}
+    found = evaluate(pairs(6, LIGHT, LIGHT | {"heavy": (200, 50.0)}), SAME_MIX, final=True, text=lambda id: texts[id])
+    assert found.statements is not None
+    looked = ({"heavy": planned(INDEX)}, {"heavy": planned(f"{SEQUENTIAL}<b>")})
+    state = SwitchbackState(evaluation=found, ending=Ending.WORSE, plans=plan_pairs(found.statements, *looked))
+    said = markdown(PLAN, state)
+    assert "plan changed, 10x slower per call: SELECT 1 AS" in said.splitlines()[0]
+    for markup in ("<img", "<b>", "'[a](", "** | d"):
+        assert markup not in said
 
 
 RISK = PlanRisk(query="q", database="d", role="postgres", powers=("a superuser",), session_role="", not_as_session="")

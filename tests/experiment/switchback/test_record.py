@@ -10,7 +10,7 @@ import pytest
 from pgtop_tune.experiment.switchback.record import FORMAT, trials_of
 
 RECORD = {
-    "format": FORMAT, "server": "db1:5432", "load": "tpcb-like -c 8", "parameters": [
+    "format": FORMAT, "ending": "better", "server": "db1:5432", "load": "tpcb-like -c 8", "parameters": [
         {"name": "commit_siblings", "a": "5", "b": "1"}, {"name": "commit_delay", "a": "0", "b": "1000"},
     ],
     "evaluation": {"main": {"id": "tps", "relative": 0.12, "low": 0.05, "high": 0.2, "verdict": "better"}},
@@ -49,6 +49,8 @@ def test_a_trial_has_its_parameters_in_order_and_what_was_predicted(kept: Path) 
     [
         "", "{", "[]", "null", '{"format": "pgtop-tune-ab/1"}', json.dumps(RECORD | {"format": "other/1"}),
         json.dumps(RECORD | {"parameters": [{"name": 1}]}), "\x00" * 100,
+        json.dumps(RECORD | {"ending": "not attributable"}), json.dumps(RECORD | {"ending": "generator-bound"}),
+        json.dumps(RECORD | {"ending": "changed by someone else"}), json.dumps(RECORD | {"ending": "unheard of"}),
         json.dumps(RECORD | {"evaluation": {"main": {"id": "latency", "relative": 1.0, "low": None, "high": None}}}),
     ],
 )  # fmt: skip

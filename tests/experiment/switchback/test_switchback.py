@@ -17,8 +17,10 @@ from pgtop_tune.experiment.switchback.words import Narrator, headline, text
 from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import ParameterSample
 from tests.experiment.switchback.simulated import PLAN, Made
 from tests.support.machine_frames import processes
+from tests.support.plans import parameter
 from tests.support.run_frames import PGBENCH, threads
 
 
@@ -112,6 +114,40 @@ async def test_a_load_that_only_grows_never_gets_steady() -> None:
     assert state.ending is Ending.NOT_STEADY
     assert state.reason.startswith("the load does not get steady: ")
     assert made.arms.acts == ["check", "restore"]
+
+
+def with_parameters(found: Frame, **values: str) -> Frame:
+    rows = tuple(parameter(name, value, context="user") for name, value in values.items())
+    sample = ParameterSample(found.elapsed_s, rows)
+    return replace(found, postgres=replace(found.postgres, parameters=sample))  # type: ignore[type-var]
+
+
+async def test_another_parameter_that_someone_changes_within_a_pair_costs_that_pair() -> None:
+    made = noisy(0.1)
+    made.change = lambda second, found: with_parameters(
+        found, work_mem={Arm.A: "4MB", Arm.B: "64MB"}.get(made.arms.arm, "4MB"), jit="on" if second < 75 else "off"
+    )
+    state = await made.run()
+    assert state.ending is Ending.BETTER
+    assert state.evaluation is not None
+    ((_, why),) = state.evaluation.left_out
+    assert why == "jit on→off, changed by someone else"
+
+
+async def test_a_value_under_test_that_comes_and_goes_within_a_block_costs_its_pair() -> None:
+    made = noisy(0.1)
+    within: list[int] = []
+
+    def flipped(second: int, found: Frame) -> Frame:
+        state = made.experiment.state
+        if state.pair == 2 and state.phase is Phase.MEASURING:
+            within.append(second)
+        return with_parameters(found, work_mem="1MB" if len(within) in (3, 4) else "as it is")
+
+    made.change = flipped
+    state = await made.run()
+    assert state.evaluation is not None
+    assert state.evaluation.left_out == ((2, "work_mem as it is→1MB, changed by someone else"),)
 
 
 async def test_a_server_that_was_restarted_ends_it() -> None:

@@ -106,8 +106,9 @@ class Beside:
             self._points.append(SeriesPoint(now_s, float(value) if isinstance(value, int | float) else None))
         columns = max(width - GUTTER, 1)
         shown_s = now_s - self._points[0].at_s
-        since_s, until_s = window(shown_s, columns)
-        begin_s = self._points[0].at_s + since_s
+        since_s, until_s = window(shown_s + 1.0, columns)
+        # A value stands in the column that it ends.
+        begin_s = self._points[0].at_s - 1.0 + since_s
         values = mean_columns(list(self._points), begin_s, begin_s + until_s - since_s, columns)
         top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
         said = Phrase(((f"since {lasting(shown_s)} ago", "label"),))

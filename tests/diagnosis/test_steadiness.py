@@ -81,6 +81,17 @@ def test_after_a_stall_nothing_is_called_well_while_the_means_hold_seconds_of_it
     assert found[55].settling is None
 
 
+def test_after_a_jam_of_others_its_waits_are_no_finding() -> None:
+    jam = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)
+    quiet = Situation(waits={"CPU:": 1.0}, tps=1000.0, cpu=1.0, busy=30.0, load=False)
+    found = seen(lambda second: jam if 20 <= second < 35 else quiet, 60)
+    assert found[33].first.rule == "lock.jam"
+    after = [each.first for each in found[36:44]]
+    assert all("lock jam ended" in each.sentence or "queue" not in each.sentence for each in after), after
+    assert found[37].settling is not None
+    assert found[50].settling is None
+
+
 def test_without_an_answer_the_age_is_that_of_the_last_one() -> None:
     def of(second: int) -> Situation:
         return CALM

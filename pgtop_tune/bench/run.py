@@ -234,10 +234,16 @@ class PgbenchRun:
 
 
 def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
-    words = without_secrets(last_words(stderr)) or f"pgbench printed nothing; exit status {exit_status}"
+    words = without_secrets(last_words(stderr)) or _silent_end(exit_status)
     hint = hint_for(words)
     words = with_script(words, stderr, scripts)
     return f"{words}\nhint: {hint}" if hint else words
+
+
+def _silent_end(exit_status: int | None) -> str:
+    if exit_status is not None and exit_status < 0:
+        return f"signal {-exit_status} ended pgbench"
+    return f"pgbench printed nothing; exit status {exit_status}"
 
 
 def planned_argv(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +12,10 @@ from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, blocking
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
+JAM_LOOKS: Final = 3
+"""Looks with the same transaction at the end of the chain from which on it is a jam."""
+JAM_IDLE_S: Final = 1.0
+"""A holder of a hot row is idle in its transaction for moments as well."""
 FLUSHING: Final = frozenset({"lwlock:walwrite", "io:walsync", "io:walwrite"})
 
 
@@ -56,6 +61,16 @@ class RootLook(Struct, frozen=True, kw_only=True):
     def flushes(self) -> bool:
         """Whether it waits for its own commit to reach the WAL device."""
         return self.wait in FLUSHING
+
+
+def jam_over_s(roots: Sequence[RootLook], now_s: float) -> float | None:
+    """How long ago a transaction let go that had been idle while others waited for it; None while one still does."""
+    idle = [look for look in roots if look.blocked and look.idle_s > JAM_IDLE_S]
+    if not idle or idle[-1] is roots[-1]:
+        return None
+    last = idle[-1].transaction
+    same = sum(look.transaction == last for look in idle)
+    return now_s - idle[-1].at_s if same >= JAM_LOOKS else None
 
 
 def root_look(activity: Activity) -> RootLook:

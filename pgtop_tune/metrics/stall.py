@@ -103,14 +103,18 @@ OLDEST: Final = Metric(
 
 
 def _open_ms(interval: Interval) -> float | None:
-    oldest_s = OLDEST(interval) if interval.once(stall) is not None else None
-    return None if oldest_s is None else 1000.0 * oldest_s
+    for_s = stalled_s(interval)
+    if for_s is None:
+        return None
+    oldest_s = OLDEST(interval)
+    return 1000.0 * (for_s if oldest_s is None else oldest_s)
 
 
 OPEN_WHILE_STALLED: Final = Metric(
     "client.stalled_latency", "oldest open while stalled", "ms",
     "Age of the oldest open transaction of pgbench sessions while the load is stalled, a lower bound of its latency; "
-    "unknown while transactions end, as percentiles say more then.",
+    "unknown while transactions end, as percentiles say more then. While the server shows no sessions, how long no "
+    "transaction has ended: those that are open have waited as long.",
     OLDEST.source, _open_ms,
 )  # fmt: skip
 

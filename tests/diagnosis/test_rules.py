@@ -196,9 +196,9 @@ def test_what_removing_a_finding_brings_ends_at_the_next_resource() -> None:
 def test_every_rule_has_a_situation_or_is_known_to_have_none() -> None:
     made = {rule for rule, _ in MADE.values()}
     others = {
-        "out.server", "full.memory", "full.slot", "lock.table", "wal.archive", "ckpt.sync", "wal.fpi", "cpu.one",
-        "cpu.freq", "cpu.kernel", "pool.queue", "net.rtt", "net.loss", "io.read.cache", "io.dirty", "mem.group",
-        "mem.pages", "mem.numa", "sync.net", "sync.apply", "vac.horizon", "vac.slow", "vac.load", "upd.cold",
-        "own.cost",
+        "out.server", "out.load", "full.memory", "full.slot", "lock.table", "wal.archive", "ckpt.sync",
+        "wal.fpi", "cpu.one", "cpu.freq", "cpu.kernel", "pool.queue", "net.rtt", "net.loss",
+        "io.read.cache", "io.dirty", "mem.group", "mem.pages", "mem.numa", "sync.net", "sync.apply",
+        "vac.horizon", "vac.slow", "vac.load", "upd.cold", "own.cost",
     }  # fmt: skip
     assert {rule.id for rule in RULES} - made == others

@@ -11,7 +11,7 @@ from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.diagnosis.finding import Diagnosis, FindingKind
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.bench import Silence
+from pgtop_tune.model.bench import RunState, Silence
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from tests.support.frames import EPOCH_MS
@@ -63,6 +63,63 @@ def test_an_outage_is_said_at_once_and_gone_at_once() -> None:
     assert kinds[40] is not FindingKind.OUTAGE
     sentences = [each.first.sentence for each in found[34:40]]
     assert len(set(sentences)) == len(sentences)
+
+
+def test_after_a_stall_nothing_is_called_well_while_the_means_hold_seconds_of_it() -> None:
+    begun, over = EPOCH_MS + 30_000, EPOCH_MS + 42_000
+
+    def of(second: int) -> Situation:
+        lasting, ended = Silence(begun, None, 12.0, 5.0), Silence(begun, over, 12.0, 5.0)
+        if 31 <= second < 42:
+            stands = {"waits": {"Lock:transactionid": 16.0}, "tps": 0.0, "backends": jammed}
+            return replace(CALM, **stands, bench={"silences": (lasting,)})
+        return replace(CALM, bench={"silences": (ended,)}) if second == 42 else CALM
+
+    found = seen(of, 60)
+    assert [each.first.sentence for each in found[43:46]] == [f"settling: a stall ended {n} s ago" for n in (1, 2, 3)]
+    assert not any("at a limit" in each.first.sentence for each in found[43:52])
+    assert found[55].settling is None
+
+
+def test_after_a_jam_of_others_its_waits_are_no_finding() -> None:
+    jam = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)
+    quiet = Situation(waits={"CPU:": 1.0}, tps=1000.0, cpu=1.0, busy=30.0, load=False)
+    found = seen(lambda second: jam if 20 <= second < 35 else quiet, 60)
+    assert found[33].first.rule == "lock.jam"
+    after = [each.first for each in found[36:44]]
+    assert all("lock jam ended" in each.sentence or "queue" not in each.sentence for each in after), after
+    assert found[37].settling is not None
+    assert found[50].settling is None
+
+
+def test_without_an_answer_the_age_is_that_of_the_last_one() -> None:
+    def of(second: int) -> Situation:
+        return CALM
+
+    frames = [of(second).frame(second) for second in range(30)]
+    frames += [replace(of(s).frame(s), postgres=Unavailable(Reason.NO_ANSWER, "")) for s in range(30, 40)]
+    said = Diagnosing().look(Interval(frames)).first.sentence
+    assert said == "the server has not answered for 10 s"
+
+
+def test_a_load_that_failed_is_first_for_a_minute() -> None:
+    failed = {"state": RunState.FAILED, "message": "signal 9 ended pgbench\nhint: none", "exit_status": -9}
+
+    def of(second: int) -> Frame:
+        made = CALM.frame(second)
+        if second < 30 or isinstance(made.bench, Unavailable):
+            return made
+        return replace(
+            made, bench=replace(made.bench, progress=(), latencies=(), run=replace(made.bench.run, **failed))
+        )
+
+    diagnosing, frames, said = Diagnosing(), [], []
+    for second in range(110):
+        frames.append(of(second))
+        said.append(diagnosing.look(Interval(list(frames))).first)
+    assert said[31].sentence == "the load has failed: signal 9 ended pgbench"
+    assert {each.kind for each in said[31:80]} == {FindingKind.OUTAGE}
+    assert said[100].rule != "out.load"
 
 
 def test_the_first_place_changes_when_another_leads_by_a_quarter_for_five_seconds() -> None:
@@ -136,7 +193,7 @@ def test_a_server_that_does_not_answer_is_said_after_three_frames() -> None:
     frames += [replace(CALM.frame(second), postgres=away) for second in range(30, 36)]
     diagnosing = Diagnosing()
     said = [diagnosing.look(Interval(frames[:end])).first for end in range(20, 37)]
-    assert said[-1].sentence == "the server has not answered for 5.0 s"
+    assert said[-1].sentence == "the server has not answered for 6.0 s"
     assert [first.rule for first in said[:11]] == ["none"] * 11
 
 

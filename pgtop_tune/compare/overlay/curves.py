@@ -68,6 +68,7 @@ class OverlayRun(Struct, frozen=True):
     Attributes:
         profile: Of the load; "" without one.
         clients: 0 without a load.
+        began_ms: Its start, Unix epoch.
         tps: Transactions per second: the client's, without a load the server's.
         p99_ms: Latency that 99 % of the transactions of a second did not exceed, or of so many seconds up to it as a
             p99 needs: as `LatencyPoint.quantiles_ms`.
@@ -78,6 +79,7 @@ class OverlayRun(Struct, frozen=True):
     rate_per_s: float | None = None
     tps: Curve = field(default_factory=Curve)
     p99_ms: Curve = field(default_factory=Curve)
+    began_ms: int = 0
 
     def likeness(self, run: BenchRun) -> int:
         """How much its load is that one: 2 is the same, 1 as many clients, 0 another."""
@@ -132,7 +134,10 @@ class Overlay:
 
     Attributes:
         baseline: See above.
+        nothing: Said where no run of it stands under the moment shown.
     """
+
+    nothing = "no such load"
 
     def __init__(self, baseline: OverlayCurves) -> None:
         self.baseline = baseline

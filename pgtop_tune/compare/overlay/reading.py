@@ -86,7 +86,8 @@ class _Reading:
 
     def take(self, frame: Frame) -> None:
         """The next frame."""
-        self._first = self._first or frame
+        if self._first is None:
+            self._first, self._alone = frame, OverlayRun(began_ms=frame.taken_at_ms)
         self._past.append(frame)
         bench = frame.bench
         if isinstance(bench, BenchSample):
@@ -101,7 +102,9 @@ class _Reading:
         if run.run not in self._runs:
             if len(self._runs) >= MOST_RUNS:
                 return
-            self._runs[run.run] = OverlayRun(run.profile, run.clients, run.rate_per_s)
+            self._runs[run.run] = OverlayRun(
+                profile=run.profile, clients=run.clients, rate_per_s=run.rate_per_s, began_ms=run.started_ms
+            )  # fmt: skip
             self._latencies = LatencyHistory()
         baseline, start_s = self._runs[run.run], started_s(run, frame)
         for line in bench.progress:
@@ -118,7 +121,9 @@ class _Reading:
 def _of_records(path: Path, name: str) -> OverlayCurves:
     runs: list[OverlayRun] = []
     for run in read_records(path).runs[:MOST_RUNS]:
-        baseline = OverlayRun(run.key.name, run.key.clients, run.key.rate_per_s)
+        baseline = OverlayRun(
+            profile=run.key.name, clients=run.key.clients, rate_per_s=run.key.rate_per_s, began_ms=run.began_ms
+        )  # fmt: skip
         for at_s, value in run.gathered.series(TPS):
             baseline.tps.add(at_s + run.gathered.step_s, value)
         for at_s, value in run.gathered.latency_series(P99) or run.gathered.series(BY_ID["p99"].id):

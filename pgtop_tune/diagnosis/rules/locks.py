@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from pgtop_tune.diagnosis.blockers import RootLook
+from pgtop_tune.diagnosis.blockers import JAM_IDLE_S, JAM_LOOKS, RootLook
 from pgtop_tune.diagnosis.chains import handed_to_wal_ms, roots_flushing, row_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
@@ -15,8 +15,6 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.waits import LockWait
 from pgtop_tune.units import duration, with_ms
 
-_SAME_LOOKS: Final = 3
-_IDLE_S: Final = 1.0
 _BLOCKED: Final = 2
 _RELATION: Final = 0.5
 _DEAD_S: Final = 60.0
@@ -31,11 +29,11 @@ def _jam(facts: Facts) -> Hit | None:
     root = _last(facts)
     if root is None or root.blocked < _BLOCKED or root.pid is None:
         return None
-    if root.idle_s <= _IDLE_S and root.of_load:
+    if root.idle_s <= JAM_IDLE_S and root.of_load:
         return None
     looks = facts.roots[-10:]
     same = [look for look in looks if look.blocked and look.transaction == root.transaction]
-    if len(same) < _SAME_LOOKS:
+    if len(same) < JAM_LOOKS:
         return None
     impact_ms = facts.b("lock:*")
     said = f"{plural(root.blocked, 'session')} wait {duration(root.waited_s)} for {root_words(root)}"
@@ -122,7 +120,7 @@ def _strongest(facts: Facts) -> LockWait | None:
 def _row(facts: Facts) -> Hit | None:
     impact_ms = row_ms(facts) - handed_to_wal_ms(facts)
     seen = [look for look in facts.roots if look.blocked and look.pid]
-    ours = sum(look.of_load and look.idle_s <= _IDLE_S for look in seen)
+    ours = sum(look.of_load and look.idle_s <= JAM_IDLE_S for look in seen)
     if impact_ms <= 0.0 or (facts.run is not None and seen and ours * 2 < len(seen)):
         return None
     sample = facts.interval.now(sections.locks)

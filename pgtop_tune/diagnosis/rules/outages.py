@@ -11,11 +11,15 @@ from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_st
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.safe_text import one_line
 from pgtop_tune.units import duration
 
 _ALL: Final = 0.9
 _SYNCREP: Final = "IPC:SyncRep"
 _SYNCHRONOUS: Final = ("sync", "quorum")
+_TOLD_S: Final = 60.0
+_WORDS: Final = 200
 
 
 def _server(facts: Facts) -> Hit | None:
@@ -25,6 +29,7 @@ def _server(facts: Facts) -> Hit | None:
     missed, since_s = 0, facts.interval.newest.elapsed_s
     for frame in reversed(facts.interval.frames):
         if not isinstance(frame.postgres, Unavailable):
+            since_s = frame.elapsed_s
             break
         missed, since_s = missed + 1, frame.elapsed_s
     if missed <= MISSED_TICKS:
@@ -97,7 +102,33 @@ def _syncrep(facts: Facts) -> Hit | None:
     )
 
 
+def _load(facts: Facts) -> Hit | None:
+    """pgbench has ended, and not as it was to: for a minute, then that is history."""
+    bench = facts.interval.now(sections.bench)
+    if bench is None or bench.run.state is not RunState.FAILED:
+        return None
+    now_s = since_s = facts.interval.newest.elapsed_s
+    for frame in reversed(facts.interval.frames):
+        seen = sections.bench(frame)
+        if isinstance(seen, Unavailable) or seen.run.state is not RunState.FAILED or now_s - since_s > _TOLD_S:
+            break
+        since_s = frame.elapsed_s
+    if now_s - since_s > _TOLD_S:
+        return None
+    words, _, hint = bench.run.message.partition("\nhint: ")
+    said = f"the load has failed: {one_line(words, _WORDS)}"
+    return Hit(
+        sentence=said,
+        short=said,
+        share=1.0,
+        evidence=told(("pgbench says", one_line(words, _WORDS)), ("for", duration(now_s - since_s))),
+        next_step=one_line(hint, _WORDS) or "start it again",
+        blocks=True,
+    )
+
+
 RULES: Final = (
+    Rule(id="out.load", kind=FindingKind.OUTAGE, page="1", needs=(sections.bench,), find=_load),
     Rule(id="out.server", kind=FindingKind.OUTAGE, page="9", needs=(), find=_server),
     Rule(
         id="out.syncrep",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlaySource
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.tui.app_context import AppContext
+    from pgtop_tune.tui.compare.overlay_dialog import OverlayChoice
     from pgtop_tune.tui.time_travel.actions import TimeTravel
 
 
@@ -91,7 +92,7 @@ class OverlayActions:
     def __init__(self, context: AppContext) -> None:
         self._context = context
         self._overlay_source = context.controls.overlays
-        self._path: Path | None = None
+        self._chosen: OverlayChoice | None = None
         self._watch: OverlayWatch | None = None
 
     def watch(self, shown: Frame | None) -> OverlayWatch | None:
@@ -102,32 +103,46 @@ class OverlayActions:
 
     def begin(self) -> None:
         """Reads the run that was asked for with the screen, if there is one."""
-        self._take(self._context.options.overlay)
+        if self._context.options.overlay is not None:
+            from pgtop_tune.tui.compare.overlay_dialog import OverlayChoice
+
+            self._take(OverlayChoice(self._context.options.overlay))
 
     def turn(self) -> None:
         """Off, or on after a question which."""
-        if self._path is not None:
-            self._path = self._watch = None
+        if self._chosen is not None:
+            self._chosen = self._watch = None
             self._context.repaint()
         elif self._overlay_source is not None:
             from pgtop_tune.tui.compare.overlay_dialog import OverlayDialog
 
             self._context.app.push_screen(OverlayDialog(self._overlay_source, self._context.glyphs), self._take)
 
-    def _take(self, path: Path | None) -> None:
-        if path is not None and self._overlay_source is not None:
-            self._path, self._watch = path, None
-            self._context.app.run_worker(self._read(self._overlay_source, path), group="overlay", exclusive=True)
+    def _take(self, chosen: OverlayChoice | None) -> None:
+        if chosen is None or self._overlay_source is None:
+            return
+        self._chosen, self._watch = chosen, None
+        if chosen.path is None:
+            from pgtop_tune.compare.overlay.sliding import AgoOverlay
 
-    async def _read(self, overlay_source: OverlaySource, path: Path) -> None:
+            self._watch = OverlayWatch(AgoOverlay(self._context.live, chosen.ago_s), reading=False)
+            self._context.repaint()
+        else:
+            reading = self._read(self._overlay_source, chosen, chosen.path)
+            self._context.app.run_worker(reading, group="overlay", exclusive=True)
+
+    async def _read(self, overlay_source: OverlaySource, chosen: OverlayChoice, path: Path) -> None:
+        from pgtop_tune.compare.overlay.sliding import ClockOverlay
+
+        kind = ClockOverlay if chosen.by_clock else Overlay
         reading = overlay_source.read(path)
         overlay: Overlay | None = None
         try:
             while (curves := await asyncio.to_thread(next, reading, None)) is not None:
-                if self._path is not path:
+                if self._chosen is not chosen:
                     return
                 if overlay is None:
-                    overlay = Overlay(curves)
+                    overlay = kind(curves)
                     self._watch = OverlayWatch(overlay, reading=True)
                 overlay.baseline = curves
                 self._context.repaint()
@@ -135,8 +150,8 @@ class OverlayActions:
                 self._watch = OverlayWatch(overlay, reading=False)
                 self._context.repaint()
         except PgtopError as problem:
-            if self._path is path:
-                self._path = self._watch = None
+            if self._chosen is chosen:
+                self._chosen = self._watch = None
             self._context.tell(f"no overlay: {problem}", "error")
         finally:
             await asyncio.to_thread(reading.close)

@@ -78,7 +78,7 @@ def throughput_phrase(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> 
     name = one_line(watch.overlay.baseline.name, _NAME)
     label: Line = ((f"baseline {name} ", "label"),)
     if watch.overlay.now(session.now) is None:
-        words = f"{glyphs.ellipsis} " if watch.reading else "no such load"
+        words = f"{glyphs.ellipsis} " if watch.reading else watch.overlay.nothing
         return Phrase((*label, (words, "dim")), 0, (("baseline ", "label"), (words, "dim")))
     found, _ = watch.against(session)
     return Phrase((*label, *_figure(found, glyphs, long=True)), 0, (("baseline ", "label"), *_figure(found, glyphs)))

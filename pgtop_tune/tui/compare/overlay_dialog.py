@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from textual import events
 
 from pgtop_tune.safe_text import one_line
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlayEntry, OverlaySource
 
 _TITLE: Final = "baseline overlay: an earlier run under the charts"
-_KEYS: Final = "Enter draw  Esc back"
-_NO_KEYS: Final = "Esc back"
+_NO_KEYS: Final = "a 10 min ago  h 1 h ago  Esc back"
+_KEYS: Final = f"Enter draw  t by time of day  {_NO_KEYS}"
+_AGO_S: Final = {"a": 600.0, "h": 3600.0}
 _FRAME_ROWS: Final = 2
 _WHEN, _LENGTH, _TPS = 19, 8, 7
 _MOVES: Final = {
@@ -29,8 +31,22 @@ _MOVES: Final = {
 }  # fmt: skip
 
 
-class OverlayDialog(Dialog[Path]):
-    """Lists what there is; the files are looked into beside the screen. Returns the chosen one.
+class OverlayChoice(Struct, frozen=True):
+    """What stands under the charts.
+
+    Attributes:
+        path: An earlier recording; None for this session itself.
+        ago_s: How far behind that is.
+        by_clock: Whether the recording moves along at its time of day, instead of from the start of the load.
+    """
+
+    path: Path | None = None
+    ago_s: float = 0.0
+    by_clock: bool = False
+
+
+class OverlayDialog(Dialog[OverlayChoice]):
+    """Lists what there is; the files are looked into beside the screen. Returns the choice.
 
     Args:
         overlay_source: What there is.
@@ -99,8 +115,10 @@ class OverlayDialog(Dialog[Path]):
         if event.key in _MOVES:
             self._at = min(max(self._at + _MOVES[event.key], 0), max(len(paths) - 1, 0))
             self.repaint()
-        elif event.key in ("enter", "g") and paths:
-            self.dismiss(paths[self._at])
+        elif event.key in ("enter", "g", "t") and paths:
+            self.dismiss(OverlayChoice(paths[self._at], by_clock=event.key == "t"))
+        elif event.key in _AGO_S:
+            self.dismiss(OverlayChoice(ago_s=_AGO_S[event.key]))
         else:
             return
         event.stop()

@@ -124,7 +124,9 @@ def latency_lines(
         ChartMark(second.at_s, "warning", _spike_label([second], glyphs) if second is slowest else glyphs.up)
         for second in slow
     ]
-    others = [value for value in (*still, *(levels[-1].values if baseline is not None else ())) if value]
+    # A stall that is over is a spike among others, cut at the scale of the rest.
+    held = still if newest.stalled_s is not None else ()
+    others = [value for value in (*held, *(levels[-1].values if baseline is not None else ())) if value]
     title: Line = (("latency ms", "title"), *_column_words(axis), *_silent(newest, "  no transaction has"))
     return [
         head(title, width, glyphs, figures),

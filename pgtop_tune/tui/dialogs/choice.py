@@ -9,7 +9,7 @@ from textual import events
 
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, shortened
 
 _WORD_CELLS = 20
 
@@ -49,13 +49,14 @@ class ChoiceDialog(Dialog[str]):
     def content(self, cells: int) -> list[Line]:
         """A line per word."""
         lines: list[Line] = []
+        room = max(cells - _WORD_CELLS - 2, 1)
         for place, choice in enumerate(self._choices):
             here = place == self._at
             lines.append(
                 (
                     (f"{self.glyphs.pointer} " if here else "  ", "key"),
                     (choice.word.ljust(_WORD_CELLS), "cursor" if here else PLAIN),
-                    (clip(f" {choice.remark}", max(cells - _WORD_CELLS - 2, 0)), choice.style),
+                    (shortened(f" {choice.remark}", room, self.glyphs.ellipsis), choice.style),
                 )
             )
         return lines

@@ -13,7 +13,7 @@ from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.actions import ROWS, Action, footer_keys
-from pgtop_tune.tui.pages import listing
+from pgtop_tune.tui.pages import beside, listing
 from pgtop_tune.tui.pages.column_choice import ColumnChoice, ColumnsDialog
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable
@@ -25,7 +25,7 @@ from pgtop_tune.tui.scene.mouse import span_at
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import head
 
 _NEXT_TABLE: Final = "next-table"
@@ -80,6 +80,7 @@ class PageScreen(SceneScreen):
     ) -> None:
         super().__init__(glyphs, actions, keymap, target, first)
         self._columns = ColumnChoice()
+        self._beside = beside.Beside()
         self._views: dict[str, ListingView] = {}
         self._chosen: dict[str, PageTable] = {}
         self._source: tuple[object, ...] = ()
@@ -130,7 +131,7 @@ class PageScreen(SceneScreen):
         if not isinstance(rows, Unavailable):
             view = listing.without_gone_tags(self.table, view, self._all)
             view = listing.scrolled(self.table, view, rows, self._visible)
-            view = listing.sideways(self.table, view, 0, width)
+            view = listing.sideways(self.table, view, 0, self._table_width)
             self._views[self.table.id] = view
         left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
         table = listing_lines(
@@ -138,11 +139,17 @@ class PageScreen(SceneScreen):
             table=self.table,
             view=view,
             found=rows,
-            width=width,
+            width=self._table_width,
             height=self._table_height,
             glyphs=self._glyphs,
             left_out=left_out,
         )
+        if self._table_width < width:
+            right = self._beside.lines(
+                self.table, view, self._found, session, width - self._table_width - len(beside.APART),
+                self._table_height, self._glyphs,
+            )  # fmt: skip
+            table = [(*line, (beside.APART, PLAIN), *other) for line, other in zip(table, right, strict=True)]
         header = header_lines(
             session, width, 1, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
             load=scene.load,
@@ -160,6 +167,12 @@ class PageScreen(SceneScreen):
 
     def _offers(self, action: Action) -> bool:
         return _WORKS.get(action.id, _always)(self.page, self.table) and super()._offers(action)
+
+    @property
+    def _table_width(self) -> int:
+        """Cells of the table; on a wide screen the selected row stands beside it."""
+        width = self.app.size.width
+        return width if isinstance(self.rows, Unavailable) else beside.table_width(self.table, self._view, width)
 
     @property
     def _visible(self) -> int:
@@ -290,7 +303,7 @@ class PageScreen(SceneScreen):
 
     def action_sideways(self, by: int) -> None:
         """Scrolls by a column."""
-        self._choose(listing.sideways(self.table, self._view, by, self.app.size.width))
+        self._choose(listing.sideways(self.table, self._view, by, self._table_width))
 
     def action_unselect(self) -> None:
         """No selection, no tags, no filter; where there is none, no marks."""
@@ -301,7 +314,7 @@ class PageScreen(SceneScreen):
     def action_sort(self, by: int) -> None:
         """Sorts by the next or the previous column."""
         view = listing.sorted_by_next(self.table, self._view, by)
-        self._choose(listing.sort_in_sight(self.table, view, self.app.size.width))
+        self._choose(listing.sort_in_sight(self.table, view, self._table_width))
 
     def action_reverse(self) -> None:
         """Sorts the other way round."""
@@ -368,7 +381,7 @@ class PageScreen(SceneScreen):
     def clicked_in(self, pane: str, x: int, y: int) -> None:
         """Selects a row, sorts by a heading, or turns to a table that the head names."""
         rows, at = self._found, y - HEAD_ROWS + self._view.top
-        if pane != "table":
+        if pane != "table" or x >= self._table_width:
             return
         if y == 0:
             name = span_at(self._drawn[pane][y], x)
@@ -376,7 +389,7 @@ class PageScreen(SceneScreen):
             if named is not None:
                 self.action_table(self.page.tables.index(named) - self.page.tables.index(self.table))
         elif y == HEAD_ROWS - 1:
-            column = listing.heading_at(self.table, self._view, self.app.size.width, x, self._glyphs)
+            column = listing.heading_at(self.table, self._view, self._table_width, x, self._glyphs)
             if column is not None:
                 self._choose(listing.sorted_by(self._view, column))
         elif at < len(rows):

@@ -160,7 +160,7 @@ class WaitGroupsDialog(Dialog[None]):
     LIVE = False
 
     def __init__(self, session: Session, glyphs: Glyphs) -> None:
-        words = "Tab first, ← → second property  Enter into, Backspace out of a group  Esc close"
+        words = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
         super().__init__("waits by two properties", glyphs, keys=words)
         self._session = session
         self._view = GroupsView()

@@ -46,6 +46,25 @@ async def test_a_ghost_is_chosen_from_the_list_and_let_go_with_the_same_key(kept
         await rig.until(lambda: "baseline" not in rig.text())
 
 
+async def test_the_session_itself_ten_minutes_ago_moves_along(tmp_path: Path) -> None:
+    async with running_screen(faster(), overlays=overlay_source(tmp_path)) as rig:
+        await rig.press("g")
+        await rig.sees("a 10 min ago")
+        await rig.press("a")
+        await rig.sees("baseline 10m00s ago")
+        await rig.press("g")
+        await rig.until(lambda: "baseline" not in rig.text())
+
+
+async def test_a_recording_at_its_time_of_day(kept: Path) -> None:
+    async with running_screen(faster(), overlays=overlay_source(kept)) as rig:
+        await rig.press("g")
+        await rig.sees("t by time of day")
+        await rig.press("t")
+        await rig.sees("baseline run-041")
+        await rig.sees("baseline p99")
+
+
 async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path) -> None:
     async with running_screen(faster(), overlays=overlay_source(tmp_path)) as rig:
         await rig.press("g")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.cli.headless import FIELDS
 from pgtop_tune.cli.run_words import progress_words
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchSample, LatencySecond, RunState, Silence
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.runtime.ports import Step
@@ -76,6 +77,29 @@ def test_the_panel_and_the_lines_without_a_screen_do_not_repeat_the_past() -> No
     said = {field.title: field.text(session, session.interval) for field in FIELDS}
     assert (said["tps"], said["p50 ms"], said["p99 ms"]) == ("0.0", "-", "-")
     assert "each transaction" not in text_of(budget_lines(session, 120, 4, UNICODE)[0])
+
+
+def test_a_stall_that_is_over_leaves_the_scale_to_the_others() -> None:
+    ended = Silence(EPOCH_MS + 1000 * QUIET_FROM, EPOCH_MS + 1000 * 50, 20.0, 8.0)
+    samples = [jammed(second) for second in range(50)]
+    samples += [bench_sample(50, latencies=logged(50, *[18.0] * 3000, *[20_000.0] * 8), silences=(ended,))]
+    samples += [bench_sample(second) for second in range(51, 80)]
+    during = text_of(latency_lines(session_of(samples[:50]), 120, 8, UNICODE)[1])
+    after = [text_of(line) for line in latency_lines(session_of(samples), 120, 8, UNICODE)]
+    assert during.startswith("20.0s")
+    assert not after[1].split("┤")[0].strip().endswith("s"), "the scale is that of seconds with transactions"
+    assert "▲20.0s" in after[1]
+
+
+def test_while_the_server_shows_no_sessions_the_curve_is_how_long_nothing_has_ended() -> None:
+    session = Session(CHARTED)
+    for second in range(60):
+        gone = Unavailable(Reason.NO_ANSWER, "")
+        postgres = postgres_sample(second, activity=waiting(second)) if second <= QUIET_FROM else gone
+        session.apply(Step((frame(second, bench=jammed(second), postgres=postgres, events=()),)))
+    drawn = latency_lines(session, 120, 8, UNICODE)
+    assert sum(text.count("█") for line in drawn[1:] for text, style in line if style == "critical") > 60
+    assert text_of(drawn[1]).startswith("30.0s")
 
 
 def test_a_slow_load_is_not_red_and_says_of_when_its_figures_are() -> None:

@@ -175,7 +175,7 @@ def _without_long_cycles(space: KnobSpace, interval: Interval, named: Sequence[s
 
 def _predictions(dimensions: Sequence[Dimension], interval: Interval) -> dict[str, Prediction]:
     """What each knob alone can bring at most, as far as the waits of this load tell."""
-    told = {each.name: predict(interval, [each.name], [("", "")], ()) for each in dimensions}
+    told = {each.name: predict(interval, [each.name], [("", "")], (), "") for each in dimensions}
     return {name: found for name, found in told.items() if found is not None}
 
 

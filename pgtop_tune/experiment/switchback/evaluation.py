@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import fmean, median
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -33,7 +32,7 @@ from pgtop_tune.compare.statistics.switchback import (
 )
 from pgtop_tune.compare.statistics.verdicts import TOO_SHORT
 from pgtop_tune.experiment.switchback.attribution import Both, attribution
-from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair
+from pgtop_tune.experiment.switchback.blocks import Block, Pair
 from pgtop_tune.experiment.switchback.figures import (
     BESIDE,
     MAIN,
@@ -46,15 +45,13 @@ from pgtop_tune.experiment.switchback.figures import (
     trade_of,
     waits_of,
 )
-from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix, slower_calls, sums_of
+from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix, sums_of
 
 _CHECKPOINT: Final = 0.2
 """Of the time: arms with shares under a checkpoint that differ by more hold the edge of one."""
 _FIRST: Final = 8
 _LOOKS: Final = (4, 6, 8)
 """Pairs with the same lengths at which it is tested whether the effect still builds up."""
-_LOW: Final = 0.5
-_IN_A_ROW: Final = 2
 
 
 class Evaluation(Struct, frozen=True):
@@ -244,26 +241,3 @@ def still_builds_up(pairs: Sequence[Pair]) -> bool:
         if min(values) > 0.0:
             halves.append(math.log(values[3] / values[2]) - math.log(values[1] / values[0]))
     return builds_up(halves)
-
-
-def collapsed(blocks: Sequence[Block], objective: str = TPS) -> float | None:
-    """Throughput of B as a share of A's where its last two blocks were below half of A's around them; else None.
-
-    One of these blocks of A comes after the first of B's two: a load that slumps by itself slumps there, too.
-
-    Args:
-        blocks: In the order of time.
-        objective: Of the same mix of statements calls must take twice as long, too: a foreign load may go away.
-    """
-    places = [place for place, block in enumerate(blocks) if block.arm is Arm.B][-_IN_A_ROW:]
-    if len(places) < _IN_A_ROW:
-        return None
-    last = [blocks[place].mean_tps for place in places]
-    before = [block.mean_tps for block in blocks[: places[0]] if block.arm is Arm.A][-1:]
-    after = [block.mean_tps for block in blocks[places[0] :] if block.arm is Arm.A]
-    usual = [*before, *after]
-    if not after or max(last) >= _LOW * min(usual):
-        return None
-    if objective == SAME_MIX and not slower_calls(blocks, 1.0 / _LOW, _IN_A_ROW):
-        return None
-    return fmean(last) / median(usual)

@@ -27,7 +27,8 @@ from pgtop_tune.experiment.switchback.blocks import (
     orders,
 )
 from pgtop_tune.experiment.switchback.cycles import cycle_s
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, collapsed, evaluate
+from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate
+from pgtop_tune.experiment.switchback.guard import why_stopped
 from pgtop_tune.experiment.switchback.plans import LONGEST_S, StatementPlans, plan_pairs, to_plan
 from pgtop_tune.experiment.switchback.same_mix import why_no_mix
 from pgtop_tune.experiment.switchback.settling import at_once
@@ -283,8 +284,8 @@ class Switchback:
         for arm in order:
             opened[arm] = await self._block(arm)
             self._blocks.append(opened[arm][0].block(opened[arm][1]))
-            if (share := collapsed(self._blocks, self._objective)) is not None:
-                raise Over(Ending.COLLAPSED, f"stopped: B ran at {share:.0%} of A".replace("%", " %"))
+            if why := why_stopped(self._blocks, self._objective):
+                raise Over(Ending.COLLAPSED, f"stopped: {why}")
         (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
         pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
         self._open.append((pair, a, b))

@@ -22,8 +22,9 @@ from pgtop_tune.compare.statistics.switchback import (
 )
 from pgtop_tune.experiment.switchback.attribution import attribution
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, at_an_edge, collapsed, counted_pairs, generator
+from pgtop_tune.experiment.switchback.evaluation import Evaluation, at_an_edge, counted_pairs, generator
 from pgtop_tune.experiment.switchback.figures import BESIDE, MAIN, decided, together, trade_of
+from pgtop_tune.experiment.switchback.guard import collapsed
 from pgtop_tune.experiment.twin.design import TwinPair, Unit, units
 
 _STARTS_SD: Final = 0.02

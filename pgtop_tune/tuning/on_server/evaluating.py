@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.ports import ChangeControl
-from pgtop_tune.compare.sides.figures import TPS
+from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem, UsageProblem
@@ -275,7 +275,7 @@ class Evaluator:
             for_s=self._longest_s,
             seed=seed,
             lengths=self._lengths,
-            objective=SAME_MIX if self._objective is None else TPS,
+            objective=SAME_MIX if self._objective is None else TPS if self._objective.rate is None else LATENCY,
             a_in_force=False,
             most_pairs=FEWEST_PAIRS,
             steady=self._steady and self._parts.load.runs,

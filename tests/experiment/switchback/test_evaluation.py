@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.compare.statistics.switchback import PairedVerdict
 from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair, lengths, longer, orders
-from pgtop_tune.experiment.switchback.evaluation import collapsed, evaluate
+from pgtop_tune.experiment.switchback.evaluation import evaluate
 from pgtop_tune.experiment.switchback.words import as_markdown, as_text
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_counts
 
@@ -221,18 +221,6 @@ def test_the_coin_is_fair_and_its_seed_repeats_it() -> None:
     assert thrown == list(islice(orders(7), 400))
     assert 150 < sum(first is Arm.A for first, _ in thrown) < 250
     assert all(first is second.other for first, second in thrown)
-
-
-def test_two_blocks_of_b_below_half_are_a_collapse() -> None:
-    a, low = block(Arm.A, *[1000.0] * 10), block(Arm.B, *[380.0] * 10)
-    assert collapsed([low, a]) is None
-    assert collapsed([low, a, low]) == pytest.approx(0.38)
-    assert collapsed([low, a, block(Arm.B, *[900.0] * 10)]) is None
-    slow = block(Arm.A, *[300.0] * 10)
-    assert collapsed([a, low, low]) is None, "whether the load slumps shows under A"
-    assert collapsed([a, low, low, slow]) is None
-    assert collapsed([a, low, low, a]) == pytest.approx(0.38)
-    assert collapsed([low, a, slow, low]) is None
 
 
 def hogged(seed: int, period_s: int) -> str:

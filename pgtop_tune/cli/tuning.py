@@ -18,7 +18,7 @@ from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import first_answer
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.tuning_restarts import Restarts
+from pgtop_tune.cli.tuning_restarts import Restarts, separate_cost_s
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
@@ -45,8 +45,6 @@ from pgtop_tune.tuning.space import Dimension, Space
 
 _SWITCHES_S: Final = 15.0
 """Of an evaluation, beside its blocks: checks of both arms, changes."""
-_WITH_RESTARTS_S: Final = 560.0
-"""Eight blocks, each with a restart, a warm-up of 20 s and 30 s that count."""
 _LONGEST_CYCLE_S: Final = 60.0
 """Above, knobs that work through checkpoints are searched only where they are named."""
 _LONGEST_S: Final = 1800.0
@@ -117,7 +115,7 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
             space=Space(space.dimensions),
             budget=wanted.budget_s,
             cost=_SWITCHES_S + FEWEST_PAIRS * _lengths(wanted.request.block_s).pair_s,
-            restart_cost=_WITH_RESTARTS_S,
+            restart_cost=separate_cost_s(wanted.request.block_s),
             seed=random.SystemRandom().getrandbits(31) if wanted.seed is None else wanted.seed,
             engine=wanted.engine,
             worth=wanted.worth,
@@ -243,7 +241,7 @@ async def _search(
             log.write("resumed")
         restarts = None
         if any(each.restart for each in kept.plan.space.dimensions):
-            restarts = Restarts(live, session.run, session.keeper, session.cell, tell_set(log))
+            restarts = Restarts(live, session.run, session.keeper, session.cell, tell_set(log), kept.request.block_s)
             await restarts.agree(yes=yes)
         tuning = replayed(kept)
         evaluator = Evaluator(

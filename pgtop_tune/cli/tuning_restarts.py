@@ -24,8 +24,19 @@ from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.tuning.on_server.standing_values import StandingValues
 from pgtop_tune.units import counted
 
-_LENGTHS: Final = Lengths(settle_s=20.0, measured_s=30.0)
 _AROUND_S: Final = 15.0
+_BLOCKS: Final = 8
+
+
+def separate_lengths(block_s: float) -> Lengths:
+    """Of a block behind a restart: 20 s to warm up and 30 s that count, where a block of one run counts 10 s."""
+    return Lengths(settle_s=2.0 * block_s, measured_s=3.0 * block_s)
+
+
+def separate_cost_s(block_s: float) -> float:
+    """What an evaluation takes, as assumed before the first."""
+    lengths = separate_lengths(block_s)
+    return _BLOCKS * (_AROUND_S + lengths.settle_s + lengths.measured_s)
 
 
 class Restarts:
@@ -36,6 +47,7 @@ class Restarts:
         run, cell: The load.
         keeper: Frames.
         before_set: Told the id of a change set before it is made.
+        block_s: Of a block in one run.
 
     Raises:
         UsageProblem: The load is somebody else's: it would not survive a restart.
@@ -48,7 +60,9 @@ class Restarts:
         keeper: FrameKeeper,
         cell: RunCell | None,
         before_set: Callable[[str], None],
+        block_s: float,
     ) -> None:
+        self._lengths: Final = separate_lengths(block_s)
         if cell is None:
             raise UsageProblem("a load of somebody else does not survive a restart", "leave --allow-restart out")
         self._session: Final = session
@@ -93,7 +107,7 @@ class Restarts:
             loaded=True,
             for_s=plan.for_s,
             seed=plan.seed,
-            lengths=_LENGTHS,
+            lengths=self._lengths,
             objective=plan.objective,
             a_in_force=False,
             most_pairs=plan.most_pairs,

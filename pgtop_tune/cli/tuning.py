@@ -64,6 +64,7 @@ class TuneRequest(Struct, frozen=True, kw_only=True):
         seed: None draws one.
         stop_file: Ends the search before the next evaluation.
         yes: Nobody is asked before restarts.
+        watch: After a search the next one begins when the load has changed.
     """
 
     connection: ConnectionWords
@@ -77,6 +78,7 @@ class TuneRequest(Struct, frozen=True, kw_only=True):
     profiles_directory: Path | None
     stop_file: Path | None
     yes: bool
+    watch: bool
     live: LiveOptions
 
 
@@ -128,7 +130,7 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
             write_first(log, session.system_identifier(), session.asked(wanted.request), plan, guards, space.left_out)
         return directory, kept_tuning(directory)
 
-    return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes)
+    return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes, watch=wanted.watch)
 
 
 async def resume(wanted: ResumeRequest) -> tuple[int, Path | None]:
@@ -183,6 +185,7 @@ async def _run(
     *,
     stop_file: Path | None,
     yes: bool,
+    watch: bool = False,
 ) -> tuple[int, Path | None]:
     live = session.live
     done: list[tuple[Path, Result]] = []
@@ -195,9 +198,16 @@ async def _run(
             check_alone(key)
         await _until_nothing_pends(live)
         try:
-            directory, kept = await begin()
-            begun.append(directory)
-            done.append((directory, await _search(session, directory, kept, stop_file=stop_file, yes=yes)))
+            while True:
+                directory, kept = await begin()
+                begun.append(directory)
+                result = await _search(session, directory, kept, stop_file=stop_file, yes=yes)
+                done.append((directory, result))
+                _say(session, directory, result)
+                if not watch:
+                    return
+                tell("watching: the next search begins when the load has changed; Ctrl-C ends it")
+                tell(f"the load has changed: {await session.until_load_changes()}")
         finally:
             await session.load.end()
 
@@ -206,16 +216,19 @@ async def _run(
             signalled = await run_beside(live.engine, work)
         finally:
             await live.restart.aclose()
-            if begun and not done:
-                tell(f"stopped; `pgtop-tune tune --resume {begun[0].name}` continues")
-    if not done:
+            if len(begun) > len(done):
+                tell(f"stopped; `pgtop-tune tune --resume {begun[-1].name}` continues")
+    if len(begun) > len(done) or not done:
         code = ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
-        return code, begun[0] if begun else None
-    directory, result = done[0]
+        return code, begun[-1] if begun else None
+    directory, result = done[-1]
+    return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK, directory
+
+
+def _say(session: TuningSession, directory: Path, result: Result) -> None:
     for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.words):
         say(line)
-    tell(f"`pgtop-tune tune --show {directory.name} -o tune.html` writes the report")
-    return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK, directory
+    tell(f"`pgtop-tune tune --show {directory.name} -o tune.html` writes the report, `--apply` makes it permanent")
 
 
 async def _until_nothing_pends(live: LiveSession) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.advice.facts import AdviceFacts
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
@@ -31,6 +32,7 @@ from pgtop_tune.runtime.running_experiments import server_of
 from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, HeldLoad
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
+from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, load_shape
 from pgtop_tune.tuning.on_server.objective import Objective
 
 _SHOWN_LOAD_S: Final = 25.0
@@ -50,7 +52,7 @@ class TuningSession:
     Attributes:
         load: Held between evaluations.
         blocks: Frames as blocks.
-        interval: Of the load before the first evaluation; None before.
+        facts: Of server and machine under the load before the first evaluation; None before.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class TuningSession:
         live.engine.attach(self.blocks)
         load = ForeignLoad() if cell is None else OwnLoad(self.run, live.load, cell)
         self.load = HeldLoad(load)
-        self.interval: Interval | None = None
+        self.facts: AdviceFacts | None = None
 
     @property
     def load_words(self) -> str:
@@ -107,9 +109,28 @@ class TuningSession:
             raise LoadProblem(frames.trouble or "no transaction ended", "`pgtop-tune bench run` shows why")
         frames.end()
         self.keeper.rest()
-        self.interval = frames.interval
-        assert self.interval is not None
-        return self.interval
+        interval = frames.interval
+        assert interval is not None
+        if self.facts is None:
+            self.facts = facts_of(interval, Beside())
+        return interval
+
+    async def until_load_changes(self) -> str:
+        """Waits until the load of somebody else has become another one; how, in words."""
+        before: LoadShape | None = None
+        looks: list[LoadShape] = []
+        frames = self.blocks.renewed()
+        while True:
+            await frames.until(lambda: False, WINDOW_S)
+            shape = None if frames.interval is None else load_shape(frames.interval)
+            if shape is None:
+                continue
+            if before is None:
+                before = shape
+                continue
+            looks = [*looks[1 - LOOKS :], shape]
+            if change := change_of(before, looks):
+                return change
 
     async def answers(self) -> None:
         """See `RunParts.answers`."""
@@ -130,8 +151,7 @@ class TuningSession:
         Raises:
             ConnectionProblem: Its frames do not tell what it is.
         """
-        assert self.interval is not None
-        facts = facts_of(self.interval, Beside())
+        facts = self.facts
         if facts is None:
             raise ConnectionProblem("the server did not report its parameters")
         return Guards(

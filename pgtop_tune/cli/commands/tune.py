@@ -100,6 +100,14 @@ def tune(
             "--against-load", rich_help_panel=_SEARCH, help="Start no load: search under the one on the server."
         ),
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            rich_help_panel=_SEARCH,
+            help="As --against-load; search again whenever the load has changed. Results stay proposals.",
+        ),
+    ] = False,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, rich_help_panel=_SEARCH, show_default=False, help="Of all chance.")
     ] = None,
@@ -159,6 +167,7 @@ def tune(
     Examples: pgtop-tune tune --profile tpcb-like -c 16 --budget 2h -d bench  ·
     pgtop-tune tune --knobs random_page_cost,work_mem --profile select-only -d bench  ·
     pgtop-tune tune --group wal --objective p99@500 --constraint 'tps >= 490' --budget 8h --detach -d bench  ·
+    pgtop-tune tune --watch --budget 1h -d shop  ·
     pgtop-tune tune --resume last -d bench  ·
     pgtop-tune tune --show last -o tune.html
     """
@@ -187,6 +196,9 @@ def tune(
     live = LiveOptions(
         pgbench=pgbench, host_source=host_source, load_from=parse_address(load_from) if load_from else None
     )
+    against_load = against_load or watch
+    if watch and (apply or allow_restart):
+        raise UsageProblem("--watch makes proposals, without restarts", "leave --apply and --allow-restart out")
     if resume:
         asked = tuning.ResumeRequest(
             connection=connection,
@@ -226,6 +238,7 @@ def tune(
             profiles_directory=profiles,
             stop_file=stop_file,
             yes=yes,
+            watch=watch,
             live=live,
         )
         code, directory = asyncio.run(tuning.tune(wanted))

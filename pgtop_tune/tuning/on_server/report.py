@@ -79,14 +79,18 @@ def _path(found: Result) -> Iterator[Sheet | Picture]:
         best.append((number, math.exp(standing)))
     lines = (ChartLine("evaluations", tuple(points)), ChartLine("best so far, the search's own figure", tuple(best)))
     chart = Chart(
-        "the objective against the start", lines, lambda value: "" if value is None else percent(math.log(value)),
-        marks=tuple(marks), across="evaluation", dots=True,
-    )  # fmt: skip
+        heading="objective, per cent of the start's",
+        lines=lines,
+        words=lambda value: "" if value is None else f"{100.0 * value:.0f} %",
+        marks=tuple(marks),
+        across="evaluation",
+        dots=True,
+    )
     if drawn := line_chart(chart):
-        yield Picture("Objective against the start", drawn, tuple(line.name for line in lines))
-        yield Sheet("", ("The search's own figure is too high: only the confirmation is a result.",))
+        yield Picture("Objective, per cent of the start's", drawn, tuple(line.name for line in lines))
     if races := [raced for raced in found.races if raced.phase is Phase.SEARCH]:
-        yield Sheet("Steps", table=_races(races, found.tried))
+        notes = ("These figures chose the winner, and are too high: only the confirmation is a result.",)
+        yield Sheet("Steps", table=_races(races, found.tried), notes=notes)
 
 
 def _races(races: Sequence[Raced], tried: Sequence[Tried]) -> Table:

@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from pgtop_tune.compare.reports.html import html
+from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.errors import ConnectionProblem, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import FILE, ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.tuning.on_server.evaluating import Disturbed, KnobsChanged
 from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first
+from pgtop_tune.tuning.on_server.report import tuning_chapters
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
 from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line, result_lines, status_lines
 from pgtop_tune.tuning.plan import TuningPlan
@@ -252,3 +256,25 @@ def test_the_result_names_the_confirmed_gain_its_interval_and_every_knob(tmp_pat
     assert "(was 2MB)" in lines
     status = "\n".join(status_lines(kept_tuning(tmp_path), None, found, runs=False))
     assert "better" in status
+
+
+def test_the_report_has_the_path_the_knobs_and_the_script_also_of_a_search_that_was_refused(tmp_path: Path) -> None:
+    begun(tmp_path / "whole")
+    found = run(tmp_path / "whole", Made())
+    page = html("x", tuning_chapters(kept_tuning(tmp_path / "whole"), found, ["ALTER SYSTEM …;"]))
+    for part in (
+        "<svg",
+        "fresh evaluations",
+        "work_mem 2MB→",
+        "ALTER SYSTEM …;",
+        "Every evaluation",
+        "it has one value",
+    ):
+        assert part in page
+    begun(tmp_path / "refused", replace(PLAN, budget=10.0))
+    refused = run(tmp_path / "refused", Made())
+    assert refused.ending is Ending.REFUSED
+    assert refused.needed is not None
+    text = report_markdown("x", tuning_chapters(kept_tuning(tmp_path / "refused"), refused, []))
+    assert "The budget is too small" in text
+    assert "would do" in text

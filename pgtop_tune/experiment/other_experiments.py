@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _EVERY_S: Final = 2.0
 _STOPS_S: Final = 120.0
 _STOP_LOOK_S: Final = 0.2
-_SWITCHED: Final = "A/B"
-"""The kind whose switches make bands under the curves."""
+_SWITCHED: Final = frozenset({"A/B", "tuning"})
+"""Kinds whose switches of parameters are no changes that the title judges."""
 _KILLED: Final = "Its program was killed. The revert watchdog puts its values back; u lists changes that are in force."
 
 
@@ -99,18 +99,18 @@ class OtherExperiments:
         elif newest is not None:
             self._shown, self._arm_since_ms = newest, 0
             self._number += 1
-            if newest.state.kind == _SWITCHED:
+            if newest.state.kind in _SWITCHED:
                 self._switching(frozenset(newest.parameters))
             self._tell_switch(newest)
 
     def _tell_switch(self, shown: RunningExperiment) -> None:
         """A tick where another arm began, and where the last one ended."""
         state = shown.state
-        if state.kind != _SWITCHED:
+        if state.kind not in _SWITCHED:
             return
         if not state.under_way:
             self._switching(frozenset())
-            self._note(Event(shown.written_ms, EventKind.SWITCH, f"A/B {state.ending}"))
+            self._note(Event(shown.written_ms, EventKind.SWITCH, f"{state.kind} {state.ending}"))
         elif state.arm and state.arm_since_ms != self._arm_since_ms:
             self._arm_since_ms = state.arm_since_ms
             self._note(Event(state.arm_since_ms, EventKind.SWITCH, state.arm_words))

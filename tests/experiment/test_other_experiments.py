@@ -86,6 +86,18 @@ async def test_one_that_runs_here_is_followed_to_its_verdict_and_its_switches_ma
     assert seen.switching[-1] == frozenset()
 
 
+async def test_what_a_search_switches_is_no_change_that_the_title_judges(seen: _Seen) -> None:
+    searching = replace(RUNNING, kind="tuning", arm="", arm_since_ms=0)
+    seen.announce(searching, program="tune")
+    await seen.until(lambda state: state.under_way)
+    assert seen.switching == [frozenset({"work_mem"})]
+    assert seen.events == []
+    seen.announce(replace(searching, under_way=False, ending="start kept"), program="tune")
+    await seen.until(lambda state: not state.under_way)
+    assert seen.switching[-1] == frozenset()
+    assert [each.text for each in seen.events] == ["tuning start kept"]
+
+
 async def test_one_on_another_server_is_not_shown(seen: _Seen) -> None:
     seen.announce(RUNNING, ServerKey("", seen.here.started_ms + 60_000))
     for _ in range(20):

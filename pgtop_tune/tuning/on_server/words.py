@@ -15,7 +15,7 @@ from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning
 from pgtop_tune.tuning.on_server.objective import FIGURES
 from pgtop_tune.tuning.protocol import Progress
 from pgtop_tune.tuning.result import Ending, Result
-from pgtop_tune.tuning.search import Evaluation, Outcome
+from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
 from pgtop_tune.units import counted, duration
 
 _REASON: Final = 160
@@ -35,9 +35,13 @@ def changes_words(values: Mapping[str, str], before: Mapping[str, str]) -> str:
 
 
 def evaluation_line(wanted: Evaluation) -> str:
-    """Before an evaluation."""
-    changed = changes_words(wanted.values, wanted.against_values)
-    return one_line(f"{wanted.number}. {wanted.phase}: {wanted.why}: {changed}", 300)
+    """Before an evaluation: "17. screen, row 3 of 12: work_mem 4MB→1MB"."""
+    # A reason that names its phase, or says the change itself, is not said twice.
+    reason = wanted.why.removeprefix(f"{wanted.phase}, ")
+    words = [f"{wanted.phase}{'' if wanted.phase is Phase.SEARCH else f', {reason}'}"]
+    if wanted.candidate != wanted.against:
+        words.append(changes_words(wanted.values, wanted.against_values))
+    return one_line(f"{wanted.number}. {': '.join(words)}", 300)
 
 
 def outcome_line(wanted: Evaluation, outcome: Outcome) -> str:

@@ -241,7 +241,7 @@ def test_the_lines_say_what_is_tried_against_what_and_what_came_of_it() -> None:
     tuning = Tuning(PLAN)
     wanted = tuning.next()
     assert isinstance(wanted, Evaluation)
-    assert evaluation_line(wanted) == "1. noise: the start against itself: nothing changed"
+    assert evaluation_line(wanted) == "1. noise, the start against itself"
     assert outcome_line(wanted, Outcome(effect=0.0953, error=0.01, took=125.0)) == "   1: +10.0 % ± 1.0 points, 2m05s"
     assert "refused: B ran at 38 % of A" in outcome_line(wanted, Outcome(effect=None, stopped="B ran at 38 % of A"))
 

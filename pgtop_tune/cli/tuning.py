@@ -107,8 +107,10 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
     async def made() -> tuple[Path, KeptTuning]:
         found = await session.parameters((*GUARDED, *(knob.name for knob in knobs)))
         space = knob_space(knobs, found, allow_restart=wanted.request.allow_restart, asked=bool(wanted.knobs))
-        interval = await session.loaded_interval()
-        space = _without_long_cycles(space, interval, wanted.knobs)
+        space = await session.without_refused(space)
+        if space.dimensions:
+            interval = await session.loaded_interval()
+            space = _without_long_cycles(space, interval, wanted.knobs)
         if not space.dimensions:
             raise UsageProblem(
                 "there is no knob to search", "; ".join(f"{name}: {why}" for name, why in space.left_out[:5])

@@ -12,6 +12,7 @@ from pgtop_tune.advice.facts import AdviceFacts
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
+from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.free_bytes import free_bytes_for
@@ -19,10 +20,11 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import targets
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.wiring import LiveSession
-from pgtop_tune.errors import ConnectionProblem, LoadProblem
+from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
 from pgtop_tune.experiment.series import cells
+from pgtop_tune.experiment.switchback.arms import Arms, Rival
 from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import LoadSpec
@@ -32,12 +34,14 @@ from pgtop_tune.runtime.running_experiments import server_of
 from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, HeldLoad
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
+from pgtop_tune.tuning.on_server.knob_space import KnobSpace
 from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, load_shape
 from pgtop_tune.tuning.on_server.objective import Objective
 
 _SHOWN_LOAD_S: Final = 25.0
 """Of the load before the first evaluation: what its waits and its WAL are."""
 _FIRST_S: Final = 90.0
+_CHECKED_S: Final = 60.0
 
 
 class TuningSession:
@@ -94,6 +98,29 @@ class TuningSession:
         """Of the server; "" where the role may not see it."""
         key = server_of(self.keeper.frames[-1])
         return "" if key is None else key.system_identifier
+
+    async def without_refused(self, space: KnobSpace) -> KnobSpace:
+        """Without the knobs that the server does not let us set, or that do not reach sessions of the load.
+
+        Each is set for a moment to the value beside the one in force; those that take a restart are not.
+
+        Raises:
+            ConnectionProblem: The server is gone.
+        """
+        control, refused = self.live.parameters, dict[str, str]()
+        for each in space.dimensions:
+            if each.restart:
+                continue
+            beside = each.levels[each.start + 1 if each.start + 1 < len(each.levels) else each.start - 1]
+            rival = Rival(each.name, each.levels[each.start], beside)
+            try:
+                await Arms(ChangeSets(control, None), control, (rival,), frozenset()).check(_CHECKED_S)
+            except ConnectionProblem:
+                raise
+            except PgtopError as problem:
+                refused[each.name] = problem.message
+        kept = tuple(each for each in space.dimensions if each.name not in refused)
+        return KnobSpace(kept, (*space.left_out, *refused.items()))
 
     async def loaded_interval(self) -> Interval:
         """Frames of the load: it is started here, and goes on.

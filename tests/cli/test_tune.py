@@ -48,6 +48,33 @@ def test_what_it_cannot_search_is_refused_before_anything_is_changed(
     assert "no searches" in run("tune", "--status", home=tmp_path).out
 
 
+def test_knobs_that_the_role_may_not_set_or_that_do_not_reach_the_load_are_no_search(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    before, watcher = auto_conf(fresh_server), conninfo(fresh_server).replace("user=postgres", "user=watcher")
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
+        connection.execute("CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher")
+        connection.execute("ALTER ROLE postgres SET work_mem = '5MB'")
+    ran = run(
+        "tune",
+        "--against-load",
+        "--knobs",
+        "work_mem,jit",
+        "-w",
+        "-U",
+        "watcher",
+        "-d",
+        conninfo(fresh_server),
+        home=tmp_path,
+    )
+    assert ran.status == 2
+    assert "there is no knob to search" in ran.err
+    assert "work_mem: permission denied" in ran.err
+    ran = run("tune", "--against-load", "--knobs", "work_mem", "-w", "-d", conninfo(fresh_server), home=tmp_path)
+    assert "work_mem does not reach the load" in ran.err
+    assert auto_conf(fresh_server) == before
+
+
 @pytest.fixture
 def slow_commits(make_server: Callable[..., Throwaway], tmp_path: Path) -> Throwaway:
     """A server on a disk whose commits all wait for 20 ms, and pgbench's tables."""

@@ -55,22 +55,12 @@ def test_knobs_that_the_role_may_not_set_or_that_do_not_reach_the_load_are_no_se
     with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
         connection.execute("CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher")
         connection.execute("ALTER ROLE postgres SET work_mem = '5MB'")
-    ran = run(
-        "tune",
-        "--against-load",
-        "--knobs",
-        "work_mem,jit",
-        "-w",
-        "-U",
-        "watcher",
-        "-d",
-        conninfo(fresh_server),
-        home=tmp_path,
-    )
+    asked = ("tune", "--against-load", "-w", "--knobs")
+    ran = run(*asked, "work_mem,jit", "-d", watcher, home=tmp_path)
     assert ran.status == 2
     assert "there is no knob to search" in ran.err
-    assert "work_mem: permission denied" in ran.err
-    ran = run("tune", "--against-load", "--knobs", "work_mem", "-w", "-d", conninfo(fresh_server), home=tmp_path)
+    assert "work_mem: this role may not" in ran.err
+    ran = run(*asked, "work_mem", "-d", conninfo(fresh_server), home=tmp_path)
     assert "work_mem does not reach the load" in ran.err
     assert auto_conf(fresh_server) == before
 

@@ -32,7 +32,7 @@ from pgtop_tune.compare.statistics.switchback import (
     decide,
 )
 from pgtop_tune.compare.statistics.verdicts import TOO_SHORT
-from pgtop_tune.experiment.switchback.attribution import Both, attribution
+from pgtop_tune.experiment.switchback.attribution import Both, attribution, of_collapse
 from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair
 from pgtop_tune.experiment.switchback.figures import (
     BESIDE,
@@ -246,8 +246,26 @@ def still_builds_up(pairs: Sequence[Pair]) -> bool:
     return builds_up(halves)
 
 
-def collapsed(blocks: Sequence[Block], objective: str = TPS) -> float | None:
-    """Throughput of B as a share of A's where its last two blocks were below half of A's around them; else None.
+class Collapse(Struct, frozen=True):
+    """Two blocks of B in a row below half of A.
+
+    Attributes:
+        share: Throughput of B, of A's.
+        unattributable: Why that cannot be put down to the parameters; "" where it can.
+    """
+
+    share: float
+    unattributable: str
+
+    @property
+    def words(self) -> str:
+        """The reason of the ending."""
+        told = f"stopped: B ran at {100.0 * self.share:.0f} % of A"
+        return f"{told}; {self.unattributable}" if self.unattributable else told
+
+
+def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Collapse | None:
+    """Where B's last two blocks were below half of A's around them; else None. Blocks that do not count are left out.
 
     One of these blocks of A comes after the first of B's two: a load that slumps by itself slumps there, too.
 
@@ -255,15 +273,17 @@ def collapsed(blocks: Sequence[Block], objective: str = TPS) -> float | None:
         blocks: In the order of time.
         objective: Of the same mix of statements calls must take twice as long, too: a foreign load may go away.
     """
+    blocks = [block for block in blocks if not block.spoiled]
     places = [place for place, block in enumerate(blocks) if block.arm is Arm.B][-_IN_A_ROW:]
     if len(places) < _IN_A_ROW:
         return None
-    last = [blocks[place].mean_tps for place in places]
-    before = [block.mean_tps for block in blocks[: places[0]] if block.arm is Arm.A][-1:]
-    after = [block.mean_tps for block in blocks[places[0] :] if block.arm is Arm.A]
+    last = [blocks[place] for place in places]
+    before = [block for block in blocks[: places[0]] if block.arm is Arm.A][-1:]
+    after = [block for block in blocks[places[0] :] if block.arm is Arm.A]
     usual = [*before, *after]
-    if not after or max(last) >= _LOW * min(usual):
+    if not after or max(block.mean_tps for block in last) >= _LOW * min(block.mean_tps for block in usual):
         return None
     if objective == SAME_MIX and not slower_calls(blocks, 1.0 / _LOW, _IN_A_ROW):
         return None
-    return fmean(last) / median(usual)
+    share = fmean(block.mean_tps for block in last) / median(block.mean_tps for block in usual)
+    return Collapse(share, of_collapse(usual, last, share))

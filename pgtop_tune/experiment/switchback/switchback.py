@@ -280,8 +280,8 @@ class Switchback:
         for arm in order:
             opened[arm] = await self._block(arm)
             self._blocks.append(opened[arm][0].block(opened[arm][1]))
-            if (share := collapsed(self._blocks, self._objective)) is not None:
-                raise Over(Ending.COLLAPSED, f"stopped: B ran at {share:.0%} of A".replace("%", " %"))
+            if (found := collapsed(self._blocks, self._objective)) is not None:
+                raise Over(Ending.NOT_ATTRIBUTABLE if found.unattributable else Ending.COLLAPSED, found.words)
         (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
         pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
         self._open.append((pair, a, b))

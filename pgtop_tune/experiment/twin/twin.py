@@ -257,9 +257,11 @@ class Twin:
         if evaluation.generator and len(pairs) >= 2:
             raise _Over(Ending.GENERATOR, evaluation.generator)
         # A copy could be slow: B has to collapse on both of them.
-        shares = [collapsed_in(pairs, crossed=crossed) for crossed in (False, True)]
-        if (found := [share for share in shares if share is not None]) and len(found) == len(shares):
-            raise _Over(Ending.COLLAPSED, f"stopped: B ran at {max(found):.0%} of A on either copy".replace("%", " %"))
+        stages = [collapsed_in(pairs, crossed=crossed) for crossed in (False, True)]
+        if len(found := [stage for stage in stages if stage is not None]) == len(stages):
+            # Where one of them cannot be put down to the settings, neither can both.
+            worst = max(found, key=lambda stage: (bool(stage.unattributable), stage.share))
+            raise _Over(Ending.NOT_ATTRIBUTABLE if worst.unattributable else Ending.COLLAPSED, worst.words)
         if evaluation.over:
             raise _Over(OF_VERDICT[evaluation.paired.verdict], "")
         if evaluation.paired.pairs >= MOST_PAIRS:

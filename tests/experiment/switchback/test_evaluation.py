@@ -223,16 +223,34 @@ def test_the_coin_is_fair_and_its_seed_repeats_it() -> None:
     assert all(first is second.other for first, second in thrown)
 
 
+def share_of_collapse(*blocks: Block) -> float | None:
+    found = collapsed(blocks)
+    return None if found is None else found.share
+
+
 def test_two_blocks_of_b_below_half_are_a_collapse() -> None:
     a, low = block(Arm.A, *[1000.0] * 10), block(Arm.B, *[380.0] * 10)
-    assert collapsed([low, a]) is None
-    assert collapsed([low, a, low]) == pytest.approx(0.38)
-    assert collapsed([low, a, block(Arm.B, *[900.0] * 10)]) is None
+    assert share_of_collapse(low, a) is None
+    assert share_of_collapse(low, a, low) == pytest.approx(0.38)
+    assert share_of_collapse(low, a, block(Arm.B, *[900.0] * 10)) is None
     slow = block(Arm.A, *[300.0] * 10)
-    assert collapsed([a, low, low]) is None, "whether the load slumps shows under A"
-    assert collapsed([a, low, low, slow]) is None
-    assert collapsed([a, low, low, a]) == pytest.approx(0.38)
-    assert collapsed([low, a, slow, low]) is None
+    assert share_of_collapse(a, low, low) is None, "whether the load slumps shows under A"
+    assert share_of_collapse(a, low, low, slow) is None
+    assert share_of_collapse(a, low, low, a) == pytest.approx(0.38)
+    assert share_of_collapse(low, a, slow, low) is None
+    assert share_of_collapse(low, a, replace(low, spoiled="jit on→off, changed by someone else")) is None
+
+
+def test_a_collapse_that_others_explain_is_not_put_down_to_b() -> None:
+    busy = {"sums": {"cpu": (1000.0, 10.0)}}
+    a = replace(block(Arm.A, *[1000.0] * 10, foreign=30.0), **busy)
+    low = replace(block(Arm.B, *[380.0] * 10, foreign=75.0), **busy)
+    found = collapsed([low, a, low])
+    assert found is not None
+    assert found.words == "stopped: B ran at 38 % of A; others took 1.8 cores more beside B: not attributable"
+    alone = collapsed([replace(low, foreign=31.0), a, replace(low, foreign=31.0)])
+    assert alone is not None
+    assert alone.words == "stopped: B ran at 38 % of A"
 
 
 def hogged(seed: int, period_s: int) -> str:

@@ -102,18 +102,10 @@ class SwitchbackService:
 
     def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
         """What is known of the noise of this machine and load."""
-        from pgtop_tune.compare.noise.fingerprint import fingerprint_of
-        from pgtop_tune.compare.noise.store import known_noise
-        from pgtop_tune.compare.sides.facts import FactsSeen
-        from pgtop_tune.compare.sides.from_recording import key_of
+        from pgtop_tune.experiment.known_floor import known_floor
         from pgtop_tune.experiment.noise_floor import PAIR_S, SHARES, pairs_needed
 
-        if self._newest is None:
-            return preview
-        seen = FactsSeen()
-        seen.take(self._newest)
-        known = known_noise(fingerprint_of(seen.found(()), key_of(run), tuple(filter(None, run.script_hashes))))
-        floor = None if known is None else known.floor
+        floor = None if self._newest is None else known_floor(self._newest, run)
         if floor is None:
             return preview
         needed = ((share, pairs_needed(floor.pair_sd, share)) for share in SHARES)

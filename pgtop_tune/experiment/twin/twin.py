@@ -17,8 +17,8 @@ from pgtop_tune.bench.runner import LoadPreparation
 from pgtop_tune.cluster.copied_server import CopiedServer
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.experiment.switchback.newest_steady import newest_steady
 from pgtop_tune.experiment.switchback.state import OF_VERDICT, Ending
-from pgtop_tune.experiment.switchback.switchback import newest_steady
 from pgtop_tune.experiment.twin.copies import Copies
 from pgtop_tune.experiment.twin.design import TwinLengths, TwinPair, begins_swapped, check_time, stage_pairs
 from pgtop_tune.experiment.twin.evaluation import collapsed_in, evaluate, of_stage, stage_pairs_of

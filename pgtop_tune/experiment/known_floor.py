@@ -48,23 +48,26 @@ class SeenInTime(Struct, frozen=True):
     hopeless: bool = False
 
 
-def seen_in(floor: NoiseFloor, for_s: float, pair_s: float) -> SeenInTime:
+def seen_in(floor: NoiseFloor, for_s: float, pair_s: float, quick_s: float) -> SeenInTime:
     """The smallest difference that the always-valid interval of so many pairs excludes. Pure.
 
     Args:
         for_s: For pairs.
         pair_s: Of one.
+        quick_s: Of one with a large effect that is there at once.
     """
-    pairs = min(max(int(for_s / pair_s), FEWEST_PAIRS), MOST_PAIRS)
-    smallest = math.expm1(bound(pairs, 0.05) * floor.pair_sd / math.sqrt(pairs))
     differ = f"pairs of blocks of this load differ by {100.0 * floor.pair_sd:.1f} %"
-    if smallest < _TWICE:
-        return SeenInTime(
-            f"noise known: {differ}; {duration(for_s)} shows differences from {100.0 * smallest:.1f} % on"
-        )
+    if _smallest(floor, for_s, quick_s) < _TWICE:
+        shown = f"{duration(for_s)} shows differences from {100.0 * _smallest(floor, for_s, pair_s):.1f} % on"
+        return SeenInTime(f"noise known: {differ}; {shown}")
     needed = pairs_needed(floor.pair_sd, _TWICE)
     return SeenInTime(
         words=f"{differ}, and {duration(for_s)} would not even show twice the throughput",
-        needed_s=None if needed is None else needed * pair_s,
+        needed_s=None if needed is None else needed * quick_s,
         hopeless=True,
     )
+
+
+def _smallest(floor: NoiseFloor, for_s: float, pair_s: float) -> float:
+    pairs = min(max(int(for_s / pair_s), FEWEST_PAIRS), MOST_PAIRS)
+    return math.expm1(bound(pairs, 0.05) * floor.pair_sd / math.sqrt(pairs))

@@ -228,7 +228,7 @@ class Switchback:
         floor = await asyncio.to_thread(known_floor, interval.newest, load.run)
         if floor is None:
             return
-        seen = seen_in(floor, self.plan.for_s - self.elapsed_s, self._lengths.pair_s)
+        seen = seen_in(floor, self.plan.for_s - self.elapsed_s, self._lengths.pair_s, QUICK.pair_s)
         if seen.hopeless:
             needed = "" if seen.needed_s is None else f": --for {duration(seen.needed_s + self.elapsed_s)}"
             raise Over(Ending.TOO_SHORT, f"{seen.words}{needed}")
@@ -388,8 +388,9 @@ class Switchback:
         evaluation = self.state.evaluation
         if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
             raise Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
-        if evaluation is not None and len(evaluation.counted) < FEWEST_PAIRS:
-            why += ", and fewer than four pairs count"
+        if (missing := FEWEST_PAIRS - (0 if evaluation is None else len(evaluation.counted))) > 0:
+            needed = duration(self.elapsed_s + missing * self._pair_s)
+            why += f", and fewer than four pairs count: that takes --for {needed}"
         more = None if evaluation is None else evaluation.paired.more_pairs
         if more is not None:
             why += f"; about {more} more pairs ({duration(more * self._pair_s)}) would decide"

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.connecting import ConnectionWords
 
 _MB: Final = 2**20
-_MAY_CREATE: Final = "SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user"
+_MAY_CREATE: Final = "SELECT rolcreatedb OR rolsuper, pg_is_in_recovery() FROM pg_roles WHERE rolname = current_user"
 
 
 class ServerRoom(Struct, frozen=True, kw_only=True):
@@ -222,11 +222,17 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> 
     """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others.
 
     Raises:
-        UsageProblem: A change of somebody else waits for a restart, or this role may not create the database.
+        UsageProblem: A change of somebody else waits for a restart, or no database can be created there by this role.
     """
     sql_session = await open_sql_session(conninfo)
     try:
-        if plan.database == OWN_DATABASE and not (await sql_session.rows(_MAY_CREATE))[0][0]:
+        [(may_create, is_standby)] = await sql_session.rows(_MAY_CREATE)
+        if plan.database == OWN_DATABASE and is_standby:
+            raise UsageProblem(
+                "the server is a standby: the experiment cannot make a database there",
+                'connect to its primary, or set database = "current" in a plan of loads that only read',
+            )
+        if plan.database == OWN_DATABASE and not may_create:
             raise UsageProblem(
                 "this role may not create the database of the experiment",
                 'pass another -U, ALTER ROLE … CREATEDB, or set database = "current" in the plan',

@@ -59,7 +59,7 @@ from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.statement_plan import PlannedBy
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from pgtop_tune.runtime.running_experiments import Announcement, server_of
+from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 
 _NAMES: Final = "SELECT name FROM pg_settings"
 Seen = Callable[[SwitchbackState], None]
@@ -173,8 +173,11 @@ async def switch(wanted: SwitchRequest) -> int:
             keep_better=wanted.keep_better,
             a_in_force=all(_in_force(rival, found[rival.name.lower()]) for rival in meant),
         )
-        await check_nothing_pending(session.parameters)
         await first_answer(session, keeper)
+        if (server := server_of(keeper.frames[-1])) is not None:
+            # What it switches is pending, too: its hint is the one that helps.
+            check_alone(server)
+        await check_nothing_pending(session.parameters)
         if wanted.against_load:
             keeper.rest()
         if separate:

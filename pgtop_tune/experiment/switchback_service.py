@@ -102,18 +102,10 @@ class SwitchbackService:
 
     def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
         """What is known of the noise of this machine and load."""
-        from pgtop_tune.compare.noise.fingerprint import fingerprint_of
-        from pgtop_tune.compare.noise.store import known_noise
-        from pgtop_tune.compare.sides.facts import FactsSeen
-        from pgtop_tune.compare.sides.from_recording import key_of
+        from pgtop_tune.experiment.known_floor import known_floor
         from pgtop_tune.experiment.noise_floor import PAIR_S, SHARES, pairs_needed
 
-        if self._newest is None:
-            return preview
-        seen = FactsSeen()
-        seen.take(self._newest)
-        known = known_noise(fingerprint_of(seen.found(()), key_of(run), tuple(filter(None, run.script_hashes))))
-        floor = None if known is None else known.floor
+        floor = None if self._newest is None else known_floor(self._newest, run)
         if floor is None:
             return preview
         needed = ((share, pairs_needed(floor.pair_sd, share)) for share in SHARES)
@@ -132,7 +124,7 @@ class SwitchbackService:
         from pgtop_tune.experiment.switchback.shown import ShownStates
         from pgtop_tune.experiment.switchback.switchback import Switchback
         from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
-        from pgtop_tune.runtime.running_experiments import Announcement, server_of
+        from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 
         names = tuple(name for name, _ in wanted.values)
         found = {each.name.lower(): each for each in await self._parameters.list(names)}
@@ -140,10 +132,12 @@ class SwitchbackService:
         if missing or not names:
             raise UsageProblem(f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "p lists parameters")
         rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], found)
+        server = None if self._newest is None else server_of(self._newest)
+        if server is not None:
+            await asyncio.to_thread(check_alone, server)
         await check_nothing_pending(self._parameters)
         trials = await asyncio.to_thread(trials_of, self._facts.get("server", ""))
         plan = _plan(rivals, wanted)
-        server = None if self._newest is None else server_of(self._newest)
         announcement = Announcement("screen", [each.name for each in rivals], self.state, server)
         await asyncio.to_thread(announcement.begin)
         frames, self._announcement = BlockFrames(loaded=plan.loaded), announcement

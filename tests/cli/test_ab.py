@@ -105,6 +105,8 @@ def test_a_kill_in_mid_block_leaves_the_old_value(loaded: Throwaway, tmp_path: P
             if ", B: measuring" in line:
                 break
         assert shown(loaded, "work_mem") == "64MB"
+        other = run("ab", "jit=on,off", "--for", "5m", "-w", "-d", conninfo(loaded), home=tmp_path)
+        assert "another experiment runs on this server (ab, process" in other.err
     finally:
         process.kill()
         process.communicate()

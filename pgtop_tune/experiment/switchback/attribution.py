@@ -39,6 +39,17 @@ def attribution(pairs: Sequence[Both], paired: Paired, *, higher_is_better: bool
     return told_of(beside, paired.low, paired.high, higher_is_better=higher_is_better)
 
 
+def of_collapse(a: Sequence[Block], b: Sequence[Block], share: float) -> str:
+    """Why a throughput of B that is such a share of A's cannot be put down to the parameters; "" where it can."""
+    beside = []
+    for words, of in (("the hypervisor", _steal), ("others", _foreign)):
+        of_a, of_b = ([value for block in side if (value := of(block)) is not None] for side in (a, b))
+        points = fmean(of_b) - fmean(of_a) if of_a and of_b else 0.0
+        own = [value for block in (b if points > 0.0 else a) if (value := block.own_cpu) is not None]
+        beside.append(CpuBeside(words, points, max((block.cpus for block in (*a, *b)), default=0), own))
+    return told_of(beside, share - 1.0, share - 1.0)[0]
+
+
 def _foreign(block: Block) -> float | None:
     return block.foreign
 

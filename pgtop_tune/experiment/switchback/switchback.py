@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,6 +14,7 @@ from pgtop_tune.compare.sides.material import BUDGET_S
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
+from pgtop_tune.experiment.known_floor import known_floor, seen_in
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
 from pgtop_tune.experiment.switchback.arms import Arms
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
@@ -28,7 +30,8 @@ from pgtop_tune.experiment.switchback.blocks import (
 )
 from pgtop_tune.experiment.switchback.cycles import cycle_s
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate
-from pgtop_tune.experiment.switchback.guard import why_stopped
+from pgtop_tune.experiment.switchback.guard import harm
+from pgtop_tune.experiment.switchback.newest_steady import newest_steady
 from pgtop_tune.experiment.switchback.plans import LONGEST_S, StatementPlans, plan_pairs, to_plan
 from pgtop_tune.experiment.switchback.same_mix import why_no_mix
 from pgtop_tune.experiment.switchback.settling import at_once
@@ -43,8 +46,8 @@ from pgtop_tune.experiment.switchback.state import (
     SwitchbackPlan,
     SwitchbackState,
 )
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
-from pgtop_tune.model.run_result import SteadyState
 from pgtop_tune.model.statement_plan import StatementPlan
 from pgtop_tune.units import duration
 
@@ -56,24 +59,10 @@ _STEADY_LEAST_S: Final = 60.0
 _LATE_S: Final = 15.0
 """A busy machine's frames come late."""
 _BETWEEN_LOOKS: Final = 5
-_NOISE: Final = 0.5
-"""A drift as large as this may hide in it."""
-_WINDOWS: Final = (120, 60, 40, 30, 20)
-"""Newest seconds that are looked at, besides all of them: what was before is the warm-up."""
 _SPOILED_IN_A_ROW: Final = 3
 _CYCLE_TOLERANCE: Final = 2.0
 _PLANNED: Final = frozenset({*ANSWERS, Ending.UNDECIDED, Ending.NOT_ATTRIBUTABLE})
 """Endings after which plans are worth a look."""
-
-
-def newest_steady(seconds: Sequence[float]) -> SteadyState:
-    """Whether all seconds, or the newest of them, show no drift beyond their noise; else why all of them do.
-
-    The noise may be larger than that of a single run: pairs of blocks are compared, and a coin orders them.
-    """
-    whole = steady_state(seconds, _NOISE)
-    newest = (steady_state(seconds[-window:], _NOISE) for window in _WINDOWS if window < len(seconds))
-    return whole if whole.steady else next((found for found in newest if found.steady), whole)
 
 
 class Switchback:
@@ -230,8 +219,24 @@ class Switchback:
                 self._note(f"the load is steady at {found.tps or 0.0:,.0f} tps")
                 self._choose_objective()
                 self._predict()
+                await self._tell_noise()
                 return
         raise Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
+
+    async def _tell_noise(self) -> None:
+        """What the time can show of this load; ends where that is nothing."""
+        interval = self._frames.interval
+        load = None if interval is None else interval.now(sections.bench)
+        if interval is None or load is None or self._objective != TPS or self.plan.by_checkpoints:
+            return
+        floor = await asyncio.to_thread(known_floor, interval.newest, load.run)
+        if floor is None:
+            return
+        seen = seen_in(floor, self.plan.for_s - self.elapsed_s, self._lengths.pair_s, QUICK.pair_s)
+        if seen.hopeless:
+            needed = "" if seen.needed_s is None else f": --for {duration(seen.needed_s + self.elapsed_s)}"
+            raise Over(Ending.TOO_SHORT, f"{seen.words}{needed}")
+        self._note(seen.words)
 
     def _choose_objective(self) -> None:
         """TPS in place of the same mix of statements, where the server does not tell it or it does not show."""
@@ -284,8 +289,8 @@ class Switchback:
         for arm in order:
             opened[arm] = await self._block(arm)
             self._blocks.append(opened[arm][0].block(opened[arm][1]))
-            if why := why_stopped(self._blocks, self._objective):
-                raise Over(Ending.COLLAPSED, f"stopped: {why}")
+            if (found := harm(self._blocks, self._objective)) is not None:
+                raise Over(Ending.NOT_ATTRIBUTABLE if found.unattributable else Ending.COLLAPSED, found.words)
         (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
         pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
         self._open.append((pair, a, b))
@@ -387,8 +392,9 @@ class Switchback:
         evaluation = self.state.evaluation
         if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
             raise Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
-        if evaluation is not None and len(evaluation.counted) < FEWEST_PAIRS:
-            why += ", and fewer than four pairs count"
+        if (missing := FEWEST_PAIRS - (0 if evaluation is None else len(evaluation.counted))) > 0:
+            needed = duration(self.elapsed_s + missing * self._pair_s)
+            why += f", and fewer than four pairs count: that takes --for {needed}"
         more = None if evaluation is None else evaluation.paired.more_pairs
         if more is not None:
             why += f"; about {more} more pairs ({duration(more * self._pair_s)}) would decide"

@@ -85,7 +85,8 @@ def effect_words(paired: Paired) -> str:
 def _share(relative: float) -> str:
     if relative >= _TIMES:
         return f"{1.0 + relative:.0f}x"
-    return f"{relative:+.1%}".replace("%", " %")
+    # Rounded first: nothing has no sign of its own.
+    return f"{round(100.0 * relative, 1) + 0.0:+.1f} %"
 
 
 def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:

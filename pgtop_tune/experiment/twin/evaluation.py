@@ -24,7 +24,7 @@ from pgtop_tune.experiment.switchback.attribution import attribution
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, at_an_edge, counted_pairs, generator
 from pgtop_tune.experiment.switchback.figures import BESIDE, MAIN, decided, together, trade_of
-from pgtop_tune.experiment.switchback.guard import collapsed
+from pgtop_tune.experiment.switchback.guard import Collapse, collapsed
 from pgtop_tune.experiment.twin.design import TwinPair, Unit, units
 
 _STARTS_SD: Final = 0.02
@@ -104,8 +104,8 @@ def stage_pairs_of(pairs: Sequence[TwinPair], *, crossed: bool) -> tuple[TwinPai
     return tuple(pair for pair in _counted(pairs)[0] if pair.crossed is crossed)
 
 
-def collapsed_in(pairs: Sequence[TwinPair], *, crossed: bool) -> float | None:
-    """Throughput of B as a share of A's in a stage where its last two blocks were below half of it; else None."""
+def collapsed_in(pairs: Sequence[TwinPair], *, crossed: bool) -> Collapse | None:
+    """A stage in which B's last two blocks were below half of A's; else None."""
     return collapsed([block for pair in pairs if pair.crossed is crossed for block in pair.blocks])
 
 

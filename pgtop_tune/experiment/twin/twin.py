@@ -17,8 +17,8 @@ from pgtop_tune.bench.runner import LoadPreparation
 from pgtop_tune.cluster.copied_server import CopiedServer
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.experiment.switchback.newest_steady import newest_steady
 from pgtop_tune.experiment.switchback.state import OF_VERDICT, Ending
-from pgtop_tune.experiment.switchback.switchback import newest_steady
 from pgtop_tune.experiment.twin.copies import Copies
 from pgtop_tune.experiment.twin.design import TwinLengths, TwinPair, begins_swapped, check_time, stage_pairs
 from pgtop_tune.experiment.twin.evaluation import collapsed_in, evaluate, of_stage, stage_pairs_of
@@ -257,9 +257,11 @@ class Twin:
         if evaluation.generator and len(pairs) >= 2:
             raise _Over(Ending.GENERATOR, evaluation.generator)
         # A copy could be slow: B has to collapse on both of them.
-        shares = [collapsed_in(pairs, crossed=crossed) for crossed in (False, True)]
-        if (found := [share for share in shares if share is not None]) and len(found) == len(shares):
-            raise _Over(Ending.COLLAPSED, f"stopped: B ran at {max(found):.0%} of A on either copy".replace("%", " %"))
+        stages = [collapsed_in(pairs, crossed=crossed) for crossed in (False, True)]
+        if len(found := [stage for stage in stages if stage is not None]) == len(stages):
+            # Where one of them cannot be put down to the settings, neither can both.
+            worst = max(found, key=lambda stage: (bool(stage.unattributable), stage.share))
+            raise _Over(Ending.NOT_ATTRIBUTABLE if worst.unattributable else Ending.COLLAPSED, worst.words)
         if evaluation.over:
             raise _Over(OF_VERDICT[evaluation.paired.verdict], "")
         if evaluation.paired.pairs >= MOST_PAIRS:

@@ -91,7 +91,8 @@ def test_an_effect_that_grows_from_pair_to_pair_is_told_and_a_copy_that_does_is_
 def test_b_has_collapsed_only_in_the_stage_where_it_ran_below_half_of_a() -> None:
     slow = pairs_of(4, block(Arm.A, 1000.0), block(Arm.B, 300.0))[:2]
     right = pairs_of(4, block(Arm.A, 1000.0), block(Arm.B, 990.0))[2:]
-    assert collapsed_in([*slow, *right], crossed=False) == pytest.approx(0.3)
+    assert (found := collapsed_in([*slow, *right], crossed=False)) is not None
+    assert found.share == pytest.approx(0.3)
     assert collapsed_in([*slow, *right], crossed=True) is None
 
 

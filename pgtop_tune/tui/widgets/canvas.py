@@ -83,7 +83,7 @@ class LineCanvas(Widget):
             front, _, rest = name.partition(ON)
             above, below = self._palette.get(front), self._palette.get(rest.partition(ELSE)[0])
             colour = None if below is None else below.color
-            self._joined[name] = above if colour is None else Style(bgcolor=colour) + (above or Style())
+            self._joined[name] = above if colour is None else (above or Style()) + Style(bgcolor=colour)
         found = self._joined[name]
         colourless = name.partition(ELSE)[2]
         if colourless and (found is None or found.bgcolor is None):

@@ -109,15 +109,18 @@ async def test_plain_text_has_no_style_and_others_have_the_themes() -> None:
         ]
 
 
-async def test_an_edge_stands_on_the_other_area_s_colour_and_without_colours_as_its_filling() -> None:
+@pytest.mark.parametrize("theme", ["dark", "high-contrast"])
+async def test_an_edge_stands_on_the_other_area_s_colour_and_without_colours_as_its_filling(theme: str) -> None:
     async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
         app = pilot.app
         assert isinstance(app, Screenful)
+        app.theme = theme
+        await pilot.pause()
         app.canvas.show([(("▂", on("series-3", "series-4", "▓")),)])
         (edge, *_) = app.canvas.render_line(0)
         assert edge.text == "▂"
         assert edge.style is not None
-        spans = shipped_themes()["dark"].spans
+        spans = shipped_themes()[theme].spans
         assert (edge.style.color, edge.style.bgcolor) == (spans["series-3"].color, spans["series-4"].color)
         app.theme = "mono"
         await pilot.pause()

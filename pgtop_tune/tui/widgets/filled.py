@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pgtop_tune.tui.widgets.chart import GUTTER, LABEL, ArmBand, ChartMark, bands_of_columns, column_of, label_cells
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import ON, PLAIN, Line, Span, on
+from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, Line, Span, on
 
 _PARTS: Final = 8
 """Steps of a cell."""
@@ -200,7 +200,17 @@ def _draw_level(
         front = foremost[column] if column < len(foremost) else None
         if level.apart and front is not None and abs(high - front) < _PARTS:
             continue
-        cells[rows - 1 - (high - 1) // _PARTS][column] = (level.char or glyphs.level, level.style)
+        row = cells[rows - 1 - (high - 1) // _PARTS]
+        ground = _ground(row.get(column), glyphs)
+        row[column] = (level.char or glyphs.level, on(level.style, ground) if ground else level.style)
+
+
+def _ground(cell: Cell | None, glyphs: Glyphs) -> str:
+    """The style of the area that a line goes through; "" where there is none."""
+    if cell is None:
+        return ""
+    front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
+    return front if cell[0] in glyphs.densities else behind
 
 
 def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:

@@ -144,3 +144,8 @@ def test_a_gap_behind_an_area_on_another_s_colour_is_plain() -> None:
     front, back = Area([1.0, None], "series-3"), Area([8.0, None], "series-4", 1)
     (last, style), *_ = reversed(drawn(front, back, columns=2, height=3)[1])
     assert (last.strip(), style) == ("", "")
+
+
+def test_a_line_through_an_area_leaves_its_colour_around_it() -> None:
+    lines = drawn(Area([8.0, None], "series-1"), levels=(Level([3.0, 3.0], "dim", "·"),), columns=2)
+    assert [span for span in lines[1] if span[0] == "·"] == [("·", on("dim", "series-1")), ("·", "dim")]

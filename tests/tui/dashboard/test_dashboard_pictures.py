@@ -204,7 +204,8 @@ def test_without_latencies_throughput_has_the_rows_of_both_charts(columns: int, 
     with_them, without = (dict(dashboard_layout(columns, rows, 8, measured=measured)) for measured in (True, False))
     assert without["latency"] == 1
     assert sum(without.values()) == rows
-    assert without["throughput"] + 1 == with_them["throughput"] + with_them["latency"]
+    # Equally high charts may leave one row to the sessions.
+    assert without["throughput"] + 1 - with_them["throughput"] - with_them["latency"] in (0, 1)
 
 
 def test_the_layout_stands_still_while_sessions_come_and_go() -> None:

@@ -19,8 +19,6 @@ FONT_SIZE: Final = 14
 _MARGIN: Final = 14.0
 _BASELINE: Final = 13.5
 _LINE: Final = 1.3
-_GAP: Final = 2.0
-"""Between bars of two rows."""
 _BRAILLE_DOTS: Final = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
 """Column and row of the dots of U+2800, lowest bit first."""
 _LEFT, _RIGHT, _UP, _DOWN = 1, 2, 4, 8
@@ -136,10 +134,10 @@ def _drawn(text: str, x: float, top: float) -> str:
     if 0x2800 < code <= 0x28FF:
         return "".join(_dots(code - 0x2800, x, top))
     if 0x2581 <= code <= 0x2588:
-        part = (code - 0x2580) / 8 * (CELL_HEIGHT - 2 * _GAP)
-        return _box(x, top + CELL_HEIGHT - _GAP - part, CELL_WIDTH, part)
+        part = (code - 0x2580) / 8 * CELL_HEIGHT
+        return _box(x, top + CELL_HEIGHT - part, CELL_WIDTH, part)
     if 0x2589 <= code <= 0x258F:
-        return _box(x, top + _GAP, (0x2590 - code) / 8 * CELL_WIDTH, CELL_HEIGHT - 2 * _GAP)
+        return _box(x, top, (0x2590 - code) / 8 * CELL_WIDTH, CELL_HEIGHT)
     if text == "┊":
         return "".join(_box(x + CELL_WIDTH / 2, top + part * CELL_HEIGHT / 4, 1.0, 2.2) for part in range(4))
     return "".join(_strokes(_STROKES.get(text, 0), x, top))

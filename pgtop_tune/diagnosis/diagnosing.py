@@ -116,7 +116,10 @@ class Diagnosing:
         for rule in self._rules:
             missing = _absence(interval.newest, rule.needs)
             if missing is not None and missing[1].reason not in _NOTHING_THERE:
-                absent.setdefault(f"{missing[0]}: {missing[1]}", []).append(rule.id)
+                # Of a server that is not there one line, not one for each of its sections.
+                whole = missing[1] in (interval.newest.postgres, interval.newest.host)
+                reason = str(missing[1]) if whole else f"{missing[0]}: {missing[1]}"
+                absent.setdefault(reason, []).append(rule.id)
             if idle and rule.kind is FindingKind.LATENCY:
                 # Nobody is left to wait: what took time of the load is over.
                 self._tracks[rule.id] = _Track()

@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Final
 
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
-from pgtop_tune.diagnosis.facts import THINK, WINDOW_S, Facts
+from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
 from pgtop_tune.diagnosis.wording import plural, shortened
 from pgtop_tune.metrics import host
@@ -57,7 +57,8 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     if isinstance(postgres.waits, Unavailable):
         return f"waits cannot be looked at: {postgres.waits}", ()
     if rate_reached(facts):
-        return f"nothing is at a limit: {count(facts.tps)}/s as asked; {_used(facts)}", ()
+        asked = f"{count(facts.tps)}/s as asked; {_used(facts)}"
+        return asked if _is_full(facts) else f"nothing is at a limit: {asked}", ()
     thinks_ms = facts.b(THINK)
     waits_for_us = facts.generator is not None and facts.generator.bound
     thinks = facts.latency_ms > 0 and thinks_ms >= _THINKS * facts.latency_ms
@@ -67,7 +68,8 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
         active = facts.waits.active
         return "idle: no active session" if active < 0.05 else f"idle: {mean(active)} active sessions", ()
     if facts.budget is None:
-        return f"nothing is at a limit: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
+        said = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
+        return f"{said}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
     whole = f"{ms(facts.latency_ms)} ms"
     named = ", ".join(f"{label} {value}" for label, value in _parts(facts))
     # No rule explains it, and still it is most of the time.
@@ -92,6 +94,11 @@ def _parts_ms(facts: Facts) -> dict[str, float]:
         "reads": facts.b("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
         "client": facts.b(THINK),
     }
+
+
+def _is_full(facts: Facts) -> bool:
+    """Whether something is used up, whatever the transactions make of it."""
+    return (facts.busy or 0.0) >= FULL or 100.0 * wal_busy(facts) >= FULL
 
 
 def _used(facts: Facts) -> str:

@@ -44,12 +44,14 @@ class Contestant:
         command: Program and arguments.
         until: What stands on its screen once there is data.
         application: Start of the application_name of its sessions; "" when it has none.
+        press: Keys that turn to the page that is measured.
     """
 
     name: str
     command: tuple[str, ...]
     until: str
     application: str = ""
+    press: str = ""
 
 
 class ServerShare(threading.Thread):
@@ -124,8 +126,8 @@ def busy(cluster: Throwaway, connections: int, rate: float) -> Iterator[None]:
         running.wait(30)
 
 
-def contestants(cluster: Throwaway, work_dir: Path, names: Sequence[str]) -> list[Contestant]:
-    """Those asked for that can be had here."""
+def contestants(cluster: Throwaway, work_dir: Path, names: Sequence[str], pages: Sequence[str]) -> list[Contestant]:
+    """Those asked for that can be had here, and ours on each of the pages."""
     host = ("-h", str(cluster.socket_dir), "-p", str(cluster.port), "-U", cluster.user)
     ours = (sys.executable, "-m", "pgtop_tune.cli.app", "top", *host, "-d", "postgres")
     all_of_them = [
@@ -136,7 +138,10 @@ def contestants(cluster: Throwaway, work_dir: Path, names: Sequence[str]) -> lis
     if "pg_activity" in names and (program := pg_activity(work_dir)):
         command = (program, *host, "-d", "postgres", "--refresh", "1")
         all_of_them.append(Contestant("pg_activity", command, r"Sessions: +\d+/", "pg_activity"))
-    return [one for one in all_of_them if one.name in names]
+    on_pages = [
+        Contestant(f"pgtop-tune, page {key}", ours, r"sessions\s+\d+/", "pgtop-tune", press=key) for key in pages
+    ]
+    return [*(one for one in all_of_them if one.name in names), *on_pages]
 
 
 def pg_activity(work_dir: Path) -> str:
@@ -202,6 +207,7 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="+", default=["bare Textual", "pgtop-tune", "pgtop-tune --plain", "pg_activity"]
     )
+    parser.add_argument("--pages", nargs="*", default=[], help="keys of pages that are measured beside the dashboard")
     chosen = parser.parse_args()
     columns, rows = (int(part) for part in chosen.size.split("x"))
     # As pip leaves an installed program, which Textual is on this side of the comparison.
@@ -212,7 +218,7 @@ def main() -> int:
         work_dir = Path(scratch)
         surroundings = {f"XDG_{kind}_HOME": str(work_dir / kind) for kind in ("CONFIG", "STATE", "DATA")}
         surroundings["LANG"] = "C.UTF-8"
-        programs = contestants(cluster, work_dir, chosen.only)
+        programs = contestants(cluster, work_dir, chosen.only, chosen.pages)
         with busy(cluster, chosen.connections, chosen.rate):
             for turn in range(chosen.rounds):
                 for one in programs:
@@ -231,6 +237,7 @@ def main() -> int:
                         colours=chosen.colours,
                         environment=surroundings,
                         tee=written.extend,
+                        press=one.press,
                     )
                     if one.application:
                         share.join()

@@ -86,6 +86,7 @@ def measure(
     colours: str = "truecolor",
     environment: Mapping[str, str] | None = None,
     tee: Callable[[bytes], object] | None = None,
+    press: str = "",
 ) -> Measurement:
     """Runs a command for so many seconds and ends it.
 
@@ -99,6 +100,7 @@ def measure(
         colours: "truecolor", "256" or "16": what TERM and COLORTERM promise.
         environment: Added to the meter's own environment.
         tee: Gets everything the program writes.
+        press: Keys that are typed half-way to the steady figures.
     """
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -109,7 +111,8 @@ def measure(
     process = subprocess.Popen(command, preexec_fn=lambda: os.login_tty(slave), env=surroundings, close_fds=True)
     os.close(slave)
     try:
-        return _watch(process, master, started, seconds, settle_s, _Sight(until, columns, rows) if until else None, tee)
+        sight = _Sight(until, columns, rows) if until else None
+        return _watch(process, master, started, seconds, settle_s, sight, tee, press)
     finally:
         _end(process)
         os.close(master)
@@ -152,6 +155,7 @@ def _watch(
     settle_s: float,
     sight: _Sight | None,
     tee: Callable[[bytes], object] | None,
+    press: str,
 ) -> Measurement:
     first_byte_s: float | None = None
     arrived: list[_Arrived] = []
@@ -166,9 +170,16 @@ def _watch(
             next_look = now + 0.25
             peak_rss = max(peak_rss, _status_bytes(process.pid, "VmHWM"))
             tree_rss = max(tree_rss, sum(_status_bytes(pid, "VmRSS") for pid in process_tree(process.pid)))
+        if press and now - started >= settle_s / 2:
+            os.write(master, press.encode())
+            press = ""
         if begin_cpu_s is None and now - started >= settle_s:
             begin_cpu_s, begin_at = _cpu_s(process.pid), now
-        deadline = started + settle_s if begin_cpu_s is None else min(started + seconds, next_look)
+        deadline = (
+            started + (settle_s / 2 if press else settle_s)
+            if begin_cpu_s is None
+            else min(started + seconds, next_look)
+        )
         if not select.select([master], [], [], max(0.0, deadline - now))[0]:
             continue
         try:

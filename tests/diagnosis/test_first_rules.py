@@ -92,6 +92,14 @@ def test_clients_that_think_are_no_limit_of_the_server() -> None:
     assert said(thinking).first.sentence == "nothing is at a limit: clients think 92 % of each transaction"
 
 
+def test_a_full_machine_is_never_called_free_of_limits() -> None:
+    asked = Situation(waits={"CPU:": 1.0}, latency_ms=1.0, tps=500.0, rate_per_s=500.0, lag_ms=0.1, busy=60.0)
+    assert said(asked).first.sentence.startswith("nothing is at a limit: 500/s as asked; CPUs 60 %")
+    assert said(replace(asked, busy=100.0)).first.sentence.startswith("500/s as asked; CPUs 100 %")
+    stuck = Situation(waits={"IO:DataFileRead": 2.0}, tps=0.0, load=False, busy=100.0)
+    assert "nothing is at a limit" not in said(stuck).first.sentence
+
+
 def test_sessions_of_an_application_that_fill_the_cpus_are_found_without_the_kernel_s_queue() -> None:
     busy = Situation(
         waits={"CPU:": 12.0, "IO:DataFileRead": 0.5}, tps=2_000.0, load=False, cpu=3.8, busy=99.0, server={},

@@ -98,8 +98,9 @@ def test_without_an_answer_the_age_is_that_of_the_last_one() -> None:
 
     frames = [of(second).frame(second) for second in range(30)]
     frames += [replace(of(s).frame(s), postgres=Unavailable(Reason.NO_ANSWER, "")) for s in range(30, 40)]
-    said = Diagnosing().look(Interval(frames)).first.sentence
-    assert said == "the server has not answered for 10 s"
+    found = Diagnosing().look(Interval(frames))
+    assert found.first.sentence == "the server has not answered for 10 s"
+    assert [row.reason for row in found.not_looked_at if "no answer" in row.reason] == ["no answer"]
 
 
 def test_a_load_that_failed_is_first_for_a_minute() -> None:

@@ -53,6 +53,13 @@ _RANKS: Final = {P50: 1, P95: 2, P99: 0, P99_9: 4}
 """Which are left out first where room is short: the highest."""
 
 
+def has_latency(session: Session) -> bool:
+    """Whether there is a load of ours, or was one in the time that is kept."""
+    return session.latency.newest() is not None or (
+        session.interval is not None and running(session.interval) is not None
+    )
+
+
 def latency_lines(
     session: Session,
     width: int,

@@ -35,13 +35,16 @@ MANY: Final = 1_000
 """Sessions that want every row there is."""
 
 
-def dashboard_layout(width: int, height: int, sessions: int = MANY) -> tuple[tuple[str, int], ...]:
+def dashboard_layout(
+    width: int, height: int, sessions: int = MANY, *, measured: bool = True
+) -> tuple[tuple[str, int], ...]:
     """Panes from top to bottom with their rows; the rows add up to the height.
 
     Args:
         width: Cells of the screen.
         height: Rows of the screen.
         sessions: Rows that the pane of sessions can fill; charts take what it does not need.
+        measured: Whether there are latencies; without any one line says so, and throughput has both charts' rows.
     """
     rows = {"header": 1, "footer": 1}
     left = height - sum(rows.values())
@@ -59,7 +62,7 @@ def dashboard_layout(width: int, height: int, sessions: int = MANY) -> tuple[tup
         rows |= _figures(width, height)
         left = height - sum(rows.values())
         charts = min(max(left - sessions, height // _SHARE, _LEAST), left - _FEWEST_SESSIONS)
-        rows["throughput"], rows["latency"] = _charts(charts)
+        rows["throughput"], rows["latency"] = _charts(charts) if measured else (charts - 1, 1)
         rows["sessions"] = left - rows["throughput"] - rows["latency"]
     return tuple((pane, rows[pane]) for pane in ORDER if rows.get(pane))
 

@@ -138,7 +138,8 @@ def _latency(session: Session, width: int, height: int, glyphs: Glyphs, look: Lo
 def _waits(session: Session, width: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     """Sessions by wait class, as high as both charts together."""
     rows = dict(layout)
-    height = rows.get("throughput", 0) + rows.get("latency", 0)
+    latency = rows.get("latency", 0)
+    height = rows.get("throughput", 0) + (latency if latency > SPARK_ROWS else 0)
     return stacked_waits(session, width, height, glyphs, look.span_s) if width else []
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.tui.actions import Action, footer_keys, key_name, keys_of
 from pgtop_tune.tui.dashboard.background import folded
+from pgtop_tune.tui.dashboard.latency import has_latency
 from pgtop_tune.tui.dashboard.layout import MANY, ORDER, dashboard_layout, sessions_wanted
 from pgtop_tune.tui.dashboard.panes import Look, chart_widths, dashboard_lines
 from pgtop_tune.tui.dashboard.session_details import details_lines, query_of
@@ -57,22 +58,25 @@ class Dashboard(SceneScreen):
             (key_name(keys_of(row, keymap)[0]) for row in actions if row.id == "background"), ""
         )
         self._wanted = MANY
+        self._measured = False
         self._span_s = SPANS_S[0]
         self._layout: tuple[tuple[str, int], ...] = ()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
         """As the layout says."""
-        self._layout = dashboard_layout(width, height, self._wanted)
+        self._layout = dashboard_layout(width, height, self._wanted, measured=self._measured)
         return dict(self._layout)
 
     def show(self, scene: Scene) -> None:
-        """See `SceneScreen.show`; other heights where the sessions need many more rows than before, or far fewer."""
+        """See `SceneScreen.show`; other heights where the sessions need many more rows than before, or far fewer, and
+        with the first latency.
+        """
         super().show(scene)
-        if self._view.filter or not (self._rows or self._background):
-            return
-        wanted = sessions_wanted(len(self._rows) + bool(self._background) + HEAD_ROWS, self._wanted)
-        if wanted != self._wanted:
-            self._wanted = wanted
+        wanted, measured = self._wanted, has_latency(scene.session)
+        if not self._view.filter and (self._rows or self._background):
+            wanted = sessions_wanted(len(self._rows) + bool(self._background) + HEAD_ROWS, self._wanted)
+        if (wanted, measured) != (self._wanted, self._measured):
+            self._wanted, self._measured = wanted, measured
             if self.is_mounted:
                 self._arrange()
                 self.paint_soon()

@@ -24,7 +24,7 @@ from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wait_source import wait_source
 from pgtop_tune.tui.widgets.chart import GUTTER, nice_ceiling
-from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines
+from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines, filling
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absent, head, labelled, padded
@@ -136,7 +136,9 @@ def _legend(
         style = wait_style(metric.title)
         lines.append(
             (
-                (f" {glyphs.densities[_density(metric)]} {metric.title:<{_NAME}}", style if shown[index] else "dim"),
+                (" ", PLAIN),
+                filling(_density(metric), style if shown[index] else "dim", glyphs),
+                (f" {metric.title:<{_NAME}}", style if shown[index] else "dim"),
                 (mean(value).rjust(_LEGEND - _NAME - 4), PLAIN if value else "dim"),
             )
         )

@@ -11,7 +11,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, UNDER_WAY, run_of, running
 from pgtop_tune.metrics.server import QPS, ROLLBACKS, TPS
-from pgtop_tune.metrics.stall import stalled_s
+from pgtop_tune.metrics.stall import SHORTEST_S, stalled_s
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.runtime.session import Session
@@ -135,6 +135,7 @@ _CELLS: Final = 7
 """Of a figure: 999 999."""
 _SPARK_CELLS: Final = 6
 _MESSAGE: Final = 120
+_LONGEST_S: Final = 3600.0
 _ROOMY: Final = 98
 """From here on the head also says which load runs."""
 _BESIDE_SINCE: Final = 27
@@ -170,7 +171,8 @@ def throughput_lines(
         if baseline is not None:
             figures.insert(1, short_of(throughput_phrase(session, baseline, glyphs)))
         return [spark_line("TPS", axis.means(points), style, figures, axis, glyphs, session.once(arm_bands))]
-    areas, levels = _curves(axis.means(server), axis.means(client) if loaded else None)
+    held_s = session.once(_held_s)
+    areas, levels = _curves(axis.means(server), axis.means(client) if loaded else None, held=held_s is not None)
     figures, taken = _figures(session, _CELLS), 0
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("tps", begin_s, axis.until_s))
@@ -194,9 +196,29 @@ def throughput_lines(
     ]  # fmt: skip
 
 
-def _curves(server: Columns, client: Columns | None) -> tuple[list[Area], list[Level]]:
+def _held_s(session: Session) -> float | None:
+    """How long the server has committed nothing while sessions wait for a lock, without a load of ours; None else."""
+    activity = None if session.now is None else sections.activity(session.now)
+    if activity is None or isinstance(activity, Unavailable) or session.now is None:
+        return None
+    running_now = session.interval is not None and running(session.interval) is not None
+    if running_now or not any(backend.blocked_by for backend in activity.backends):
+        return None
+    points = session.history.series(TPS, session.now.elapsed_s - _LONGEST_S)
+    since_s = None
+    for point in reversed(points):
+        if point.value != 0.0:
+            break
+        since_s = point.at_s
+    held_s = None if since_s is None else session.now.elapsed_s - since_s
+    return held_s if held_s is not None and held_s >= SHORTEST_S else None
+
+
+def _curves(server: Columns, client: Columns | None, *, held: bool) -> tuple[list[Area], list[Level]]:
     if client is None:
-        return [Area(server, "series-2")], []
+        last = max((column for column, value in enumerate(server) if value), default=-1)
+        silent = set(range(last + 1, len(server))) if held else set()
+        return [Area(server, "series-2", alarms=silent)], []
     silent = {column for column, value in enumerate(client) if value == 0.0}
     # Before and after the load the server's is all there is.
     alone = [value if ours is None else None for value, ours in zip(server, client, strict=True)]
@@ -217,7 +239,8 @@ def _figures(session: Session, cells: int) -> list[Phrase]:
     if interval is not None and run is not None:
         style = "series-1" if stalled_s(interval) is None else "critical"
         found.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), style)))
-    found.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), "series-2"), 1))
+    style = "series-2" if session.once(_held_s) is None else "critical"
+    found.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), style), 1))
     found.append(_queries(session, cells))
     if interval is not None:
         rollbacks = ROLLBACKS(interval)
@@ -256,6 +279,9 @@ def _beside(session: Session, width: int, glyphs: Glyphs, taken: int) -> Line:
 
 
 def _wrong(session: Session, width: int) -> Line:
+    held_s = session.once(_held_s)
+    if held_s is not None:
+        return ((f"  nothing has committed for {lasting(held_s)}", "critical"),)
     bench = None if session.now is None else session.now.bench
     if bench is None or isinstance(bench, Unavailable):
         return ()

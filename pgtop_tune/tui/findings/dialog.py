@@ -17,6 +17,8 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line, hanging, labelled, wrapped
 from pgtop_tune.units import wall_clock
 
 _LABEL_CELLS: Final = 38
+_MOST_NAMED: Final = 12
+"""Rules that are named one by one."""
 _TITLES: Final = dict(NAMES)
 _IDS: Final = {row.key: row.id for row in PAGES}
 
@@ -69,7 +71,8 @@ class FindingsDialog(Dialog[None]):
             if opened:
                 lines += [*_evidence(each, cells), ()]
         for row in self._shown.not_looked_at:
-            lines += wrapped(f"not looked at: {', '.join(row.rules)} ({row.reason})", cells, "dim")
+            which = ", ".join(row.rules) if len(row.rules) <= _MOST_NAMED else f"{len(row.rules)} rules"
+            lines += wrapped(f"not looked at: {which} ({row.reason})", cells, "dim")
         return lines
 
     def _caption_keys(self) -> None:

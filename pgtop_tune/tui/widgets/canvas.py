@@ -14,7 +14,7 @@ from textual.widget import Widget
 from pgtop_tune.safe_text import printable
 from pgtop_tune.tui.palette import PaletteTheme
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, text_width
+from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, Line, text_width
 
 
 class LineCanvas(Widget):
@@ -33,6 +33,7 @@ class LineCanvas(Widget):
         self._strips: list[Strip | None] = []
         self._painted_width = 0
         self._palette: Mapping[str, Style | None] = {}
+        self._joined: dict[str, Style | None] = {}
 
     def show(self, lines: Sequence[Line]) -> None:
         """Replaces the lines and repaints those that differ from the ones shown; missing lines are blank."""
@@ -56,6 +57,7 @@ class LineCanvas(Widget):
         if len(self._strips) != height or self._painted_width != width:
             theme = self.app.current_theme
             self._palette = theme.spans if isinstance(theme, PaletteTheme) else {}
+            self._joined = {}
             self._strips = [None] * height
             self._painted_width = width
         if y >= height:
@@ -72,11 +74,27 @@ class LineCanvas(Widget):
             return strips
         return [strip.crop(*crop.column_span) for strip in strips]
 
+    def _drawn(self, text: str, name: str) -> tuple[str, Style | None]:
+        """Text and style of a span."""
+        found = self._palette.get(name)
+        if found is not None or ON not in name:
+            return text, found
+        if name not in self._joined:
+            front, _, rest = name.partition(ON)
+            above, below = self._palette.get(front), self._palette.get(rest.partition(ELSE)[0])
+            colour = None if below is None else below.color
+            self._joined[name] = above if colour is None else (above or Style()) + Style(bgcolor=colour)
+        found = self._joined[name]
+        colourless = name.partition(ELSE)[2]
+        if colourless and (found is None or found.bgcolor is None):
+            text = colourless * len(text)
+        return text, found
+
     def _strip(self, line: Line, width: int) -> Strip:
-        palette = self._palette.get
         segments: list[Segment] = []
         left = width
-        for text, style in line:
+        for shown, name in line:
+            text, style = self._drawn(shown, name)
             if not text.isprintable():
                 text = printable(text)
             if self._instead and not text.isascii():
@@ -85,10 +103,10 @@ class LineCanvas(Widget):
             if cells > left:
                 text, cells = set_cell_size(text, left), left
             if cells:
-                segments.append(Segment(text, palette(style)))
+                segments.append(Segment(text, style))
             left -= cells
         if left:
-            segments.append(Segment(" " * left, palette(PLAIN)))
+            segments.append(Segment(" " * left, self._palette.get(PLAIN)))
         return Strip(segments, width)
 
 

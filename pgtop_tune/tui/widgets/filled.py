@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pgtop_tune.tui.widgets.chart import GUTTER, LABEL, ArmBand, ChartMark, bands_of_columns, column_of, label_cells
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
+from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, Line, Span, on
 
 _PARTS: Final = 8
 """Steps of a cell."""
@@ -132,20 +132,50 @@ def _area_cells(
         tallest = max((high for _, high in known), default=0)
         for row in range(-(-tallest // _PARTS)):
             base = row * _PARTS
+            if (edge := _edge(known, base, glyphs)) is not None:
+                found[rows - 1 - row][column] = edge
+                continue
             # The foremost area that fills at least half of what is drawn in this cell.
             least = base + min(_PARTS, tallest - base) / 2
             area, _ = next((area, high) for area, high in known if high >= least)
             part = min(tallest - base, _PARTS)
-            char = glyphs.densities[area.density] if part == _PARTS else _partial(area, part, glyphs)
             alarm = column in area.alarms and not area.values[column]
-            found[rows - 1 - row][column] = (char, "critical" if alarm else area.style)
+            style = "critical" if alarm else area.style
+            if part == _PARTS:
+                found[rows - 1 - row][column] = filling(area.density, style, glyphs)
+            else:
+                found[rows - 1 - row][column] = _partial(part, glyphs), style
     return found
 
 
-def _partial(area: Area, part: int, glyphs: Glyphs) -> str:
-    """The edge of an area; a faint one is faint up to its edge."""
-    if area.density and part > _PARTS // 2:
-        return glyphs.densities[area.density]
+def _edge(known: Sequence[tuple[Area, int]], base: int, glyphs: Glyphs) -> Cell | None:
+    """A cell that two areas fill, the lower one drawn on the other's colour; None where one does, or it is not full.
+
+    Of three those with the largest parts. Without colours the one that fills at least half has the cell.
+    """
+    parts: list[tuple[int, int, Area]] = []
+    filled = base
+    for area, high in known:
+        top = min(high, base + _PARTS)
+        if top > filled:
+            parts.append((top - filled, top - base, area))
+            filled = top
+    if len(parts) < 2 or filled < base + _PARTS:
+        return None
+    lower, upper = sorted(sorted(parts, key=lambda part: -part[0])[:2], key=lambda part: part[1])
+    last = len(glyphs.rising) - 1
+    char = glyphs.rising[min(max(1, round(lower[1] / _PARTS * last)), last - 1)]
+    foremost = lower[2] if 2 * lower[1] >= _PARTS else upper[2]
+    return char, on(lower[2].style, upper[2].style, glyphs.densities[foremost.density])
+
+
+def filling(density: int, style: str, glyphs: Glyphs) -> Cell:
+    """A full cell of an area: with colours all of it, without them as dense as it is."""
+    return glyphs.densities[density], on(style, style) if density else style
+
+
+def _partial(part: int, glyphs: Glyphs) -> str:
+    """The edge of an area."""
     return glyphs.rising[max(1, round(part / _PARTS * (len(glyphs.rising) - 1)))]
 
 
@@ -170,7 +200,17 @@ def _draw_level(
         front = foremost[column] if column < len(foremost) else None
         if level.apart and front is not None and abs(high - front) < _PARTS:
             continue
-        cells[rows - 1 - (high - 1) // _PARTS][column] = (level.char or glyphs.level, level.style)
+        row = cells[rows - 1 - (high - 1) // _PARTS]
+        ground = _ground(row.get(column), glyphs)
+        row[column] = (level.char or glyphs.level, on(level.style, ground) if ground else level.style)
+
+
+def _ground(cell: Cell | None, glyphs: Glyphs) -> str:
+    """The style of the area that a line goes through; "" where there is none."""
+    if cell is None:
+        return ""
+    front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
+    return front if cell[0] in glyphs.densities else behind
 
 
 def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
@@ -200,10 +240,10 @@ def _spans(
             # An upright goes through the inside of an area and leaves its edge.
             inside = drawn is None or drawn[0] in glyphs.densities
             cell = mark if mark is not None and inside else drawn or ((empty, "dim") if empty != " " else None)
-        if cell is None:
+        if cell is None and ON not in current:
             text.append(" ")
             continue
-        char, style = cell
+        char, style = cell or (" ", PLAIN)
         if style != current:
             if text:
                 spans.append(("".join(text), current))

@@ -42,6 +42,20 @@ STYLES: Final = {
 """Style names and what they are for; "" is plain text in the terminal's own colours."""
 
 
+ON: Final = " on "
+ELSE: Final = "|"
+
+
+def on(style: str, ground: str, colourless: str = "") -> str:
+    """The style of something drawn in the colour of one style on that of another.
+
+    Args:
+        style, ground: Names of `STYLES`.
+        colourless: The character that stands there in a theme without colours; "" for the same.
+    """
+    return f"{style}{ON}{ground}{ELSE}{colourless}"
+
+
 def text_width(text: str) -> int:
     """Cells a printable text takes on screen."""
     return len(text) if text.isascii() else cell_len(text)

@@ -199,6 +199,15 @@ def test_charts_take_what_the_sessions_do_not_need(columns: int, rows: int) -> N
     assert many["sessions"] >= 7
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (200, 50), (250, 70)])
+def test_without_latencies_throughput_has_the_rows_of_both_charts(columns: int, rows: int) -> None:
+    with_them, without = (dict(dashboard_layout(columns, rows, 8, measured=measured)) for measured in (True, False))
+    assert without["latency"] == 1
+    assert sum(without.values()) == rows
+    # Equally high charts may leave one row to the sessions.
+    assert without["throughput"] + 1 - with_them["throughput"] - with_them["latency"] in (0, 1)
+
+
 def test_the_layout_stands_still_while_sessions_come_and_go() -> None:
     wanted = 0
     seen = []

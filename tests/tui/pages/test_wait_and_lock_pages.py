@@ -18,7 +18,7 @@ from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines, row_text
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import Line, text_of, width
+from pgtop_tune.tui.widgets.lines import ON, Line, text_of, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from pgtop_tune.tui.widgets.wait_style import wait_style
 from tests.support.frames import CORES, EPOCH_MS, postgres_sample, session_of
@@ -142,7 +142,7 @@ def test_classes_stand_on_each_other_with_a_line_at_the_number_of_cpus() -> None
     assert f"CPUs {CORES}" in text_of(title)
     newest = 6 + text_of(chart[-2]).rindex("█") - 6
     column = [next(style for at, style in cells(line) if at == newest) for line in chart[:-1]]
-    drawn = [style for style in column if style not in ("dim", "strong", "")]
+    drawn = [style.split(ON)[0] for style in column if style not in ("dim", "strong", "")]
     assert list(dict.fromkeys(reversed(drawn)))[:2] == ["cpu", "wait-io"], "CPU is at the bottom"
     (limit,) = (row for row, line in enumerate(chart) if "strong" in {style for _, style in line})
     top = float(text_of(chart[0])[:5])

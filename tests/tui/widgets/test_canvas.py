@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from pgtop_tune.tui.palette import shipped_themes
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 from pgtop_tune.tui.widgets.glyphs import ASCII
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import Line, on
 
 WIDTH, HEIGHT = 20, 4
 HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07\x9b2J\u202egnp[bold]\n\t\x7f\udc80"
@@ -107,6 +107,24 @@ async def test_plain_text_has_no_style_and_others_have_the_themes() -> None:
             ("warn", Style.parse("bold color(221)")),
             ("", None),
         ]
+
+
+@pytest.mark.parametrize("theme", ["dark", "high-contrast"])
+async def test_an_edge_stands_on_the_other_area_s_colour_and_without_colours_as_its_filling(theme: str) -> None:
+    async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
+        app = pilot.app
+        assert isinstance(app, Screenful)
+        app.theme = theme
+        await pilot.pause()
+        app.canvas.show([(("▂", on("series-3", "series-4", "▓")),)])
+        (edge, *_) = app.canvas.render_line(0)
+        assert edge.text == "▂"
+        assert edge.style is not None
+        spans = shipped_themes()[theme].spans
+        assert (edge.style.color, edge.style.bgcolor) == (spans["series-3"].color, spans["series-4"].color)
+        app.theme = "mono"
+        await pilot.pause()
+        assert app.canvas.render_line(0).text.rstrip() == "▓"
 
 
 async def test_a_new_theme_paints_everything_in_its_styles() -> None:

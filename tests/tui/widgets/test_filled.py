@@ -14,7 +14,7 @@ from pgtop_tune.tui.widgets.chart import ArmBand, ChartMark
 from pgtop_tune.tui.widgets.columns import mean_columns, worst_columns
 from pgtop_tune.tui.widgets.filled import Area, Level, filled_lines
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import STYLES, Line, text_of, width
+from pgtop_tune.tui.widgets.lines import ELSE, ON, STYLES, Line, on, text_of, width
 
 
 def drawn(
@@ -44,7 +44,7 @@ def test_heights_are_in_eighths_and_a_known_zero_is_no_gap() -> None:
 def test_the_foremost_area_hides_those_behind_it_up_to_its_height() -> None:
     front, back = Area([4.0] * 4, "series-3"), Area([8.0] * 4, "series-4", 1)
     assert picture(drawn(front, back)) == ["▓▓▓▓", "████"]
-    assert [line[1][1] for line in drawn(front, back)] == ["series-4", "series-3"]
+    assert [line[1][1] for line in drawn(front, back)] == [on("series-4", "series-4"), "series-3"]
 
 
 def test_a_zero_while_a_load_runs_is_red() -> None:
@@ -90,7 +90,8 @@ def test_every_line_is_exactly_as_wide_as_asked(
         columns=columns, height=height, top=top, glyphs=glyphs, marks=(ChartMark(3.0, "warning", "^83"),),
     )  # fmt: skip
     assert [width(line) for line in lines] == [max(columns + 7, 0)] * height
-    assert {style for line in lines for _, style in line} <= {*STYLES, ""}
+    used = {name for line in lines for _, style in line for name in style.partition(ELSE)[0].split(ON)}
+    assert used <= {*STYLES, ""}
     assert glyphs is UNICODE or all(text_of(line).isascii() for line in lines)
 
 
@@ -129,3 +130,22 @@ def test_means_lie_between_their_values_and_gaps_have_none(
     assert all(min(known) - 1e-6 <= value <= max(known) + 1e-6 for value in found if value is not None)
     assert known or found == [None] * columns
     assert mean_columns([SeriesPoint(1.0, math.nan)], 0.0, 4.0, 4) == [None] * 4
+
+
+def test_a_cell_of_two_areas_has_the_edge_of_the_lower_one_on_the_colour_of_the_other() -> None:
+    front, back = Area([1.0, 3.0], "series-3"), Area([8.0, 8.0], "series-4", 1)
+    lines = drawn(front, back, columns=2)
+    assert picture(lines) == ["▓▓", "▂▆"]
+    spans = [span for span in lines[1] if span[0] in ("▂", "▆")]
+    assert spans == [("▂", on("series-3", "series-4", "▓")), ("▆", on("series-3", "series-4", "█"))]
+
+
+def test_a_gap_behind_an_area_on_another_s_colour_is_plain() -> None:
+    front, back = Area([1.0, None], "series-3"), Area([8.0, None], "series-4", 1)
+    (last, style), *_ = reversed(drawn(front, back, columns=2, height=3)[1])
+    assert (last.strip(), style) == ("", "")
+
+
+def test_a_line_through_an_area_leaves_its_colour_around_it() -> None:
+    lines = drawn(Area([8.0, None], "series-1"), levels=(Level([3.0, 3.0], "dim", "·"),), columns=2)
+    assert [span for span in lines[1] if span[0] == "·"] == [("·", on("dim", "series-1")), ("·", "dim")]

@@ -1,0 +1,36 @@
+"""Throughput while another program's session holds everybody up: an outage looks like one without a load of ours."""
+
+from __future__ import annotations
+
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.throughput import throughput_lines
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.time_axis import CHARTED
+from tests.support.made_situations import jammed
+from tests.support.situations import Situation
+
+QUIET = Situation(waits={"CPU:": 1.0}, tps=1000.0, cpu=1.0, load=False)
+HELD = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, load=False, backends=jammed)
+IDLE = Situation(tps=0.0, load=False, cpu=0.0, busy=2.0)
+
+
+def red(*seconds: Situation) -> str:
+    session = Session(CHARTED)
+    for second, situation in enumerate(seconds):
+        session.apply(Step((situation.frame(second),)))
+    lines: list[Line] = throughput_lines(session, 120, 8, UNICODE)
+    return " ".join(text for line in lines for text, style in line if style == "critical")
+
+
+def test_a_jam_of_others_is_red_with_its_length() -> None:
+    said = red(*[QUIET] * 30, *[HELD] * 20)
+    assert "nothing has committed for 1" in said
+    assert "▁" in said
+
+
+def test_an_idle_server_and_a_short_queue_are_not() -> None:
+    assert not red(*[QUIET] * 30, *[IDLE] * 20)
+    assert not red(*[QUIET] * 30, *[HELD] * 2)
+    assert not red(*[QUIET] * 50)

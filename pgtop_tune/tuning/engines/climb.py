@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.tuning.racing import race
+from pgtop_tune.tuning.screening import shifted
 from pgtop_tune.tuning.search import Asking, Favoured, Move, Phase, Search
 from pgtop_tune.tuning.space import moved
 
@@ -25,8 +26,27 @@ def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     """Moves `search.best` wherever a race is won."""
     clear = _CLEAR * search.spread.sd() / math.sqrt(SCREENED)
     matter = tuple(knob for knob in order if knob.effect is None or abs(knob.effect) > clear)
+    yield from _jump(search, [knob for knob in matter if knob.effect is not None])
     for knobs in (matter, order):
         yield from _passes(search, knobs)
+
+
+def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
+    """All knobs that the screen favours clearly, together."""
+    if len(knobs) < 2:
+        return
+    for steps in _STEPS:
+        candidate = search.best
+        for knob in knobs:
+            side = 1 if (knob.effect or 0.0) > 0.0 else -1
+            candidate = moved(candidate, knob.place, shifted(search, search.best, knob.place, side * steps))
+        if candidate == search.best or not search.allowed(candidate):
+            continue
+        why = f"{len(knobs)} knobs together, {steps} steps"
+        raced = yield from race(search, Phase.SEARCH, candidate, search.best, why)
+        if raced.accepted:
+            search.move(candidate, raced)
+            return
 
 
 def _passes(search: Search, order: Sequence[Favoured]) -> Asking[None]:
@@ -49,7 +69,7 @@ def _along(search: Search, knob: Favoured) -> Asking[None]:
             yield from _try(search, knob.place, level)
         return
     side = -1 if (knob.effect or 0.0) < 0.0 else 1
-    for direction in (side, -side):
+    for direction in (side, -side) if search.best[knob.place] == search.space.start[knob.place] else (side,):
         came_from = search.best
         for steps in _STEPS if direction == side else _STEPS[:1]:
             while (yield from _try(search, knob.place, search.best[knob.place] + direction * steps * dimension.stride)):

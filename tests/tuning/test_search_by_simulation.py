@@ -38,9 +38,8 @@ def test_the_reported_gain_is_that_of_the_confirmation_and_not_the_searchs_own()
     assert fmean(bool(end.covered) for end in ends) >= 0.88
 
 
-def test_the_searches_to_compare_with_do_end_worse_where_the_start_is_best() -> None:
-    assert rates([of_hand("start best", seed, 0.02) for seed in range(20)]).wrong > 0.15
-    assert rates([of_trials("start best", seed, 0.04) for seed in range(2)]).changed == 1.0
+def test_the_rule_to_compare_with_does_end_worse_where_the_start_is_best() -> None:
+    assert rates([of_hand("start best", seed, 0.02) for seed in range(40)]).wrong > 0.15
 
 
 @pytest.mark.long

@@ -196,8 +196,8 @@ def _search(search: Search) -> Asking[Result]:
 
 
 def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Asking[None]:
-    """The engine, begun again from the best so far whenever a knob was let go of."""
-    while True:
+    """The engine, begun again from the best so far for each knob that is let go of."""
+    for _ in range(len(search.space.dimensions) + 1):
         try:
             yield from run(search, order)
             return

@@ -17,7 +17,7 @@ from tests.support.tuning_surfaces import KINDS
 
 NOISES: Final = (0.01, 0.02, 0.04)
 COLUMNS: Final = (
-    "gain", "wrong", "changed", "refused", "evaluations", "idle", "off", "own off", "confirmations hold", "results hold",
+    "gain", "wrong", "changed", "refused", "evaluations", "idle", "off", "own", "confirmations hold", "results hold",
 )  # fmt: skip
 SEARCHES: Final[dict[str, tuple[Callable[[str, int, float], SearchEnd], bool]]] = {
     "tune, climb": (ours, False),

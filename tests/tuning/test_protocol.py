@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from pgtop_tune.errors import JournalProblem, UsageProblem
 from pgtop_tune.experiment.prediction import Prediction
 from pgtop_tune.tuning.ablation import Fate
+from pgtop_tune.tuning.engines import registry
 from pgtop_tune.tuning.plan import Constraint, TuningPlan
 from pgtop_tune.tuning.protocol import Event, Released, Told, Tuning
+from pgtop_tune.tuning.racing import race
 from pgtop_tune.tuning.result import Ending, Result
-from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
-from pgtop_tune.tuning.space import Dimension, Space
-from tests.support.tuning_surfaces import KINDS, Surface, answer, run, space_of, surface
+from pgtop_tune.tuning.search import Asking, Evaluation, Favoured, Outcome, Phase, Search
+from pgtop_tune.tuning.space import Dimension, Space, moved
+from tests.support.tuning_surfaces import KINDS, Hill, Surface, answer, run, space_of, surface
 
 FIGURES = {"p99_ms": 10.0}
 
@@ -246,6 +248,42 @@ def test_words_of_an_enum_are_tried_and_the_best_is_found() -> None:
     for engine in ("climb", "bayes"):
         plan = TuningPlan(space=Space((words, number)), budget=60.0, engine=engine)
         assert run(Tuning(plan), told).values == {"wal_compression": "lz4"}
+
+
+def test_a_single_knob_is_searched_to_both_sides_in_single_steps() -> None:
+    space = Space((Dimension(name="work_mem", levels=tuple("1248"), start=2),))
+    for best in (1, 3):
+
+        def told(wanted: Evaluation, best: int = best) -> Outcome:
+            noise = random.Random(wanted.number).gauss(0.0, 0.01)
+            return Outcome(effect=0.1 * (abs(wanted.against[0] - best) - abs(wanted.candidate[0] - best)) + noise)
+
+        result = run(Tuning(TuningPlan(space=space, budget=40.0)), told)
+        assert result.values == {"work_mem": space.dimensions[0].levels[best]}
+        assert Phase.SCREEN not in phases(result)
+
+
+def stubborn(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
+    """An engine that does not look which knobs were let go of."""
+    for knob in order:
+        raced = yield from race(search, Phase.SEARCH, moved(search.best, knob.place, 0), search.best, "to the lowest")
+        if raced.accepted:
+            search.move(raced.candidate, raced)
+
+
+def test_another_engine_is_one_function_and_cannot_turn_a_knob_that_was_let_go_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "BY_NAME", {"stubborn": lambda: stubborn})
+    found = Surface((3,) * 8, (Hill(0, 0, 0.05), Hill(1, 0, 0.05)))
+    tuning = Tuning(plan_of(found, engine="stubborn"))
+    for _ in range(15):
+        wanted = tuning.next()
+        assert isinstance(wanted, Evaluation)
+        tuning.tell(noisy(found)(wanted))
+    tuning.release("knob_1")
+    assert run(tuning, noisy(found)).values in ({}, {"knob_0": "1MB"})
+    assert run(Tuning(plan_of(found, engine="stubborn")), noisy(found)).values == {"knob_0": "1MB", "knob_1": "1MB"}
 
 
 def test_without_optuna_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """Coordinate climb on grids, raced. First all knobs that the screen favours clearly, together; then knob by knob.
 
-A knob's steps are +2, +1 towards the side that the screen favours, then −2; each is repeated while it wins. Knobs that
-were moved are refined by a golden section on their levels, between those beside the best that lost. Passes repeat until
-none moves a knob: over the clear ones, then over all. Words of an enum are tried in their order.
+A knob's steps are +2, +1 towards the side that the screen favours, then −2 (and −1 where there was no screen); each is
+repeated while it wins. Knobs that were moved are refined by a golden section on their levels, between those beside the
+best that lost. Passes repeat until none moves a knob: over the clear ones, then over all. Words of an enum are tried in
+their order.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _along(search: Search, knob: Favoured) -> Asking[None]:
         side = -side
     for direction in (side, -side) if search.best[knob.place] == search.space.start[knob.place] else (side,):
         came_from = search.best
-        for steps in _STEPS if direction == side else _STEPS[:1]:
+        for steps in _STEPS if direction == side or knob.effect is None else _STEPS[:1]:
             while (yield from _try(search, knob.place, search.best[knob.place] + direction * steps * dimension.stride)):
                 pass
         if search.best != came_from:

@@ -84,6 +84,10 @@ def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
         places = pending.pop(0)
         names = tuple(search.space.dimensions[place].name for place in places)
         without = search.space.at_start(search.best, places)
+        half = len(places) // 2
+        if without == search.space.start and half:
+            pending[:0] = [places[:half], places[half:]]
+            continue
         if without == search.space.start:
             found.append(Examined(knobs=names, fate=Fate.EARNED, why="all that is left: the confirmation is its test"))
             continue
@@ -95,8 +99,7 @@ def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
         except Spent:
             found.append(Examined(knobs=names, fate=Fate.KEPT, why="not examined: the budget is spent"))
             continue
-        if examined.fate is not Fate.WENT_BACK and len(places) > 1:
-            half = len(places) // 2
+        if examined.fate is not Fate.WENT_BACK and half:
             pending[:0] = [places[:half], places[half:]]
             continue
         if examined.fate is Fate.WENT_BACK:

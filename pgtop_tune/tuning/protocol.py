@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -190,19 +191,18 @@ def _search(search: Search) -> Asking[Result]:
     refusal = _too_small(search, chosen) or (yield from _noise(search, chosen))
     if refusal is not None:
         return _result(search, ranked, Ending.REFUSED, refusal.why, needed=refusal.needed)
-    try:
-        for places in _batches(search, chosen):
-            search.kept = _kept(search, places)
+    batches = _batches(search, chosen)
+    for number, places in enumerate(batches, 1):
+        search.kept = _kept(search, places) + math.fsum(_shortest(search, later) for later in batches[number:])
+        with suppress(Spent):
             order = yield from screen(search, places)
             yield from _to_the_end(search, run, order)
-    except Spent:
-        pass
     return (yield from _judged(search, ranked))
 
 
 def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Asking[None]:
-    """The engine, begun again from the best so far whenever a knob was let go of."""
-    while True:
+    """The engine, begun again from the best so far for each knob that is let go of."""
+    for _ in range(len(search.space.dimensions) + 1):
         try:
             yield from run(search, order)
             return
@@ -216,15 +216,18 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
         try:
             search.kept = FEWEST * search.cost(search.best, search.space.start)
             examined = yield from ablate(search)
-            search.kept = 0.0
             confirmed = yield from confirm(search)
         except LetGo:
             continue
         except Spent:
             return _result(search, ranked, Ending.START_KEPT, "The budget was spent before the winner was confirmed.")
         if confirmed.better:
-            return _result(search, ranked, Ending.BETTER, "", confirmed, examined)
-        why = f"The winner is refused: {confirmed.reason}." if confirmed.reason else _NOT_BETTER
+            return _result(
+                search, ranked, Ending.BETTER, f"Better than the start. {_words(confirmed)}", confirmed, examined
+            )
+        why = (
+            f"The winner is refused: {confirmed.reason}." if confirmed.reason else f"{_NOT_BETTER} {_words(confirmed)}"
+        )
         return _result(search, ranked, Ending.START_KEPT, why, confirmed, examined)
     return _result(search, ranked, Ending.START_KEPT, _NOT_BETTER)
 
@@ -272,13 +275,15 @@ def _too_small(search: Search, places: Sequence[int], sd: float = 0.0) -> _Refus
 
 def needed_budget(search: Search, places: Sequence[int], sd: float) -> float:
     """For the noise, the screens, the shortest search, and a confirmation of the smallest effect worth having."""
-    total = _NOISE * search.plan.cost
-    for batch in _batches(search, places):
-        cost = search.cost_of(batch)
-        screened = len(rows_of(search, batch)) if len(batch) > 1 else 0
-        total += cost * (screened + min(_FEWEST_STEPS, _STEPS_A_KNOB * len(batch)))
+    total = _NOISE * search.plan.cost + math.fsum(_shortest(search, batch) for batch in _batches(search, places))
     confirmations = evaluations_needed(sd, math.log1p(search.plan.worth), DECIDES, FEWEST)
     return total + confirmations * search.cost_of(places)
+
+
+def _shortest(search: Search, batch: Sequence[int]) -> float:
+    """What the screen and the shortest search of these knobs take."""
+    screened = len(rows_of(search, batch)) if len(batch) > 1 else 0
+    return search.cost_of(batch) * (screened + min(_FEWEST_STEPS, _STEPS_A_KNOB * len(batch)))
 
 
 def _kept(search: Search, places: Sequence[int]) -> float:
@@ -299,6 +304,11 @@ def _batches(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
 _NOT_BETTER: Final = "No setting was truly better; the start is kept."
 
 
+def _words(confirmed: Confirmed) -> str:
+    effect, low, high = (100.0 * math.expm1(each) for each in (confirmed.effect, confirmed.low, confirmed.high))
+    return f"Confirmed in {confirmed.evaluations} fresh evaluations: {effect:+.1f} % ({low:+.1f}…{high:+.1f})."
+
+
 def _result(
     search: Search,
     ranked: Ranked,
@@ -316,7 +326,7 @@ def _result(
         for place in ranked.worth_trying[MOST_KNOBS:]
     ]
     return Result(
-        ending=ending, why=why or f"{', '.join(names)}: confirmed.",
+        ending=ending, why=why,
         values={name: space.values(search.best)[name] for name in kept},
         start={name: space.values(space.start)[name] for name in kept},
         confirmed=confirmed, claimed=math.fsum(search.claimed.values()), examined=examined,

@@ -49,16 +49,18 @@ def screen(search: Search, places: Sequence[int]) -> Asking[tuple[Favoured, ...]
     if len(places) < 2:
         return unknown
     rows = rows_of(search, places)
-    points = [_point(search, places, row) for row in rows]
-    if any(point is None for point in points):
+    points = _points(search, places, rows)
+    if points is None:
         return unknown
     effects: list[tuple[tuple[int, ...], float]] = []
     for number, (row, point) in enumerate(zip(rows, points, strict=True), 1):
-        found = yield from _measured(search, point or search.best, f"screen, row {number} of {len(rows)}")
+        found = yield from _measured(search, point, f"screen, row {number} of {len(rows)}")
         if found is not None:
             effects.append((row, found))
     favoured = [
-        Favoured(place, _contrast(effects, column)) for column, place in enumerate(places) if search.free(place)
+        Favoured(place, _contrast(effects, column), len(effects))
+        for column, place in enumerate(places)
+        if search.free(place)
     ]
     search.screened.update((each.place, each.effect) for each in favoured if each.effect is not None)
     return tuple(sorted(favoured, key=lambda each: -abs(each.effect or 0.0)))
@@ -68,21 +70,27 @@ def _measured(search: Search, point: Point, why: str) -> Asking[float | None]:
     """None where the row was stopped; asked again without a knob that was let go of meanwhile."""
     while True:
         gone = [place for place in range(len(point)) if not search.free(place)]
+        candidate = search.space.at_start(point, gone)
+        if candidate == search.best:
+            return None
         try:
-            outcome = yield from search.measure(Phase.SCREEN, search.space.at_start(point, gone), search.best, why)
+            outcome = yield from search.measure(Phase.SCREEN, candidate, search.best, why)
         except LetGo:
             continue
         return None if outcome.stopped else outcome.effect
 
 
-def _point(search: Search, places: Sequence[int], row: tuple[int, ...]) -> Point | None:
-    """Two steps from the best so far, one where guards forbid that; None where they forbid both."""
+def _points(search: Search, places: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[Point] | None:
+    """Two steps from the best so far, one where guards forbid a row; None where they forbid one of these, too."""
     for steps in range(STEPS, 0, -1):
-        levels = list(search.best)
-        for place, sign in zip(places, row, strict=True):
-            levels[place] = shifted(search, search.best, place, sign * steps)
-        if search.allowed(tuple(levels)):
-            return tuple(levels)
+        points = []
+        for row in rows:
+            levels = list(search.best)
+            for place, sign in zip(places, row, strict=True):
+                levels[place] = shifted(search, search.best, place, sign * steps)
+            points.append(tuple(levels))
+        if all(search.allowed(point) for point in points):
+            return points
     return None
 
 

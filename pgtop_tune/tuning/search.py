@@ -130,7 +130,7 @@ class Move(Struct, frozen=True):
 
 
 class LetGo(Exception):
-    """A knob that is part of the pending evaluation was changed by somebody else."""
+    """A knob that the wanted evaluation turns was changed by somebody else."""
 
 
 class Spent(Exception):
@@ -204,8 +204,9 @@ class Search:
 
         Raises:
             Spent: The budget does not allow it.
-            LetGo: A knob of one of the points was changed by somebody else meanwhile.
+            LetGo: One of the points turns a knob that was changed by somebody else.
         """
+        self._check_free(candidate, against)
         cost = self.cost(candidate, against)
         if cost > self.left + 1e-9:
             raise Spent
@@ -219,9 +220,7 @@ class Search:
             try:
                 outcome = yield evaluation
             except LetGo:
-                gone = [self.space.place(name) for name in self.let_go]
-                if any(self.space.at_start(point, gone) != point for point in (candidate, against)):
-                    raise
+                self._check_free(candidate, against)
         took = cost if outcome.took is None else outcome.took
         self.spent += took
         if not outcome.stopped:
@@ -231,6 +230,11 @@ class Search:
         if outcome.error is not None:
             self.spread.within(outcome.error)
         return outcome
+
+    def _check_free(self, *points: Point) -> None:
+        gone = [self.space.place(name) for name in self.let_go]
+        if any(self.space.at_start(point, gone) != point for point in points):
+            raise LetGo
 
     def move(self, candidate: Point, raced: Raced) -> None:
         """The candidate has won, and is what others have to beat from now on."""
@@ -267,11 +271,13 @@ class Favoured(Struct, frozen=True):
 
     Attributes:
         place: In the space.
-        effect: Of one step of the screen upwards, as a log ratio; None without a screen.
+        effect: Of the screen's steps up, as a log ratio; None without a screen.
+        rows: Of the screen that the effect is from.
     """
 
     place: int
     effect: float | None
+    rows: int = 0
 
 
 class Engine(Protocol):

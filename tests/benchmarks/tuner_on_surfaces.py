@@ -1,6 +1,6 @@
 """The tuner, P3's rule and the best of 60 trials on made surfaces: the table of `docs/guide/tuning.md`.
 
-.venv/bin/python tests/benchmarks/tuner_on_surfaces.py [SEARCHES [SEARCHES_BY_OPTUNA]]
+.venv/bin/python tests/benchmarks/tuner_on_surfaces.py [SEARCHES [SEARCHES_BY_OPTUNA [NAME…]]]
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from tests.support.tuning_rates import Rates, SearchEnd, of_hand, of_trials, our
 from tests.support.tuning_surfaces import KINDS
 
 NOISES: Final = (0.01, 0.02, 0.04)
+COLUMNS: Final = (
+    "gain", "wrong", "changed", "refused", "evaluations", "idle", "off", "own", "confirmations hold", "results hold",
+)  # fmt: skip
 SEARCHES: Final[dict[str, tuple[Callable[[str, int, float], SearchEnd], bool]]] = {
     "tune, climb": (ours, False),
     "tune, bayes": (lambda kind, seed, sd: ours(kind, seed, sd, "bayes"), True),
@@ -56,11 +59,11 @@ def main() -> None:
     """Print the rows as they come."""
     many = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     few = int(sys.argv[2]) if len(sys.argv) > 2 else 60
-    print(
-        "| surface | search | gain | wrong | changed | refused | evaluations | idle | off | own off | confirmations hold | results hold |"
-    )
+    names = sys.argv[3:] or list(SEARCHES)
+    print(f"| surface | search | {' | '.join(COLUMNS)} |")
     for kind in KINDS:
-        for name, (search, slow) in SEARCHES.items():
+        for name in names:
+            search, slow = SEARCHES[name]
             searches = few if slow else many
             found = [rates([search(kind, seed, sd) for seed in range(searches)]) for sd in NOISES]
             print(f"| {kind} | {name} | {' | '.join(cells(kind, found))} |", flush=True)

@@ -1,4 +1,4 @@
-"""Two searches that do not confirm, to compare with: P3's rule by hand, and the best of all trials of a sampler (TPE)."""
+"""Two searches that do not confirm, to compare with: P3's rule by hand, and the best of all trials (TPE)."""
 
 from __future__ import annotations
 

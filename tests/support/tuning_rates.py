@@ -50,7 +50,8 @@ class Rates(Struct, frozen=True, kw_only=True):
     """Of many searches; shares and log ratios.
 
     Attributes:
-        gained: True gain over the possible one, of all together; the gain itself where nothing is possible.
+        gained: True gain over the possible one, of all together that were not refused; the gain itself where nothing is
+            possible.
         off: Mean of the reported figure less the truth.
     """
 
@@ -127,8 +128,8 @@ def _baseline(
 
 def rates(ends: Sequence[SearchEnd]) -> Rates:
     """Together."""
-    possible = fmean(end.possible for end in ends)
-    gain = fmean(end.gain for end in ends)
+    searched = [end for end in ends if not end.refused] or ends
+    possible, gain = fmean(end.possible for end in searched), fmean(end.gain for end in searched)
 
     def mean(values: Sequence[float | None]) -> float | None:
         known = [float(value) for value in values if value is not None]

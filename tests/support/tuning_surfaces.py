@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from pgtop_tune.tuning.protocol import Tuning
 from pgtop_tune.tuning.result import Result
-from pgtop_tune.tuning.search import Evaluation, Outcome
+from pgtop_tune.tuning.search import Asking, Evaluation, Outcome
 from pgtop_tune.tuning.space import Dimension, Point, Space
 
+T = TypeVar("T")
 KNOBS: Final = 8
 LEVELS: Final = 7
 MIDDLE: Final = 3
@@ -134,3 +135,15 @@ def run(tuning: Tuning, told: Callable[[Evaluation], Outcome]) -> Result:
     while not isinstance(wanted := tuning.next(), Result):
         tuning.tell(told(wanted))
     return wanted
+
+
+def driven(asking: Asking[T], told: Callable[[Point, Point], Outcome]) -> T:
+    """A part of a search alone, to its end."""
+    outcome: Outcome | None = None
+    while True:
+        try:
+            wanted = next(asking) if outcome is None else asking.send(outcome)
+        except StopIteration as over:
+            found: T = over.value
+            return found
+        outcome = told(wanted.candidate, wanted.against)

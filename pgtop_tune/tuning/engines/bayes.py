@@ -1,7 +1,7 @@
 """Bayesian search with Optuna, by ask and tell; optional packages, imported when it runs.
 
 The sampler is TPE (tree-structured Parzen estimator) over all knobs together, fed with the screen's rows. Each
-candidate is evaluated once, against the point in force when the engine began; then the best six twice more, and these
+candidate is evaluated once, against the point in force when the engine began; then the best four twice more, and these
 fresh two decide. It turns nearly all knobs, so the ablation after it has more to take back than after the climb.
 """
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 _AGAIN: Final = 2
-_BEST: Final = 6
+_BEST: Final = 4
+_ABLATION: Final = 4
+"""Evaluations that it leaves for the ablation beyond those that the protocol keeps."""
 _STARTUP: Final = 10
 _STOPPED: Final = -0.7
 """For the sampler: as bad as half of the throughput."""
@@ -54,7 +56,7 @@ def _search(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     sampler = optuna.samplers.TPESampler(seed=search.plan.seed, multivariate=True, n_startup_trials=_STARTUP)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     tried = _screened(search, base, free, study, room)
-    again = _AGAIN * _BEST * search.cost_of(free)
+    again = (_AGAIN * _BEST + _ABLATION) * search.cost_of(free)
     refused = 0
     while search.left >= again + search.cost_of(free) and refused < _MOST_REFUSED:
         trial = study.ask(room)

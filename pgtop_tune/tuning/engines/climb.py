@@ -1,7 +1,9 @@
-"""Coordinate climb on grids, raced: knob by knob, the steps +2, +1 towards the side that the screen favours, then −2.
+"""Coordinate climb on grids, raced. First all knobs that the screen favours clearly, together; then knob by knob.
 
-A step is repeated while it wins. Then a golden section (on the levels) between the last that won and those beside it
-that lost, for knobs that were moved. Passes repeat until none moves a knob. Words of an enum are tried in their order.
+A knob's steps are +2, +1 towards the side that the screen favours, then −2 (and −1 where there was no screen); each is
+repeated while it wins. Knobs that were moved are refined by a golden section on their levels, between those beside the
+best that lost. Passes repeat until none moves a knob: over the clear ones, then over all. Words of an enum are tried in
+their order.
 """
 
 from __future__ import annotations
@@ -11,22 +13,46 @@ from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.tuning.racing import race
+from pgtop_tune.tuning.screening import shifted
 from pgtop_tune.tuning.search import Asking, Favoured, Move, Phase, Search
 from pgtop_tune.tuning.space import moved
 
 _STEPS: Final = (2, 1)
-_CLEAR: Final = 1.5
-SCREENED: Final = 12
+_CLEAR: Final = 2.0
+"""Errors of the screen's effect."""
 _SECTION: Final = 0.382
 """1 − 1/φ."""
 
 
 def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     """Moves `search.best` wherever a race is won."""
-    clear = _CLEAR * search.spread.sd() / math.sqrt(SCREENED)
-    matter = tuple(knob for knob in order if knob.effect is None or abs(knob.effect) > clear)
-    for knobs in (matter, order):
+    clear = [knob for knob in order if knob.effect is None or _clearly(search, knob)]
+    yield from _jump(search, [knob for knob in clear if knob.effect is not None and search.free(knob.place)])
+    for knobs in (clear, order):
         yield from _passes(search, knobs)
+
+
+def _clearly(search: Search, knob: Favoured) -> bool:
+    return abs(knob.effect or 0.0) > _CLEAR * search.spread.sd() / math.sqrt(max(knob.rows, 1))
+
+
+def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
+    """All knobs that the screen favours clearly, together."""
+    if len(knobs) < 2:
+        return
+    for steps in _STEPS:
+        candidate = search.best
+        for knob in knobs:
+            side = 1 if (knob.effect or 0.0) > 0.0 else -1
+            candidate = moved(candidate, knob.place, shifted(search, search.best, knob.place, side * steps))
+        if candidate == search.best or (candidate, search.best) in search.lost or not search.allowed(candidate):
+            continue
+        why = f"{len(knobs)} knobs together, {steps} steps"
+        raced = yield from race(search, Phase.SEARCH, candidate, search.best, why)
+        if raced.accepted:
+            search.move(candidate, raced)
+            return
+        search.lost.add((candidate, search.best))
 
 
 def _passes(search: Search, order: Sequence[Favoured]) -> Asking[None]:
@@ -49,9 +75,11 @@ def _along(search: Search, knob: Favoured) -> Asking[None]:
             yield from _try(search, knob.place, level)
         return
     side = -1 if (knob.effect or 0.0) < 0.0 else 1
-    for direction in (side, -side):
+    if search.space.clipped(knob.place, search.best[knob.place] + side) == search.best[knob.place]:
+        side = -side
+    for direction in (side, -side) if search.best[knob.place] == search.space.start[knob.place] else (side,):
         came_from = search.best
-        for steps in _STEPS if direction == side else _STEPS[:1]:
+        for steps in _STEPS if direction == side or knob.effect is None else _STEPS[:1]:
             while (yield from _try(search, knob.place, search.best[knob.place] + direction * steps * dimension.stride)):
                 pass
         if search.best != came_from:

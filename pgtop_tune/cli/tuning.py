@@ -33,7 +33,15 @@ from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 from pgtop_tune.tuning.on_server.evaluating import EvaluatingParts, Evaluator
 from pgtop_tune.tuning.on_server.guards import GUARDED
-from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning, TuningRequest, kept_tuning, replayed, write_first
+from pgtop_tune.tuning.on_server.journal import (
+    COMPLETE,
+    KeptTuning,
+    TuningRequest,
+    kept_tuning,
+    replayed,
+    write_first,
+    write_result,
+)
 from pgtop_tune.tuning.on_server.knob_space import KnobSpace, knob_space, wanted_knobs
 from pgtop_tune.tuning.on_server.objective import Objective, constraint, objective
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun, why_unfinished
@@ -304,7 +312,7 @@ async def _search(
             raise
         finally:
             announcement.end()
-        log.write("ended", why=COMPLETE)
+        write_result(log, result)
         return result
 
 

@@ -8,12 +8,11 @@ from typing import Final
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.report_files import write_chapters, write_text
-from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, is_running
 from pgtop_tune.tuning.on_server.journal import KeptTuning, kept_tuning, replayed, tuning_directory, tunings
 from pgtop_tune.tuning.on_server.report import tuning_chapters
 from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, interval_words, result_lines, script, status_lines
-from pgtop_tune.tuning.protocol import Tuning
 from pgtop_tune.tuning.result import Ending, Result
 
 _LAST: Final = "last"
@@ -30,10 +29,17 @@ def list_tunings() -> None:
     if not found:
         say("no searches")
     for directory in found:
-        kept = kept_tuning(directory)
-        tuning, result = _replayed(kept)
-        for line in status_lines(kept, tuning.progress(), result, runs=is_running(directory)):
-            say(line)
+        try:
+            for line in _status(directory):
+                say(line)
+        except PgtopError as problem:
+            say(f"{directory.name}: {problem.message}")
+
+
+def _status(directory: Path) -> list[str]:
+    kept = kept_tuning(directory)
+    progress = None if kept.result is not None else replayed(kept).progress()
+    return [*status_lines(kept, progress, kept.result, runs=is_running(directory))]
 
 
 def show_tuning(directory: Path, output: Path | None, *, force: bool) -> None:
@@ -43,7 +49,7 @@ def show_tuning(directory: Path, output: Path | None, *, force: bool) -> None:
         UsageProblem: A file that is there already, or of another kind; a report of a search without a result.
     """
     kept = kept_tuning(directory)
-    tuning, result = _replayed(kept)
+    result = kept.result
     if output is not None:
         if result is None:
             raise UsageProblem(f"{kept.id} has no result yet", f"`pgtop-tune tune --resume {kept.id}` continues it")
@@ -54,7 +60,7 @@ def show_tuning(directory: Path, output: Path | None, *, force: bool) -> None:
             write_chapters(output, f"Search {kept.id}", tuning_chapters(kept, result, lines), force=force)
         return
     if result is None:
-        for line in status_lines(kept, tuning.progress(), None, runs=is_running(directory)):
+        for line in _status(directory):
             say(line)
         return
     for line in (*result_lines(result, kept.request.objective or SAME_MIX_WORDS), *_script(kept, result)):
@@ -74,7 +80,7 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
     from pgtop_tune.cli.signals import answer_to, run_until_signalled
 
     kept = kept_tuning(directory)
-    _, result = _replayed(kept)
+    result = kept.result
     if result is None or result.ending is not Ending.BETTER:
         tell("nothing to apply: no setting was confirmed as better")
         return 0
@@ -99,12 +105,6 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
         with ExperimentLog(directory) as log:
             log.write("applied")
     return code
-
-
-def _replayed(kept: KeptTuning) -> tuple[Tuning, Result | None]:
-    tuning = replayed(kept)
-    now = tuning.next()
-    return tuning, now if isinstance(now, Result) else None
 
 
 def _script(kept: KeptTuning, result: Result) -> list[str]:

@@ -16,6 +16,7 @@ from pgtop_tune.paths import experiments_dir
 from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.protocol import Event, Tuning
+from pgtop_tune.tuning.result import Result
 
 KIND: Final = "tuning"
 NAME: Final = "tune"
@@ -57,6 +58,7 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
         left_out: Knobs that the server half has left out, with reasons.
         events: All that the search was told.
         ended: "complete", or why it stopped; "" where it runs or was killed.
+        result: Of a search that is complete: a later version would search otherwise, and has it from here.
         applied: Whether the result was made permanent.
     """
 
@@ -69,6 +71,7 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
     left_out: tuple[tuple[str, str], ...]
     events: tuple[Event, ...]
     ended: str = ""
+    result: Result | None = None
     applied: bool = False
 
 
@@ -98,6 +101,12 @@ def write_event(log: ExperimentLog, event: Event) -> None:
     log.write("event", event=to_builtins(event))
 
 
+def write_result(log: ExperimentLog, result: Result) -> None:
+    """How the search has ended. Raises as `ExperimentLog.write`."""
+    log.write("result", result=to_builtins(result))
+    log.write("ended", why=COMPLETE)
+
+
 def kept_tuning(directory: Path) -> KeptTuning:
     """What the journal in a directory says.
 
@@ -116,6 +125,7 @@ def kept_tuning(directory: Path) -> KeptTuning:
 
 def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
     head, ended, applied = lines[0], "", False
+    result: Result | None = None
     events: list[Event] = []
     for line in lines[1:]:
         match line.get("kind"):
@@ -125,6 +135,8 @@ def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
                 ended = ""
             case "ended":
                 ended = str(line.get("why"))
+            case "result":
+                result = convert(line.get("result"), Result)
             case "applied":
                 applied = True
     return KeptTuning(
@@ -137,6 +149,7 @@ def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
         left_out=convert(head.get("left_out"), tuple[tuple[str, str], ...]),
         events=tuple(events),
         ended=ended,
+        result=result,
         applied=applied,
     )
 

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.written import report_markdown
-from pgtop_tune.errors import ConnectionProblem, ServerProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import FILE, ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.tuning.on_server.evaluating import Disturbed, KnobsChanged
 from pgtop_tune.tuning.on_server.guards import Guards
-from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first
+from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first, write_result
 from pgtop_tune.tuning.on_server.report import tuning_chapters
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
 from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line, result_lines, status_lines
@@ -84,7 +84,9 @@ def parts(told: list[str] | None = None, **other: Any) -> RunParts:
 def run(directory: Path, made: Made, found: RunParts | None = None) -> Result:
     kept = kept_tuning(directory)
     with ExperimentLog(directory) as log:
-        return asyncio.run(TuningRun(replayed(kept), log, made, found or parts(), kept.plan.seed).run())  # type: ignore[arg-type]
+        result = asyncio.run(TuningRun(replayed(kept), log, made, found or parts(), kept.plan.seed).run())  # type: ignore[arg-type]
+        write_result(log, result)
+        return result
 
 
 def test_the_knob_that_brings_something_is_found_confirmed_and_the_other_one_stays(tmp_path: Path) -> None:
@@ -223,6 +225,19 @@ def test_the_stop_file_and_a_full_disk_end_it_between_evaluations_with_the_way_o
     with pytest.raises(Stopped, match="left on the disk"):
         run(tmp_path / "search", Made(), parts(free_bytes=nearly_full))
     assert run(tmp_path / "search", Made()).ending is Ending.BETTER
+
+
+def test_a_result_is_shown_as_it_was_also_by_a_version_that_would_search_otherwise(tmp_path: Path) -> None:
+    begun(tmp_path)
+    found = run(tmp_path, Made())
+    assert kept_tuning(tmp_path).result == found
+    data = (tmp_path / FILE).read_text().splitlines()
+    told = next(place for place, line in enumerate(data) if json.loads(line)["kind"] == "event")
+    (tmp_path / FILE).write_text("\n".join([*data[:told], *data[told + 1 :]]) + "\n")
+    kept = kept_tuning(tmp_path)
+    with pytest.raises(JournalProblem):
+        replayed(kept)
+    assert kept.result == found
 
 
 def test_a_journal_of_something_else_or_a_damaged_one_is_refused(tmp_path: Path) -> None:

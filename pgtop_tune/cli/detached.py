@@ -67,7 +67,7 @@ def start_detached(words: Sequence[str]) -> int:
         private(log.parent)
         with new_file(log) as file:
             program = subprocess.Popen(
-                [sys.executable, "-m", "pgtop_tune", *(word for word in sys.argv[1:] if word != _OPTION)],
+                [sys.executable, "-P", "-m", "pgtop_tune", *(word for word in sys.argv[1:] if word != _OPTION)],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**os.environ, DETACHED: name},
             )  # fmt: skip

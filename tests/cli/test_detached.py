@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +54,22 @@ def test_a_detached_run_is_followed_left_and_stopped(make_server: Callable[..., 
     again = ran(tmp_path, "experiment", "stop", name)
     assert again.returncode == 2
     assert f"{name} has ended" in again.stderr
+
+
+def test_a_detached_run_is_this_program_and_no_module_of_the_directory_it_is_started_in(tmp_path: Path) -> None:
+    package, ran_foreign = tmp_path / "hostile/pgtop_tune", tmp_path / "ran"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py"):
+        (package / name).write_text(f"open({str(ran_foreign)!r}, 'w').close()\n")
+    words = ["ab", "work_mem=4MB,8MB", "--detach", "-w", "-h", str(tmp_path)]
+    started = subprocess.run(
+        [sys.executable, "-P", "-m", "pgtop_tune", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=90, env=environment(tmp_path), cwd=package.parent, check=False,
+    )  # fmt: skip
+    assert started.returncode == 0, started.stderr
+    lines = ran(tmp_path, "experiment", "attach", started.stdout.split()[0])
+    assert "No such file or directory" in lines.stdout
+    assert not ran_foreign.exists()
 
 
 def test_without_a_detached_run_there_is_nothing_to_follow_and_damaged_files_are_none(tmp_path: Path) -> None:

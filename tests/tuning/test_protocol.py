@@ -263,6 +263,27 @@ def test_a_single_knob_is_searched_to_both_sides_in_single_steps() -> None:
         assert Phase.SCREEN not in phases(result)
 
 
+def test_a_knob_at_the_end_of_its_grid_is_tried_in_single_steps_away_from_it() -> None:
+    found = Surface((6,) * 8, (Hill(0, 5, 0.12),))
+    for seed in range(5):  # the screen sees no difference between the ends, so its noise chooses the side
+        assert run(Tuning(plan_of(found)), noisy(found, seed=seed)).values == {"knob_0": "32MB"}
+
+
+def test_no_race_goes_back_over_a_step_that_was_won() -> None:
+    for seed in range(8):
+        found = surface("hard", seed)
+        result = run(Tuning(plan_of(found, budget=200.0)), noisy(found))
+        space, won = space_of(found), set()
+        for raced in result.races:
+            places = space.differing(raced.candidate, raced.against)
+            if raced.phase is not Phase.SEARCH or len(places) > 1:
+                continue
+            step = (places[0], raced.against[places[0]], raced.candidate[places[0]])
+            assert step not in won
+            if raced.accepted:
+                won.add((step[0], step[2], step[1]))
+
+
 def stubborn(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     """An engine that does not look which knobs were let go of."""
     for knob in order:

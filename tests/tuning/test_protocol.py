@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable
 from itertools import groupby
+from statistics import fmean
 
 import msgspec
 import pytest
@@ -202,15 +203,15 @@ def test_a_better_setting_that_breaks_a_constraint_is_not_the_result() -> None:
     assert list(result.values) == [f"knob_{found.hills[1].place}"]
 
 
-def test_what_guards_forbid_is_never_wanted() -> None:
+@pytest.mark.parametrize("engine", ["climb", "bayes"])
+def test_what_guards_forbid_is_never_wanted(engine: str) -> None:
     found = surface("two of eight", 5)
 
     def allowed(values: object) -> bool:
         assert isinstance(values, dict)
         return sum(int(value.removesuffix("MB")) for value in values.values()) <= 8 * 8 + 30
 
-    tuning = Tuning(plan_of(found), allowed)
-    result = run(tuning, noisy(found))
+    result = run(Tuning(plan_of(found, engine=engine), allowed), noisy(found))
     assert all(allowed(step.evaluation.values) for step in result.tried)
 
 
@@ -282,6 +283,14 @@ def test_no_race_goes_back_over_a_step_that_was_won() -> None:
             assert step not in won
             if raced.accepted:
                 won.add((step[0], step[2], step[1]))
+
+
+def test_the_bayesian_engine_learns_from_its_trials() -> None:
+    found = Surface((0,) * 8, (Hill(0, 6, 0.05), Hill(1, 6, 0.05)))
+    result = run(Tuning(plan_of(found, engine="bayes")), noisy(found))
+    trials = [found.gain(step.evaluation.candidate) for step in result.tried if step.evaluation.why.startswith("trial")]
+    assert fmean(trials[:5]) < 0.6 * found.possible
+    assert fmean(trials[-5:]) > 0.8 * found.possible
 
 
 def stubborn(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:

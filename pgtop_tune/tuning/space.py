@@ -11,7 +11,8 @@ from msgspec import Struct
 Point: TypeAlias = tuple[int, ...]
 """For each dimension of a space, in its order, the index of a level."""
 
-_ALIKE: Final = 1e-9
+_ALIKE: Final = 1e-6
+"""Numbers that differ by a smaller share are one level."""
 
 
 class Dimension(Struct, frozen=True, kw_only=True):
@@ -133,8 +134,9 @@ def linear_grid(
 
 def _within(numbers: Sequence[float], start: float, low: float, high: float, *, whole: bool) -> tuple[list[float], int]:
     cut = [min(max(number, low), high) for number in numbers]
-    kept: list[float] = []
-    for number in sorted({*((float(round(each)) for each in cut if each != start) if whole else cut), start}):
-        if low <= number <= high and (not kept or number - kept[-1] > _ALIKE * max(abs(number), 1e-6)):
+    kept = [start]
+    for number in (float(round(each)) if whole else each for each in cut):
+        if low <= number <= high and all(abs(number - each) > _ALIKE * abs(each) for each in kept):
             kept.append(number)
+    kept.sort()
     return kept, kept.index(start)

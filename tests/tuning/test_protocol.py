@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable
 from itertools import groupby
+from statistics import fmean
 
 import msgspec
 import pytest
@@ -202,15 +203,15 @@ def test_a_better_setting_that_breaks_a_constraint_is_not_the_result() -> None:
     assert list(result.values) == [f"knob_{found.hills[1].place}"]
 
 
-def test_what_guards_forbid_is_never_wanted() -> None:
+@pytest.mark.parametrize("engine", ["climb", "bayes"])
+def test_what_guards_forbid_is_never_wanted(engine: str) -> None:
     found = surface("two of eight", 5)
 
     def allowed(values: object) -> bool:
         assert isinstance(values, dict)
         return sum(int(value.removesuffix("MB")) for value in values.values()) <= 8 * 8 + 30
 
-    tuning = Tuning(plan_of(found), allowed)
-    result = run(tuning, noisy(found))
+    result = run(Tuning(plan_of(found, engine=engine), allowed), noisy(found))
     assert all(allowed(step.evaluation.values) for step in result.tried)
 
 
@@ -261,6 +262,35 @@ def test_a_single_knob_is_searched_to_both_sides_in_single_steps() -> None:
         result = run(Tuning(TuningPlan(space=space, budget=40.0)), told)
         assert result.values == {"work_mem": space.dimensions[0].levels[best]}
         assert Phase.SCREEN not in phases(result)
+
+
+def test_a_knob_at_the_end_of_its_grid_is_tried_in_single_steps_away_from_it() -> None:
+    found = Surface((0,) * 8, (Hill(0, 1, 0.12),))
+    for seed in range(5):  # the screen sees no difference between the ends, so its noise chooses the side
+        assert run(Tuning(plan_of(found, budget=90.0)), noisy(found, seed=seed)).values == {"knob_0": "2MB"}
+
+
+def test_no_race_goes_back_over_a_step_that_was_won() -> None:
+    for seed in range(8):
+        found = surface("hard", seed)
+        result = run(Tuning(plan_of(found, budget=200.0)), noisy(found))
+        space, won = space_of(found), set()
+        for raced in result.races:
+            places = space.differing(raced.candidate, raced.against)
+            if raced.phase is not Phase.SEARCH or len(places) > 1:
+                continue
+            step = (places[0], raced.against[places[0]], raced.candidate[places[0]])
+            assert step not in won
+            if raced.accepted:
+                won.add((step[0], step[2], step[1]))
+
+
+def test_the_bayesian_engine_learns_from_its_trials() -> None:
+    found = Surface((0,) * 8, (Hill(0, 6, 0.05), Hill(1, 6, 0.05)))
+    result = run(Tuning(plan_of(found, engine="bayes")), noisy(found))
+    trials = [found.gain(step.evaluation.candidate) for step in result.tried if step.evaluation.why.startswith("trial")]
+    assert fmean(trials[:5]) < 0.6 * found.possible
+    assert fmean(trials[-5:]) > 0.8 * found.possible
 
 
 def stubborn(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:

@@ -67,7 +67,7 @@ def test_of_three_hundred_searches_at_most_two_per_cent_end_worse_and_the_interv
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bayesian_engine_does_not_end_worse_either(kind: str) -> None:
     for sd in (0.01, 0.02, 0.04):
-        found = rates([ours(kind, seed, sd, "bayes") for seed in range(60)])
+        found = rates([ours(kind, seed, sd, "bayes") for seed in range(20)])
         print(f"{kind} {sd} bayes: {found}")
         assert found.wrong <= 0.02
-        print(f"{kind} {sd} best of 60: {rates([of_trials(kind, seed, sd) for seed in range(60)])}")
+        print(f"{kind} {sd} best of 60: {rates([of_trials(kind, seed, sd) for seed in range(20)])}")

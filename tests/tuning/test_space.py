@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgtop_tune.tuning.space import Dimension, Space, linear_grid, log_grid
@@ -13,6 +13,7 @@ from pgtop_tune.tuning.space import Dimension, Space, linear_grid, log_grid
 NUMBERS = st.floats(0.001, 1e9)
 
 
+@example(a=345526550.2, b=345526550.0, c=345526551.0, whole=True, factor=1.2)  # an end beside the start
 @given(NUMBERS, NUMBERS, NUMBERS, st.booleans(), st.sampled_from((1.2, 2.0, 10.0)))
 def test_a_grid_rises_within_its_ends_and_has_the_start(
     a: float, b: float, c: float, whole: bool, factor: float
@@ -57,3 +58,7 @@ def test_going_between_two_points_takes_a_restart_only_if_such_a_knob_differs() 
     assert space.values((1, 1)) == {"shared_buffers": "2GB", "work_mem": "8MB"}
     with pytest.raises(ValueError, match="each name once"):
         Space((space.dimensions[0], space.dimensions[0]))
+
+
+def test_a_linear_grid_may_go_below_nothing() -> None:
+    assert linear_grid(-1, -2, 2, 1) == ([-2.0, -1.0, 0.0, 1.0, 2.0], 1)

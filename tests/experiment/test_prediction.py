@@ -63,6 +63,7 @@ def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
     nothing = prediction._bound(replace(budget, parts=(replace(parts[0], ms=1.99), parts[1])), NAMES, 2)
     assert nothing is not None
     assert nothing.nothing
+    assert prediction_words(nothing) == "at most +1 %: then the CPUs are full; no value can bring more than 4 %"
 
 
 def test_locks_are_held_for_a_shorter_time_by_whom_a_change_makes_quicker() -> None:

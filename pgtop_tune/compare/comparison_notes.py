@@ -13,10 +13,13 @@ from pgtop_tune.compare.sides.figures import sides_without_queue
 from pgtop_tune.compare.sides.fingerprint import Fingerprints
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, Material
 from pgtop_tune.compare.statistics.effect import Effect
-from pgtop_tune.compare.statistics.runs import RunNoise
+from pgtop_tune.compare.statistics.runs import ASSUMED_SD, RunNoise
 from pgtop_tune.compare.statistics.verdicts import checkpoints_alike, in_turn
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.safe_text import one_line
+
+_MORE: Final = 1.05
+"""Times the assumption from which on a run's own seconds are worth a word."""
 
 COLDER: Final = 5.0
 """Percentage points of buffer hits at the start that make one cache colder than the other."""
@@ -94,7 +97,9 @@ def between_runs(title: str, noise: RunNoise, effect: Effect) -> str:
     )
     half = (effect.high or 0.0) - effect.relative
     if not noise.measured:
-        known = f"runs with the same settings are assumed to differ by {100 * noise.sd:.1f} %, as none were repeated"
+        known = f"runs with the same settings are assumed to differ by {100 * ASSUMED_SD:.0f} %, as none were repeated"
+        if noise.sd >= _MORE * ASSUMED_SD:
+            known += f"; with what the seconds of one run leave open that is {100 * noise.sd:.1f} %"
     else:
         past = " and earlier ones" if noise.from_history else ""
         known = f"runs with the same settings differ by {100 * noise.sd:.1f} %, as those here{past} do"

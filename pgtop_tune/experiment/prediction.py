@@ -184,14 +184,20 @@ def prediction_words(found: Prediction) -> str:
         elif found.by_cpu:
             words.append(f"at most {_percent(found.most)}: then the CPUs are full")
         else:
-            parts = ", ".join(f"{label} {ms:.1f}" for label, ms in found.waits[:3])
-            of = f"{found.removable_ms:.1f} of {found.of_ms:.1f} ms"
+            parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in found.waits[:3])
+            of = f"{_ms(found.removable_ms)} of {_ms(found.of_ms)} ms"
             words.append(f"at most {_percent(found.most)}: {of}{f' ({parts})' if parts else ''} can go")
+    if found.nothing:
+        words.append(f"no value can bring more than {100.0 * _NOTHING:.0f} %")
     if found.likely_low is not None and found.likely_high is not None:
         words.append(
             f"likely {_percent(found.likely_low)} to {_percent(found.likely_high)} ({found.trials} trials here)"
         )
     return "; ".join(words)
+
+
+def _ms(value: float) -> str:
+    return f"{value:.1f}" if value >= 1.0 else f"{value:.2g}"
 
 
 def score_words(found: Score) -> str:

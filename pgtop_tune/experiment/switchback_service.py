@@ -206,7 +206,10 @@ def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
     from pgtop_tune.experiment.switchback.state import SwitchbackPlan
 
     run = wanted.run
-    load = "of the server as it is" if run is None else f"{run.profile or 'scripts'} -c {run.clients} -M {run.protocol}"
+    load = "of the server as it is"
+    if run is not None:
+        rate = f" -R {run.rate_per_s:g}" if run.rate_per_s else ""
+        load = f"{run.profile or 'scripts'} -c {run.clients} -M {run.protocol}{rate}"
     return SwitchbackPlan(
         rivals=tuple(rivals),
         load=load,

@@ -79,7 +79,7 @@ def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyStat
         else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
     )
     if allowed > hidden:
-        words = f"throughput swings so much that a drift of {allowed:.0%} could hide in it"
+        words = f"throughput swings so much that a drift of {100.0 * allowed:.0f} % could hide in it"
     reason = f"warm-up of {cut} s; {words}"
     return SteadyState(
         steady=steady, warm_up_s=float(cut), tps=fmean(rest), error_tps=mean_error(rest), drift=drift, reason=reason

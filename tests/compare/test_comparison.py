@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.comparison import Comparison, compare
+from pgtop_tune.compare.comparison_notes import between_runs
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.reports.sheets import wait_sheet
 from pgtop_tune.compare.reports.written import comparison_json
@@ -21,6 +22,7 @@ from pgtop_tune.compare.sides.fingerprint import check_names
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import FactKind
 from pgtop_tune.compare.sides.opening import open_all
+from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
 from pgtop_tune.compare.statistics.verdicts import NOT_COMPARABLE, TOO_SHORT
 from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -69,6 +71,15 @@ def test_four_runs_a_side_with_eight_per_cent_more_are_better_and_the_interval_h
     assert found.phases[0].to_settle == ()
     back = compare(*repeated(1080.0, 1000.0))
     assert (row(back, "tps").verdict, row(back, "latency").verdict) == ("worse", "worse")
+
+
+def test_what_is_assumed_is_2_per_cent_whatever_the_seconds_of_a_run_leave_open() -> None:
+    effect = runs_effect([0.0], [0.1], quiet := run_noise([0.0], [0.1]))
+    assert between_runs("tps", quiet, effect).endswith("are assumed to differ by 2 %, as none were repeated")
+    wild = run_noise([0.0], [0.1], within=0.05**2)
+    assert between_runs("tps", wild, runs_effect([0.0], [0.1], wild)).endswith(
+        "are assumed to differ by 2 %, as none were repeated; with what the seconds of one run leave open that is 5.4 %"
+    )
 
 
 def test_one_run_a_side_is_judged_with_what_runs_are_assumed_to_differ_by() -> None:

@@ -49,6 +49,11 @@ def test_removing_3_1_of_8_2_ms_lifts_a_closed_loop_by_at_most_61_per_cent(inter
     assert prediction_words(found) == "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"
 
 
+def test_a_transaction_of_a_fraction_of_a_millisecond_is_told_in_figures_that_say_something() -> None:
+    found = Prediction(most=0.1, removable_ms=0.0064, of_ms=0.0723, waits=(("CPU", 0.0064),))
+    assert prediction_words(found) == "at most +10 %: 0.0064 of 0.072 ms (CPU 0.0064) can go"
+
+
 def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
     """Two CPUs, 1.9 ms of CPU in a transaction: 1,052 transactions per second at most, 1,000 are made."""
     parts = (BudgetPart("CPU", "CPU", 1.9), BudgetPart("IO:WalSync", "IO", 6.0))
@@ -63,6 +68,7 @@ def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
     nothing = prediction._bound(replace(budget, parts=(replace(parts[0], ms=1.99), parts[1])), NAMES, 2)
     assert nothing is not None
     assert nothing.nothing
+    assert prediction_words(nothing) == "at most +1 %: then the CPUs are full; no value can bring more than 4 %"
 
 
 def test_locks_are_held_for_a_shorter_time_by_whom_a_change_makes_quicker() -> None:

@@ -161,15 +161,19 @@ def _edge(known: Sequence[tuple[Area, int]], base: int, glyphs: Glyphs) -> Cell 
     Of three those with the largest parts. Without colours the one that fills at least half has the cell.
     """
     parts: list[tuple[int, int, Area]] = []
-    filled = base
+    filled, full = base, base + _PARTS
     for area, high in known:
-        top = min(high, base + _PARTS)
-        if top > filled:
+        if high > filled:
+            top = high if high < full else full
             parts.append((top - filled, top - base, area))
             filled = top
-    if len(parts) < 2 or filled < base + _PARTS:
+            if filled == full:
+                break
+    if len(parts) < 2 or filled < full:
         return None
-    lower, upper = sorted(sorted(parts, key=lambda part: -part[0])[:2], key=lambda part: part[1])
+    if len(parts) > 2:
+        parts = sorted(sorted(parts, key=lambda part: -part[0])[:2], key=lambda part: part[1])
+    lower, upper = parts
     last = len(glyphs.rising) - 1
     char = glyphs.rising[min(max(1, round(lower[1] / _PARTS * last)), last - 1)]
     foremost = lower[2] if 2 * lower[1] >= _PARTS else upper[2]

@@ -121,6 +121,10 @@ def test_a_load_that_failed_is_first_for_a_minute() -> None:
     assert said[31].sentence == "the load has failed: signal 9 ended pgbench"
     assert {each.kind for each in said[31:80]} == {FindingKind.OUTAGE}
     assert said[100].rule != "out.load"
+    gone = [of(second) for second in range(30)]
+    gone += [replace(of(second), postgres=Unavailable(Reason.NO_ANSWER, "")) for second in range(30, 40)]
+    found = Diagnosing().look(Interval(gone)).findings
+    assert [each.rule for each in found[:2]] == ["out.server", "out.load"], "why it failed comes first"
 
 
 def test_the_first_place_changes_when_another_leads_by_a_quarter_for_five_seconds() -> None:

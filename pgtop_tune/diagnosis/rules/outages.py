@@ -129,7 +129,14 @@ def _load(facts: Facts) -> Hit | None:
 
 RULES: Final = (
     Rule(id="out.load", kind=FindingKind.OUTAGE, page="1", needs=(sections.bench,), find=_load),
-    Rule(id="out.server", kind=FindingKind.OUTAGE, page="9", needs=(), find=_server),
+    Rule(
+        id="out.server",
+        kind=FindingKind.OUTAGE,
+        page="9",
+        needs=(),
+        find=_server,
+        before=("out.load", "out.stall"),
+    ),
     Rule(
         id="out.syncrep",
         kind=FindingKind.OUTAGE,

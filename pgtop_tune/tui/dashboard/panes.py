@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.compare.overlay.curves import OverlayWatch
 from pgtop_tune.runtime.load_control import LoadState
@@ -49,6 +50,7 @@ class Look(Struct, frozen=True):
         load: What of it goes on that frames do not show.
         marks: Windows that are marked.
         baseline: An earlier run under the charts.
+        waits: The chart of waits that stands beside throughput and latency, when it has been drawn.
     """
 
     view: SessionsView = SessionsView()
@@ -64,6 +66,7 @@ class Look(Struct, frozen=True):
     load: LoadState | None = None
     marks: Marks = Marks()
     baseline: OverlayWatch | None = None
+    waits: Sequence[Line] = ()
 
 
 _APART: Final = "  "
@@ -125,22 +128,23 @@ def _plain(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> _Draw:
 def _throughput(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     left, right = chart_widths(width, height)
     drawn = throughput_lines(session, left, height, glyphs, look.baseline, look.span_s)
-    return _beside(drawn, left, _waits(session, right, glyphs, look, layout)[:height])
+    return _beside(drawn, left, look.waits[:height] if right else ())
 
 
 def _latency(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     load_key = next((key for key, word in look.keys if word == _LOAD), "")
     left, right = chart_widths(width, height)
     drawn = latency_lines(session, left, height, glyphs, look.baseline, load_key, look.span_s)
-    return _beside(drawn, left, _waits(session, right, glyphs, look, layout)[-height:])
+    return _beside(drawn, left, look.waits[-height:] if right else ())
 
 
 def _waits(session: Session, width: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     """Sessions by wait class, as high as both charts together."""
     rows = dict(layout)
-    latency = rows.get("latency", 0)
-    height = rows.get("throughput", 0) + (latency if latency > SPARK_ROWS else 0)
-    return stacked_waits(session, width, height, glyphs, look.span_s) if width else []
+    throughput, latency = rows.get("throughput", 0), rows.get("latency", 0)
+    _, right = chart_widths(width, throughput)
+    height = throughput + (latency if latency > SPARK_ROWS else 0)
+    return stacked_waits(session, right, height, glyphs, look.span_s) if right else []
 
 
 def _beside(lines: list[Line], left: int, others: Sequence[Line]) -> list[Line]:
@@ -183,4 +187,5 @@ def dashboard_lines(
         glyphs: Characters.
         look: What the screen knows beyond the frames.
     """
+    look = replace(look, waits=_waits(session, width, glyphs, look, layout))
     return {pane: _PANES[pane](session, width, rows, glyphs, look, layout) for pane, rows in layout}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.listing import ListingView, column_of, row_key, shown_columns
+from pgtop_tune.tui.pages.listing import ListingView, row_key, shown_columns
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines
 from pgtop_tune.tui.widgets.chart import GUTTER, nice_ceiling, window
@@ -93,17 +93,17 @@ class Beside:
     def _history(
         self, table: PageTable, view: ListingView, row: Any, session: Session, width: int, glyphs: Glyphs
     ) -> list[Line]:
-        column = _foremost(table, view, row)
+        kept = self._of[2] if self._of[:2] == (table.id, row_key(table, row)) else None
+        column = _foremost(table, view, row, kept)
         now_s = None if session.now is None else session.now.elapsed_s
-        if column is None or column.value is None or now_s is None:
+        if column is None or now_s is None:
             return []
         of = table.id, row_key(table, row), column.id
         if of != self._of or (self._points and now_s < self._points[-1].at_s):
             self._of = of
             self._points.clear()
         if not self._points or now_s > self._points[-1].at_s:
-            value = column.value(row)
-            self._points.append(SeriesPoint(now_s, float(value) if isinstance(value, int | float) else None))
+            self._points.append(SeriesPoint(now_s, _value(column, row)))
         columns = max(width - GUTTER, 1)
         shown_s = now_s - self._points[0].at_s
         since_s, until_s = window(shown_s + 1.0, columns)
@@ -128,15 +128,18 @@ def _name(table: PageTable, row: Any) -> str:
     return words[:_TITLE]
 
 
-def _foremost(table: PageTable, view: ListingView, row: Any) -> PageColumn | None:
-    """The number that the table is sorted by, else the first number of the row."""
-    by = column_of(table, view.sort)
-    if by is not None and _is_number(by, row):
-        return by
-    return next((column for column in shown_columns(table, view)[1:] if _is_number(column, row)), None)
+def _foremost(table: PageTable, view: ListingView, row: Any, kept: Hashable) -> PageColumn | None:
+    """The number that the table is sorted by, else the one that stood here before, else the first that is known."""
+    numbers = [column for column in shown_columns(table, view)[1:] if _is_number(column)]
+    by = next((column for column in numbers if column.id == view.sort), None)
+    before = next((column for column in numbers if column.id == kept), None)
+    return by or before or next((column for column in numbers if _value(column, row) is not None), None)
 
 
-def _is_number(column: PageColumn, row: Any) -> bool:
-    if column.value is None or column.align != "right":
-        return False
-    return isinstance(column.value(row), int | float | None)
+def _is_number(column: PageColumn) -> bool:
+    return column.value is not None and column.align == "right"
+
+
+def _value(column: PageColumn, row: Any) -> float | None:
+    found = None if column.value is None else column.value(row)
+    return float(found) if isinstance(found, int | float) else None

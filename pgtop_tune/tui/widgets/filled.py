@@ -123,29 +123,36 @@ def _area_cells(
 ) -> list[dict[int, Cell]]:
     """Drawn cells by row from the top and column."""
     found: list[dict[int, Cell]] = [{} for _ in range(rows)]
+    fillings = {id(area): filling(area.density, area.style, glyphs) for area in areas}
     for column in range(columns):
         known = [
             (area, high)
             for area, of_columns in zip(areas, heights, strict=True)
             if column < len(of_columns) and (high := of_columns[column]) is not None
         ]
-        tallest = max((high for _, high in known), default=0)
-        for row in range(-(-tallest // _PARTS)):
-            base = row * _PARTS
-            if (edge := _edge(known, base, glyphs)) is not None:
-                found[rows - 1 - row][column] = edge
+        filled, edges = 0, set()
+        for area, high in known:
+            if high <= filled:
                 continue
-            # The foremost area that fills at least half of what is drawn in this cell.
-            least = base + min(_PARTS, tallest - base) / 2
-            area, _ = next((area, high) for area, high in known if high >= least)
-            part = min(tallest - base, _PARTS)
-            alarm = column in area.alarms and not area.values[column]
-            style = "critical" if alarm else area.style
-            if part == _PARTS:
-                found[rows - 1 - row][column] = filling(area.density, style, glyphs)
-            else:
-                found[rows - 1 - row][column] = _partial(part, glyphs), style
+            cell = fillings[id(area)]
+            for row in range(-(-filled // _PARTS), high // _PARTS):
+                found[rows - 1 - row][column] = cell
+            if high % _PARTS:
+                edges.add(high // _PARTS)
+            filled = high
+        for row in edges:
+            base = row * _PARTS
+            edge = _edge(known, base, glyphs)
+            found[rows - 1 - row][column] = _top(known, filled, base, column, glyphs) if edge is None else edge
     return found
+
+
+def _top(known: Sequence[tuple[Area, int]], tallest: int, base: int, column: int, glyphs: Glyphs) -> Cell:
+    """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
+    part = tallest - base
+    area = next(area for area, high in known if high >= base + part / 2)
+    alarm = column in area.alarms and not area.values[column]
+    return _partial(part, glyphs), "critical" if alarm else area.style
 
 
 def _edge(known: Sequence[tuple[Area, int]], base: int, glyphs: Glyphs) -> Cell | None:
@@ -154,15 +161,19 @@ def _edge(known: Sequence[tuple[Area, int]], base: int, glyphs: Glyphs) -> Cell 
     Of three those with the largest parts. Without colours the one that fills at least half has the cell.
     """
     parts: list[tuple[int, int, Area]] = []
-    filled = base
+    filled, full = base, base + _PARTS
     for area, high in known:
-        top = min(high, base + _PARTS)
-        if top > filled:
+        if high > filled:
+            top = high if high < full else full
             parts.append((top - filled, top - base, area))
             filled = top
-    if len(parts) < 2 or filled < base + _PARTS:
+            if filled == full:
+                break
+    if len(parts) < 2 or filled < full:
         return None
-    lower, upper = sorted(sorted(parts, key=lambda part: -part[0])[:2], key=lambda part: part[1])
+    if len(parts) > 2:
+        parts = sorted(sorted(parts, key=lambda part: -part[0])[:2], key=lambda part: part[1])
+    lower, upper = parts
     last = len(glyphs.rising) - 1
     char = glyphs.rising[min(max(1, round(lower[1] / _PARTS * last)), last - 1)]
     foremost = lower[2] if 2 * lower[1] >= _PARTS else upper[2]

@@ -80,6 +80,18 @@ async def test_the_history_is_that_of_the_row_s_number_since_it_stands_there() -
         await rig.until(lambda: "since 4.0 s ago" in right(rig))
 
 
+async def test_a_number_that_is_unknown_of_the_row_gives_way_to_the_first_known_one() -> None:
+    now_ms = EPOCH_MS
+    root = backend(11, now_ms, state="idle in transaction", wait_event_type="Client", wait_event="ClientRead")
+    waiting = backend(12, now_ms, wait_event_type="Lock", wait_event="transactionid", blocked_by=(11,))
+    activity = Activity(0.0, now_ms, (root, waiting))
+    step = Step((frame(0, postgres=postgres_sample(0, activity=activity), events=()),), restart=True)
+    async with running_screen(ScriptedSource([step]), size=(200, 50)) as rig:
+        await turned_to(rig, "4")
+        await rig.until(lambda: "PID 11" in right(rig))
+        assert "holds  1" in right(rig)
+
+
 async def test_a_click_beside_the_table_chooses_nothing() -> None:
     async with running_screen(ScriptedSource([sessions(0, 11, 12)]), size=(200, 50)) as rig:
         page = await turned_to(rig, "2")

@@ -48,7 +48,7 @@ def report(
     pgtop-tune report runs/default runs/tuned runs/extreme -o tuning.md
     """
     from pgtop_tune.cli.commands.export import text_to
-    from pgtop_tune.cli.output import say
+    from pgtop_tune.cli.report_files import write_text
     from pgtop_tune.compare.baselines.baselines import earlier_runs
     from pgtop_tune.compare.noise.store import known_spreads
     from pgtop_tune.compare.reports.html import html
@@ -56,7 +56,6 @@ def report(
     from pgtop_tune.compare.reports.written import report_markdown
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import open_all
-    from pgtop_tune.paths import new_file, replacing
     from pgtop_tune.recording.outlet import is_stdout
 
     to_stdout = output is not None and is_stdout(output)
@@ -71,11 +70,4 @@ def report(
         with text_to(None, force) as file:
             file.write(text)
         return
-    try:
-        with replacing(output) if force else new_file(output) as made:
-            made.write(text.encode("utf-8", "replace"))
-    except FileExistsError:
-        raise UsageProblem(f"{output} exists already", "--force replaces it") from None
-    except OSError as problem:
-        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
-    say(f"report: {output}")
+    write_text(output, text, force=force)

@@ -127,6 +127,7 @@ class SwitchbackState(Struct, frozen=True):
         ending: Why it is over.
         reason: In words; "" while it goes on.
         notes: What happened on the way, in words.
+        afterwards: What became of the values at the end, where they are not all put back, in words; also a note.
         warm_up_tps: Second by second, before the first pair.
         prediction: What B can bring, told when the load was steady; None where nothing can be said.
         plans: Of statements under A and B, at the end; empty where none were asked for.
@@ -144,6 +145,7 @@ class SwitchbackState(Struct, frozen=True):
     ending: Ending = Ending.UNDER_WAY
     reason: str = ""
     notes: tuple[str, ...] = ()
+    afterwards: str = ""
     warm_up_tps: tuple[float, ...] = ()
     prediction: Prediction | None = None
     plans: tuple[PlanPair, ...] = ()

@@ -174,9 +174,9 @@ class Switchback:
                     kept = True
             except PgtopError as problem:
                 why = problem.message
-            self._note(f"B is not kept: {why}" if why else "B is kept")
+            self._note_afterwards(f"B is not kept: {why}" if why else "B is kept")
         if not kept and (left := await self._arms.restore(f"ab: {ending}")):
-            self._note(f"{NOT_PUT_BACK}: {left}")
+            self._note_afterwards(f"{NOT_PUT_BACK}: {left}")
         await self._load.stop()
 
     async def _in_trouble(self) -> bool:
@@ -406,6 +406,9 @@ class Switchback:
     def elapsed_s(self) -> float:
         """Since the load runs."""
         return time.monotonic() - self._began_s
+
+    def _note_afterwards(self, words: str) -> None:
+        self._put(notes=(*self.state.notes, words), afterwards=words)
 
     def _note(self, words: str) -> None:
         self._put(notes=(*self.state.notes, words))

@@ -119,13 +119,14 @@ def _ending(ending: Ending, reason: str) -> str:
 def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     """What belongs to the result: the trade, cross-check, pairs that do not count."""
     evaluation = state.evaluation
+    afterwards = [state.afterwards] if state.afterwards else []
     if evaluation is None:
-        return []
+        return afterwards
     slow = f"the effect builds up slower than {state.lengths.settle_s:.0f} s; figure too small"
     found = of_evaluation(evaluation, state.ending, slow)
     if evaluation.no_mix:
         found.insert(0, f"tps decides: {evaluation.no_mix}")
-    found = [*plan_remarks(state.plans), *found]
+    found = [*afterwards, *plan_remarks(state.plans), *found]
     throughput = evaluation.throughput
     if (
         state.prediction is not None

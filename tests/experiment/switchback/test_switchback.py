@@ -53,6 +53,7 @@ async def test_a_better_b_stays_where_that_was_asked_for() -> None:
     state = await made.run()
     assert made.arms.acts[-1] == "keep B"
     assert "B is kept" in state.notes
+    assert "\nB is kept\n" in text(made.experiment.plan, state)
 
 
 async def test_a_better_b_that_costs_something_else_is_put_back() -> None:
@@ -177,6 +178,19 @@ async def test_a_load_that_failed_ends_it_with_its_words() -> None:
     made.change = failed
     state = await made.run()
     assert (state.ending, state.reason) == (Ending.ENDED, "the load failed: connection lost")
+
+
+async def test_what_is_not_put_back_stands_in_the_result() -> None:
+    made = noisy(0.3)
+
+    async def restore(why: str) -> str:
+        return "no server answers: `pgtop-tune revert --set 1` reverts it"
+
+    made.arms.restore = restore  # type: ignore[method-assign]
+    state = await made.run()
+    assert "\nnot put back: no server answers: `pgtop-tune revert --set 1` reverts it\n" in text(PLAN, state)
+    early = replace(state, evaluation=None)
+    assert text(PLAN, early).endswith("reverts it")
 
 
 async def test_a_load_that_failed_because_its_server_was_restarted_is_told_as_that() -> None:

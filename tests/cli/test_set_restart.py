@@ -125,6 +125,29 @@ def test_after_a_kill_the_old_values_are_in_force_again_without_us(managed: Thro
 
 
 @pytest.mark.long
+def test_killed_between_the_revert_and_its_restart_the_watchdog_restarts_the_server(
+    managed: Throwaway, tmp_path: Path
+) -> None:
+    before = auto_conf_of(managed)
+    process = subprocess.Popen(
+        [*PROGRAM, "set", "max_connections=55", "--restart", "--yes", "--for", "1h", "-w", "-d", conninfo(managed)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    try:
+        until(lambda: shown(managed, "max_connections") == "55")
+        process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 60
+        while auto_conf_of(managed) != before:
+            assert time.monotonic() < deadline, "Ctrl-C reverts it"
+    finally:
+        process.kill()
+        process.wait()
+    until(lambda: shown(managed, "max_connections") == "100")
+    assert auto_conf_of(managed) == before
+
+
+@pytest.mark.long
 def test_a_server_that_somebody_restarted_into_our_change_is_brought_back(managed: Throwaway, tmp_path: Path) -> None:
     """Written without a restart, and then the machine is rebooted."""
     before = auto_conf_of(managed)

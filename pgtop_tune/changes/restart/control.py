@@ -164,8 +164,12 @@ class RestartService:
         async with self._one_at_a_time:
             self._begin_waiting()
             self._deadlines.end(set_id)
-            reverted = await self._control.revert_set(set_id, why)
-            return await self._restart_for(reverted, progress)
+            # Killed between the two, the server would run on with the values of the set: the watchdog restarts it.
+            reverted = await self._control.revert_set(set_id, why, hold=True)
+            try:
+                return await self._restart_for(reverted, progress)
+            finally:
+                self._control.release(set_id)
 
     async def restart_for(self, reverted: Sequence[ParameterChange], progress: Progress = silent) -> RestartOutcome:
         """Restarts where changes that were taken back need it for the old values to be in force.

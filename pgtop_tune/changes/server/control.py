@@ -152,9 +152,15 @@ class PostgresControl:
             ) from None
         return staying
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
-        """Takes a set back; empty when it is not in force (any more)."""
-        outcome = await self._take_back(of_set(set_id), why)
+    async def revert_set(self, set_id: str, why: str = "", *, hold: bool = False) -> tuple[ParameterChange, ...]:
+        """Takes a set back; empty when it is not in force (any more).
+
+        Args:
+            set_id: Of the journal.
+            why: For the journal.
+            hold: Its revert watchdog stays until `release`: the old values need a restart that is yet to come.
+        """
+        outcome = await self._take_back(of_set(set_id), why, hold=hold)
         # It is pending until it is reverted there.
         if outcome.elsewhere:
             raise ServerProblem(
@@ -165,6 +171,10 @@ class PostgresControl:
         if missed is not None:
             raise missed
         return outcome.settled
+
+    def release(self, set_id: str) -> None:
+        """The revert watchdog of a set that is reverted ends."""
+        self._deadlines.end(set_id)
 
     async def revert_overdue(self) -> tuple[ParameterChange, ...]:
         """Takes back what nobody kept in time, also of processes that are gone."""
@@ -358,14 +368,14 @@ class PostgresControl:
                     self._deadlines.end(set_id)
                 raise
 
-    async def _take_back(self, selection: ServerSelection, why: str = "") -> RevertOutcome:
+    async def _take_back(self, selection: ServerSelection, why: str = "", *, hold: bool = False) -> RevertOutcome:
         outcome = await self._runner.run(
             lambda session: take_back_from(session, self._journals.find(session), selection, why)
         )
         undone = outcome.settled
         self._look_again(undone)
         still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
-        for set_id in {change.set_id or change.id for change in undone} - still:
+        for set_id in {change.set_id or change.id for change in undone} - still if not hold else ():
             self._deadlines.end(set_id)
         outcome.check_none_refused()
         return outcome

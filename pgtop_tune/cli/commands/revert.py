@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -299,6 +300,23 @@ async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> No
     await control.aclose()
 
 
+def _reverted_without_restart(set_id: str, directory: Path | None) -> tuple[ParameterChange, ...]:
+    """What a program has taken back of a set that nobody confirmed, and may have been killed before its restart."""
+    from pgtop_tune.changes.journal import journals, read
+    from pgtop_tune.changes.model.change import ChangeState
+    from pgtop_tune.errors import JournalProblem
+
+    found: list[ParameterChange] = []
+    for path in journals(directory) if set_id else ():
+        with contextlib.suppress(JournalProblem):
+            found += [
+                each
+                for each in read(path).changes
+                if set_id in (each.set_id, each.id) and each.state is ChangeState.REVERTED and not each.kept
+            ]
+    return tuple(found)
+
+
 def _taken_back(
     words: ConnectionWords,
     selection: Selection,
@@ -339,9 +357,10 @@ def _taken_back(
         return late.and_then(rest).after_writing(frozenset().union(*written))
 
     def restarted(conninfo: ConnInfo, outcome: RevertOutcome) -> tuple[ConnInfo, RevertOutcome]:
-        if not restart or not any(change.restart for change in outcome.settled):
+        settled = outcome.settled or _reverted_without_restart(set_id, directory)
+        if not restart or not any(change.restart for change in settled):
             return conninfo, outcome
-        again = run_until_signalled(restart_after_reverting(conninfo, outcome.settled, directory))
+        again = run_until_signalled(restart_after_reverting(conninfo, settled, directory))
         shown = {each.id: each for each in again}
         return conninfo, replace(outcome, settled=tuple(shown.get(each.id, each) for each in outcome.settled))
 
@@ -363,7 +382,7 @@ def _taken_back(
             problem = error
         there = sought(conninfo)
         if there is None and problem is None:
-            return conninfo, outcome
+            return restarted(conninfo, outcome)
         if there is None and problem is not None:
             agree = agreeing(conninfo, yes=yes or bool(set_id))
             if isinstance(problem, NotLetIn) or not recover(

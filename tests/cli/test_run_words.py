@@ -41,7 +41,7 @@ def test_a_doubt_stands_once_with_its_runs_and_the_range_of_its_figures() -> Non
     assert [line for line in markdown(P5, None).splitlines() if line.startswith("-")] == [
         "- PostgreSQL ×600: invalid RUN-FAILED: no room",
         "- all but PostgreSQL ×600: suspect CPU-CONTENTION: pgbench waited for a CPU 31-96 % of the time"
-        " -> another host",
+        " -&gt; another host",
     ]
 
 

@@ -27,7 +27,8 @@ from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.screens import screen_text
 
 NARROW: Final = (80, 24)
-WIDE: Final = (160, 48)
+WIDE: Final = (159, 48)
+"""All columns of a table; from 160 on the selected row stands beside it."""
 DEADLINE_S: Final = 60.0
 T = TypeVar("T")
 

@@ -127,7 +127,7 @@ async def test_commands_under_way_tell_how_far_they_are(commands: Commands, watc
             rf"^ +{commands.vacuum} VACUUM +(\S+) .* swept +scanning heap +(\d+)/(\d+) blocks +[\d.]+ \2/\3 heap b",
             rf"^ +{commands.analyze} ANALYZE +(\S+) .* sampled +acquiring sampl.* (\d+)/(\d+) blocks +[\d.]+ - ",
             rf"^ +{commands.create_index} CREATE INDEX +(\S+) .* indexed .*building index: .* (\d+)/(\d+) blocks +\d",
-            rf"^ +{commands.concurrently} CREATE INDEX(?: CO?)?… +(\S+) .* waiting for .* (0)/(1) lockers",
+            rf"^ +{commands.concurrently} CREATE INDEX ?(?:CO?)?… +(\S+) .* waiting for .* (0)/(1) lockers",
             rf"^ +{commands.cluster} CLUSTER .* ordered .* rebuilding index +- +- 1 indexes",
             rf"^ +{commands.copy} COPY FROM +(\S+) .* loaded +file +([\d.]+)[KM]/([\d.]+)M bytes +[\d.]+K -",
             r"^ +\d+ BASE BACKUP +(\S+) .* streaming databa.* ([\d.]+)M/([\d.]+)M bytes +\d+K 0/1 tablespaces",

@@ -101,7 +101,10 @@ class Independent(threading.Thread):
                     self.found.setdefault(name, []).append((at, float(value)))
 
     def before_and_after(self, name: str, at: float, earlier_s: float, later_s: float) -> tuple[float, float]:
-        readings = self.found[name]
+        readings, deadline_s = self.found[name], time.monotonic() + 60.0
+        while readings[-1][0] <= at + later_s:
+            assert time.monotonic() < deadline_s, "no later reading came"
+            time.sleep(0.05)
         first = max(bisect_right(readings, (at - earlier_s, float("inf"))) - 1, 0)
         last = min(bisect_right(readings, (at + later_s, float("inf"))), len(readings) - 1)
         return readings[first][1], readings[last][1]

@@ -24,7 +24,20 @@ OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 
 GENERATE: Final = "server-side generate"
 _LOCK: Final = "hashtext('pgtop-tune bus')"
+_ATTEMPTS: Final = 10
+_AGAIN_S: Final = 0.2
 _MOST_JOBS: Final = 64
+
+
+async def _locked(sql_session: SqlSession) -> bool:
+    """Whether the lock of this making is ours; a session that has just ended gives it back within moments."""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            await asyncio.sleep(_AGAIN_S)
+        [(locked,)] = await sql_session.rows(f"SELECT pg_try_advisory_lock({_LOCK})")
+        if locked:
+            return True
+    return False
 
 
 async def make_bus(
@@ -53,8 +66,7 @@ async def make_bus(
     async with _opened(open_sql_session) as sql_session, _opened(open_sql_session) as looking:
         watch = StepWatch(tell, looking)
         try:
-            [(locked,)] = await sql_session.rows(f"SELECT pg_try_advisory_lock({_LOCK})")
-            if not locked:
+            if not await _locked(sql_session):
                 raise LoadProblem(
                     "another pgtop-tune is creating the bus data set in this database", "wait for it, or end it"
                 )

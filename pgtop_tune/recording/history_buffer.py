@@ -147,7 +147,7 @@ class HistoryBuffer:
         self._longest_s = longest_s
         self._most_bytes = most_bytes
         self._spill = spill_files
-        self._putting: threading.Thread | None = None
+        self._putting = False
         self._lock = threading.Lock()
         self._form = MemoryForm()
         self._blocks: list[_Block] = []
@@ -188,20 +188,32 @@ class HistoryBuffer:
 
     def _begin_to_put_away(self) -> None:
         # A disk that hangs keeps one thread, and the blocks wait in memory.
-        if self._spill is not None and (self._putting is None or not self._putting.is_alive()):
-            self._putting = threading.Thread(target=self._put_away, args=(self._spill,), name="put away", daemon=True)
-            self._putting.start()
+        if self._spill is None:
+            return
+        with self._lock:
+            if self._putting:
+                return
+            self._putting = True
+        threading.Thread(target=self._put_away, args=(self._spill,), name="put away", daemon=True).start()
 
     def _put_away(self, spill_files: SpillFiles) -> None:
-        with self._lock:
-            waiting = [(block, block.packed) for block in self._blocks if isinstance(block.packed, bytes)]
-        for block, packed in waiting:
-            if packed:
-                piece = spill_files.put(packed)
+        while (block := self._next_to_put_away()) is not None:
+            assert isinstance(block.packed, bytes)
+            piece = spill_files.put(block.packed)
+            with self._lock:
                 if piece is None:
+                    self._putting = False
                     return
-                with self._lock:
-                    block.packed = piece
+                block.packed = piece
+
+    def _next_to_put_away(self) -> _Block | None:
+        """The oldest packed block in memory. None ends the thread, in the same moment for whoever packs the next."""
+        with self._lock:
+            for block in self._blocks:
+                if isinstance(block.packed, bytes) and block.packed:
+                    return block
+            self._putting = False
+            return None
 
     @property
     def packed_bytes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.history_buffer import HistoryBuffer, SpillFiles
+from pgtop_tune.recording.history_buffer import HistoryBuffer, PutAway, SpillFiles
 from pgtop_tune.recording.memory_form import MemoryForm
 from pgtop_tune.runtime.ports import Step
 from tests.recording.strategies import FRAMES
@@ -110,6 +111,29 @@ def test_packed_blocks_are_put_away_into_files_that_nobody_else_finds(tmp_path: 
     assert [one for _, one in hour.frames()] == frames
     hour = HistoryBuffer()
     until(lambda: descriptors(tmp_path) == [])
+
+
+class _SlowToBegin(SpillFiles):
+    """The first piece is taken only once more has been packed."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(lambda: directory)
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def put(self, data: bytes) -> PutAway | None:
+        self.asked.set()
+        assert self.go_on.wait(60)
+        return super().put(data)
+
+
+def test_a_block_packed_while_others_are_put_away_follows_them(tmp_path: Path) -> None:
+    spill_files = _SlowToBegin(tmp_path)
+    hour = HistoryBuffer(spill_files=spill_files)
+    hour.accept(Step(tuple(frame(second) for second in range(35))))
+    assert spill_files.asked.wait(60)
+    hour.accept(Step(tuple(frame(second) for second in range(35, 95))))
+    spill_files.go_on.set()
+    until(lambda: sum(os.fstat(one).st_size for one in descriptors(tmp_path)) == hour.packed_bytes)
 
 
 def test_room_on_the_disk_is_given_back_as_the_oldest_go(tmp_path: Path) -> None:

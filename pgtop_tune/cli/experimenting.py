@@ -41,7 +41,6 @@ from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import text
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
-from pgtop_tune.experiment.cpu_meter import CpuMeter
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.estimate import Estimate, estimate
@@ -53,6 +52,7 @@ from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, Outcome, out
 from pgtop_tune.experiment.plan.reviewed import check_reviewed, plan_hash
 from pgtop_tune.experiment.plan.run import ExperimentRun, unfinished
 from pgtop_tune.experiment.plan.shown import shown_plan, switched
+from pgtop_tune.experiment.surroundings_meter import SurroundingsMeter
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -292,7 +292,8 @@ class ExperimentSession:
     async def _measured(self, conninfo: ConnInfo, doors: _Doors, *, abandon: bool) -> int | None:
         session = LiveSession(conninfo, self._live)
         session.load.prepare = None
-        keeper, meter = FrameKeeper(), CpuMeter()
+        session.watch_others()
+        keeper, meter = FrameKeeper(), SurroundingsMeter()
         session.engine.attach(keeper)
         session.engine.attach(meter)
         parts = ExperimentParts(

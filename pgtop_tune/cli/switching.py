@@ -147,6 +147,7 @@ async def switch(wanted: SwitchRequest) -> int:
     session = LiveSession(conninfo, wanted.live)
     session.load.directories = directories
     session.load.prepare = None
+    session.watch_others()
     keeper, frames = FrameKeeper(), BlockFrames(loaded=not wanted.against_load)
     session.engine.attach(keeper)
     session.engine.attach(frames)

@@ -16,7 +16,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
-from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
+from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample, StorageIo
 from pgtop_tune.model.recorded_as import KeyedBy
 from pgtop_tune.model.setup import MachineSetup
 
@@ -326,3 +326,4 @@ class HostSample(Struct, frozen=True):
     frequency: FrequencySample | Unavailable = NOT_RECORDED
     cgroup: CgroupSample | Unavailable = NOT_RECORDED
     setup: MachineSetup | Unavailable = NOT_RECORDED
+    storage_io: StorageIo | Unavailable = NOT_RECORDED

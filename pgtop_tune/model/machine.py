@@ -126,6 +126,25 @@ class FrequencySample(Struct, frozen=True):
     policies: Annotated[tuple[CpuFrequency, ...], KeyedBy("policy")]
 
 
+class StorageIo(Struct, frozen=True):
+    """I/O of programs since the first look, /proc/PID/io; at least so much, for a program that ends is not seen to its
+    end.
+
+    Attributes:
+        own_read_bytes: From storage, by server, load and this program.
+        own_write_bytes: Handed to write calls and dirty in the page cache, by the same.
+        others_read_bytes, others_write_bytes: By all other programs.
+        refused: Programs whose file this one may not read.
+    """
+
+    at_s: float
+    own_read_bytes: int
+    own_write_bytes: int
+    others_read_bytes: int
+    others_write_bytes: int
+    refused: int
+
+
 class ServerPlaces(Struct, frozen=True):
     """Directories besides the data directory, on the server's machine.
 

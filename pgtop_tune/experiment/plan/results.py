@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.experiment.attribution import FOREIGN_POINTS
-from pgtop_tune.experiment.cpu_meter import CpuSeen
+from pgtop_tune.experiment.attribution import FOREIGN_POINTS, Surroundings
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.run_validity import short_words
@@ -54,7 +53,7 @@ class CellResult(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     record: str = ""
     p50_ms: float | None = None
-    cpu: CpuSeen = CpuSeen()
+    cpu: Surroundings = Surroundings()
     known: Mapping[str, RunSpread] = {}
 
 
@@ -74,7 +73,7 @@ class MadeData(Struct, frozen=True, kw_only=True):
 
 
 def result_of(
-    cell: Cell, run: RunResult, bound: str, record: str, cpu: CpuSeen, known: Mapping[str, RunSpread]
+    cell: Cell, run: RunResult, bound: str, record: str, cpu: Surroundings, known: Mapping[str, RunSpread]
 ) -> CellResult:
     """From the record of its run; see `CellResult`."""
     invalid = next((doubt for doubt in run.doubts if doubt.verdict is RunVerdict.INVALID), None)

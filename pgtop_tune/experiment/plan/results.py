@@ -132,6 +132,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         sets: Ids of change sets that were begun and not ended, oldest first.
         database: That was made for it and not dropped; "" without one.
         tables: Whether pgbench's tables were made in a database of the operator's, and not dropped.
+        table_oids: Of them; empty while they are being made.
         began_ms: Wall clock of its begin, milliseconds since the epoch.
         ended: How it ended: "complete", or why it stopped; "" while it runs, or was killed.
         server: Parameters of the server as they were at first, between its arms; empty before.
@@ -147,6 +148,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     sets: tuple[str, ...] = ()
     database: str = ""
     tables: bool = False
+    table_oids: tuple[int, ...] = ()
     began_ms: int = 0
     ended: str = ""
     server: Mapping[str, str] = {}
@@ -176,6 +178,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
     sets: list[str] = []
     server: dict[str, str] = {}
     database, tables, ended = "", False, ""
+    oids: tuple[int, ...] = ()
     for line in lines:
         match line["kind"]:
             case "cell_began":
@@ -194,7 +197,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
             case "database":
                 database = line["name"]
             case "tables":
-                tables = bool(line["there"])
+                tables, oids = bool(line["there"]), tuple(line.get("oids", ()))
             case "server":
                 server = dict(line["parameters"])
             case "resumed":
@@ -212,6 +215,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
         sets=tuple(sets),
         database=database,
         tables=tables,
+        table_oids=oids,
         began_ms=int(lines[0]["began_ms"]),
         ended=ended,
         server=server,

@@ -7,6 +7,7 @@ Where `bench run` sends its load: the endpoints as typed, resolved.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from pgtop_tune import units
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
+from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -36,10 +38,12 @@ from pgtop_tune.compare.noise.words import known_words
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem, UsageProblem
+from pgtop_tune.experiment.configurations import Configuration, ConfiguredRuns, check_configurations
 from pgtop_tune.experiment.endpoints import EndpointWords, LoadTarget, parse_endpoint
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.repeats import Repeats, Repetition, check_goal, check_length, load_before
 from pgtop_tune.experiment.series import Series, Steps, cells, parse_steps, series_json
+from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -182,6 +186,7 @@ class BenchRequest(Struct, frozen=True):
         format: Of the results on stdout; "" for none.
         again: Runs that were made before, to be made again in place of all that profiles, spec and steps say.
         repetition: How often each run is made.
+        configurations: Values of parameters that each run is made under.
     """
 
     connection: ConnectionWords
@@ -202,6 +207,7 @@ class BenchRequest(Struct, frozen=True):
     live: LiveOptions
     again: tuple[LoadSpec, ...] = ()
     repetition: Repetition = Repetition()
+    configurations: tuple[Configuration, ...] = ()
 
 
 async def measure(wanted: BenchRequest) -> int:
@@ -258,10 +264,12 @@ async def measure(wanted: BenchRequest) -> int:
             if doubt.verdict == "invalid":
                 tell(f"{doubt.id}: {doubt.reason}")
 
-    series = Series(run, plan, before, began, ended, repeats)
+    configured = ConfiguredRuns(wanted.configurations, session.parameters, before)
+    series = Series(run, plan, before, began, ended, repeats, configured.to)
 
     async def work() -> None:
         await first_answer(session, keeper)
+        await _check(wanted.configurations, session, plan)
         if wish.until is not None:
             machine = "" if wanted.live.load_from is None else str(wanted.live.load_from)
             loads = await _loads(surroundings, keeper, plan, machine)
@@ -269,7 +277,10 @@ async def measure(wanted: BenchRequest) -> int:
                 if words := known_words(known_noise(load)):
                     tell(f"{load.title}: {words}")
             check_goal(plan, loads, wish, wanted.warm_up_s)
-        await series.measure()
+        try:
+            await series.measure()
+        finally:
+            await asyncio.shield(configured.revert())
 
     async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
         try:
@@ -309,7 +320,27 @@ def _plan(
         clients=wanted.clients,
         protocol=wanted.protocol,
         allow_shell=wanted.allow_shell,
+        configurations=[each.name for each in wanted.configurations] or ("",),
     )
+
+
+async def _check(configurations: Sequence[Configuration], session: LiveSession, plan: Sequence[RunCell]) -> None:
+    """Refuses configurations that cannot be put into force, before anything is run.
+
+    Raises:
+        UsageProblem: A parameter that the server has not, a value that it would not take, or a change that is pending.
+    """
+    if not configurations:
+        return
+    names = tuple(dict.fromkeys(name for each in configurations for name in each.values))
+    found = {each.name.lower(): each for each in await session.parameters.list(names)}
+    sql_session = await session.open_sql_session()
+    try:
+        check_known(names, found.values(), [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)])
+    finally:
+        await sql_session.aclose()
+    check_configurations(configurations, found, plan)
+    await check_nothing_pending(session.parameters)
 
 
 async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
@@ -374,12 +405,13 @@ def _print(
     format: str, results: Sequence[RunResult], steps: Steps | None, repeats: Repeats | None, *, single: bool
 ) -> None:
     cells = () if repeats is None else repeats.cells()
+    loads = {} if repeats is None else repeats.by_configuration()
     if format == "json":
         # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
         more = None if repeats is None else repeats.as_json()
         said = series_json(results, steps, single=single and repeats is None, repeats=more)
         say_as_it_is(json.dumps(said, ensure_ascii=True))
     elif format == "markdown":
-        say(markdown(results, steps, cells))
+        say(markdown(results, steps, cells, loads))
     else:
-        say(text(results, steps, "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#", cells))
+        say(text(results, steps, "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#", cells, loads))

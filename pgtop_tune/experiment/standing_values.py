@@ -1,7 +1,7 @@
-"""Values that stay in force under both arms of an evaluation: what the search has found so far, and both arms share.
+"""Values that stay in force while something is measured: under both arms of an evaluation, or in a run of a series.
 
-Pending confirmation like each switch, so that a kill reverts them; disjoint from what an arm sets, so that the two
-change sets never stand on each other.
+Pending confirmation like each switch, so that a kill reverts them. Where arms are switched besides, they are disjoint
+from what an arm sets, so that the two change sets never stand on each other.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ class StandingValues:
         sets: Makes and reverts it.
         door: The server's half of these sets, for deadlines.
         before: Told the id of a set before it is made.
+        reason: Begins what the journal says of them.
     """
 
-    def __init__(self, sets: ChangeSets, door: SetControl, before: Callable[[str], None]) -> None:
+    def __init__(self, sets: ChangeSets, door: SetControl, before: Callable[[str], None], reason: str) -> None:
         self._sets: Final = sets
         self._door: Final = door
         self._before: Final = before
+        self._reason: Final = reason
         self._set_id = ""
         self.values: Mapping[str, str] = {}
 
@@ -52,7 +54,7 @@ class StandingValues:
         set_id = uuid.uuid4().hex[:12]
         self._before(set_id)
         words = ", ".join(f"{name}={value}" for name, value in values.items())
-        terms = Terms(keep_within_s=within_s, reason=f"tune: so far {words}", set_id=set_id, of_experiment=True)
+        terms = Terms(keep_within_s=within_s, reason=f"{self._reason} {words}", set_id=set_id, of_experiment=True)
         self._set_id = set_id
         await self._sets.apply(
             ChangeSet(parameters=tuple(WantedParameter(name, value) for name, value in values.items())), terms
@@ -62,5 +64,5 @@ class StandingValues:
     async def revert(self, why: str) -> None:
         """Takes them out of force. Raises as `to`."""
         if self._set_id:
-            (await self._sets.revert(self._set_id, f"tune: {why}")).checked()
+            (await self._sets.revert(self._set_id, f"{self._reason} {why}")).checked()
         self._set_id, self.values = "", {}

@@ -4,21 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
 from pgtop_tune.health.check import Check, Limits
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.measure import busy, keep, measure
-from pgtop_tune.health.project_file import project_wishes
-from pgtop_tune.health.registry import chosen, thresholds
+from pgtop_tune.health.project_file import ProjectWishes, project_wishes
+from pgtop_tune.health.registry import by_id, chosen, thresholds
 from pgtop_tune.health.report import Report
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
+
+
+class Wanted(Struct, frozen=True):
+    """What is to be checked, by which limits, and what of it the project accepts."""
+
+    checks: tuple[Check, ...]
+    limits: Mapping[str, Limits]
+    accept: tuple[AcceptedRisk, ...] = ()
+
+    @classmethod
+    def of(cls, wishes: ProjectWishes) -> Self:
+        """Of a project's wishes, with what the command line has changed of them.
+
+        Raises:
+            UsageProblem: The choice of checks, a threshold, or the check of an acceptance is wrong.
+        """
+        for risk in wishes.accept:
+            by_id(risk.check)
+        return cls(chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds), wishes.accept)
+
+    @classmethod
+    def by_project(cls) -> Self:
+        """As the file in the working directory has it. Raises as `of`."""
+        return cls.of(project_wishes())
+
+    def judged(self, facts: CheckFacts) -> Report:
+        """The report."""
+        return with_accepted(judge(self.checks, facts, self.limits), self.accept)
 
 
 class Looking(Struct, frozen=True):
@@ -36,35 +66,20 @@ class Looking(Struct, frozen=True):
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
-        wishes = await _wishes()
-        return await wishes.judged(await self._gathered(wishes))
+        wanted = await asyncio.to_thread(Wanted.by_project)
+        return await asyncio.to_thread(wanted.judged, await self._gathered(wanted))
 
     async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
         """See `CheckControl.measure`."""
-        wishes = await _wishes()
-        facts = await self._gathered(wishes)
+        wanted = await asyncio.to_thread(Wanted.by_project)
+        facts = await self._gathered(wanted)
         disturbs = busy(facts)
         if disturbs and not anyway:
             return disturbs
         measured = await measure(self.conninfo, facts)
         await asyncio.to_thread(keep, facts, measured)
-        return await wishes.judged(replace(facts, measured=measured))
+        # Frames are sampled in the caller's loop: it is judged beside it.
+        return await asyncio.to_thread(wanted.judged, replace(facts, measured=measured))
 
-    async def _gathered(self, wishes: _Wishes) -> CheckFacts:
-        return await gather(self.conninfo, wishes.checks, poolers=self.poolers, host_source=self.host_source)
-
-
-class _Wishes(Struct, frozen=True):
-    """What the project wants to be checked."""
-
-    checks: tuple[Check, ...]
-    limits: Mapping[str, Limits]
-
-    async def judged(self, facts: CheckFacts) -> Report:
-        """Frames are sampled in the caller's loop: it is done beside it."""
-        return await asyncio.to_thread(judge, self.checks, facts, self.limits)
-
-
-async def _wishes() -> _Wishes:
-    wishes = await asyncio.to_thread(project_wishes)
-    return _Wishes(chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds))
+    async def _gathered(self, wanted: Wanted) -> CheckFacts:
+        return await gather(self.conninfo, wanted.checks, poolers=self.poolers, host_source=self.host_source)

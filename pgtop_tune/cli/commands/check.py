@@ -105,6 +105,7 @@ def check(
             "--fail-on", show_default=False, help="Exit with 1 for findings at or above this severity (warning)."
         ),
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for unknown checks, too.")] = False,
     format: Annotated[
         ReportFormat, typer.Option("--format", help="Output format; script: the fixes as a shell script.")
     ] = ReportFormat.TEXT,
@@ -122,8 +123,8 @@ def check(
     """Check a server and its machine before production: risks, their fixes, and how to undo each fix.
 
     Changes nothing; only --measure writes, into an unlinked file and a few bytes of WAL. A check without its input is
-    unknown and counted as such, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, any other: could
-    not run.
+    unknown and counted as such, never passed. Exit status: 0 clean, 1 findings at or above --fail-on (with --strict
+    unknown checks as well), any other: could not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
@@ -141,6 +142,7 @@ def check(
         ignore=(*project.ignore, *(ignore or ())),
         fail_on=fail_on or project.fail_on or FailOn.WARNING,
         thresholds=(*project.thresholds, *(threshold or ())),
+        accept=project.accept,
     )
     if list_:
         _list(wishes)
@@ -151,7 +153,7 @@ def check(
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
     for line in WRITERS[format.value](report, Wish(verbose, limit, _width())):
         say(line)
-    if limit is not None and report.at_least(limit):
+    if (limit is not None and report.at_least(limit)) or (strict and report.unknowns):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -202,17 +204,16 @@ def _checked(
     from pgtop_tune.cli.output import tell
     from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
     from pgtop_tune.health.gather import gather
-    from pgtop_tune.health.judge import judge
-    from pgtop_tune.health.registry import chosen, thresholds
+    from pgtop_tune.health.looking import Wanted
 
     poolers = pooler_addresses(pooler)
-    checks, limits = chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds)
+    wanted = Wanted.of(wishes)
     if against is not None and is_recording(against):
-        return judge(checks, recorded_facts(against), limits)
+        return wanted.judged(recorded_facts(against))
     former = None if against is None else former_check(against)
 
     async def both(conninfo: ConnInfo) -> CheckFacts:
-        facts = await gather(conninfo, checks, poolers=poolers, host_source=host_source)
+        facts = await gather(conninfo, wanted.checks, poolers=poolers, host_source=host_source)
         control = PostgresControl(conninfo)
         await leave_watchdogs(control, HostControl(), None, tell)
         await control.aclose()
@@ -223,7 +224,7 @@ def _checked(
         return _measured(conninfo, facts, yes) if measure else facts
 
     facts = let_in(words, look)
-    report = judge(checks, facts, limits)
+    report = wanted.judged(facts)
     return report if former is None else only_new(report, former)
 
 

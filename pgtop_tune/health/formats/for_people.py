@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
-from pgtop_tune.health.report import CheckOutcome, Report, documentation
+from pgtop_tune.health.report import Accepted, CheckOutcome, Report, documentation
 from pgtop_tune.model.setup import MeasuredLimit
 from pgtop_tune.safe_text import one_line, printable
 
@@ -35,6 +35,10 @@ def text_lines(report: Report, everything: bool = False, width: int | None = Non
         if everything:
             narrow = None if width is None else width - _MARGIN
             found += [f"{' ' * _MARGIN}{line}" for line in details(check, finding, report.major, narrow)]
+    for check, accepted in report.accepted:
+        found += _row("accepted", check.id, accepted_words(accepted), width)
+    for id_, why in report.lapsed:
+        found += _row("accepted", id_, f"no longer: {why}", width)
     if everything:
         for check, unknown in report.unknowns:
             found += _row("unknown", check.id, f"{check.title}: {unknown.reason}", width)
@@ -57,6 +61,8 @@ def summary(report: Report, everything: bool = False) -> str:
     unknown = sum(1 for result in report.results if result.unknowns)
     new = " new" if report.compared_with else ""
     parts = [f"found{new}: {said}", f"unknown: {unknown}", f"passed: {report.passed}"]
+    if report.accepted:
+        parts.insert(1, f"accepted: {len(report.accepted)}")
     if report.compared_with:
         parts.append(f"known from {one_line(report.compared_with)}: {report.known}, gone: {len(report.gone)}")
     more = "" if everything or not (report.findings or unknown) else "   (-v shows reason, fix and undo)"
@@ -71,6 +77,12 @@ def about(finding: Finding) -> str:
     """What was found, in one line, with what it is about."""
     subject = f"{one_line(finding.subject)}: " if finding.subject and finding.subject not in finding.says else ""
     return f"{subject}{one_line(finding.says)}"
+
+
+def accepted_words(accepted: Accepted) -> str:
+    """A finding that the project has signed for, in one line."""
+    said = f"{accepted.finding.severity}, {about(accepted.finding)}"
+    return f"{said} · {one_line(accepted.reason)}, until {accepted.until}"
 
 
 def ceiling(measured: MeasuredLimit) -> str:
@@ -143,6 +155,13 @@ def markdown_lines(report: Report) -> list[str]:
         ]
     for check, finding in report.findings:
         found += ["", *_section(check, finding, report.major)]
+    if report.accepted:
+        found += ["", "## Accepted risks", ""]
+        found += ["| severity | check | found | accepted because | until |", "|---|---|---|---|---|"]
+        for check, each in report.accepted:
+            said = f"{_plain(about(each.finding))} | {_plain(each.reason)} | {each.until}"
+            found.append(f"| {each.finding.severity} | {check.id} | {said} |")
+    found += _listed("Acceptances that are over", [f"{id_}: {_plain(why)}" for id_, why in report.lapsed])
     found += _listed(
         "Unknown", [f"{check.id} {_plain(check.title)}: {_plain(each.reason)}" for check, each in report.unknowns]
     )

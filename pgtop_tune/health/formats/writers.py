@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pgtop_tune import __version__
 from pgtop_tune.health.check import Check, Finding, Fix, Severity, Unknown
-from pgtop_tune.health.formats.for_people import about, details, markdown_lines, text_lines
+from pgtop_tune.health.formats.for_people import about, accepted_words, details, markdown_lines, text_lines
 from pgtop_tune.health.formats.script import script_lines
 from pgtop_tune.health.report import CheckOutcome, Report, Result, documentation
 from pgtop_tune.safe_text import one_line
@@ -46,11 +46,21 @@ def json_document(report: Report) -> dict[str, Any]:
             "unknown": sum(1 for result in report.results if result.unknowns),
             "passed": report.passed,
             "known": report.known,
+            "accepted": len(report.accepted),
         },
         "findings": [_finding(check, finding, report.major) for check, finding in report.findings],
         "unknown": [
             {"check": check.id, "title": check.title, "reason": unknown.reason} for check, unknown in report.unknowns
         ],
+        "accepted": [
+            {
+                "finding": _finding(check, each.finding, report.major),
+                "reason": each.reason,
+                "until": each.until.isoformat(),
+            }
+            for check, each in report.accepted
+        ],
+        "lapsed": [{"check": id_, "says": said} for id_, said in report.lapsed],
         "passed": [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED],
         "compared_with": report.compared_with or None,
         "gone": [{"check": id_, "says": said} for id_, said in report.gone],
@@ -135,11 +145,12 @@ def _case(result: Result, fail_on: Severity | None, major: int | None) -> Elemen
         said = "; ".join(about(finding) for finding in failing)
         failure = ElementTree.SubElement(case, "failure", type=str(result.severity), message=_legal(said))
         failure.text = _legal("\n".join(line for each in failing for line in details(check, each, major)))
-    elif result.unknowns and not result.findings:
+    elif result.unknowns and not result.findings and not result.accepted:
         ElementTree.SubElement(case, "skipped", message=_legal(_reasons(result.unknowns)))
     mild = [finding for finding in result.findings if finding not in failing]
     output = [f"{finding.severity}: {about(finding)}" for finding in mild]
-    if result.findings:
+    output += [accepted_words(each) for each in result.accepted]
+    if result.findings or result.accepted:
         output += [f"unknown: {one_line(unknown.reason)}" for unknown in result.unknowns]
     if output:
         ElementTree.SubElement(case, "system-out").text = _legal("\n".join(output))
@@ -218,6 +229,16 @@ def _results(report: Report, places: Mapping[str, int]) -> Iterator[dict[str, An
             "locations": _locations(report.target, finding.subject),
             "partialFingerprints": {"finding/v1": _fingerprint(report.target, check, finding)},
             "properties": _properties(finding),
+        }
+    for check, accepted in report.accepted:
+        finding = accepted.finding
+        justification = f"{accepted.reason} (until {accepted.until})"
+        yield {
+            **_head(check, places, "fail", _LEVELS[finding.severity], about(finding)),
+            "locations": _locations(report.target, finding.subject),
+            "partialFingerprints": {"finding/v1": _fingerprint(report.target, check, finding)},
+            "properties": _properties(finding),
+            "suppressions": [{"kind": "external", "justification": justification}],
         }
     for check, unknown in report.unknowns:
         yield {

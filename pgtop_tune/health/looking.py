@@ -16,6 +16,7 @@ from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.measure import busy, keep, measure
 from pgtop_tune.health.project_file import ProjectWishes, project_wishes
+from pgtop_tune.health.proposing import proposed_values
 from pgtop_tune.health.registry import by_id, chosen, thresholds
 from pgtop_tune.health.report import Report
 from pgtop_tune.host.source_names import HostSource
@@ -24,14 +25,15 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 
 class Wanted(Struct, frozen=True):
-    """What is to be checked, by which limits, and what of it the project accepts."""
+    """What is to be checked, by which limits, what of it the project accepts, and whether it ends with a proposal."""
 
     checks: tuple[Check, ...]
     limits: Mapping[str, Limits]
     accept: tuple[AcceptedRisk, ...] = ()
+    proposes: bool = False
 
     @classmethod
-    def of(cls, wishes: ProjectWishes) -> Self:
+    def of(cls, wishes: ProjectWishes, *, proposes: bool = False) -> Self:
         """Of a project's wishes, with what the command line has changed of them.
 
         Raises:
@@ -39,7 +41,7 @@ class Wanted(Struct, frozen=True):
         """
         for risk in wishes.accept:
             by_id(risk.check)
-        return cls(chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds), wishes.accept)
+        return cls(chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds), wishes.accept, proposes)
 
     @classmethod
     def by_project(cls) -> Self:
@@ -48,7 +50,8 @@ class Wanted(Struct, frozen=True):
 
     def judged(self, facts: CheckFacts) -> Report:
         """The report."""
-        return with_accepted(judge(self.checks, facts, self.limits), self.accept)
+        report = with_accepted(judge(self.checks, facts, self.limits), self.accept)
+        return replace(report, proposal=proposed_values(facts)) if self.proposes else report
 
 
 class Looking(Struct, frozen=True):

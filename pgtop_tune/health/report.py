@@ -9,6 +9,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from pgtop_tune.health.check import Check, Finding, Severity, Unknown
+from pgtop_tune.health.proposing import ProposedValues
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import NEWEST_MAJOR
 from pgtop_tune.model.setup import MeasuredLimit
 
@@ -76,6 +78,8 @@ class Report(Struct, frozen=True):
         known: Findings left out because a former check had them.
         gone: (check id, what it said) of a former check's findings that are no more.
         lapsed: (check id, why) of acceptances that are over, or cover nothing. Foreign text.
+        identity: (name, value) of what tells this server and its machine from others. Foreign text.
+        proposal: Values that fit together; why there are none; None where it is not asked for.
         ceilings: What was measured; empty without --measure.
         not_measured: (what, why not) of what could not be. Foreign text.
     """
@@ -91,6 +95,8 @@ class Report(Struct, frozen=True):
     lapsed: tuple[tuple[str, str], ...] = ()
     ceilings: tuple[MeasuredLimit, ...] = ()
     not_measured: tuple[tuple[str, str], ...] = ()
+    identity: tuple[tuple[str, str], ...] = ()
+    proposal: ProposedValues | Unavailable | None = None
 
     @property
     def findings(self) -> tuple[tuple[Check, Finding], ...]:

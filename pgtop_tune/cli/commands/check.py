@@ -40,6 +40,7 @@ class ReportFormat(StrEnum):
     JUNIT = "junit"
     SARIF = "sarif"
     SCRIPT = "script"
+    HTML = "html"
 
 
 def check(
@@ -107,7 +108,8 @@ def check(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for unknown checks, too.")] = False,
     format: Annotated[
-        ReportFormat, typer.Option("--format", help="Output format; script: the fixes as a shell script.")
+        ReportFormat,
+        typer.Option("--format", help="Output format; html: for signatures; script: the fixes as a shell script."),
     ] = ReportFormat.TEXT,
     host_source: options.HostSourceChoice = HostSource.AUTO,
     pooler: options.Poolers = None,
@@ -128,7 +130,8 @@ def check(
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
-    pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM
+    pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM  ·
+    pgtop-tune check --measure --format html -d bench > go-live.html
     """
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.output import say, write_for_programs
@@ -151,7 +154,7 @@ def check(
     if format is not ReportFormat.TEXT:
         write_for_programs()
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
-    for line in WRITERS[format.value](report, Wish(verbose, limit, _width())):
+    for line in WRITERS[format.value](report, Wish(verbose, limit, _width(), strict)):
         say(line)
     if (limit is not None and report.at_least(limit)) or (strict and report.unknowns):
         raise typer.Exit(ExitCode.FAILED)
@@ -207,7 +210,7 @@ def _checked(
     from pgtop_tune.health.looking import Wanted
 
     poolers = pooler_addresses(pooler)
-    wanted = Wanted.of(wishes)
+    wanted = Wanted.of(wishes, proposes=not wishes.select)
     if against is not None and is_recording(against):
         return wanted.judged(recorded_facts(against))
     former = None if against is None else former_check(against)

@@ -15,7 +15,9 @@ from pgtop_tune import __version__
 from pgtop_tune.health.check import Check, Finding, Fix, Severity, Unknown
 from pgtop_tune.health.formats.for_people import about, accepted_words, details, markdown_lines, text_lines
 from pgtop_tune.health.formats.script import script_lines
+from pgtop_tune.health.proposing import ProposedValues
 from pgtop_tune.health.report import CheckOutcome, Report, Result, documentation
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.safe_text import one_line
 
 # A report as one JSON object; its schema is `health/report.schema.json`.
@@ -69,6 +71,30 @@ def json_document(report: Report) -> dict[str, Any]:
             for each in report.ceilings
         ],
         "not_measured": [{"id": id_, "reason": reason} for id_, reason in report.not_measured],
+        "identity": dict(report.identity),
+        "proposal": _proposal(report.proposal),
+    }
+
+
+def _proposal(found: ProposedValues | Unavailable | None) -> dict[str, Any] | None:
+    if found is None or isinstance(found, Unavailable):
+        return None
+    return {
+        "values": [
+            {
+                "name": row.name,
+                "now": row.now,
+                "pending": row.pending or None,
+                "proposed": row.proposed,
+                "because": row.because,
+                "restart": row.restart,
+                "of_machine": row.of_machine,
+                "others": dict(row.others),
+            }
+            for row in found.rows
+        ],
+        "memory": list(found.memory),
+        "refused": [{"name": name, "reason": why} for name, why in found.refused],
     }
 
 
@@ -291,11 +317,20 @@ class Wish(Struct, frozen=True):
         details: Everything behind each finding, unknowns and passes (text).
         fail_on: From which severity on a pipeline fails; None for never.
         width: Cells of the terminal it is read in (text); None where it is no terminal.
+        strict: What is unknown fails a pipeline as well.
     """
 
     details: bool
     fail_on: Severity | None
     width: int | None = None
+    strict: bool = False
+
+
+def _html(report: Report, wish: Wish) -> list[str]:
+    # Its parts are those of comparisons, which a screen does without.
+    from pgtop_tune.health.formats.signed import html_lines
+
+    return html_lines(report, wish.fail_on, strict=wish.strict)
 
 
 WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxyType(
@@ -305,6 +340,7 @@ WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxy
         "markdown": lambda report, wish: markdown_lines(report),
         "junit": lambda report, wish: junit_lines(report, wish.fail_on),
         "script": lambda report, wish: script_lines(report, wish.fail_on),
+        "html": _html,
         "sarif": lambda report, wish: sarif_lines(report),
     }
 )

@@ -13,12 +13,10 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
-    from pgtop_tune.health.facts import CheckFacts
     from pgtop_tune.health.project_file import ProjectWishes
-    from pgtop_tune.health.report import Report
-    from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 _CHOICE: Final = "Which checks"
+_SERVERS: Final = "Several servers"
 
 
 class FailOn(StrEnum):
@@ -41,6 +39,7 @@ class ReportFormat(StrEnum):
     SARIF = "sarif"
     SCRIPT = "script"
     HTML = "html"
+    OPENMETRICS = "openmetrics"
 
 
 def check(
@@ -99,6 +98,15 @@ def check(
             "little, and asks first on a busy server.",
         ),
     ] = False,
+    watch: Annotated[
+        str,
+        typer.Option(
+            "--watch",
+            metavar="TIME",
+            show_default=False,
+            help="Look again every half minute for so long (10m): finds what only load shows. Ctrl-C ends it.",
+        ),
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Measure a busy server without asking.")] = False,
     fail_on: Annotated[
         FailOn | None,
@@ -111,8 +119,45 @@ def check(
         ReportFormat,
         typer.Option("--format", help="Output format; html: for signatures; script: the fixes as a shell script."),
     ] = ReportFormat.TEXT,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", show_default=False, help="Write the report into a file; never over one."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of -o.")] = False,
     host_source: options.HostSourceChoice = HostSource.AUTO,
     pooler: options.Poolers = None,
+    services: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--services",
+            metavar="PATTERN",
+            rich_help_panel=_SERVERS,
+            show_default=False,
+            help="Check every service of the service file that matches ('prod-*'), a few at a time; repeatable.",
+        ),
+    ] = None,
+    service_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--service-file",
+            metavar="FILE",
+            rich_help_panel=_SERVERS,
+            show_default=False,
+            help="The service file (default: PGSERVICEFILE, else ~/.pg_service.conf).",
+        ),
+    ] = None,
+    servers: Annotated[
+        Path | None,
+        typer.Option(
+            "--servers",
+            metavar="FILE",
+            rich_help_panel=_SERVERS,
+            show_default=False,
+            help="Check every server of a file: one URI or connection string per line.",
+        ),
+    ] = None,
     list_: Annotated[
         bool,
         typer.Option("--list", rich_help_panel=_CHOICE, help="List the checks and their limits; checks nothing."),
@@ -131,10 +176,14 @@ def check(
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
     pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM  ·
-    pgtop-tune check --measure --format html -d bench > go-live.html
+    pgtop-tune check --measure --format html -o go-live.html -d bench  ·
+    pgtop-tune check --services 'prod-*' --format json
     """
+    from pgtop_tune.cli.checking import checked, watched
+    from pgtop_tune.cli.commands.set import for_seconds
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.output import say, write_for_programs
+    from pgtop_tune.errors import UsageProblem
     from pgtop_tune.health.check import Severity
     from pgtop_tune.health.formats.writers import WRITERS, Wish
     from pgtop_tune.health.project_file import ProjectWishes, project_wishes
@@ -150,11 +199,30 @@ def check(
     if list_:
         _list(wishes)
         return
-    report = _checked(words, wishes, against, pooler, host_source, measure, yes)
-    if format is not ReportFormat.TEXT:
-        write_for_programs()
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
-    for line in WRITERS[format.value](report, Wish(verbose, limit, _width(), strict)):
+    if services or servers:
+        from pgtop_tune.cli.checking_servers import ServersWanted, check_all
+        from pgtop_tune.health.looking import Wanted
+
+        if against is not None or measure or watch or output is not None:
+            raise UsageProblem("--against, --measure, --watch and -o are for one server", "leave them out")
+        many = ServersWanted(tuple(services or ()), service_file, servers)
+        raise typer.Exit(check_all(many, Wanted.of(wishes), format.value, limit, strict=strict))
+    if watch:
+        if against is not None or measure:
+            raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
+        report = watched(words, wishes, pooler, host_source, for_seconds(watch) or 0.0)
+    else:
+        report = checked(words, wishes, against, pooler, host_source, measure=measure, yes=yes)
+    if format is not ReportFormat.TEXT and output is None:
+        write_for_programs()
+    lines = WRITERS[format.value](report, Wish(verbose, limit, None if output else _width(), strict))
+    if output is not None:
+        from pgtop_tune.cli.report_files import write_text
+        from pgtop_tune.safe_text import printable
+
+        write_text(output, "".join(f"{printable(line)}\n" for line in lines), force=force)
+    for line in lines if output is None else ():
         say(line)
     if (limit is not None and report.at_least(limit)) or (strict and report.unknowns):
         raise typer.Exit(ExitCode.FAILED)
@@ -179,85 +247,3 @@ def _width() -> int | None:
     import sys
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _checked(
-    words: ConnectionWords,
-    wishes: ProjectWishes,
-    against: Path | None,
-    pooler: list[str] | None,
-    host_source: HostSource,
-    measure: bool,
-    yes: bool,
-) -> Report:
-    """The report.
-
-    Raises:
-        UsageProblem: The choice of checks, a threshold, the file or a pooler is wrong.
-        RecordingProblem: The recording cannot be read.
-        ConnectionProblem: The server is not there or does not let us in.
-    """
-    import asyncio
-
-    from pgtop_tune.changes.confirm.orphans import leave_watchdogs
-    from pgtop_tune.changes.machine.control import HostControl
-    from pgtop_tune.changes.server.control import PostgresControl
-    from pgtop_tune.cli.live_options import pooler_addresses
-    from pgtop_tune.cli.looking import let_in
-    from pgtop_tune.cli.output import tell
-    from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
-    from pgtop_tune.health.gather import gather
-    from pgtop_tune.health.looking import Wanted
-
-    poolers = pooler_addresses(pooler)
-    wanted = Wanted.of(wishes, proposes=not wishes.select)
-    if against is not None and is_recording(against):
-        return wanted.judged(recorded_facts(against))
-    former = None if against is None else former_check(against)
-
-    async def both(conninfo: ConnInfo) -> CheckFacts:
-        facts = await gather(conninfo, wanted.checks, poolers=poolers, host_source=host_source)
-        control = PostgresControl(conninfo)
-        await leave_watchdogs(control, HostControl(), None, tell)
-        await control.aclose()
-        return facts
-
-    def look(conninfo: ConnInfo) -> CheckFacts:
-        facts = asyncio.run(both(conninfo))
-        return _measured(conninfo, facts, yes) if measure else facts
-
-    facts = let_in(words, look)
-    report = wanted.judged(facts)
-    return report if former is None else only_new(report, former)
-
-
-def _measured(conninfo: ConnInfo, facts: CheckFacts, yes: bool) -> CheckFacts:
-    """The facts with what was measured.
-
-    Raises:
-        UsageProblem: The server is busy, and nobody says that it may be measured all the same.
-    """
-    import asyncio
-    import sys
-
-    from msgspec.structs import replace
-
-    from pgtop_tune.cli.output import complain, tell
-    from pgtop_tune.errors import UsageProblem
-    from pgtop_tune.health.measure import LIMIT_S, busy, keep, measure
-
-    disturbs = busy(facts)
-    if disturbs and not yes:
-        said = f"the server is busy: {'; '.join(disturbs)}"
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageProblem(said, "--yes measures anyway")
-        tell(said)
-        if not typer.confirm("Measure it anyway?", err=True):
-            raise UsageProblem("not measured", "without --measure nothing is written")
-    tell(f"measuring, up to {LIMIT_S:.0f} s")
-    measured = asyncio.run(measure(conninfo, facts))
-    try:
-        keep(facts, measured)
-    except UsageProblem as problem:
-        complain(problem)
-    return replace(facts, measured=measured)

@@ -333,6 +333,12 @@ def _html(report: Report, wish: Wish) -> list[str]:
     return html_lines(report, wish.fail_on, strict=wish.strict)
 
 
+def _openmetrics(report: Report, wish: Wish) -> list[str]:
+    from pgtop_tune.health.formats.exposed import openmetrics_lines
+
+    return openmetrics_lines(report)
+
+
 WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxyType(
     {
         "text": lambda report, wish: text_lines(report, wish.details, wish.width),
@@ -341,6 +347,7 @@ WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxy
         "junit": lambda report, wish: junit_lines(report, wish.fail_on),
         "script": lambda report, wish: script_lines(report, wish.fail_on),
         "html": _html,
+        "openmetrics": _openmetrics,
         "sarif": lambda report, wish: sarif_lines(report),
     }
 )

@@ -27,6 +27,7 @@ from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.measure import LIMIT_S, busy, keep, measure
 from pgtop_tune.health.project_file import ProjectWishes
 from pgtop_tune.health.report import Report
+from pgtop_tune.health.told import Told
 from pgtop_tune.health.watching import Looks
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -44,6 +45,7 @@ def checked(
     *,
     measure: bool,
     yes: bool,
+    told: Told,
 ) -> Report:
     """The report.
 
@@ -53,7 +55,7 @@ def checked(
         ConnectionProblem: The server is not there or does not let us in.
     """
     poolers = pooler_addresses(pooler)
-    wanted = Wanted.of(wishes, proposes=not wishes.select)
+    wanted = Wanted.of(wishes, proposes=not wishes.select, told=told)
     if against is not None and is_recording(against):
         return wanted.judged(recorded_facts(against))
     former = None if against is None else former_check(against)
@@ -75,7 +77,13 @@ def checked(
 
 
 def watched(
-    words: ConnectionWords, wishes: ProjectWishes, pooler: list[str] | None, host_source: HostSource, for_s: float
+    words: ConnectionWords,
+    wishes: ProjectWishes,
+    pooler: list[str] | None,
+    host_source: HostSource,
+    *,
+    for_s: float,
+    told: Told,
 ) -> Report:
     """What several looks have found.
 
@@ -83,7 +91,7 @@ def watched(
         UsageProblem: As `checked`.
         ConnectionProblem: The server was not there at the first look.
     """
-    wanted, poolers = Wanted.of(wishes, proposes=not wishes.select), pooler_addresses(pooler)
+    wanted, poolers = Wanted.of(wishes, proposes=not wishes.select, told=told), pooler_addresses(pooler)
     looks, started_s = Looks(), time.monotonic()
 
     async def look(conninfo: ConnInfo) -> None:

@@ -105,6 +105,8 @@ def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
     if not isinstance(server, Unavailable):
         yield "system identifier", server.system_identifier
         yield "role", "standby" if server.in_recovery else "primary"
+        if server.pooled:
+            yield "connection", "through a pooler: what is said of sessions is said of the pooler's"
     if not isinstance(host, Unavailable):
         cpus = "1 CPU" if host.cpu_count == 1 else f"{host.cpu_count} CPUs"
         yield "machine", f"{host.hostname}, Linux {host.kernel}, {cpus}, {about(host.memory_bytes)} of memory"

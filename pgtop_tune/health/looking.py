@@ -19,21 +19,30 @@ from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 from pgtop_tune.health.proposing import proposed_values
 from pgtop_tune.health.registry import by_id, chosen, thresholds
 from pgtop_tune.health.report import Report
+from pgtop_tune.health.told import NOTHING_TOLD, Told
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 
 class Wanted(Struct, frozen=True):
-    """What is to be checked, by which limits, what of it the project accepts, and whether it ends with a proposal."""
+    """What is to be checked, and how.
+
+    Attributes:
+        limits: Of the checks, by id.
+        accept: What the project has signed for.
+        proposes: Whether the report ends with a proposal.
+        told: What is said of a machine that cannot be seen.
+    """
 
     checks: tuple[Check, ...]
     limits: Mapping[str, Limits]
     accept: tuple[AcceptedRisk, ...] = ()
     proposes: bool = False
+    told: Told = NOTHING_TOLD
 
     @classmethod
-    def of(cls, wishes: ProjectWishes, *, proposes: bool = False) -> Self:
+    def of(cls, wishes: ProjectWishes, *, proposes: bool = False, told: Told = NOTHING_TOLD) -> Self:
         """Of a project's wishes, with what the command line has changed of them.
 
         Raises:
@@ -41,7 +50,7 @@ class Wanted(Struct, frozen=True):
         """
         for risk in wishes.accept:
             by_id(risk.check)
-        return cls(chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds), wishes.accept, proposes)
+        return cls(chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds), wishes.accept, proposes, told)
 
     @classmethod
     def by_project(cls) -> Self:
@@ -50,6 +59,7 @@ class Wanted(Struct, frozen=True):
 
     def judged(self, facts: CheckFacts) -> Report:
         """The report."""
+        facts = self.told.of(facts)
         report = with_accepted(judge(self.checks, facts, self.limits), self.accept)
         return replace(report, proposal=proposed_values(facts)) if self.proposes else report
 

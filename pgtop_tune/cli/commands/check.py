@@ -14,9 +14,11 @@ from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
     from pgtop_tune.health.project_file import ProjectWishes
+    from pgtop_tune.health.told import Told
 
 _CHOICE: Final = "Which checks"
 _SERVERS: Final = "Several servers"
+_MACHINE: Final = "A machine that cannot be seen"
 
 
 class FailOn(StrEnum):
@@ -27,6 +29,24 @@ class FailOn(StrEnum):
     HIGH = "high"
     CRITICAL = "critical"
     NEVER = "never"
+
+
+class DiskChoice(StrEnum):
+    """What the data lie on."""
+
+    HDD = "hdd"
+    SSD = "ssd"
+    NVME = "nvme"
+    NETWORK = "network"
+
+
+class WorkloadChoice(StrEnum):
+    """What a server is for."""
+
+    OLTP = "oltp"
+    OLAP = "olap"
+    MIXED = "mixed"
+    WEB = "web"
 
 
 class ReportFormat(StrEnum):
@@ -158,6 +178,30 @@ def check(
             help="Check every server of a file: one URI or connection string per line.",
         ),
     ] = None,
+    host_memory: Annotated[
+        str,
+        typer.Option(
+            "--host-memory",
+            metavar="SIZE",
+            rich_help_panel=_MACHINE,
+            show_default=False,
+            help="Memory of the server's machine (64GB), where it cannot be seen; with --host-cpus.",
+        ),
+    ] = "",
+    host_cpus: Annotated[
+        int | None,
+        typer.Option(
+            "--host-cpus", min=1, rich_help_panel=_MACHINE, show_default=False, help="CPUs of the server's machine."
+        ),
+    ] = None,
+    disk: Annotated[
+        DiskChoice | None,
+        typer.Option("--disk", rich_help_panel=_MACHINE, show_default=False, help="What the data lie on."),
+    ] = None,
+    profile: Annotated[
+        WorkloadChoice | None,
+        typer.Option("--profile", rich_help_panel=_MACHINE, show_default=False, help="What the server is for."),
+    ] = None,
     list_: Annotated[
         bool,
         typer.Option("--list", rich_help_panel=_CHOICE, help="List the checks and their limits; checks nothing."),
@@ -177,7 +221,8 @@ def check(
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
     pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM  ·
     pgtop-tune check --measure --format html -o go-live.html -d bench  ·
-    pgtop-tune check --services 'prod-*' --format json
+    pgtop-tune check --services 'prod-*' --format json  ·
+    pgtop-tune check --host-memory 64GB --host-cpus 16 --disk network -h db1 bench
     """
     from pgtop_tune.cli.checking import checked, watched
     from pgtop_tune.cli.commands.set import for_seconds
@@ -200,6 +245,7 @@ def check(
         _list(wishes)
         return
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
+    told = _told(host_memory, host_cpus, disk, profile)
     if services or servers:
         from pgtop_tune.cli.checking_servers import ServersWanted, check_all
         from pgtop_tune.health.looking import Wanted
@@ -207,13 +253,13 @@ def check(
         if against is not None or measure or watch or output is not None:
             raise UsageProblem("--against, --measure, --watch and -o are for one server", "leave them out")
         many = ServersWanted(tuple(services or ()), service_file, servers)
-        raise typer.Exit(check_all(many, Wanted.of(wishes), format.value, limit, strict=strict))
+        raise typer.Exit(check_all(many, Wanted.of(wishes, told=told), format.value, limit, strict=strict))
     if watch:
         if against is not None or measure:
             raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
-        report = watched(words, wishes, pooler, host_source, for_seconds(watch) or 0.0)
+        report = watched(words, wishes, pooler, host_source, for_s=for_seconds(watch) or 0.0, told=told)
     else:
-        report = checked(words, wishes, against, pooler, host_source, measure=measure, yes=yes)
+        report = checked(words, wishes, against, pooler, host_source, measure=measure, yes=yes, told=told)
     if format is not ReportFormat.TEXT and output is None:
         write_for_programs()
     lines = WRITERS[format.value](report, Wish(verbose, limit, None if output else _width(), strict))
@@ -226,6 +272,29 @@ def check(
         say(line)
     if (limit is not None and report.at_least(limit)) or (strict and report.unknowns):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _told(memory: str, cpus: int | None, disk: DiskChoice | None, profile: WorkloadChoice | None) -> Told:
+    """What the operator says of the machine.
+
+    Raises:
+        UsageProblem: A size that is none, or memory without CPUs.
+    """
+    from pgtop_tune.advice.facts import DiskKind, Workload
+    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.health.told import Told
+    from pgtop_tune.model.parameter_values import parse
+
+    if bool(memory) != bool(cpus):
+        raise UsageProblem("--host-memory and --host-cpus go together", "pass both: --host-memory 64GB --host-cpus 16")
+    kinds = {DiskChoice.NETWORK: DiskKind.SAN}
+    loads = {WorkloadChoice.OLAP: Workload.WAREHOUSE}
+    return Told(
+        memory_bytes=int(parse(memory, "B", integer=True)) if memory else None,
+        cpus=cpus,
+        disk=None if disk is None else kinds.get(disk) or DiskKind(disk.value),
+        workload=None if profile is None else loads.get(profile) or Workload(profile.value),
+    )
 
 
 def _list(wishes: ProjectWishes) -> None:

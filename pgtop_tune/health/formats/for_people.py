@@ -31,7 +31,8 @@ def text_lines(report: Report, everything: bool = False, width: int | None = Non
             None breaks nothing.
     """
     server = f" · {one_line(report.server)}" if report.server else ""
-    found = [f"{one_line(report.target)}{server}"]
+    through = [value for name, value in report.identity if name == "connection"]
+    found = [f"{one_line(report.target)}{server}", *through]
     for check, finding in report.findings:
         found += _row(finding.severity, check.id, about(finding), width)
         if everything:

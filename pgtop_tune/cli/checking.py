@@ -73,7 +73,7 @@ def checked(
 
     facts = let_in(words, look)
     report = wanted.judged(facts)
-    return report if former is None else only_new(report, former)
+    return report if former is None else only_new(report, former, wanted.near(facts))
 
 
 def watched(

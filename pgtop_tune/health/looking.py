@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
-from pgtop_tune.health.check import Check, Limits
+from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
@@ -23,6 +23,10 @@ from pgtop_tune.health.told import NOTHING_TOLD, Told
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
+
+
+_BESIDE: Final = 0.1
+"""Of a limit."""
 
 
 class Wanted(Struct, frozen=True):
@@ -62,6 +66,22 @@ class Wanted(Struct, frozen=True):
         facts = self.told.of(facts)
         report = with_accepted(judge(self.checks, facts, self.limits), self.accept)
         return replace(report, proposal=proposed_values(facts)) if self.proposes else report
+
+    def near(self, facts: CheckFacts) -> frozenset[tuple[str, str]]:
+        """(check id, subject) of what would be found if each limit were a tenth lower, or a tenth higher."""
+        found: set[tuple[str, str]] = set()
+        checks = [check for check in self.checks if check.thresholds]
+        for factor in (1.0 - _BESIDE, 1.0 + _BESIDE):
+            limits = {
+                check.id: {each.name: factor * self._limit(check, each) for each in check.thresholds}
+                for check in checks
+            }
+            report = judge(checks, self.told.of(facts), limits)
+            found |= {(check.id, finding.subject) for check, finding in report.findings}
+        return frozenset(found)
+
+    def _limit(self, check: Check, threshold: Threshold) -> float:
+        return self.limits.get(check.id, {}).get(threshold.name, threshold.default)
 
 
 class Looking(Struct, frozen=True):

@@ -5,28 +5,31 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
+from pgtop_tune.changes.ports import MachineControl, ParameterControl
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.machine_half import machine_of
 from pgtop_tune.cli.measuring import first_answer
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.tuning_restarts import Restarts, separate_cost_s
+from pgtop_tune.cli.tuning_own_blocks import OwnBlocks, separate_cost_s
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
-from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.errors import HostProblem, PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
 from pgtop_tune.experiment.prediction import Prediction, predict
 from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR, SETTLE_S, Lengths
 from pgtop_tune.experiment.switchback.cycles import cycle_s
+from pgtop_tune.experiment.switchback.machine_arms import by_name
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.runtime.experiment_control import ExperimentState
@@ -42,14 +45,15 @@ from pgtop_tune.tuning.on_server.journal import (
     write_first,
     write_result,
 )
-from pgtop_tune.tuning.on_server.knob_space import KnobSpace, knob_space, wanted_knobs
+from pgtop_tune.tuning.on_server.knob_space import knob_space, wanted_knobs
+from pgtop_tune.tuning.on_server.machine_space import PARAMETERS, is_machine_group, is_machine_knob, machine_space
 from pgtop_tune.tuning.on_server.objective import Objective, constraint, objective
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun, why_unfinished
 from pgtop_tune.tuning.on_server.shown import shown_tuning
 from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, result_lines
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.result import Ending, Result
-from pgtop_tune.tuning.space import Dimension, Space
+from pgtop_tune.tuning.space import Dimension, KnobSpace, Space
 
 _SWITCHES_S: Final = 15.0
 """Of an evaluation, beside its blocks: checks of both arms, changes."""
@@ -109,16 +113,29 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
     """
     knobs = wanted_knobs(wanted.knobs, wanted.groups)
     limits = tuple(constraint(words) for words in wanted.request.constraints)
+    of_machine = any(map(is_machine_knob, wanted.knobs)) or any(map(is_machine_group, wanted.groups))
     decides = _objective(wanted.request)
     session = await opened_session(wanted.connection, wanted.request, wanted.live, wanted.profiles_directory, decides)
 
     async def made() -> tuple[Path, KeptTuning]:
-        found = await session.parameters((*GUARDED, *(knob.name for knob in knobs)))
+        found = await session.parameters((*GUARDED, *PARAMETERS, *(knob.name for knob in knobs)))
         space = knob_space(knobs, found, allow_restart=wanted.request.allow_restart, asked=bool(wanted.knobs))
         space = await session.without_refused(space)
-        if space.dimensions:
+        if of_machine or space.dimensions:
             interval = await session.loaded_interval()
             space = _without_long_cycles(space, interval, wanted.knobs)
+        if of_machine:
+            space = space.beside(
+                machine_space(
+                    wanted.knobs,
+                    wanted.groups,
+                    await session.live.machine.settings(),
+                    found,
+                    None if session.facts is None else session.facts.ram_bytes,
+                    own_load=session.cell is not None,
+                    allow_restart=wanted.request.allow_restart,
+                )
+            )
         if not space.dimensions:
             raise UsageProblem(
                 "there is no knob to search", "; ".join(f"{name}: {why}" for name, why in space.left_out[:5])
@@ -127,7 +144,8 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
             space=Space(space.dimensions),
             budget=wanted.budget_s,
             cost=_SWITCHES_S + FEWEST_PAIRS * _lengths(wanted.request.block_s).pair_s,
-            restart_cost=separate_cost_s(wanted.request.block_s),
+            restart_cost=separate_cost_s(wanted.request.block_s, restart=True),
+            machine_cost=separate_cost_s(wanted.request.block_s, restart=False),
             seed=random.SystemRandom().getrandbits(31) if wanted.seed is None else wanted.seed,
             engine=wanted.engine,
             worth=wanted.worth,
@@ -206,11 +224,13 @@ async def _run(
         key = server_of(session.keeper.frames[-1])
         if key is not None:
             check_alone(key)
-        await _until_nothing_pends(live)
+        await _until_nothing_pends(live.parameters)
         try:
             while True:
                 directory, kept = await begin()
                 begun.append(directory)
+                for name, why in kept.left_out:
+                    tell(f"{name}: not searched: {why}")
                 result = await _search(session, directory, kept, stop_file=stop_file, yes=yes)
                 done.append((directory, result))
                 _say(session, directory, result)
@@ -241,12 +261,12 @@ def _say(session: TuningSession, directory: Path, result: Result) -> None:
     tell(f"`pgtop-tune tune --show {directory.name} -o tune.html` writes the report, `--apply` makes it permanent")
 
 
-async def _until_nothing_pends(live: LiveSession) -> None:
+async def _until_nothing_pends(control: ParameterControl | MachineControl) -> None:
     """Waits for revert watchdogs of a search that was killed. Raises a UsageProblem where a change goes on pending."""
     deadline_s = time.monotonic() + _WATCHDOG_S
     while True:
         try:
-            await check_nothing_pending(live.parameters)
+            await check_nothing_pending(control)
             return
         except UsageProblem:
             if time.monotonic() > deadline_s:
@@ -257,27 +277,67 @@ async def _until_nothing_pends(live: LiveSession) -> None:
 async def _search(
     session: TuningSession, directory: Path, kept: KeptTuning, *, stop_file: Path | None, yes: bool
 ) -> Result:
+    async with _machine(session, kept) as machine:
+        return await _searched(session, machine, directory, kept, stop_file=stop_file, yes=yes)
+
+
+@asynccontextmanager
+async def _machine(session: TuningSession, kept: KeptTuning) -> AsyncIterator[MachineControl | None]:
+    """The door to the settings of the machine that the search turns; None where it turns none.
+
+    Raises:
+        UsageProblem: A change of one is pending confirmation.
+        HostProblem: They cannot be changed from here.
+    """
+    settings = {each.name for each in kept.plan.space.dimensions if each.machine}
+    if not settings:
+        yield None
+        return
+    with_restart = any(each.restart for each in kept.plan.space.dimensions)
+    machine = await machine_of(session.conninfo, sorted(settings), beside_server=True, with_restart=with_restart)
+    try:
+        await _until_nothing_pends(machine)
+        closed = [name for name, each in by_name(await machine.settings()).items() if not each.writable]
+        if closed := sorted(settings.intersection(closed)):
+            raise HostProblem(f"{closed[0]} cannot be written by this process", "run this as root")
+        yield machine
+    finally:
+        await machine.aclose()
+
+
+async def _searched(
+    session: TuningSession,
+    machine: MachineControl | None,
+    directory: Path,
+    kept: KeptTuning,
+    *,
+    stop_file: Path | None,
+    yes: bool,
+) -> Result:
     live = session.live
-    found = await session.parameters(each.name for each in kept.plan.space.dimensions)
+    settings = frozenset(each.name for each in kept.plan.space.dimensions if each.machine)
     with ExperimentLog(directory) as log:
         if kept.events:
             log.write("resumed")
-        restarts = None
-        if any(each.restart for each in kept.plan.space.dimensions):
-            restarts = Restarts(live, session.run, session.keeper, session.cell, tell_set(log), kept.request.block_s)
-            await restarts.agree(yes=yes)
+        own_blocks = None
+        if any(each.separate for each in kept.plan.space.dimensions):
+            own_blocks = OwnBlocks(
+                live, machine, settings, session.run, session.keeper, session.cell, tell_set(log), kept.request.block_s
+            )
+        if own_blocks is not None and any(each.restart for each in kept.plan.space.dimensions):
+            await own_blocks.agree(yes=yes)
         tuning = replayed(kept)
         evaluator = Evaluator(
             EvaluatingParts(
                 control=live.parameters,
                 load=session.load,
                 blocks=session.blocks,
-                restarting=restarts,
+                own_blocks=own_blocks,
+                machine=machine,
                 seen=lambda state: announcement.tick(),
                 before_set=tell_set(log),
             ),
             kept.plan.space,
-            found,
             session.objective,
             session.load_words,
             _lengths(kept.request.block_s),

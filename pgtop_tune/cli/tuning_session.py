@@ -18,7 +18,6 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import targets
-from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError
 from pgtop_tune.experiment.answering import until_frames_show_it
@@ -29,14 +28,15 @@ from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import server_of
 from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, HeldLoad
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
-from pgtop_tune.tuning.on_server.knob_space import KnobSpace
 from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, load_shape
 from pgtop_tune.tuning.on_server.objective import Objective
+from pgtop_tune.tuning.space import KnobSpace
 
 _SHOWN_LOAD_S: Final = 25.0
 """Of the load before the first evaluation: what its waits and its WAL are."""
@@ -48,7 +48,8 @@ class TuningSession:
     """The parts of a search that outlive an evaluation.
 
     Args:
-        live: Watches and changes the server.
+        conninfo: The server.
+        live: Watches and changes it.
         options: It was made with.
         cell: The load; None where somebody else drives it.
         objective: What decides; None where the same mix of statements does.
@@ -60,15 +61,22 @@ class TuningSession:
     """
 
     def __init__(
-        self, live: LiveSession, options: LiveOptions, cell: RunCell | None, objective: Objective | None
+        self,
+        conninfo: ConnInfo,
+        live: LiveSession,
+        options: LiveOptions,
+        cell: RunCell | None,
+        objective: Objective | None,
     ) -> None:
+        self.conninfo = conninfo
         self.live = live
         self.journal_directory = options.journal_directory
         self.cell = cell
         self.objective = objective
         self.keeper = FrameKeeper()
         self.blocks = CurrentBlocks(loaded=cell is not None)
-        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, tell)
+        # Four lines of housekeeping before each block would hide the lines of the search.
+        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, lambda words: None)
         live.load.prepare = None
         live.engine.attach(self.keeper)
         live.engine.attach(self.blocks)
@@ -102,14 +110,14 @@ class TuningSession:
     async def without_refused(self, space: KnobSpace) -> KnobSpace:
         """Without the knobs that the server does not let us set, or that do not reach sessions of the load.
 
-        Each is set for a moment to the value beside the one in force; those that take a restart are not.
+        Each is set for a moment to the value beside the one in force; those that need blocks of their own are not.
 
         Raises:
             ConnectionProblem: The server is gone.
         """
         control, refused = self.live.parameters, dict[str, str]()
         for each in space.dimensions:
-            if each.restart:
+            if each.separate:
                 continue
             beside = each.levels[each.start + 1 if each.start + 1 < len(each.levels) else each.start - 1]
             rival = Rival(each.name, each.levels[each.start], beside)
@@ -211,9 +219,9 @@ async def opened_session(
     session = LiveSession(conninfo, live)
     session.load.directories = directories
     if decides is None:
-        return TuningSession(session, live, None, None)
+        return TuningSession(conninfo, session, live, None, None)
     profile = load_profiles(directories).get(request.profile)
     spec = LoadSpec(threads=request.threads, rate_per_s=decides.rate)
     clients, protocol = request.clients or None, request.protocol or None
     [cell, *_] = cells(places, [profile], spec, None, clients=clients, protocol=protocol)
-    return TuningSession(session, live, cell, decides)
+    return TuningSession(conninfo, session, live, cell, decides)

@@ -18,6 +18,7 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import targets
+from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError
 from pgtop_tune.experiment.answering import until_frames_show_it
@@ -75,8 +76,7 @@ class TuningSession:
         self.objective = objective
         self.keeper = FrameKeeper()
         self.blocks = CurrentBlocks(loaded=cell is not None)
-        # Four lines of housekeeping before each block would hide the lines of the search.
-        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, lambda words: None)
+        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, _tell_rarely)
         live.load.prepare = None
         live.engine.attach(self.keeper)
         live.engine.attach(self.blocks)
@@ -196,6 +196,12 @@ class TuningSession:
             wal_room_bytes=facts.wal_disk_bytes,
             recovery_s=recovery_s,
         )
+
+
+def _tell_rarely(words: str) -> None:
+    """Without the steps before each block, which would hide the lines of the search."""
+    if not words.startswith("housekeeping: "):
+        tell(words)
 
 
 async def opened_session(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,7 +69,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     pgbench: Path | None
     allow_unsafe: bool
 
-    def request(self, kind: str, **words: Any) -> bytes:
+    def request(self, kind: str, **words: object) -> bytes:
         """Of a unit."""
         paths = {"profiles": self.profiles, "pgbench": self.pgbench}
         found = {name: None if path is None else str(path) for name, path in paths.items()}
@@ -95,7 +95,7 @@ def run_on_workers(
     if any(endpoint.address for endpoint in read.endpoints):
         raise UsageProblem("an endpoint with an address is one place for all servers", "leave --workers out")
     asked = asked_of(session, allow_unsafe=allow_unsafe)
-    return _to_the_end(_begun(address, read, asked, yes=yes))
+    return to_the_end(_begun(address, read, asked, yes=yes))[0]
 
 
 def resume_on_workers(
@@ -103,17 +103,19 @@ def resume_on_workers(
 ) -> int:
     """Goes on with an experiment; the exit status. Raises as `run_on_workers`."""
     directory = directory_of(experiment)
-    return _to_the_end(_resumed(address, directory, asked_of(session, allow_unsafe=allow_unsafe), abandon=abandon))
+    asked = asked_of(session, allow_unsafe=allow_unsafe)
+    return to_the_end(_resumed(address, directory, asked, abandon=abandon))[0]
 
 
-def _to_the_end(work: Any) -> int:
+def to_the_end(work: Coroutine[Any, Any, tuple[int, Path | None]]) -> tuple[int, Path | None]:
+    """Runs it until a signal; the exit status, and the directory where there is one."""
     try:
-        return int(run_until_signalled(work))
+        return run_until_signalled(work)
     except Terminated as terminated:
-        return ExitCode.SIGNALLED + terminated.number
+        return ExitCode.SIGNALLED + terminated.number, None
 
 
-async def _begun(address: str, read: ExperimentPlan, asked: Asked, *, yes: bool) -> int:
+async def _begun(address: str, read: ExperimentPlan, asked: Asked, *, yes: bool) -> tuple[int, Path]:
     workers = await DaskWorkers.connected(address)
     try:
         found = await _bound(workers, read, asked)
@@ -131,12 +133,12 @@ async def _begun(address: str, read: ExperimentPlan, asked: Asked, *, yes: bool)
                 "plan", name=plan.name, hash=plan_hash(plan), began_ms=time.time_ns() // 1_000_000, plan=plain(plan),
                 workers=list(found),
             )  # fmt: skip
-            return await _gone_on(workers, log, asked, tuple(found), abandon=False)
+            return await _gone_on(workers, log, asked, tuple(found), abandon=False), directory
     finally:
         await workers.aclose()
 
 
-async def _resumed(address: str, directory: Path, asked: Asked, *, abandon: bool) -> int:
+async def _resumed(address: str, directory: Path, asked: Asked, *, abandon: bool) -> tuple[int, Path]:
     with ExperimentLog(directory) as log:
         outcome = outcome_in(directory)
         if outcome.ended in (COMPLETE, ABANDONED):
@@ -155,7 +157,7 @@ async def _resumed(address: str, directory: Path, asked: Asked, *, abandon: bool
             if not servers:
                 raise UsageProblem(f"none of its workers is there: {', '.join(outcome.workers)}", "start them again")
             log.write("resumed")
-            return await _gone_on(workers, log, asked, servers, abandon=abandon)
+            return await _gone_on(workers, log, asked, servers, abandon=abandon), directory
         finally:
             await workers.aclose()
 
@@ -235,22 +237,34 @@ def check_alike(found: Mapping[str, Bound]) -> None:
     Raises:
         UsageProblem: Two workers of one server, or servers that differ, and in what.
     """
+    for name, each in found.items():
+        check_one_version(name, each.version)
+    check_servers_differ({name: each.server for name, each in found.items()})
     (first_name, first), *others = found.items()
-    if first.version != __version__:
-        raise UsageProblem(
-            f"{first_name} has pgtop-tune {first.version}, and this is {__version__}", "install one version"
-        )
-    for place, (name, each) in enumerate(others, 1):
-        for earlier, known in list(found.items())[:place]:
-            if each.server is not None and known.server is not None and each.server.is_same(known.server):
-                raise UsageProblem(
-                    f"{earlier} and {name} are workers of one server", "start one worker for each server"
-                )
+    for name, each in others:
         different = list(differences(_decides(first), _decides(each)))
         if different:
             more = f", and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
             words = "; ".join(different[:_NAMED])
             raise UsageProblem(f"{first_name} and {name} are not alike: {words}{more}", "make the servers alike")
+
+
+def check_one_version(name: str, version: str) -> None:
+    """Raises UsageProblem where a worker has another version than this program."""
+    if version != __version__:
+        raise UsageProblem(f"{name} has pgtop-tune {version}, and this is {__version__}", "install one version")
+
+
+def check_servers_differ(found: Mapping[str, ServerKey | None]) -> None:
+    """Raises UsageProblem where two workers are of one server."""
+    names = list(found)
+    for place, name in enumerate(names):
+        for earlier in names[:place]:
+            one, other = found[name], found[earlier]
+            if one is not None and other is not None and one.is_same(other):
+                raise UsageProblem(
+                    f"{earlier} and {name} are workers of one server", "start one worker for each server"
+                )
 
 
 def _decides(found: Bound) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
     if result is None or result.ending is not Ending.BETTER:
         tell("nothing to apply: no setting was confirmed as better")
         return 0
-    if kept.applied:
+    if kept.applied and not kept.workers:
         raise UsageProblem(f"{kept.id} was applied already", "`pgtop-tune revert --list` shows the change set")
     for name, value in result.values.items():
         say(f"{name}: {result.start[name]} → {value}")

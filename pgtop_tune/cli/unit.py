@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from pgtop_tune import __version__
 from pgtop_tune.bench.profiles import profile_directories
+from pgtop_tune.cli import tuning_units
 from pgtop_tune.cli.commands.experiment.plans import SessionOptions
 from pgtop_tune.cli.connecting import ConnectionWords, resolve_words
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -37,11 +38,12 @@ from pgtop_tune.experiment.plan.reviewed import plan_hash
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.paths import experiments_dir, replacing
 from pgtop_tune.postgres.server.sql_session import open_sql_session
-from pgtop_tune.runtime.running_experiments import check_alone
+from pgtop_tune.runtime.running_experiments import ServerKey, check_alone, until_alone
 
 _WORDS: Final = ConnectionWords(no_password=True)
 _FREE_S: Final = 180.0
 _LOOK_S: Final = 1.0
+_STARTED: Final = "SELECT trunc(extract(epoch FROM pg_postmaster_start_time()) * 1000)"
 
 
 def _bind(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +64,16 @@ def _bind(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+async def _until_alone() -> None:
+    """Waits for the unit of a worker that was killed, which may just be putting things back."""
+    sql_session = await open_sql_session(resolve_words(_WORDS))
+    try:
+        [(started_ms,)] = await sql_session.rows(_STARTED)
+    finally:
+        await sql_session.aclose()
+    await until_alone(ServerKey("", int(str(started_ms))), _FREE_S)
+
+
 async def _parameters() -> dict[str, str]:
     sql_session = await open_sql_session(resolve_words(_WORDS))
     try:
@@ -72,6 +84,7 @@ async def _parameters() -> dict[str, str]:
 
 def _cell(request: Mapping[str, Any]) -> dict[str, Any]:
     """One cell, made as an experiment of one cell; asked for again, what it has come to."""
+    asyncio.run(_until_alone())
     plan, number = convert(request["plan"], BoundPlan), int(request["number"])
     stages = [
         replace(stage, cells=tuple(cell for cell in stage.cells if cell.number == number)) for stage in plan.stages
@@ -146,7 +159,7 @@ def _now_ms() -> int:
 
 
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = MappingProxyType(
-    {"bind": _bind, "cell": _cell, "tidy": _tidy}
+    {"bind": _bind, "cell": _cell, "tidy": _tidy, "search": tuning_units.begin, "evaluation": tuning_units.evaluate}
 )
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DETACHED: Final = "PGTOP_TUNE_DETACHED"
 """Variable of a run that --detach has started: its name."""
 _EVERY_S: Final = 2.0
+_LOOK_S: Final = 0.5
 _LARGEST_BYTES: Final = 128 * 1024
 _MOST_FILES: Final = 32
 _MOST_VALUES: Final = 16
@@ -141,6 +142,19 @@ def check_alone(server: ServerKey) -> None:
     other = next((each for each in running_on(server) if each.key != ours), None)
     if other is not None:
         raise UsageProblem(f"another experiment runs on this server ({other.words})", other.hint)
+
+
+async def until_alone(server: ServerKey, within_s: float) -> None:
+    """Waits for an experiment that may just be ending, as one of a worker that was killed. Raises as `check_alone`."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        try:
+            check_alone(server)
+            return
+        except UsageProblem:
+            if time.monotonic() > deadline_s:
+                raise
+        await asyncio.sleep(_LOOK_S)
 
 
 class Announcement:

@@ -166,7 +166,7 @@ def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_sear
 
 
 def test_a_server_that_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.tuning.on_server.run._AGAIN_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.tuning.on_server.attempts._AGAIN_S", 0.0)
     begun(tmp_path)
     made, asked = Made(), []
 

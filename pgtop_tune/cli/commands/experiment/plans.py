@@ -41,7 +41,7 @@ WorkersAddress = Annotated[
 ]
 
 
-def _check_for_workers(connection: ConnectionOptions) -> None:
+def check_for_workers(connection: ConnectionOptions) -> None:
     """Raises UsageProblem where a server is named: with workers each names its own."""
     if connection.host or connection.port or connection.user or connection.database:
         raise UsageProblem("with --workers the environment of each worker names its server", "leave -d, -h, -p, -U out")
@@ -164,7 +164,7 @@ def run(
     if workers:
         from pgtop_tune.cli.experiment_workers import run_on_workers
 
-        _check_for_workers(connection)
+        check_for_workers(connection)
         if plan_hash:
             raise UsageProblem("--plan-hash is of one server", "leave it out with --workers")
         sys.exit(run_on_workers(workers, plan, overrides, session, allow_unsafe=allow_unsafe, yes=yes))
@@ -196,7 +196,7 @@ def resume(
     if workers:
         from pgtop_tune.cli.experiment_workers import resume_on_workers
 
-        _check_for_workers(connection)
+        check_for_workers(connection)
         sys.exit(resume_on_workers(workers, experiment, session, allow_unsafe=allow_unsafe, abandon=abandon))
     from pgtop_tune.cli.experimenting import resume_experiment
 

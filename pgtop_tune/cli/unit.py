@@ -158,7 +158,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = MappingProxyType(
+KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = MappingProxyType(
     {"bind": _bind, "cell": _cell, "tidy": _tidy, "search": tuning_units.begin, "evaluation": tuning_units.evaluate}
 )
 
@@ -167,7 +167,7 @@ def answered(data: bytes) -> dict[str, Any]:
     """The answer to a request, or the problem in words."""
     try:
         request = json.loads(data)
-        return {"answer": _KINDS[request["kind"]](request)}
+        return {"answer": KINDS[request["kind"]](request)}
     except PgtopError as problem:
         return {"problem": problem.message, "hint": problem.hint}
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -22,7 +21,7 @@ from pgtop_tune.cli.tuning_evaluator import evaluator_of, until_nothing_pends
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
-from pgtop_tune.runtime.experiment_control import ExperimentState
+from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 from pgtop_tune.tuning.on_server.journal import (
     COMPLETE,
@@ -33,7 +32,7 @@ from pgtop_tune.tuning.on_server.journal import (
     write_result,
 )
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun, why_unfinished
-from pgtop_tune.tuning.on_server.shown import shown_tuning
+from pgtop_tune.tuning.on_server.shown import ShownTuning
 from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, result_lines
 from pgtop_tune.tuning.result import Ending, Result
 
@@ -180,16 +179,15 @@ async def _search(
             log.write("resumed")
         tuning = replayed(kept)
         names = [each.name for each in kept.plan.space.dimensions]
-        began_s = time.monotonic()
-
-        def shown() -> ExperimentState:
-            return shown_tuning(kept, tuning, time.monotonic() - began_s, under_way=session.load.runs)
-
-        newest = [shown()]
-        announcement = Announcement("tune", names, lambda: newest[0], server_of(session.keeper.frames[-1]))
+        shown = ShownTuning(kept, tuning)
+        announcement = Announcement("tune", names, lambda: shown.newest, server_of(session.keeper.frames[-1]))
 
         def changed() -> None:
-            newest[0] = shown()
+            shown.changed()
+            announcement.tick()
+
+        def seen(state: SwitchbackState) -> None:
+            shown.take(state)
             announcement.tick()
 
         parts = RunParts(
@@ -205,7 +203,7 @@ async def _search(
             kept.request.block_s,
             yes=yes,
             before_set=lambda set_id: log.write("set_began", set_id=set_id),
-            seen=lambda state: announcement.tick(),
+            seen=seen,
         ) as evaluator:
             live.engine.attach(announcement)
             announcement.begin()

@@ -27,6 +27,7 @@ from pgtop_tune.tuning.on_server.attempts import Attempts
 from pgtop_tune.tuning.on_server.evaluating import KnobsChanged
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.run import check_room
+from pgtop_tune.tuning.on_server.shown import arm_values
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.search import Evaluation
 
@@ -60,7 +61,10 @@ def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
 
     async def act(session: TuningSession) -> dict[str, Any]:
         names = [each.name for each in plan.space.dimensions]
-        state = ExperimentState(number=1, kind="tuning", under_way=True, phase=str(wanted.phase), pair=wanted.number)
+        state = ExperimentState(
+            number=1, kind="tuning", under_way=True, values=arm_values(wanted), phase=str(wanted.phase),
+            pair=wanted.number,
+        )  # fmt: skip
         announcement = Announcement("tune", names, lambda: state, server_of(session.keeper.frames[-1]))
         check_room(await session.free_bytes())
         async with evaluator_of(

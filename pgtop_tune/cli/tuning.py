@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,8 @@ from pgtop_tune.cli.tuning_session import TuningSession, opened_session
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
 from pgtop_tune.experiment.switchback.state import SwitchbackState
-from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
+from pgtop_tune.runtime.experiment_control import ExperimentState
+from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, server_of
 from pgtop_tune.tuning.on_server.journal import (
     COMPLETE,
     KeptTuning,
@@ -130,17 +132,17 @@ async def _run(
 
     async def work() -> None:
         await first_answer(live, session.keeper)
-        key = server_of(session.keeper.frames[-1])
-        if key is not None:
-            check_alone(key)
-        await until_nothing_pends(live.parameters)
         try:
             while True:
-                directory, kept = await begin()
-                begun.append(directory)
-                for name, why in kept.left_out:
-                    tell(f"{name}: not searched: {why}")
-                result = await _search(session, directory, kept, stop_file=stop_file, yes=yes)
+                # From the first look at the load on: two tuners would measure each other.
+                async with _announced(session) as announced:
+                    await until_nothing_pends(live.parameters)
+                    directory, kept = await begin()
+                    for name, why in kept.left_out:
+                        tell(f"{name}: not searched: {why}")
+                    with ExperimentLog(directory) as log:
+                        begun.append(directory)
+                        result = await _search(session, announced, log, kept, stop_file=stop_file, yes=yes)
                 done.append((directory, result))
                 _say(session, directory, result)
                 if not watch:
@@ -170,49 +172,76 @@ def _say(session: TuningSession, directory: Path, result: Result) -> None:
     tell(f"`pgtop-tune tune --show {directory.name} -o tune.html` writes the report, `--apply` makes it permanent")
 
 
+class _Announced:
+    """The search as others see it.
+
+    Attributes:
+        state: The newest.
+        file: Of the announcement.
+    """
+
+    def __init__(self, server: ServerKey | None) -> None:
+        self.state = ExperimentState(number=1, kind="tuning", under_way=True, phase="looking at the load")
+        self.file: Final = Announcement("tune", (), lambda: self.state, server)
+
+
+@asynccontextmanager
+async def _announced(session: TuningSession) -> AsyncIterator[_Announced]:
+    """Raises a UsageProblem where another experiment runs on the server."""
+    announced = _Announced(server_of(session.keeper.frames[-1]))
+    session.live.engine.attach(announced.file)
+    announced.file.begin()
+    try:
+        yield announced
+    finally:
+        announced.file.end()
+
+
 async def _search(
-    session: TuningSession, directory: Path, kept: KeptTuning, *, stop_file: Path | None, yes: bool
+    session: TuningSession,
+    announced: _Announced,
+    log: ExperimentLog,
+    kept: KeptTuning,
+    *,
+    stop_file: Path | None,
+    yes: bool,
 ) -> Result:
-    live = session.live
-    with ExperimentLog(directory) as log:
-        if kept.events:
-            log.write("resumed")
-        tuning = replayed(kept)
-        names = [each.name for each in kept.plan.space.dimensions]
-        shown = ShownTuning(kept, tuning)
-        announcement = Announcement("tune", names, lambda: shown.newest, server_of(session.keeper.frames[-1]))
+    if kept.events:
+        log.write("resumed")
+    tuning = replayed(kept)
+    shown = ShownTuning(kept, tuning)
 
-        def changed() -> None:
-            shown.changed()
-            announcement.tick()
+    def changed() -> None:
+        shown.changed()
+        announced.state = shown.newest
+        announced.file.tick()
 
-        def seen(state: SwitchbackState) -> None:
-            shown.take(state)
-            announcement.tick()
+    def seen(state: SwitchbackState) -> None:
+        shown.take(state)
+        announced.state = shown.newest
+        announced.file.tick()
 
-        parts = RunParts(
-            answers=session.answers,
-            free_bytes=session.free_bytes,
-            stop_file=stop_file,
-            told=tell,
-            changed=changed,
-        )
-        async with evaluator_of(
-            session,
-            kept.plan,
-            kept.request.block_s,
-            yes=yes,
-            before_set=lambda set_id: log.write("set_began", set_id=set_id),
-            seen=seen,
-        ) as evaluator:
-            live.engine.attach(announcement)
-            announcement.begin()
-            try:
-                result = await TuningRun(tuning, log, evaluator, parts, kept.plan.seed).run()
-            except (PgtopError, asyncio.CancelledError) as problem:
-                log.write("ended", why=why_unfinished(problem))
-                raise
-            finally:
-                announcement.end()
-        write_result(log, result)
-        return result
+    announced.state = shown.newest
+    announced.file.switches([each.name for each in kept.plan.space.dimensions])
+    parts = RunParts(
+        answers=session.answers,
+        free_bytes=session.free_bytes,
+        stop_file=stop_file,
+        told=tell,
+        changed=changed,
+    )
+    async with evaluator_of(
+        session,
+        kept.plan,
+        kept.request.block_s,
+        yes=yes,
+        before_set=lambda set_id: log.write("set_began", set_id=set_id),
+        seen=seen,
+    ) as evaluator:
+        try:
+            result = await TuningRun(tuning, log, evaluator, parts, kept.plan.seed).run()
+        except (PgtopError, asyncio.CancelledError) as problem:
+            log.write("ended", why=why_unfinished(problem))
+            raise
+    write_result(log, result)
+    return result

@@ -175,7 +175,7 @@ class Announcement:
         server: ServerKey | None = None,
     ) -> None:
         self._program: Final = program
-        self._parameters: Final = tuple(parameters)
+        self._parameters = tuple(parameters)
         self._state: Final = state
         self._server = server
         self._began_ms: Final = _now_ms()
@@ -194,6 +194,12 @@ class Announcement:
             check_alone(self._server)
         self._begun = True
         self._write()
+
+    def switches(self, parameters: Sequence[str]) -> None:
+        """Names that it switches, known only now. In the engine's loop."""
+        self._parameters = tuple(parameters)
+        self._due_s = 0.0
+        self.tick()
 
     def accept(self, step: Step) -> None:
         """See `FrameSink.accept`."""

@@ -18,7 +18,7 @@ from pgtop_tune.changes.ports import ChangeControl, MachineControl
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Block, Lengths, Pair
@@ -237,7 +237,7 @@ class Evaluator:
             raise Disturbed(problem.message, gone=True) from None
         except PgtopError as problem:
             return Outcome(effect=None, stopped=problem.message)
-        return await self._outcome(state, differing)
+        return await self._outcome(state, differing, wanted)
 
     async def put_back(self, why: str) -> None:
         """Ends the load and takes everything out of force. Raises as `StandingValues.revert`."""
@@ -303,7 +303,7 @@ class Evaluator:
         arms = Arms(ChangeSets(control, None), control, rivals, frozenset())
         return Switchback(plan, frames, arms, self._parts.load, self._parts.seen)
 
-    async def _outcome(self, state: SwitchbackState, differing: Sequence[str]) -> Outcome:
+    async def _outcome(self, state: SwitchbackState, differing: Sequence[str], wanted: Evaluation) -> Outcome:
         ending = state.ending
         if state.left_in_force:
             raise ServerProblem(state.left_in_force)
@@ -314,7 +314,8 @@ class Evaluator:
         if ending is Ending.ENDED:
             raise Disturbed(state.reason, gone=True)
         if ending is Ending.CHANGED:
-            await self._check_unchanged(self._start)
+            # Knobs that were let go of are not among these: they may change as they like.
+            await self._check_unchanged(wanted.values)
             raise Disturbed(state.reason)
         if ending is Ending.GENERATOR:
             raise LoadProblem(f"the load cannot judge settings: {state.reason}", "more threads, or more clients")
@@ -325,9 +326,8 @@ class Evaluator:
         pairs = _counted(state)
         ratios = _of_same_mix(pairs, differing) if self._objective is None else _of_blocks(pairs, self._objective)
         if pairs and not ratios:
-            raise UsageProblem(
-                "this load does not measure the objective", "`pgtop-tune tune --help` has the figures to choose from"
-            )
+            words = "the time of the same statements" if self._objective is None else self._objective.words
+            return Outcome(effect=None, stopped=f"under this load {words} has no value above 0")
         if len(ratios) < _LEAST_PAIRS:
             raise Disturbed(f"{len(ratios)} pairs of blocks count: {state.reason}")
         return Outcome(

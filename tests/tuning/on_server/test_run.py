@@ -317,3 +317,18 @@ def test_a_screen_gets_the_arms_of_each_evaluation_and_none_while_nothing_is_swi
     assert (shown.newest.arm_words, shown.newest.arm_since_ms) == (first, since_ms)
     shown.take(SwitchbackState(arm=Arm.A))
     assert shown.newest.arm_words.startswith("A: ")
+
+
+def test_someone_who_goes_on_changing_a_knob_that_was_let_go_of_does_not_hold_up_the_search(tmp_path: Path) -> None:
+    begun(tmp_path)
+    made, changed = Made(), []
+
+    def foreign(wanted: Evaluation, seed: int) -> None:
+        if "work_mem" in wanted.values:
+            changed.append(wanted.number)
+            raise KnobsChanged(["work_mem"])
+
+    made.before = foreign
+    found = run(tmp_path, made)
+    assert changed == [1]
+    assert found.ending is Ending.START_KEPT

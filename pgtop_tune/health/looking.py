@@ -24,7 +24,6 @@ from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 
-
 _BESIDE: Final = 0.1
 """Of a limit."""
 

@@ -12,6 +12,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.checks import (
     archiving,
+    autovacuum_limits,
     buffers,
     checkpoints,
     configuration,
@@ -30,6 +31,8 @@ from pgtop_tune.health.checks import (
     processes,
     replication,
     security,
+    server_values,
+    sessions,
     slots,
     tables,
     transactions,
@@ -60,6 +63,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     *security.CHECKS,
     *configuration.CHECKS,
     *hygiene.CHECKS,
+    *server_values.CHECKS,
+    *sessions.CHECKS,
+    *autovacuum_limits.CHECKS,
 )
 """Every row; ids are unique."""
 

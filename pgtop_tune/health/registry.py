@@ -11,6 +11,7 @@ from typing import Final
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.checks import (
+    access,
     archiving,
     autovacuum_limits,
     buffers,
@@ -30,6 +31,7 @@ from pgtop_tune.health.checks import (
     planner,
     processes,
     replication,
+    schema,
     security,
     server_values,
     sessions,
@@ -66,6 +68,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     *server_values.CHECKS,
     *sessions.CHECKS,
     *autovacuum_limits.CHECKS,
+    *schema.CHECKS,
+    *access.CHECKS,
 )
 """Every row; ids are unique."""
 

@@ -96,6 +96,16 @@ def test_a_role_with_such_a_value_is_found_and_its_fix_runs(server: Throwaway) -
         run(server, ["DROP ROLE hasty"])
 
 
+def test_a_server_without_limits_for_sessions(fresh_server: Throwaway) -> None:
+    def unlimited() -> list[str]:
+        report = checked(fresh_server, "postgres", select=("CON-06",))
+        return [finding.says for _, finding in report.findings]
+
+    assert unlimited() == ["no session has a limit by statement_timeout, lock_timeout, temp_file_limit"]
+    run(fresh_server, ["CREATE ROLE app", "ALTER ROLE app SET statement_timeout = '1min'"])
+    assert unlimited() == ["no session has a limit by lock_timeout, temp_file_limit"]
+
+
 @pytest.mark.long
 def test_limits_of_a_standby_are_no_matter_of_its_primary(make_server: Callable[..., Throwaway]) -> None:
     primary = make_server()

@@ -193,5 +193,24 @@ RULES: Final[tuple[tuple[str, str], ...]] = (
 )
 """Check, line of pg_hba.conf."""
 
+ELSEWHERE: Final[tuple[tuple[str, str], ...]] = (
+    ("ARC-05", "WAL that was not archived for long, and archive_timeout = 0"),
+    ("BAK-01", "a base backup that is long ago"),
+    ("SEC-10", "ssl_min_protocol_version = TLSv1"),
+    ("SEC-11", "a certificate that ends in two days"),
+    ("EXT-02", "an extension whose library is not preloaded"),
+    ("COL-01", "a database whose collation has another version"),
+    ("CON-06", "no statement_timeout, lock_timeout or temp_file_limit anywhere"),
+    ("TIME-01", "a clock that nothing keeps right"),
+    ("LOG-07", "a server whose stderr is /dev/null"),
+)
+"""Made by tests of their own."""
+
 ARCHIVE_COMMANDS: Final = ("/bin/true", "true", ":", "exit 0", "/bin/true %p", "echo %p", "cp %p /dev/null", "date")
 """Found by ARC-04."""
+
+
+def made_for_real() -> set[str]:
+    """Checks of which a test makes the condition on a real server."""
+    rows = (*PARAMETERS, *IN_A_DATABASE, *OF_ROLES, *RULES, *ELSEWHERE)
+    return {row[0] for row in rows} | {"ARC-04"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import kept, kernel_file, set_parameter, words
 from pgtop_tune.health.rules import setting
@@ -111,12 +111,15 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkno
 
 
 def _time(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    in_step = facts.have(needs.MACHINE).clock_in_step
+    machine = facts.have(needs.MACHINE)
+    in_step, virtual = machine.clock_in_step, machine.virtual is not False
     if in_step is None:
         yield Unknown("the state of the kernel's clock is not visible from here")
     elif not in_step:
         yield Finding(
-            severity=Severity.WARNING,
+            # A hypervisor may keep the clock right without a word to this kernel.
+            severity=Severity.INFO if virtual else Severity.WARNING,
+            confidence=Confidence.MEDIUM if virtual else Confidence.HIGH,
             says="nothing keeps the machine's clock right: times of logs, backups and other machines drift apart",
             evidence=(Evidence("STA_UNSYNC is set", "adjtimex(2)"),),
             fix=words(

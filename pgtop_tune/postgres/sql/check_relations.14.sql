@@ -8,7 +8,7 @@ WITH t AS MATERIALIZED (
     JOIN pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'm') AND c.relpersistence <> 't'
      AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-     AND c.relname !~ '^pgbench_(accounts|branches|history|tellers)(_[0-9]+)?$'
+     AND NOT (c.relname::text ^@ 'pgbench_' AND c.relname ~ '^pgbench_(accounts|branches|history|tellers)(_[0-9]+)?$')
      AND NOT (n.nspname = 'bus' AND EXISTS (SELECT FROM pg_class b
                                              WHERE b.relnamespace = n.oid AND b.relname = 'dataset'))
      AND NOT EXISTS (SELECT FROM pg_depend d
@@ -30,7 +30,7 @@ UNION ALL
 (SELECT 'no replica identity', count(*) OVER (), ARRAY[t.schema, t.name], '',
         CASE t.relreplident WHEN 'n' THEN 'NOTHING' ELSE 'DEFAULT' END
    FROM t
-  WHERE t.relkind = 'r' AND t.relreplident IN ('d', 'n')
+  WHERE EXISTS (SELECT FROM pg_publication) AND t.relkind = 'r' AND t.relreplident IN ('d', 'n')
     AND (t.relreplident = 'n'
          OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = t.oid AND i.indisprimary))
     AND EXISTS (SELECT FROM pg_publication_tables p
@@ -78,7 +78,7 @@ UNION ALL
 UNION ALL
 (SELECT 'prefix of an index', count(*) OVER (), ARRAY[t.schema, c.relname::text],
         (SELECT min(l.relname::text) FROM b w JOIN pg_class l ON l.oid = w.indexrelid
-          WHERE w.indrelid = s.indrelid AND w.indnkeyatts > s.indnkeyatts
+          WHERE w.indrelid = s.indrelid AND w.indnkeyatts > 1 AND w.indnkeyatts > s.indnkeyatts
             AND w.columns[0:s.indnkeyatts - 1] = s.columns[0:s.indnkeyatts - 1]
             AND w.classes[0:s.indnkeyatts - 1] = s.classes[0:s.indnkeyatts - 1]
             AND w.collations[0:s.indnkeyatts - 1] = s.collations[0:s.indnkeyatts - 1]
@@ -91,7 +91,7 @@ UNION ALL
     AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = s.indexrelid)
     AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = s.indexrelid)
     AND EXISTS (SELECT FROM b w
-                 WHERE w.indrelid = s.indrelid AND w.indnkeyatts > s.indnkeyatts
+                 WHERE w.indrelid = s.indrelid AND w.indnkeyatts > 1 AND w.indnkeyatts > s.indnkeyatts
                    AND w.columns[0:s.indnkeyatts - 1] = s.columns[0:s.indnkeyatts - 1]
                    AND w.classes[0:s.indnkeyatts - 1] = s.classes[0:s.indnkeyatts - 1]
                    AND w.collations[0:s.indnkeyatts - 1] = s.collations[0:s.indnkeyatts - 1]

@@ -18,7 +18,7 @@ from tests.health import test_real_databases as databases
 from tests.health import test_real_memory as memory
 from tests.health import test_real_server as real
 from tests.health import test_schema_checks as schema
-from tests.support.made_conditions import IN_A_DATABASE, OF_ROLES, RULES
+from tests.support.made_conditions import IN_A_DATABASE, OF_ROLES, RULES, all_conditions
 
 MADE: Mapping[Callable[..., Any], Collection[str]] = {
     assertions.test_a_server_that_was_compiled_with_assertions: assertions.FOUND,
@@ -64,3 +64,9 @@ def test_the_condition_of_every_check_is_made_for_real() -> None:
     known = {check.id for check in CHECKS}
     assert known - made == set()
     assert made - known == set()
+
+
+def test_the_page_of_conditions_has_every_check() -> None:
+    listed = [check for check, _ in all_conditions()]
+    assert set(listed) == {check.id for check in CHECKS}
+    assert len(listed) == len(set(all_conditions()))

@@ -1,4 +1,4 @@
-"""A fresh server of every major that is set well gives two findings above info: it has no archive, and trusts itself."""
+"""A fresh server of every major that is set well gives two findings above info: no archive, and trust on loopback."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ OF_A_NEW_CLUSTER = {"ARC-01", "SEC-15"}
 
 @pytest.mark.long
 @pytest.mark.parametrize("major", MAJORS)
-async def test_a_well_set_server_gives_two_findings_above_info(major: int, make_server: Callable[..., Throwaway]) -> None:
+async def test_a_well_set_server_gives_two_findings_above_info(
+    major: int, make_server: Callable[..., Throwaway]
+) -> None:
     settings: dict[str, Any] = dict(SETTINGS)
     server = make_server(major, **settings)
     with psycopg.connect(conninfo(server), autocommit=True) as connection:

@@ -9,7 +9,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Fix,
+    Language,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import kept, kernel_file, set_parameter, words
 from pgtop_tune.health.rules import setting

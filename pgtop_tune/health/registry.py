@@ -11,7 +11,9 @@ from typing import Final
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.checks import (
+    access,
     archiving,
+    autovacuum_limits,
     buffers,
     checkpoints,
     configuration,
@@ -29,7 +31,10 @@ from pgtop_tune.health.checks import (
     planner,
     processes,
     replication,
+    schema,
     security,
+    server_values,
+    sessions,
     slots,
     tables,
     transactions,
@@ -60,6 +65,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     *security.CHECKS,
     *configuration.CHECKS,
     *hygiene.CHECKS,
+    *server_values.CHECKS,
+    *sessions.CHECKS,
+    *autovacuum_limits.CHECKS,
+    *schema.CHECKS,
+    *access.CHECKS,
 )
 """Every row; ids are unique."""
 

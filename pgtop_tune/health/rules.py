@@ -171,6 +171,13 @@ def advised_or(facts: CheckFacts, name: str, value: str) -> Fix:
     return set_parameter(row, value) if nothing else advised(facts, name)
 
 
+def is_advised(facts: CheckFacts, row: Parameter) -> bool:
+    """Whether a parameter has the value that is advised for this server."""
+    known = advice_facts(facts)
+    advice = None if known is None else advice_for(row, propose(known).server_half())
+    return advice is not None and advice.value is not None and same(row, advice.value)
+
+
 def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: bool = False) -> Fix:
     """Sets settings of the machine to what is advised for them; words where there is nothing to set.
 

@@ -244,12 +244,14 @@ class PostmasterFacts(Struct, frozen=True):
         oom_score_adj: /proc/PID/oom_score_adj: -1000 is never chosen, 1000 first.
         children_adj: The same of a child of it; None where there was none to look at.
         open_files_soft, open_files_hard: "Max open files" of /proc/PID/limits; None is no limit.
+        stderr: What /proc/PID/fd/2 leads to, as "/dev/null"; "" where that is not known.
     """
 
     oom_score_adj: int
     children_adj: int | None
     open_files_soft: int | None
     open_files_hard: int | None
+    stderr: str = ""
 
 
 class MachineDetails(Struct, frozen=True):
@@ -265,6 +267,7 @@ class MachineDetails(Struct, frozen=True):
         numa_nodes: How many there are; 1 in a kernel without NUMA.
         huge_page_bytes: The default size of huge pages; None without them.
         virtual: Whether a hypervisor runs it ("hypervisor" among the flags of /proc/cpuinfo); None where not known.
+        clock_in_step: Whether something keeps the clock right, as the kernel was told; None where not known.
     """
 
     settings: tuple[SystemSetting, ...]
@@ -276,6 +279,7 @@ class MachineDetails(Struct, frozen=True):
     numa_nodes: int = 1
     huge_page_bytes: int | None = None
     virtual: bool | None = None
+    clock_in_step: bool | None = None
 
     def live(self, name: str) -> str | Unavailable | None:
         """A setting now, as "vm.swappiness"; None where it is not among them."""

@@ -16,8 +16,8 @@ def conditions_page() -> str:
         (
             "# Conditions\n",
             f"{len(rows)} bad conditions, and the check that finds each. A test makes every one of them: on a real\n"
-            "server, or for a machine in a tree of the kernel's files; with a lower limit where it would take hours or\n"
-            "gigabytes. Printed statements and their undo are run as well. [Checks](checks.md) has the reasons.\n",
+            "server, or for a machine in a tree of the kernel's files; with a lower limit where it would take\n"
+            "hours or gigabytes. Printed statements and their undo are run as well. [Checks](checks.md) tells why.\n",
             table(("condition", "found by"), ((plain(words), check) for check, words in found)),
             "## Not found\n",
             "- Parameters that differ between a primary and its standby: a check looks at one server. Check both, and\n"

@@ -200,3 +200,39 @@ def test_a_database_of_another_collation_version(major: int, make_server: Callab
     with psycopg.connect(conninfo(server, "moved"), autocommit=True) as connection:
         run(connection, finding.fix.do.splitlines())
     assert findings(server, "moved", ("COL-01",)) == {}
+
+
+def test_tables_that_others_have_locked_are_seen(server: Throwaway, database: str) -> None:
+    """Nothing waits for them, and nothing gives up because of them."""
+    locked = [row for row in IN_A_DATABASE if row[0] in ("TAB-05", "TAB-07", "TAB-08", "IDX-05", "REP-06", "VAC-08")]
+    with psycopg.connect(database, autocommit=True) as connection, psycopg.connect(database) as holder:
+        name = connection.info.dbname
+        for _, _, statements in locked:
+            run(connection, statements)
+        run(connection, ["CREATE TABLE leaf PARTITION OF parted FOR VALUES FROM (10000) TO (20000)"])
+        tables = "keyless, parted, checked, referred, referring, left_alone, twice_indexed, published"
+        holder.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE".encode())
+        seen = findings(server, name, sorted({id_ for id_, _, _ in locked}))
+        assert {id_ for id_, _ in seen} == {id_ for id_, _, _ in locked}
+        holder.rollback()
+
+
+def test_partitions_and_all_tables_are_published_as_well(server: Throwaway, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = connection.info.dbname
+        run(
+            connection,
+            (
+                "CREATE TABLE whole (id int, x int) PARTITION BY LIST (id)",
+                "CREATE TABLE piece PARTITION OF whole FOR VALUES IN (1)",
+                "CREATE TABLE with_key (id int PRIMARY KEY)",
+                "CREATE PUBLICATION pieces FOR TABLE whole, with_key",
+            ),
+        )
+        assert set(findings(server, name, ("REP-06",))) == {("REP-06", f"{name}: public.piece")}
+        run(
+            connection, ("DROP PUBLICATION pieces", "CREATE PUBLICATION inserts FOR ALL TABLES WITH (publish = insert)")
+        )
+        assert findings(server, name, ("REP-06",)) == {}
+        run(connection, ("CREATE TABLE other (id int)", "CREATE PUBLICATION everything FOR ALL TABLES"))
+        assert set(findings(server, name, ("REP-06",))) == {("REP-06", f"{name} no replica identity")}

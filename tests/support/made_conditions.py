@@ -44,6 +44,7 @@ PARAMETERS: Final[tuple[tuple[str, str, str], ...]] = (
     ("VAC-07", "autovacuum_multixact_freeze_max_age", "1000000"),
     ("VAC-07", "vacuum_failsafe_age", "1000000"),
     ("VAC-07", "vacuum_multixact_failsafe_age", "1000000"),
+    ("VAC-07", "autovacuum_vacuum_cost_delay", "0"),
     ("VAC-07", "vacuum_cost_delay", "20ms"),
     ("CON-05", "statement_timeout", "100ms"),
     ("CON-05", "lock_timeout", "10ms"),

@@ -69,6 +69,13 @@ _STARTS: Final = (
         for name in ("vacuum_failsafe_age", "vacuum_multixact_failsafe_age")
     ),
     Bound(
+        name="autovacuum_vacuum_cost_delay",
+        words=("0",),
+        better="2ms",
+        severity=Severity.INFO,
+        says="autovacuum reads and writes without a pause, whatever the load",
+    ),
+    Bound(
         name="vacuum_cost_delay",
         above=0,
         unit="s",

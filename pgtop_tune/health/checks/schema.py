@@ -31,6 +31,11 @@ def _option(row: CatalogueCondition) -> tuple[Sql, Sql]:
 
 
 def _index_names(row: CatalogueCondition) -> tuple[Sql, Sql]:
+    if not row.detail:
+        name = literal(identifier(*row.name))
+        return identifier(row.part), composed(
+            "-- its table was locked: before dropping it, note SELECT pg_get_indexdef({name}::regclass)", name=name
+        )
     return identifier(row.part), Sql(unmistakable(row.detail).replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ", 1))
 
 
@@ -103,7 +108,7 @@ IDENTITY: Final = Condition(
     one="published table has no replica identity",
     many="published tables have no replica identity",
     so="each UPDATE and DELETE of them fails",
-    source="pg_publication_tables, pg_class.relreplident",
+    source="pg_publication_rel, pg_publication.puballtables, pg_class.relreplident",
     do="ALTER TABLE {name} REPLICA IDENTITY FULL;",
     undo="ALTER TABLE {name} REPLICA IDENTITY {detail};",
     parts=_state,

@@ -1,7 +1,9 @@
 -- Conditions of tables and indexes, ten of each kind with how many there are: the largest first. Not those of extensions,
 -- whose makers chose them, nor the tables of pgbench and of our own data set: a benchmark's are meant to be as they are.
+-- Functions that lock what they look at are left out: pg_partition_tree(), pg_get_publication_tables(); and
+-- pg_get_indexdef() of a table that another session has locked or is about to.
 WITH t AS MATERIALIZED (
-  SELECT c.oid, c.relkind, c.relpersistence, c.relreplident, c.relispartition, c.reltuples, c.reloptions,
+  SELECT c.oid, c.relnamespace, c.relkind, c.relpersistence, c.relreplident, c.relispartition, c.reltuples, c.reloptions,
          n.nspname::text AS schema, c.relname::text AS name,
          c.relpages::bigint * current_setting('block_size')::int AS bytes
     FROM pg_class c
@@ -33,9 +35,17 @@ UNION ALL
   WHERE EXISTS (SELECT FROM pg_publication) AND t.relkind = 'r' AND t.relreplident IN ('d', 'n')
     AND (t.relreplident = 'n'
          OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = t.oid AND i.indisprimary))
-    AND EXISTS (SELECT FROM pg_publication_tables p
-                  JOIN pg_publication q ON q.pubname = p.pubname
-                 WHERE p.schemaname = t.schema AND p.tablename = t.name AND (q.pubupdate OR q.pubdelete))
+    AND t.relpersistence = 'p'
+    AND EXISTS (SELECT FROM pg_publication q
+                 WHERE (q.pubupdate OR q.pubdelete)
+                   AND (q.puballtables
+                        OR EXISTS (SELECT FROM pg_publication_namespace s                        -- from 15
+                                    WHERE s.pnpubid = q.oid AND s.pnnspid = t.relnamespace)      -- from 15
+                        OR EXISTS (SELECT FROM pg_publication_rel r
+                                    WHERE r.prpubid = q.oid
+                                      AND (r.prrelid = t.oid
+                                           OR (t.relispartition AND r.prrelid IN (SELECT a.relid
+                                                                                    FROM pg_partition_ancestors(t.oid) a))))))
   ORDER BY t.bytes DESC, t.oid LIMIT 10)
 UNION ALL
 (SELECT 'unlogged', count(*) OVER (), ARRAY[t.schema, t.name], '', ''
@@ -46,9 +56,11 @@ UNION ALL
 (SELECT 'parent never analyzed', count(*) OVER (), ARRAY[t.schema, t.name], '', ''
    FROM t
   WHERE t.relkind = 'p' AND NOT t.relispartition AND t.reltuples < 0
-    AND EXISTS (SELECT FROM pg_partition_tree(t.oid) l
-                  JOIN pg_class c ON c.oid = l.relid
-                 WHERE l.isleaf AND greatest(c.reltuples, pg_stat_get_live_tuples(c.oid)) >= 1000)
+    AND EXISTS (WITH RECURSIVE l AS (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = t.oid
+                                      UNION ALL
+                                     SELECT h.inhrelid FROM l JOIN pg_inherits h ON h.inhparent = l.inhrelid)
+                SELECT FROM l JOIN pg_class c ON c.oid = l.inhrelid
+                 WHERE c.relkind = 'r' AND greatest(c.reltuples, pg_stat_get_live_tuples(c.oid)) >= 1000)
   ORDER BY t.oid LIMIT 10)
 UNION ALL
 (SELECT 'not validated', count(*) OVER (), ARRAY[t.schema, t.name], k.conname::text, ''
@@ -83,7 +95,10 @@ UNION ALL
             AND w.classes[0:s.indnkeyatts - 1] = s.classes[0:s.indnkeyatts - 1]
             AND w.collations[0:s.indnkeyatts - 1] = s.collations[0:s.indnkeyatts - 1]
             AND w.options[0:s.indnkeyatts - 1] = s.options[0:s.indnkeyatts - 1]),
-        pg_get_indexdef(s.indexrelid)
+        CASE WHEN NOT EXISTS (SELECT FROM pg_locks x
+                               WHERE x.relation = s.indrelid AND x.mode = 'AccessExclusiveLock'
+                                 AND x.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+             THEN pg_get_indexdef(s.indexrelid) ELSE '' END
    FROM b s
    JOIN t ON t.oid = s.indrelid
    JOIN pg_class c ON c.oid = s.indexrelid

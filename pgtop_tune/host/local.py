@@ -172,9 +172,9 @@ class LocalHost:
         """See `working_directory`."""
         return working_directory(pid)
 
-    def pgbench_processes(self) -> tuple[int, ...]:
+    def pgbench_processes(self, besides: Collection[int] = ()) -> tuple[int, ...]:
         """See `pgbench_processes`."""
-        return pgbench_processes()
+        return pgbench_processes(besides)
 
     def machine_details(
         self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct
@@ -19,13 +20,17 @@ PGBENCH: Final = "pgbench"
 MOST_PGBENCH: Final = 8
 
 
-def pgbench_processes(proc: str = "/proc") -> tuple[int, ...]:
+def pgbench_processes(besides: Collection[int] = (), proc: str = "/proc") -> tuple[int, ...]:
     """Their pids, ascending; the first eight. None where there is no /proc.
+
+    Args:
+        besides: Processes that are known to be others: the server's are most of a machine's.
+        proc: The /proc directory.
 
     Source: /proc/PID/comm.
     """
     try:
-        pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
+        pids = sorted({int(name) for name in os.listdir(proc) if name.isdigit()}.difference(besides))
     except OSError:
         return ()
     found: list[int] = []

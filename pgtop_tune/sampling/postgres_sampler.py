@@ -133,7 +133,7 @@ class PostgresSampler:
         self._answered_s = clock()
         self._problem: ConnectionProblem | None = None
         self._retry_at_s = 0.0
-        self._asked = asyncio.Event()
+        self._called = asyncio.Event()
         self._configured_ms = 0
         self._looked = False
         self._answers: list[asyncio.Future[PostgresSample]] = []
@@ -188,7 +188,7 @@ class PostgresSampler:
             return self._away()
         answer: asyncio.Future[PostgresSample] = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
-        self._asked.set()
+        self._called.set()
         done, _ = await asyncio.wait((answer,), timeout=patience_s)
         if done and not answer.cancelled():
             return answer.result()
@@ -280,14 +280,14 @@ class PostgresSampler:
         loop = asyncio.get_running_loop()
         waits_due = loop.time()
         while True:
-            pause_s = waits_due - loop.time()
-            if pause_s > 0 and not self._asked.is_set():
-                # Not wait_for: in Python 3.11 it loses a cancellation that comes together with what it waits for.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause_s):
-                        await self._asked.wait()
-            if self._asked.is_set():
-                self._asked.clear()
+            # A bare timer ten times a second: a timeout is an exception that goes through every call.
+            alarm = loop.call_at(waits_due, self._called.set)
+            try:
+                await self._called.wait()
+            finally:
+                alarm.cancel()
+            self._called.clear()
+            if self._answers:
                 await self._answer()
             if loop.time() >= waits_due:
                 cost_s = await self._watch_waits()

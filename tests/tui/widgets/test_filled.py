@@ -68,6 +68,15 @@ def test_arms_of_an_experiment_shade_the_area_and_their_letters_stand_at_its_foo
     assert picture(drawn(Area([8.0] * 4, "series-1"), bands=bands)) == ["··░░", "A·B░"]
 
 
+def test_the_area_keeps_its_colour_under_the_arms() -> None:
+    """Shades of one colour hid the curve: they lie on the area's own."""
+    bands = (ArmBand(0.0, 2.0, "A"), ArmBand(2.0, 4.0, "B"))
+    (_, *spans) = drawn(Area([8.0] * 4, "series-1"), bands=bands)[0]
+    assert spans == [("··", on("arm-a", "series-1")), ("░░", on("arm-b", "series-1"))]
+    (_, *spans) = drawn(Area([8.0] * 4, "series-1"), levels=(Level([8.0] * 4, "strong"),), bands=bands)[0]
+    assert {style for _, style in spans} == {on("strong", "series-1")}
+
+
 def test_labels_stand_at_round_values() -> None:
     lines = drawn(Area([1.0] * 4, "series-1"), height=8, top=40.0)
     assert [text_of(line)[:5].strip() for line in lines] == ["40", "", "30", "", "20", "", "10", "0"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,7 +69,7 @@ class ProcessFigures:
         return PROCESS_RUN_DELAY(self._interval)
 
 
-class SessionRow(NamedTuple):
+class SessionRow(Struct, frozen=True):
     """A backend with what its process did; numbers are None where unknown.
 
     Of hundreds of rows a screen shows some dozens: a figure is computed when it is read. `rank` is one of BUSY … IDLE.

@@ -193,7 +193,13 @@ class Interval:
         later: Frame | None = None
         for frame in reversed(self._frames):
             reading = reach(frame)
-            if later is not None and later.events and found and found[0].at_s > frame.elapsed_s and _is_after_gap(later):
+            if (
+                later is not None
+                and later.events
+                and found
+                and found[0].at_s > frame.elapsed_s
+                and _is_after_gap(later)
+            ):
                 gap_s += later.elapsed_s - frame.elapsed_s
             later = frame
             if isinstance(reading, Unavailable):

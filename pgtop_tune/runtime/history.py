@@ -105,11 +105,12 @@ class History:
             for at_s, value in zip(self._at_s[first:end], column[first:end], strict=True)
         ]
 
-
     def is_known(self, metric: Charted, since_s: float, until_s: float) -> bool:
         """Whether there is a value from that moment of the session on and before the other."""
         column = self._values[metric.id]
-        return any(value == value for value in column[bisect_left(self._at_s, since_s) : bisect_left(self._at_s, until_s)])
+        return any(
+            value == value for value in column[bisect_left(self._at_s, since_s) : bisect_left(self._at_s, until_s)]
+        )
 
     def means(self, metric: Charted, since_s: float, until_s: float, columns: int) -> list[float | None]:
         """Means in the columns of a chart; `ColumnMeans` of a column before them on. What was drawn is added to."""

@@ -86,7 +86,9 @@ def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
     return [
         Phrase(((one_line(server.database, _NAME), "title"), *at)),
         Phrase(
-            ((one_line(f"{server.user}@{server.endpoint}", _NAME), PLAIN),), 2, ((one_line(server.endpoint, _NAME), PLAIN),)
+            ((one_line(f"{server.user}@{server.endpoint}", _NAME), PLAIN),),
+            2,
+            ((one_line(server.endpoint, _NAME), PLAIN),),
         ),
         Phrase(_product(server, narrow=narrow), 1, _product(server, narrow=True)),
         _unknown_major(server),
@@ -172,7 +174,9 @@ def _moment(interval: Interval) -> Phrase:
     if looks is None:
         return Phrase(at, _CLOCK)
     apart_s = f"{looks[1].at_s - looks[0].at_s:.1f}".removesuffix(".0")
-    return Phrase((*at, (" every ", "label"), (apart_s, PLAIN), (" s", "label")), _CLOCK, (*at, (f" /{apart_s}s", "label")))
+    return Phrase(
+        (*at, (" every ", "label"), (apart_s, PLAIN), (" s", "label")), _CLOCK, (*at, (f" /{apart_s}s", "label"))
+    )
 
 
 def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:

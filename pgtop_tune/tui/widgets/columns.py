@@ -8,6 +8,7 @@ from math import isfinite
 from pgtop_tune.runtime.column_means import PAUSE, ColumnMeans, usual_s
 from pgtop_tune.runtime.history import SeriesPoint
 
+
 def mean_columns(points: Sequence[SeriesPoint], since_s: float, until_s: float, columns: int) -> list[float | None]:
     """Mean per column, each point weighted by the time it speaks for; None where less than half is known."""
     if columns < 1:

@@ -134,7 +134,8 @@ one), and whether it begins here."""
 def _contents(
     areas: Sequence[Area], levels: Sequence[Level], bands: Mapping[int, ArmBand], columns: int
 ) -> list[_Content]:
-    values = [[*each.values[:columns], *[None] * (columns - len(each.values))] for each in (*areas, *levels)]
+    series = [area.values for area in areas] + [level.values for level in levels]
+    values = [[*each[:columns], *[None] * (columns - len(each))] for each in series]
     of_columns = list(zip(*values, strict=True)) if values else [()] * columns
     alarmed = any(area.alarms for area in areas)
     return [
@@ -183,10 +184,18 @@ class _Drawing:
         return list(zip(*self._columns, strict=True))
 
     def spans(
-        self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], over: Mapping[int, Cell], empty: str
+        self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], over: Mapping[int, Cell],
+        empty: str,
     ) -> list[Span]:  # fmt: skip
-        """A row's cells as spans; what is over them, what goes through empty ones and the inside of areas, and the
-        character of empty ones."""
+        """A row's cells as spans.
+
+        Args:
+            row: Its number.
+            cells: Of that row.
+            uprights: Go through empty cells and the inside of areas.
+            over: Stand over everything.
+            empty: Character of empty cells.
+        """
         content = cells, uprights, over, empty
         known = self._rows.get(row)
         if known is None or known[0] != content:
@@ -227,7 +236,7 @@ class _Drawing:
         return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
 
     def _edge(self, known: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
-        """A cell that two areas fill, the lower one drawn on the other's colour; None where one does, or it is not full.
+        """A cell that two areas fill, the lower one on the other's colour; None where one does, or it is not full.
 
         Of three those with the largest parts. Without colours the one that fills at least half has the cell.
         """

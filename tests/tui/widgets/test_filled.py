@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pgtop_tune import units
 from pgtop_tune.runtime.history import SeriesPoint
+from pgtop_tune.tui.widgets import filled
 from pgtop_tune.tui.widgets.chart import ArmBand, ChartMark
 from pgtop_tune.tui.widgets.columns import mean_columns, worst_columns
-from pgtop_tune.tui.widgets import filled
 from pgtop_tune.tui.widgets.filled import Area, Level, filled_lines
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import ELSE, ON, STYLES, Line, on, text_of, width
@@ -168,7 +168,7 @@ SERIES = st.lists(st.one_of(st.none(), st.floats(0.0, 12.0)), min_size=9, max_si
 def test_what_was_drawn_before_never_shows(
     frames: list[tuple[list[float | None], list[float | None], list[float | None], int, float]],
 ) -> None:
-    """Columns and rows that are as before are not drawn again: the picture is that of a chart drawn for the first time."""
+    """Columns and rows that are as before are not drawn again; the picture is that of a chart drawn anew."""
     for first, second, line, at, top in frames:
         areas = Area(first, "series-1", alarms=set(range(at))), Area(second, "series-2", 1)
         levels = (Level(line, "strong", apart=True),)

@@ -54,10 +54,12 @@ from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.machine_setup import machine_details, read_setup
 from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
 from pgtop_tune.host.mounts import Background, FileSystems, Mount, parse_mountinfo, places_of
+from pgtop_tune.host.other_programs import OtherPrograms
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread, pgbench_processes
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import (
+    CpuSample,
     DiskSample,
     HostFacts,
     HostSample,
@@ -110,6 +112,8 @@ def _policy(directory: Path) -> CpuFrequency:
 _THREADS_MOST: Final = 128
 _RESTING_EVERY: Final = 16
 """Processes that do nothing are looked at in turns, each once in so many looks."""
+_IDLE_SHARE: Final = 0.3
+"""Up to so much idle time the CPUs are busy."""
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _Seen = tuple[tuple[bytes, tuple[int, int] | None, int | None], ProcessCounters]
 """What was read of a process, and what was made of it: the same object as long as nothing changes."""
@@ -154,6 +158,9 @@ class LocalHost:
         self._device_names: tuple[str, ...] = ()
         self._seen: dict[int, _Seen] = {}
         self._looks = 0
+        self._others = OtherPrograms(clock, str(root / "proc"))
+        self._cpu_before: CpuSample | None = None
+        self._busy = False
 
     def facts(self) -> HostFacts | Unavailable:
         """What does not change while we look; read once."""
@@ -219,9 +226,11 @@ class LocalHost:
                 them then is good for some looks more.
             seen: Of processes, from a look that is good for this one too; None looks at them.
         """
+        cpu = or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC)
+        self._see_whether_busy(cpu)
         return HostSample(
             facts=self.facts(),
-            cpu=or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC),
+            cpu=cpu,
             memory=or_why(self._memory, NO_PROC),
             pressure=or_why(lambda: pressure_section(self._clock(), self._read), NO_PSI),
             disks=or_why(self._disks, NO_DISKSTATS),
@@ -235,6 +244,16 @@ class LocalHost:
             cgroup=or_why(self._cgroup, NO_LIMITS),
             setup=self._setup.latest() or NOT_YET,
         )
+
+    def _see_whether_busy(self, cpu: CpuSample | Unavailable) -> None:
+        """Whether the CPUs were since the look before: else nobody asks for other programs."""
+        before, self._cpu_before = self._cpu_before, None if isinstance(cpu, Unavailable) else cpu
+        if before is None or self._cpu_before is None:
+            return
+        seconds = self._cpu_before.at_s - before.at_s
+        idle = self._cpu_before.total.idle_ticks - before.total.idle_ticks
+        whole = seconds * os.sysconf("SC_CLK_TCK") * max(len(self._cpu_before.cores), 1)
+        self._busy = whole > 0 and idle / whole <= _IDLE_SHARE
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
         """Every thread of these processes."""
@@ -363,7 +382,13 @@ class LocalHost:
         if pids and not seen and not (self._root / "proc/self").exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root / "proc"))
         found = tuple(counters for _, counters in seen.values())
-        return ProcessSample(at_s=at_s, processes=found, io_refused=refused, threads=self.threads(thread_pids))
+        return ProcessSample(
+            at_s=at_s,
+            processes=found,
+            io_refused=refused,
+            threads=self.threads(thread_pids),
+            others=self._others.latest(pids) if self._busy else (),
+        )
 
     def _delay(self, pid: int) -> int | None:
         try:

@@ -147,6 +147,16 @@ def parse_lineage(stat: bytes) -> Lineage:
     return Lineage(name.decode("utf-8", "replace"), unsigned(words[_PARENT]), unsigned(words[_START]))
 
 
+def cpu_ticks(stat: bytes) -> int:
+    """CPU time of the process of a /proc/PID/stat, user and system.
+
+    Raises:
+        ValueError: The content is not what the kernel writes.
+    """
+    words = _words(stat)
+    return unsigned(words[_USER]) + unsigned(words[_SYSTEM])
+
+
 def _words(stat: bytes) -> list[bytes]:
     """Fields 3 to 42. The last parenthesis ends the name: nothing behind it holds one."""
     words = stat[stat.rindex(b")") + 2 :].split(None, _DELAY + 1)

@@ -57,6 +57,7 @@ from pgtop_tune.host.mounts import Background, FileSystems, Mount, parse_mountin
 from pgtop_tune.host.other_programs import OtherPrograms
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread, pgbench_processes
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.host_values import busy_ticks
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import (
     CpuSample,
@@ -112,8 +113,8 @@ def _policy(directory: Path) -> CpuFrequency:
 _THREADS_MOST: Final = 128
 _RESTING_EVERY: Final = 16
 """Processes that do nothing are looked at in turns, each once in so many looks."""
-_IDLE_SHARE: Final = 0.3
-"""Up to so much idle time the CPUs are busy."""
+_OTHERS_SHARE: Final = 0.15
+"""Of all CPU time: from here on the programs are looked for that take it."""
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _Seen = tuple[tuple[bytes, tuple[int, int] | None, int | None], ProcessCounters]
 """What was read of a process, and what was made of it: the same object as long as nothing changes."""
@@ -159,8 +160,8 @@ class LocalHost:
         self._seen: dict[int, _Seen] = {}
         self._looks = 0
         self._others = OtherPrograms(clock, str(root / "proc"))
-        self._cpu_before: CpuSample | None = None
-        self._busy = False
+        self._cpu: CpuSample | None = None
+        self._not_ours: tuple[float, int] | None = None
 
     def facts(self) -> HostFacts | Unavailable:
         """What does not change while we look; read once."""
@@ -227,7 +228,7 @@ class LocalHost:
             seen: Of processes, from a look that is good for this one too; None looks at them.
         """
         cpu = or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC)
-        self._see_whether_busy(cpu)
+        self._cpu = None if isinstance(cpu, Unavailable) else cpu
         return HostSample(
             facts=self.facts(),
             cpu=cpu,
@@ -245,15 +246,17 @@ class LocalHost:
             setup=self._setup.latest() or NOT_YET,
         )
 
-    def _see_whether_busy(self, cpu: CpuSample | Unavailable) -> None:
-        """Whether the CPUs were since the look before: else nobody asks for other programs."""
-        before, self._cpu_before = self._cpu_before, None if isinstance(cpu, Unavailable) else cpu
-        if before is None or self._cpu_before is None:
-            return
-        seconds = self._cpu_before.at_s - before.at_s
-        idle = self._cpu_before.total.idle_ticks - before.total.idle_ticks
-        whole = seconds * os.sysconf("SC_CLK_TCK") * max(len(self._cpu_before.cores), 1)
-        self._busy = whole > 0 and idle / whole <= _IDLE_SHARE
+    def _others_take_cpu(self, processes: Iterable[ProcessCounters]) -> bool:
+        """Whether other programs have taken a good part of the CPUs since the look before: else nobody asks who."""
+        if self._cpu is None:
+            return False
+        used = sum([each.user_ticks + each.system_ticks for each in processes])
+        now = self._cpu.at_s, busy_ticks(self._cpu.total) - used
+        before, self._not_ours = self._not_ours, now
+        if before is None:
+            return False
+        whole = (now[0] - before[0]) * os.sysconf("SC_CLK_TCK") * len(self._cpu.cores)
+        return now[1] - before[1] >= _OTHERS_SHARE * whole > 0
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
         """Every thread of these processes."""
@@ -387,7 +390,7 @@ class LocalHost:
             processes=found,
             io_refused=refused,
             threads=self.threads(thread_pids),
-            others=self._others.latest(pids) if self._busy else (),
+            others=self._others.latest(pids) if self._others_take_cpu(found) else (),
         )
 
     def _delay(self, pid: int) -> int | None:

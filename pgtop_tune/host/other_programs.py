@@ -1,7 +1,7 @@
 """The programs that take most CPU time beside the server, pgbench and ourselves.
 
 All processes of the machine have to be looked through for them, so that happens now and then, in a thread, and only
-while the CPUs are busy.
+while such programs take CPU time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OtherPrograms:
         self._looks = Background(self._look, every_s, clock)
 
     def latest(self, besides: Collection[int]) -> tuple[OtherProgram, ...]:
-        """At most two, the busiest first; none before the second look. Asked for while the CPUs are busy.
+        """At most two, the busiest first; none before the second look.
 
         Args:
             besides: Processes that are no other programs.

@@ -323,7 +323,7 @@ class ProcessSample(Struct, frozen=True):
     threads: Annotated[tuple[ThreadCounters, ...], KeyedBy("tid")] = ()
     """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
     others: Annotated[tuple[OtherProgram, ...], KeyedBy("pid")] = ()
-    """The busiest two, looked for while the CPUs are busy; their numbers are some seconds old."""
+    """The busiest two, looked for while others take CPU time; their numbers are some seconds old."""
 
 
 class HostSample(Struct, frozen=True):

@@ -8,8 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
+from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.other_programs import OtherPrograms
-from pgtop_tune.model.host import OtherProgram
+from pgtop_tune.model.host import CpuSample, OtherProgram, ProcessCounters
 
 
 def found_by(programs: OtherPrograms, besides: set[int], wanted: int) -> tuple[OtherProgram, ...]:
@@ -50,3 +54,20 @@ def test_the_server_and_those_that_have_ended_are_no_others(tmp_path: Path) -> N
         programs._besides = frozenset({2})
         found = programs._look()
     assert [(program.pid, program.name) for program in found] == [(1, "busy (one)")]
+
+
+@pytest.mark.parametrize(("ours", "asked"), [(0.0, True), (0.45, False)])
+def test_they_are_looked_for_only_while_they_take_a_good_part_of_the_cpus(ours: float, asked: bool) -> None:
+    host = LocalHost(time.monotonic)
+    cpu = host.sample([]).cpu
+    assert isinstance(cpu, CpuSample)
+    second = os.sysconf("SC_CLK_TCK") * len(cpu.cores)
+    process = ProcessCounters(
+        pid=1, start_ticks=1, state="R", user_ticks=0, system_ticks=0, rss_bytes=0, delay_ticks=None
+    )
+    host._cpu = cpu
+    host._others_take_cpu([process])
+    host._cpu = replace(
+        cpu, at_s=cpu.at_s + 1.0, total=replace(cpu.total, user_ticks=cpu.total.user_ticks + second // 2)
+    )
+    assert host._others_take_cpu([replace(process, user_ticks=int(ours * second))]) is asked

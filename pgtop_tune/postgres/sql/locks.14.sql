@@ -1,13 +1,14 @@
 -- Only when somebody waits, and only of the waiters and those that hold them up ($1). A tag names a lock: which columns
 -- of pg_locks are filled follows from locktype, so that joined words cannot be mistaken for one another.
 -- A prepared transaction has no process, but a lock on its own xid.
+-- A subquery, and no array made of text: that is made anew for every lock of the server.
 WITH l AS MATERIALIZED (
     SELECT coalesce(k.pid, 0) AS pid, k.granted, k.locktype, k.mode, k.waitstart, k.database, k.relation, k.page,
            k.tuple, k.virtualxid, k.transactionid, k.classid, k.objid, k.virtualtransaction,
            concat_ws('/', k.locktype, k.database, k.relation, k.page, k.tuple, k.virtualxid, k.transactionid, k.classid,
                      k.objid, k.objsubid) AS tag
       FROM pg_lock_status() k
-     WHERE k.pid IS NULL OR k.pid = ANY ($1::text[]::int[])
+     WHERE k.pid IS NULL OR k.pid IN (SELECT unnest($1::text[])::int)
 ), w AS MATERIALIZED (
     SELECT DISTINCT ON (l.pid) * FROM l WHERE NOT l.granted ORDER BY l.pid
 ), held AS (

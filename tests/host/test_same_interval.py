@@ -229,9 +229,11 @@ GAUGES: tuple[tuple[Row, Callable[[Files], Numbers]], ...] = (
     (host_details.FILE_HUGE, memory("FileHugePages")),
     (host.PROCESS_RSS, resident),
 )
-ELSEWHERE = {host_details.FREQUENCY, host_places.NETWORK_BUSY, host.CPU_FOREIGN}
+ELSEWHERE = {
+    host_details.FREQUENCY, host_places.NETWORK_BUSY, host.CPU_FOREIGN, host_details.IO_OTHERS, host_details.IO_OWN,
+}  # fmt: skip
 """From files that a virtual machine does not have; test_machine_files makes them. What is foreign depends on which
-processes are ours: test_host_metrics."""
+processes are ours: test_host_metrics, test_storage_io."""
 
 
 def said(row: Row, interval: Interval) -> Numbers:

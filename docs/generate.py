@@ -22,6 +22,7 @@ import typer.main
 
 import pgtop_tune.metrics
 from docs.checks_page import checks
+from docs.conditions_page import conditions_page
 from docs.exported_page import exported_page
 from docs.field_docs import field_words
 from docs.markdown import plain, table
@@ -218,6 +219,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "tokens.md": tokens,
     "validity.md": validity,
     "checks.md": checks,
+    "conditions.md": conditions_page,
     "exported.md": exported_page,
 }
 """File name and what writes its text."""

@@ -37,6 +37,7 @@ _ROOM: Final = 1.25
 """Connections for each session that is there."""
 _BELONGS: Final = 1.024
 _MOST_AUTOVACUUM: Final = 0.125
+_LEAST_AUTOVACUUM: Final = 64 * MB
 _SPARE: Final = 1.1
 _IN_USE: Final = 0.9
 _NEARLY: Final = 0.75
@@ -102,7 +103,8 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
     workers = autovacuum_workers(facts)
     maintenance = typed(memory_rule.maintenance_bytes(facts.major, ram_bytes, workers))
     own = facts.autovacuum_work_mem_bytes
-    keeps_own = own is not None and 0 <= own * workers <= _MOST_AUTOVACUUM * ram_bytes
+    least = min(maintenance, _LEAST_AUTOVACUUM)
+    keeps_own = own is not None and own >= least and own * workers <= _MOST_AUTOVACUUM * ram_bytes
     drawn = MemoryPlan(
         use=MemoryUse(
             major=facts.major,

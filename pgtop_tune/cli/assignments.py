@@ -16,6 +16,7 @@ LOAD: Final = "load"
 """The scope of sessions that are yet to be started by us: nothing is changed on the server."""
 SESSION_CONTEXTS: Final = frozenset({"user", "superuser", "backend", "superuser-backend"})
 """pg_settings.context of what a session can have for itself."""
+PARAMETER_NAMES: Final = "SELECT name FROM pg_settings"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)*", re.ASCII)
 _SCOPES: Final = "system, role=NAME, database=NAME, role=NAME,database=NAME or load"
 

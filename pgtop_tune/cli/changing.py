@@ -34,7 +34,7 @@ from pgtop_tune.changes.selection import in_order
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.statements import check_lists
-from pgtop_tune.cli.assignments import SESSION_CONTEXTS, check_known
+from pgtop_tune.cli.assignments import PARAMETER_NAMES, SESSION_CONTEXTS, check_known
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import (
     check_permitted,
@@ -57,7 +57,6 @@ from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.units import duration
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
-_NAMES: Final = "SELECT name FROM pg_settings"
 _RECOVERY: Final = "SELECT pg_is_in_recovery() AS in_recovery"
 _READ_ONLY: Final = "25006"
 
@@ -222,7 +221,7 @@ async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Pa
     if any(name.lower() not in current for name in names):
         sql_session = await open_sql_session(conninfo)
         try:
-            known = [str(row[0]) for row in await sql_session.rows(_NAMES)]
+            known = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
         finally:
             await sql_session.aclose()
         check_known(names, current.values(), [*known, *nearest_settings(names)])

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, initialise, look_for_room
-from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS, recognise_pgbench
+from pgtop_tune.bench.datasets.recognise import recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
@@ -39,7 +39,6 @@ from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
-from pgtop_tune.experiment.cpu_meter import CpuMeter
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.estimate import Estimate, estimate
@@ -50,6 +49,8 @@ from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, Outcome, out
 from pgtop_tune.experiment.plan.reviewed import check_reviewed, plan_hash
 from pgtop_tune.experiment.plan.run import ExperimentRun, unfinished
 from pgtop_tune.experiment.plan.shown import shown_plan, switched
+from pgtop_tune.experiment.plan.stage_data import made_here
+from pgtop_tune.experiment.surroundings_meter import SurroundingsMeter
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -305,7 +306,8 @@ class ExperimentSession:
         session = LiveSession(conninfo, self._live)
         session.load.directories = self._directories
         session.load.prepare = None
-        keeper, meter = FrameKeeper(), CpuMeter()
+        session.watch_others()
+        keeper, meter = FrameKeeper(), SurroundingsMeter()
         session.engine.attach(keeper)
         session.engine.attach(meter)
         parts = ExperimentParts(
@@ -368,19 +370,19 @@ class ExperimentSession:
     async def _put_back(self, conninfo: ConnInfo) -> None:
         """Drops what was made for the experiment."""
         now = outcome_of(read_entries(self._log.directory), self._outcome.id)
-        tables = now is not None and now.tables
-        if not (self._database or tables):
+        if not (self._database or (now is not None and now.tables)):
             return
         sql_session = await open_sql_session(conninfo)
         try:
             if self._database:
                 await sql_session.execute(f"DROP DATABASE IF EXISTS {quoted(self._database)} WITH (FORCE)")
                 self._log.write("database", name="")
-            if tables:
+            if now is not None and now.tables:
                 found = await recognise_pgbench(sql_session)
-                if found is not None:
-                    names = ", ".join(f"{quoted(found.schema)}.{name}" for name in PGBENCH_COLUMNS)
-                    await sql_session.execute(f"DROP TABLE IF EXISTS {names}")
+                if found is not None and made_here(found, now.table_oids):
+                    await sql_session.execute(f"DROP TABLE {', '.join(found.tables.values())}")
+                elif found is not None:
+                    tell(f"pgbench's tables stay, this experiment did not make them: {found.describe()}")
                 self._log.write("tables", there=False)
         finally:
             await sql_session.aclose()

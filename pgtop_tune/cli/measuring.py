@@ -1,33 +1,31 @@
 """Puts a measurement together: the watched server, pgbench, the runs, and where the results go.
 
-A directory with a run's record, and what pgbench printed, in files named after the run.
-
 Where `bench run` sends its load: the endpoints as typed, resolved.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import re
 import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pgtop_tune import units
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
+from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
+from pgtop_tune.cli.run_files import check_directory, write_run
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
@@ -35,18 +33,18 @@ from pgtop_tune.compare.noise.store import known_noise
 from pgtop_tune.compare.noise.words import known_words
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
-from pgtop_tune.errors import ConnectionProblem, RecordingProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, RecordingProblem
+from pgtop_tune.experiment.configurations import Configuration, ConfiguredRuns, check_configurations
 from pgtop_tune.experiment.endpoints import EndpointWords, LoadTarget, parse_endpoint
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.repeats import Repeats, Repetition, check_goal, check_length, load_before
 from pgtop_tune.experiment.series import Series, Steps, cells, parse_steps, series_json
+from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadSpec
-from pgtop_tune.model.run_json import as_json
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.paths import private, replacing
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.straight_way import leads_straight
 from pgtop_tune.runtime.ports import Step
@@ -106,68 +104,6 @@ def _of_this_machine(conninfo: ConnInfo) -> bool:
         return False
 
 
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST: Final = 40
-
-
-def check_directory(directory: Path) -> None:
-    """Makes the directory.
-
-    Raises:
-        UsageProblem: It cannot be made or written to.
-    """
-    try:
-        private(directory)
-    except OSError as problem:
-        raise UsageProblem(f"{directory}: {problem.strerror}", "--out names a directory for records") from None
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise UsageProblem(f"{directory} cannot be written to", "--out names a directory for records")
-
-
-def write_run(directory: Path, number: int, result: RunResult) -> Path:
-    """Writes NAME.json, NAME.stdout and NAME.stderr; an earlier file of that name is never replaced.
-
-    Returns:
-        The record's path.
-
-    Raises:
-        RecordingProblem: It cannot be written; each of the three files is whole or not there.
-    """
-    name = base_name(number, result)
-    serial = 1
-    record = directory / f"{name}.json"
-    try:
-        while record.exists():
-            serial += 1
-            name = f"{base_name(number, result)}-{serial}"
-            record = directory / f"{name}.json"
-        _write(record, json.dumps(as_json(result), indent=1) + "\n")
-        _write(directory / f"{name}.stdout", result.stdout)
-        _write(directory / f"{name}.stderr", result.stderr)
-    except OSError as problem:
-        raise RecordingProblem(f"{record}: {problem.strerror}", "--out names a directory with room") from None
-    return record
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as file:
-        file.write(text.encode("utf-8", "replace"))
-        file.flush()
-        # Some file systems find out only now that they are full.
-        os.fsync(file.fileno())
-
-
-def base_name(number: int, result: RunResult) -> str:
-    """01-select-only-c16-j4-T300-direct: number, load, clients, threads, seconds (or -t), endpoint."""
-    spec = result.spec
-    threads = next(iter(re.findall(r" -j (\d+) ", result.command)), str(spec.threads))
-    length = f"T{spec.duration_s}" if spec.transactions is None else f"t{spec.transactions}"
-    rate = [] if spec.rate_per_s is None else [f"R{units.number(spec.rate_per_s)}"]
-    load = result.profile or "-".join(script.name for script in result.scripts) or "scripts"
-    words = [f"{number:02d}", load, f"c{spec.clients}", f"j{threads}", length, *rate, result.endpoint]
-    return "-".join(_UNSAFE.sub("-", word).strip("-.")[:_LONGEST] for word in words)
-
-
 _FIRST_ANSWER_S = 30.0
 _SURROUNDINGS_S = 10.0
 
@@ -182,6 +118,7 @@ class BenchRequest(Struct, frozen=True):
         format: Of the results on stdout; "" for none.
         again: Runs that were made before, to be made again in place of all that profiles, spec and steps say.
         repetition: How often each run is made.
+        configurations: Values of parameters that each run is made under.
     """
 
     connection: ConnectionWords
@@ -202,6 +139,7 @@ class BenchRequest(Struct, frozen=True):
     live: LiveOptions
     again: tuple[LoadSpec, ...] = ()
     repetition: Repetition = Repetition()
+    configurations: tuple[Configuration, ...] = ()
 
 
 async def measure(wanted: BenchRequest) -> int:
@@ -258,10 +196,12 @@ async def measure(wanted: BenchRequest) -> int:
             if doubt.verdict == "invalid":
                 tell(f"{doubt.id}: {doubt.reason}")
 
-    series = Series(run, plan, before, began, ended, repeats)
+    configured = ConfiguredRuns(wanted.configurations, session.parameters, before)
+    series = Series(run, plan, before, began, ended, repeats, configured.to)
 
     async def work() -> None:
         await first_answer(session, keeper)
+        await _check(wanted.configurations, session, plan)
         if wish.until is not None:
             machine = "" if wanted.live.load_from is None else str(wanted.live.load_from)
             loads = await _loads(surroundings, keeper, plan, machine)
@@ -269,7 +209,10 @@ async def measure(wanted: BenchRequest) -> int:
                 if words := known_words(known_noise(load)):
                     tell(f"{load.title}: {words}")
             check_goal(plan, loads, wish, wanted.warm_up_s)
-        await series.measure()
+        try:
+            await series.measure()
+        finally:
+            await asyncio.shield(configured.revert())
 
     async with pending_looked_after(session.parameters, session.machine, wanted.live.journal_directory, tell):
         try:
@@ -309,7 +252,27 @@ def _plan(
         clients=wanted.clients,
         protocol=wanted.protocol,
         allow_shell=wanted.allow_shell,
+        configurations=[each.name for each in wanted.configurations] or ("",),
     )
+
+
+async def _check(configurations: Sequence[Configuration], session: LiveSession, plan: Sequence[RunCell]) -> None:
+    """Refuses configurations that cannot be put into force, before anything is run.
+
+    Raises:
+        UsageProblem: A parameter that the server has not, a value that it would not take, or a change that is pending.
+    """
+    if not configurations:
+        return
+    names = tuple(dict.fromkeys(name for each in configurations for name in each.values))
+    found = {each.name.lower(): each for each in await session.parameters.list(names)}
+    sql_session = await session.open_sql_session()
+    try:
+        check_known(names, found.values(), [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)])
+    finally:
+        await sql_session.aclose()
+    check_configurations(configurations, found, plan)
+    await check_nothing_pending(session.parameters)
 
 
 async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
@@ -374,12 +337,13 @@ def _print(
     format: str, results: Sequence[RunResult], steps: Steps | None, repeats: Repeats | None, *, single: bool
 ) -> None:
     cells = () if repeats is None else repeats.cells()
+    loads = {} if repeats is None else repeats.by_configuration()
     if format == "json":
         # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
         more = None if repeats is None else repeats.as_json()
         said = series_json(results, steps, single=single and repeats is None, repeats=more)
         say_as_it_is(json.dumps(said, ensure_ascii=True))
     elif format == "markdown":
-        say(markdown(results, steps, cells))
+        say(markdown(results, steps, cells, loads))
     else:
-        say(text(results, steps, "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#", cells))
+        say(text(results, steps, "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#", cells, loads))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.compare.noise.cells import CellOfRuns
-from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table
+from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table, configuration_table
 from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.experiment.load_run import RunCell
@@ -59,7 +60,8 @@ def heading(number: int, whole: int, cell: RunCell, *, open_end: bool = False) -
     load = cell.profile_name or " ".join(script.name for script in cell.scripts)
     rate = "" if cell.spec.rate_per_s is None else f", {units.number(cell.spec.rate_per_s)} per second"
     of = f"at most {whole}" if open_end else str(whole)
-    return one_line(f"run {number + 1} of {of}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}")
+    under = f", {cell.configuration}" if cell.configuration else ""
+    return one_line(f"run {number + 1} of {of}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}{under}")
 
 
 def progress_words(run: BenchRun, line: BenchProgress) -> str:
@@ -72,35 +74,51 @@ def progress_words(run: BenchRun, line: BenchProgress) -> str:
     return f"{line.elapsed_s:6.0f}{of} s  {line.tps:9.1f} tps  lat {latency:>8}{lag}{skipped}{failed}"
 
 
-def text(results: Sequence[RunResult], steps: Steps | None, block: str, cells: Sequence[CellOfRuns] = ()) -> str:
+Loads = Mapping[str, Mapping[str, CellOfRuns]]
+"""Cells by load, and by configuration."""
+
+
+def text(
+    results: Sequence[RunResult],
+    steps: Steps | None,
+    block: str,
+    cells: Sequence[CellOfRuns] = (),
+    loads: Loads = MappingProxyType({}),
+) -> str:
     """One run in full; several as a table, with a chart over the steps, and each doubt with the runs it concerns.
 
     Args:
         block: What bars are made of.
         cells: Of repeats.
+        loads: The same where there are configurations.
     """
     if len(results) == 1 and steps is None:
         return "\n".join(_in_full(results[0]))
     lines = [as_text(table_of(results))]
     if cells:
         lines += ["", as_text(cell_table(cells)), *(f"note: {note}" for note in cell_notes(cells))]
+    if loads:
+        lines += ["", as_text(configuration_table(loads))]
     for curve in curves(results, steps):
-        name = " ".join(filter(None, (curve.endpoint, curve.profile)))
-        lines += ["", one_line(name), *chart_lines(curve, block)]
+        lines += ["", one_line(curve.name), *chart_lines(curve, block)]
     return "\n".join([*lines, "", *_doubts_of_all(results)])
 
 
-def markdown(results: Sequence[RunResult], steps: Steps | None, cells: Sequence[CellOfRuns] = ()) -> str:
+def markdown(
+    results: Sequence[RunResult],
+    steps: Steps | None,
+    cells: Sequence[CellOfRuns] = (),
+    loads: Loads = MappingProxyType({}),
+) -> str:
     """The tables, the knees, and the doubts as a list."""
     lines = [as_markdown(table_of(results)), ""]
     if cells:
         lines += [as_markdown(cell_table(cells)), ""]
+    if loads:
+        lines += [as_markdown(configuration_table(loads)), ""]
     remarks = [
         *(cell_notes(cells) if cells else ()),
-        *(
-            f"{one_line(curve.endpoint)} {one_line(curve.profile)}: {curve.knee.reason}"
-            for curve in curves(results, steps)
-        ),
+        *(f"{one_line(curve.name)}: {curve.knee.reason}" for curve in curves(results, steps)),
         *_doubts_of_all(results, (RunVerdict.INVALID, RunVerdict.SUSPECT)),
     ]
     return "\n".join((*lines, *(f"- {escaped(remark)}" for remark in remarks))).rstrip()
@@ -200,9 +218,17 @@ def _runs(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
     return f"all but {_cells(others, results)}" if len(others) < len(numbers) else _cells(numbers, results)
 
 
+def _endpoint(result: RunResult) -> str:
+    return result.endpoint
+
+
+def _configuration(result: RunResult) -> str:
+    return result.configuration
+
+
 def _cells(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
     """Endpoint and load as far as they differ, each with its steps unless all of them are meant."""
-    names = [name for name in (lambda result: result.endpoint, load_name) if len(set(map(name, results))) > 1]
+    names = [name for name in (_endpoint, _configuration, load_name) if len(set(map(name, results))) > 1]
     steps: dict[str, dict[int, str]] = {}
     for number, result in enumerate(results):
         steps.setdefault(" ".join(name(result) for name in names), {})[number] = _step(result)

@@ -17,7 +17,7 @@ from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.assignments import check_known, checked_name
+from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known, checked_name
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -61,7 +61,6 @@ from pgtop_tune.model.statement_plan import PlannedBy
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 
-_NAMES: Final = "SELECT name FROM pg_settings"
 Seen = Callable[[SwitchbackState], None]
 _TOLD_BY: Final = frozenset({"throughput", "latency"})
 """Panes of the knobs that can reach TPS."""
@@ -139,7 +138,7 @@ async def switch(wanted: SwitchRequest) -> int:
     compared = check_compared(wanted, rivals)
     async with opened(wanted.connection) as (sql_session, conninfo):
         places = await targets(wanted.endpoints, sql_session, conninfo, from_here=wanted.live.load_from is None)
-        all_names = [str(row[0]) for row in await sql_session.rows(_NAMES)]
+        all_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
     loaded = load_profiles(directories)
     profiles = [loaded.get(name) for name in wanted.profiles]
     found_cells = cells(places, profiles, wanted.spec, None, clients=wanted.clients, protocol=wanted.protocol)
@@ -147,6 +146,7 @@ async def switch(wanted: SwitchRequest) -> int:
     session = LiveSession(conninfo, wanted.live)
     session.load.directories = directories
     session.load.prepare = None
+    session.watch_others()
     keeper, frames = FrameKeeper(), BlockFrames(loaded=not wanted.against_load)
     session.engine.attach(keeper)
     session.engine.attach(frames)

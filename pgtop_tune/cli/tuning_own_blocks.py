@@ -14,6 +14,7 @@ from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arms, Rival
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Arm, Lengths
@@ -23,7 +24,6 @@ from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, Separa
 from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from pgtop_tune.tuning.on_server.standing_values import StandingValues
 from pgtop_tune.units import counted
 
 _RESTARTED_S: Final = 15.0
@@ -82,7 +82,7 @@ class OwnBlocks:
         self._keeper: Final = keeper
         self._door: Final = WithRestart(session.parameters, session.restart, tell, anyway=False)
         self._loads: Final = ArmLoads(run, session.load, dict.fromkeys(Arm, cell))
-        self.standing: Final = StandingValues(self._door, machine, settings, before_set)
+        self.standing: Final = StandingValues(self._door, before_set, "tune:", machine, settings)
 
     async def agree(self, *, yes: bool) -> None:
         """Somebody has to want that sessions are cut off.

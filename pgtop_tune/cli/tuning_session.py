@@ -223,6 +223,7 @@ async def opened_session(
     async with opened(connection) as (sql_session, conninfo):
         places = await targets((), sql_session, conninfo, from_here=live.load_from is None)
     session = LiveSession(conninfo, live)
+    session.watch_others()
     session.load.directories = directories
     if decides is None:
         return TuningSession(conninfo, session, live, None, None)

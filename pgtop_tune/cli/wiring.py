@@ -100,7 +100,16 @@ class LiveParts:
     def experiment_service(self) -> SwitchbackService:
         """A against B by turns under the load that runs, for a screen."""
         facts = {"version": __version__, "server": self._conninfo.describe()}
-        return SwitchbackService(self.parameters, self.source.note, self.source.switching, facts)
+        return SwitchbackService(self.parameters, self.source.note, self._switching, facts)
+
+    def _switching(self, names: frozenset[str]) -> None:
+        """An experiment switches these parameters; empty once it is over."""
+        self.source.switching(names)
+        self.watch_others(bool(names))
+
+    def watch_others(self, on: bool = True) -> None:
+        """Whether frames tell what other programs read and write: an experiment wants it. In the engine's loop."""
+        self._watching.host.watch_storage_io(on)
 
     def other_experiments(self) -> OtherExperiments:
         """Experiments of other programs on this server, for a screen."""

@@ -1,48 +1,135 @@
-"""Whether a difference can be put down to what was changed, where others took more CPU time beside one side. Pure.
+"""Whether a difference can be put down to what was changed, where others took more beside one side. Pure.
 
-On a full machine other programs get more CPU time beside the arm that uses less of it. The difference is still
-attributable where it is beyond what that time could have given: in proportion to the load's own, and as much again for
-those who wait for a session that waits for a CPU.
+On a full machine other programs get more CPU time beside the arm that uses less of it, and more of the disk. The
+difference is still attributable where it is beyond what that could have given: in proportion to the load's own, and as
+much again for those who wait for a session that waits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from pgtop_tune import units
 
 FOREIGN_POINTS: Final = 5.0
 """Of all CPU time: others that take so much more beside one arm make no difference attributable."""
+_LEAST_IO: Final = 1e6
+"""Bytes per second that others read and write more: less keeps no disk busy."""
+_IO_SHARE: Final = 0.05
+"""Of the load's own I/O: others that read and write so much more beside one arm count."""
 _GRANTED: Final = 2.0
-"""Times the CPU time that others took more of."""
+"""Times what others took more of."""
 
 
-class CpuBeside(Struct, frozen=True):
-    """CPU time that others took beside B, less that beside A.
+class Surroundings(Struct, frozen=True):
+    """What was seen beside a run or a block: means, CPU time in per cent of all CPUs; None where not known.
 
     Attributes:
-        words: Who.
-        points: Per cent of all CPUs.
+        foreign: CPU time of programs besides server, load and this one, stolen time included.
+        steal: CPU time that the hypervisor gave to others.
+        own_cpu: CPU time of server, load and this program.
         cpus: Of the machine; 0 where not known.
-        own: Of the load, of each run or block of the arm that was hindered; per cent of all CPUs.
+        foreign_io: Read and written by other programs, bytes per second.
+        own_io: The same of server, load and this program.
     """
 
-    words: str
-    points: float
-    cpus: int
-    own: Sequence[float]
+    foreign: float | None = None
+    steal: float | None = None
+    own_cpu: float | None = field(default=None, name="own")
+    cpus: int = 0
+    foreign_io: float | None = None
+    own_io: float | None = None
 
-    @property
-    def hindered(self) -> str:
-        """The arm beside which they took more."""
-        return "B" if self.points > 0.0 else "A"
+
+def over_all(seen: Sequence[Surroundings]) -> Surroundings:
+    """Means over runs or blocks."""
+    return Surroundings(
+        foreign=_mean(lambda each: each.foreign, seen),
+        steal=_mean(lambda each: each.steal, seen),
+        own_cpu=_mean(lambda each: each.own_cpu, seen),
+        cpus=max((each.cpus for each in seen), default=0),
+        foreign_io=_mean(lambda each: each.foreign_io, seen),
+        own_io=_mean(lambda each: each.own_io, seen),
+    )
+
+
+def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, str]]:
+    """What others took beside A and beside B, in words; rows that neither knows are left out."""
+    cpus = max(a.cpus, b.cpus)
+    rows = (
+        ("others' CPU", a.foreign, b.foreign, lambda value: _cpu_words(value, cpus)),
+        ("steal", a.steal, b.steal, units.share),
+        ("others' I/O", a.foreign_io, b.foreign_io, _rate_words),
+    )
+    return [
+        (title, _or_unknown(words, of_a), _or_unknown(words, of_b))
+        for title, of_a, of_b, words in rows
+        if (of_a, of_b) != (None, None)
+    ]
+
+
+def _or_unknown(words: Callable[[float], str], value: float | None) -> str:
+    return "unknown" if value is None else words(value)
+
+
+class _Source(Struct, frozen=True):
+    """What others can take.
+
+    Attributes:
+        taken: By others.
+        own: By the load.
+        counts: Whether so much more counts, of so much of the load's own.
+        told: So much more, on so many CPUs, in words that end in "more".
+    """
+
+    taken: Callable[[Surroundings], float | None]
+    own: Callable[[Surroundings], float | None]
+    counts: Callable[[float, float], bool]
+    told: Callable[[float, int], str]
+
+
+def _many_points(points: float, own: float) -> bool:
+    return points > FOREIGN_POINTS
+
+
+def _much_io(bytes_per_s: float, own: float) -> bool:
+    return bytes_per_s > max(_LEAST_IO, _IO_SHARE * own)
+
+
+def _cores(who: str) -> Callable[[float, int], str]:
+    def told(points: float, cpus: int) -> str:
+        return f"{who} took {_cpu_words(points, cpus)} more"
+
+    return told
+
+
+def _cpu_words(points: float, cpus: int) -> str:
+    return f"{points / 100.0 * cpus:.1f} cores" if cpus else f"{points:.0f} points of the CPU time"
+
+
+def _rate_words(bytes_per_s: float) -> str:
+    return f"{units.size(bytes_per_s)}B/s"
+
+
+def _bytes(bytes_per_s: float, cpus: int) -> str:
+    return f"others read and wrote {_rate_words(bytes_per_s)} more"
+
+
+_SOURCES: Final = (
+    _Source(lambda seen: seen.steal, lambda seen: seen.own_cpu, _many_points, _cores("the hypervisor")),
+    _Source(lambda seen: seen.foreign, lambda seen: seen.own_cpu, _many_points, _cores("others")),
+    _Source(lambda seen: seen.foreign_io, lambda seen: seen.own_io, _much_io, _bytes),
+)
 
 
 def attribution(
-    beside: Sequence[CpuBeside],
+    a: Sequence[Surroundings],
+    b: Sequence[Surroundings],
     low: float | None,
     high: float | None,
     names: tuple[str, str] = ("A", "B"),
@@ -52,26 +139,35 @@ def attribution(
     """Why a difference cannot be put down to what was changed, and a remark where it can all the same; each may be "".
 
     Args:
-        beside: The first one with enough points counts.
-        low, high: Interval of B / A - 1; without one nothing is claimed yet, and who took more is the remark.
+        a, b: Runs or blocks of either arm.
+        low, high: Interval of B / A - 1; without one nothing is claimed yet, and what others took is the remark.
         names: Of the arms.
     """
     logs = None if low is None or high is None else (math.log1p(low), math.log1p(high))
     if logs is not None and not higher_is_better:
         logs = -logs[1], -logs[0]
-    for each in beside:
-        if abs(each.points) <= FOREIGN_POINTS:
+    seen = over_all(a), over_all(b)
+    remark = ""
+    for source in _SOURCES:
+        taken = source.taken(seen[0]), source.taken(seen[1])
+        more = 0.0 if taken[0] is None or taken[1] is None else taken[1] - taken[0]
+        hindered = "B" if more > 0.0 else "A"
+        own = source.own(seen[hindered == "B"]) or 0.0
+        if not source.counts(abs(more), own):
             continue
-        points = abs(each.points)
-        took = f"{points / 100.0 * each.cpus:.1f} cores" if each.cpus else f"{points:.0f} points of the CPU time"
-        told = f"{each.words} took {took} more beside {names[each.hindered == 'B']}"
-        own = fmean(each.own) if each.own else 0.0
+        told = f"{source.told(abs(more), max(each.cpus for each in seen))} beside {names[hindered == 'B']}"
         if logs is None:
-            return "", told
-        if own <= 0.0 or not _beyond(logs, each.hindered, math.log1p(_GRANTED * points / own)):
+            remark = remark or told
+        elif own <= 0.0 or not _beyond(logs, hindered, math.log1p(_GRANTED * abs(more) / own)):
             return f"{told}: not attributable", ""
-        return "", f"{told}, which explains less than the effect"
-    return "", ""
+        else:
+            remark = remark or f"{told}, which explains less than the effect"
+    return "", remark
+
+
+def _mean(of: Callable[[Surroundings], float | None], seen: Sequence[Surroundings]) -> float | None:
+    values = [value for each in seen if (value := of(each)) is not None]
+    return fmean(values) if values else None
 
 
 def _beyond(logs: tuple[float, float], hindered: str, explained: float) -> bool:

@@ -49,12 +49,14 @@ class RunCell(Struct, frozen=True):
         profile: What runs, where the spec has no scripts of its own.
         spec: With everything the profile leaves open filled in.
         scripts: For the record.
+        configuration: Name of the parameters' values that are in force; "" for the server as it is.
     """
 
     target: LoadTarget
     profile: Profile
     spec: LoadSpec
     scripts: tuple[ScriptFile, ...] = ()
+    configuration: str = ""
 
     @property
     def profile_name(self) -> str:
@@ -352,7 +354,13 @@ class Cancelled(asyncio.CancelledError):
 
 
 def _asked(cell: RunCell) -> AskedRun:
-    return AskedRun(endpoint=cell.target.name, profile=cell.profile_name, spec=cell.spec, scripts=cell.scripts)
+    return AskedRun(
+        endpoint=cell.target.name,
+        profile=cell.profile_name,
+        spec=cell.spec,
+        scripts=cell.scripts,
+        configuration=cell.configuration,
+    )
 
 
 def _facts(cell: RunCell) -> RunFacts:

@@ -4,8 +4,8 @@ Of a closed loop of clients that think no time, removing r of a transaction's L 
 
     L / (L − r) − 1
 
-more transactions per second. Where a change leaves the CPU time of a transaction c as it is, n CPUs bound it as well,
-at n / c transactions per second. The likely value is the median of this server's own trials of the same parameters in
+more transactions per second, and no more than the limits of the machine that the change leaves as they are (`caps`).
+The likely value is the median of this server's own trials of the same parameters in
 the same direction under the same load. Afterwards the measured effect is inside or not, and the share of those inside
 is the score.
 """
@@ -19,10 +19,9 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from pgtop_tune.advice.reach import reach_of, reached
-from pgtop_tune.metrics import sections
+from pgtop_tune.experiment.caps import lowest_cap
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.waits import CPU
 
 SCORED: Final = 20
 """The newest trials, of which the score is."""
@@ -74,7 +73,7 @@ class Prediction(Struct, frozen=True):
         most: More throughput at best, as a share; None where the parameters have no bound here.
         removable_ms, of_ms: Of a transaction.
         waits: (label, ms) of it, largest first.
-        by_cpu: The CPUs bound it, not the waits.
+        by: What is at its limit then, where that bounds it and not the waits: "the CPUs are full"; else "".
         likely: Median of earlier trials, as a share; None with fewer than two.
         likely_low, likely_high: The smallest and the largest of them.
         trials: How many there were.
@@ -84,7 +83,7 @@ class Prediction(Struct, frozen=True):
     removable_ms: float
     of_ms: float
     waits: tuple[tuple[str, float], ...] = ()
-    by_cpu: bool = False
+    by: str = ""
     likely: float | None = None
     likely_low: float | None = None
     likely_high: float | None = None
@@ -118,8 +117,7 @@ def predict(
     budget = latency_budget(interval)
     if budget is None or not budget.measured:
         return None
-    cpu = interval.now(sections.cpu)
-    found = _bound(budget, names, None if cpu is None else len(cpu.cores))
+    found = _bound(interval, budget, names)
     wanted = tuple(names), tuple(values), load
     # Fewer than four pairs have no interval, and say nothing.
     alike = [
@@ -133,24 +131,22 @@ def predict(
     if len(alike) < _FEWEST_TRIALS:
         return base
     return Prediction(
-        most=base.most, removable_ms=base.removable_ms, of_ms=base.of_ms, waits=base.waits, by_cpu=base.by_cpu,
+        most=base.most, removable_ms=base.removable_ms, of_ms=base.of_ms, waits=base.waits, by=base.by,
         likely=median(alike), likely_low=min(alike), likely_high=max(alike), trials=len(alike),
     )  # fmt: skip
 
 
-def _bound(budget: LatencyBudget, names: Sequence[str], cpus: int | None) -> Prediction | None:
+def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> Prediction | None:
     reach = reach_of(names)
     if reach is None or budget.total_ms <= 0.0:
         return None
     waits = tuple((part.label, part.ms) for part in budget.parts if reached(part.label, reach))
     removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
     left_ms = budget.total_ms - removable_ms
-    most = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST)
-    by_cpu, cpu_ms = False, sum(part.ms for part in budget.parts if part.label == CPU)
-    if cpus and cpu_ms > 0.0 and CPU not in reach:
-        full = max(1000.0 * cpus / cpu_ms / budget.tps - 1.0, 0.0)
-        most, by_cpu = min(most, full), full < most
-    return Prediction(most=most, removable_ms=removable_ms, of_ms=budget.total_ms, waits=waits, by_cpu=by_cpu)
+    most, by = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST), ""
+    if (cap := lowest_cap(interval, budget, reach)) is not None and cap.most < most:
+        most, by = cap.most, cap.words
+    return Prediction(most=most, removable_ms=removable_ms, of_ms=budget.total_ms, waits=waits, by=by)
 
 
 def inside(trial: Trial) -> bool | None:
@@ -181,8 +177,8 @@ def prediction_words(found: Prediction) -> str:
     if found.most is not None:
         if found.most >= _MOST:
             words.append("no bound: nearly all of the transaction is within reach")
-        elif found.by_cpu:
-            words.append(f"at most {_percent(found.most)}: then the CPUs are full")
+        elif found.by:
+            words.append(f"at most {_percent(found.most)}: then {found.by}")
         else:
             parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in found.waits[:3])
             of = f"{_ms(found.removable_ms)} of {_ms(found.of_ms)} ms"

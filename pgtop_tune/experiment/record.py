@@ -39,6 +39,7 @@ class AskedRun(Struct, frozen=True):
     Attributes:
         endpoint: Name.
         profile: Name; "" where the operator gave scripts.
+        configuration: Name; "" for the server as it was.
         command: As it would run; the record of a run that never began has it too.
     """
 
@@ -48,6 +49,7 @@ class AskedRun(Struct, frozen=True):
     scripts: tuple[ScriptFile, ...]
     pgbench_version: str = ""
     command: str = ""
+    configuration: str = ""
 
 
 def record_of(
@@ -65,6 +67,7 @@ def record_of(
     partial_tps = fmean(seconds) if seconds else None
     return RunResult(
         endpoint=asked.endpoint,
+        configuration=asked.configuration,
         profile=asked.profile,
         spec=asked.spec,
         command=run.command,
@@ -113,8 +116,9 @@ def record_of_nothing(asked: AskedRun, facts: RunFacts, problem: str, hint: str,
         advice=hint,
     )
     return RunResult(
-        endpoint=asked.endpoint, profile=asked.profile, spec=asked.spec, command=asked.command,
-        pgbench_version=asked.pgbench_version, server_version="", state=RunState.FAILED, exit_status=None,
+        endpoint=asked.endpoint, configuration=asked.configuration, profile=asked.profile, spec=asked.spec,
+        command=asked.command, pgbench_version=asked.pgbench_version, server_version="",
+        state=RunState.FAILED, exit_status=None,
         message=f"{problem}\nhint: {hint}" if hint else problem, started_ms=at_ms, ended_ms=at_ms,
         open_loop=asked.spec.rate_per_s is not None, sampling_rate=0.0, tps=None, latency_average_ms=None,
         latency_stddev_ms=None, connection_ms=None, processed=None, failed=None, failures={}, scripts=asked.scripts,

@@ -139,11 +139,25 @@ class Repeats:
 
     def cells(self) -> tuple[CellOfRuns, ...]:
         """What is known of each cell that was run."""
-        return tuple(
-            cell_of(runs, load, known)
-            for runs, load, known in zip(self._runs, self._loads, self._known, strict=True)
-            if runs
-        )
+        return tuple(cell for _, cell in self._measured())
+
+    def _measured(self) -> Iterator[tuple[RunCell, CellOfRuns]]:
+        """Each cell that was run; its title tells it from the others."""
+        of_all = zip(self._cells, self._runs, self._loads, self._known, strict=True)
+        for cell, runs, load, known in of_all:
+            if runs:
+                found = cell_of(runs, load, known)
+                where = cell.target.name if self._several else "", cell.configuration
+                yield cell, replace(found, title=", ".join(filter(None, (found.title, *where))))
+
+    def by_configuration(self) -> dict[str, dict[str, CellOfRuns]]:
+        """Of each load its cells by the name of their configuration; empty without configurations."""
+        found: dict[str, dict[str, CellOfRuns]] = {}
+        for cell, measured in self._measured():
+            if cell.configuration:
+                load = measured.title.removesuffix(f", {cell.configuration}")
+                found.setdefault(load, {})[cell.configuration] = measured
+        return found
 
     @property
     def narrow(self) -> bool:

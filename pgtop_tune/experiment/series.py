@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -76,14 +76,21 @@ class StepCurve(Struct, frozen=True):
     """Throughput over the steps of one load.
 
     Attributes:
+        configuration: "" for the server as it is.
         axis: "clients" or "rate".
     """
 
     endpoint: str
+    configuration: str
     profile: str
     axis: str
     points: tuple[LoadPoint, ...]
     knee: Knee
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return " ".join(filter(None, (self.endpoint, self.configuration, self.profile)))
 
 
 class Series:
@@ -96,6 +103,7 @@ class Series:
         began: Takes the number of the run from 0, and its cell.
         ended: Takes each result as it comes.
         order: Numbers of the cells in the order of the runs, asked for one by one; None runs each once.
+        configure: Puts the configuration of a cell into force; None where no cell has one.
 
     Attributes:
         results: So far, in order.
@@ -109,6 +117,7 @@ class Series:
         began: Callable[[int, RunCell], None],
         ended: Callable[[RunResult], None],
         order: Iterable[int] | None = None,
+        configure: Callable[[RunCell], Awaitable[None]] | None = None,
     ) -> None:
         self._run = run
         self._cells = tuple(cells)
@@ -116,17 +125,21 @@ class Series:
         self._before = before
         self._began = began
         self._ended = ended
+        self._configure = configure
         self.results: list[RunResult] = []
 
     async def measure(self) -> None:
         """Measures all cells.
 
         Raises:
+            PgtopError: A configuration cannot be put into force.
             asyncio.CancelledError: It was stopped; the run under way is in the results, marked partial.
         """
         for number, place in enumerate(self._order):
             cell = self._cells[place]
             self._began(number, cell)
+            if self._configure is not None:
+                await self._configure(cell)
             try:
                 result = await self._run.measure(cell, self._before)
             except Cancelled as cancelled:
@@ -140,22 +153,24 @@ class Series:
 
 
 def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[StepCurve, ...]:
-    """One curve per endpoint and profile, each step once: the mean of its repeats; none without steps."""
+    """One curve per endpoint, configuration and profile, each step once: of repeats the mean; none without steps."""
     if steps is None:
         return ()
-    groups: dict[tuple[str, str], list[RunResult]] = {}
+    groups: dict[tuple[str, str, str], list[RunResult]] = {}
     for result in results:
-        groups.setdefault((result.endpoint, result.profile), []).append(result)
+        groups.setdefault((result.endpoint, result.configuration, result.profile), []).append(result)
     return tuple(_curve(*names, steps.axis, group) for names, group in groups.items())
 
 
-def _curve(endpoint: str, profile: str, axis: str, results: Sequence[RunResult]) -> StepCurve:
+def _curve(endpoint: str, configuration: str, profile: str, axis: str, results: Sequence[RunResult]) -> StepCurve:
     loads: dict[float, list[LoadPoint]] = {}
     for point in (_point(result, axis) for result in results):
         loads.setdefault(point.load, []).append(point)
     points = tuple(_together(each) for each in loads.values())
     knee = knee_of_clients(points) if axis == "clients" else knee_of_rates(points)
-    return StepCurve(endpoint=endpoint, profile=profile, axis=axis, points=points, knee=knee)
+    return StepCurve(
+        endpoint=endpoint, configuration=configuration, profile=profile, axis=axis, points=points, knee=knee
+    )
 
 
 def _point(result: RunResult, axis: str) -> LoadPoint:
@@ -209,11 +224,13 @@ def cells(
     clients: int | None = None,
     protocol: str | None = None,
     allow_shell: bool = False,
+    configurations: Sequence[str] = ("",),
 ) -> tuple[RunCell, ...]:
-    """Each endpoint with each profile at each step, in this order.
+    """Each endpoint with each profile at each step under each configuration, in this order.
 
     Args:
         spec: What all runs have in common.
+        configurations: Their names; "" for the server as it is.
         clients, protocol: None takes what suits the profile.
 
     Raises:
@@ -230,7 +247,10 @@ def cells(
             )
             scripts = scripts_of(base, profile, allow_shell=allow_shell)
             for each in steps.specs(base) if steps else (base,):
-                found.append(RunCell(target=target, profile=profile, spec=each, scripts=scripts))
+                found += [
+                    RunCell(target=target, profile=profile, spec=each, scripts=scripts, configuration=name)
+                    for name in configurations
+                ]
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.health.check import Fix, Language
 from pgtop_tune.host.sysctl_files import PATH
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.sql_quoting import joined, literal
 
 _RESTART: Final = "takes effect with a restart"
 _PATIENCE: Final = "SET lock_timeout = '5s';"
@@ -154,6 +155,30 @@ def mount_again(point: str, option: str, before: str) -> Fix:
         undo=f"mount -o remount,{before} {place}",
         language=Language.SHELL,
         remark="as root on the server's machine; to keep it after a reboot: /etc/fstab",
+    )
+
+
+def preloading(library: Parameter | None, name: str, where: str) -> Fix:
+    """Loads a library at the start of the server, beside those that it loads already.
+
+    Args:
+        library: shared_preload_libraries; None where it is not shown.
+        name: Of the library and its extension.
+        where: "" or " on the primary": where the extension is to be made.
+    """
+    if library is None:
+        return words(f"Add {name} to shared_preload_libraries, restart, and CREATE EXTENSION{where}.")
+    if library.pending_restart:
+        return words(
+            f"shared_preload_libraries was changed and waits for a restart: add {name} to its new value, restart, and "
+            f"CREATE EXTENSION{where}."
+        )
+    wanted = [part.strip() for part in library.setting.split(",") if part.strip()] + [name]
+    return Fix(
+        f"ALTER SYSTEM SET shared_preload_libraries = {joined(', ', map(literal, wanted))};",
+        f"{stored_again(library)};",
+        remark="takes effect with a restart; install the contrib package first, without the library the server does "
+        f"not start; then CREATE EXTENSION {name}{where}",
     )
 
 

@@ -13,6 +13,13 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.health.facts import Question
+from pgtop_tune.health.further_rows import (
+    BackupHistory,
+    CatalogueCondition,
+    PasswordlessLogin,
+    RolePower,
+    ServerCertificate,
+)
 
 _HBA: Final = "pg_hba.conf"
 
@@ -150,6 +157,7 @@ class SequenceState(Struct, frozen=True):
         used: last_value; None where the role may not see it.
         type_is_kept_by: "parent" or "partition key", which keep ALTER COLUMN TYPE from running; None without.
         used_by: What else keeps it, as pg_describe_object() has it: views, triggers, policies. Foreign text.
+        least: MINVALUE of a descending one, whose `highest` and `used` are counted downwards; None of others.
     """
 
     n_hidden: int
@@ -163,6 +171,7 @@ class SequenceState(Struct, frozen=True):
     used: int | None
     type_is_kept_by: str | None = None
     used_by: Sequence[str] = ()
+    least: int | None = None
 
 
 class KeyState(Struct, frozen=True):
@@ -346,9 +355,27 @@ ENCRYPTION: Final = Question(
 ARCHIVE_QUEUE: Final = Question(
     "check_archive_queue", ArchiveQueue, "pg_ls_archive_statusdir()", opens="GRANT pg_monitor grants access"
 )
+RELATIONS: Final = Question(
+    "check_relations", CatalogueCondition, "pg_class, pg_constraint, pg_trigger, pg_index", everywhere=True
+)
+OBJECTS: Final = Question(
+    "check_objects", CatalogueCondition, "pg_proc, pg_event_trigger, pg_extension, pg_collation", everywhere=True
+)
+POWERS: Final = Question("check_powers", RolePower, "pg_roles.rolbypassrls, pg_auth_members")
+PASSWORDLESS: Final = Question(
+    "check_without_password", PasswordlessLogin, "pg_authid.rolpassword", opens="only superusers may"
+)
+CERTIFICATE: Final = Question(
+    "check_certificate",
+    ServerCertificate,
+    "pg_read_binary_file(ssl_cert_file)",
+    opens="GRANT pg_read_server_files grants access",
+)
+BACKUPS: Final = Question("check_backups", BackupHistory, "pg_ls_waldir()", opens="GRANT pg_monitor grants access")
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
     SUPERUSERS, PASSWORDS, EXPIRING, HBA, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
+    RELATIONS, OBJECTS, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS,
 )  # type: ignore[assignment]  # fmt: skip
 """All of them."""

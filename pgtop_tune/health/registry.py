@@ -11,7 +11,9 @@ from typing import Final
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.checks import (
+    access,
     archiving,
+    autovacuum_limits,
     buffers,
     checkpoints,
     configuration,
@@ -29,7 +31,10 @@ from pgtop_tune.health.checks import (
     planner,
     processes,
     replication,
+    schema,
     security,
+    server_values,
+    sessions,
     slots,
     tables,
     transactions,
@@ -60,6 +65,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     *security.CHECKS,
     *configuration.CHECKS,
     *hygiene.CHECKS,
+    *server_values.CHECKS,
+    *sessions.CHECKS,
+    *autovacuum_limits.CHECKS,
+    *schema.CHECKS,
+    *access.CHECKS,
 )
 """Every row; ids are unique."""
 
@@ -108,7 +118,7 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
     for assignment in _listed(assignments):
         place, equals, word = assignment.partition("=")
         id_, _, name = place.strip().partition(".")
-        check = _by_id(id_)
+        check = by_id(id_)
         names = [threshold.name for threshold in check.thresholds]
         if not names:
             raise UsageProblem(f"{check.id} has no thresholds")
@@ -178,7 +188,12 @@ def _meant(word: str) -> list[Check]:
     return found
 
 
-def _by_id(word: str) -> Check:
+def by_id(word: str) -> Check:
+    """The check of an id, in any case.
+
+    Raises:
+        UsageProblem: There is none; with the nearest.
+    """
     found = next((check for check in CHECKS if check.id.lower() == word.strip().lower()), None)
     if found is None:
         raise _no_check(word)

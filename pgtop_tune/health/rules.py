@@ -127,7 +127,7 @@ def on_standby(facts: CheckFacts) -> bool:
 
 def advice_facts(facts: CheckFacts) -> AdviceFacts | None:
     """What advice is derived from; None when the server was not seen."""
-    known = facts_of(facts.interval, Beside(machine=_machine(facts)))
+    known = facts_of(facts.interval, Beside(machine=_machine(facts), disk=facts.disk, workload=facts.workload))
     measured = None if isinstance(facts.measured, Unavailable) else facts.measured.value(CLOCK)
     return known if known is None or measured is None else replace(known, clock_ns=measured)
 
@@ -169,6 +169,13 @@ def advised_or(facts: CheckFacts, name: str, value: str) -> Fix:
     advice = None if known is None else advice_for(row, propose(known).server_half())
     nothing = advice is None or (advice.value is None and row.source not in OUT_OF_REACH)
     return set_parameter(row, value) if nothing else advised(facts, name)
+
+
+def is_advised(facts: CheckFacts, row: Parameter) -> bool:
+    """Whether a parameter has the value that is advised for this server."""
+    known = advice_facts(facts)
+    advice = None if known is None else advice_for(row, propose(known).server_half())
+    return advice is not None and advice.value is not None and same(row, advice.value)
 
 
 def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: bool = False) -> Fix:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from pgtop_tune.host import block_devices
 from pgtop_tune.host.block_devices import queue
+from pgtop_tune.host.clock_state import clock_in_step
 from pgtop_tune.host.kernel_text import bytes_of, or_why, read_once, text_of
 from pgtop_tune.host.memory_files import parse_meminfo
 from pgtop_tune.host.mounts import Mount, mount_of, parse_mountinfo
@@ -161,6 +162,7 @@ def machine_details(
         numa_nodes=facts.numa_nodes,
         huge_page_bytes=facts.huge_page_bytes,
         virtual=_virtual(text_of(root / "proc/cpuinfo")),
+        clock_in_step=clock_in_step() if root == block_devices.ROOT else None,
     )
 
 
@@ -185,7 +187,15 @@ def _postmaster(pid: int, root: Path) -> PostmasterFacts:
         children_adj=max(known, default=None),
         open_files_soft=soft,
         open_files_hard=hard,
+        stderr=_target(home / "fd/2"),
     )
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
 
 
 def _mount_points(directories: Mapping[str, str], mounts: tuple[Mount, ...]) -> tuple[MountPoint, ...]:

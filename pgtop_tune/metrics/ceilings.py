@@ -121,6 +121,42 @@ def disks_at_cap(interval: Interval) -> dict[str, CapReached]:
     return found
 
 
+class Headroom(Struct, frozen=True):
+    """A disk below or at its cap.
+
+    Attributes:
+        disk: Its name.
+        times: The cap as a multiple of what it does now; of requests or bytes, the lower one.
+        iops, bytes_per_s: The cap that is reached first; the other is None.
+    """
+
+    disk: str
+    times: float
+    iops: float | None
+    bytes_per_s: float | None
+
+
+def disk_headroom(interval: Interval) -> list[Headroom]:
+    """Of disks of the server whose cap is given or was learned, and that do something."""
+    pair = interval.pair(sections.disks)
+    if pair is None:
+        return []
+    reached, found = disks_at_cap(interval), []
+    for disk in pair[1].disks:
+        latest = _history(pair[::-1], disk.name) if disk.roles else []
+        cap = reached.get(disk.name) or CapReached(disk.cap_iops, disk.cap_bytes_per_s, learned=False)
+        rooms = [
+            Headroom(disk.name, limit / now, *((limit, None) if kind == "iops" else (None, limit)))
+            for kind, limit, now in (
+                ("iops", cap.iops, latest[0].iops if latest else 0.0),
+                ("bytes", cap.bytes_per_s, latest[0].bytes_per_s if latest else 0.0),
+            )
+            if limit and now > 0.0
+        ]
+        found += [min(rooms, key=lambda room: room.times)] if rooms else []
+    return found
+
+
 def _reached(value: float, cap: float | None, now: _Second, given: bool) -> float | None:
     if cap is None or value < cap * (1 - _SAME):
         return None

@@ -93,7 +93,19 @@ BUSIEST_THREAD: Final[Keyed[int]] = Keyed(
     "/proc/PID/task/TID/stat: largest Δ(utime + stime) / (ticks per second · Δt)", _busiest_thread, critical=90.0,
 )  # fmt: skip
 
+IO_OTHERS = Metric(
+    "host.io.others", "others' I/O", "bytes/s", "Read from storage and written by other programs than the server, pgbench and this one, at least; only while an experiment runs.",
+    "/proc/PID/io: Δ(read_bytes + least of wchar and write_bytes) / Δt",
+    section_rate(sections.storage_io, lambda io: io.others_read_bytes + io.others_write_bytes),
+)  # fmt: skip
+IO_OWN = Metric(
+    "host.io.own", "own I/O", "bytes/s", "Read from storage and written by the server, pgbench and this program; only while an experiment runs.",
+    "/proc/PID/io: Δ(read_bytes + least of wchar and write_bytes) / Δt",
+    section_rate(sections.storage_io, lambda io: io.own_read_bytes + io.own_write_bytes),
+)  # fmt: skip
+
 METRICS: Final = (
     CPU_NICE, CPU_GUEST, CPU_HARD, CPU_SOFT, INTERRUPTS, FREQUENCY, COMMIT_LIMIT, SHMEM_HUGE, FILE_HUGE,
+    IO_OTHERS, IO_OWN,
 )  # fmt: skip
 KEYED: Final = (FREQUENCY_SHARE, HUGE_SURPLUS, PROCESS_RUN_DELAY, BUSIEST_THREAD)

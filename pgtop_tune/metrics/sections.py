@@ -33,7 +33,7 @@ from pgtop_tune.model.host import (
     ProcessSample,
 )
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruCounters, SlruSample, WalFiles
-from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
+from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample, StorageIo
 from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import (
     Activity,
@@ -226,6 +226,7 @@ setup: Final = _section(
     every_s=60.0,
     kept_whole=True,
 )
+storage_io: Final = _section(HostSample.storage_io, StorageIo, "/proc/PID/io, while an experiment runs", every_s=0.9)
 
 bench: Final = _section(Frame.bench, BenchSample, "progress lines and transaction log of pgbench", kept_whole=True)
 pooler: Final = _section(Frame.pooler, PoolerSample, "SHOW commands of the named poolers", every_s=1.0, kept_whole=True)

@@ -126,6 +126,25 @@ class FrequencySample(Struct, frozen=True):
     policies: Annotated[tuple[CpuFrequency, ...], KeyedBy("policy")]
 
 
+class StorageIo(Struct, frozen=True):
+    """I/O of programs since the first look, /proc/PID/io; at least so much, for a program that ends is not seen to its
+    end.
+
+    Attributes:
+        own_read_bytes: From storage, by server, load and this program.
+        own_write_bytes: Handed to write calls and dirty in the page cache, by the same.
+        others_read_bytes, others_write_bytes: By all other programs.
+        refused: Programs whose file this one may not read.
+    """
+
+    at_s: float
+    own_read_bytes: int
+    own_write_bytes: int
+    others_read_bytes: int
+    others_write_bytes: int
+    refused: int
+
+
 class ServerPlaces(Struct, frozen=True):
     """Directories besides the data directory, on the server's machine.
 
@@ -225,12 +244,14 @@ class PostmasterFacts(Struct, frozen=True):
         oom_score_adj: /proc/PID/oom_score_adj: -1000 is never chosen, 1000 first.
         children_adj: The same of a child of it; None where there was none to look at.
         open_files_soft, open_files_hard: "Max open files" of /proc/PID/limits; None is no limit.
+        stderr: What /proc/PID/fd/2 leads to, as "/dev/null"; "" where that is not known.
     """
 
     oom_score_adj: int
     children_adj: int | None
     open_files_soft: int | None
     open_files_hard: int | None
+    stderr: str = ""
 
 
 class MachineDetails(Struct, frozen=True):
@@ -246,6 +267,7 @@ class MachineDetails(Struct, frozen=True):
         numa_nodes: How many there are; 1 in a kernel without NUMA.
         huge_page_bytes: The default size of huge pages; None without them.
         virtual: Whether a hypervisor runs it ("hypervisor" among the flags of /proc/cpuinfo); None where not known.
+        clock_in_step: Whether something keeps the clock right, as the kernel was told; None where not known.
     """
 
     settings: tuple[SystemSetting, ...]
@@ -257,6 +279,7 @@ class MachineDetails(Struct, frozen=True):
     numa_nodes: int = 1
     huge_page_bytes: int | None = None
     virtual: bool | None = None
+    clock_in_step: bool | None = None
 
     def live(self, name: str) -> str | Unavailable | None:
         """A setting now, as "vm.swappiness"; None where it is not among them."""

@@ -253,6 +253,7 @@ class RunResult(Struct, frozen=True):
     Attributes:
         endpoint: Name of the endpoint, or host:port of the server.
         profile: Name of the profile; "" when scripts were given.
+        configuration: Name of the parameters' values that were in force; "" for the server as it was.
         command: Exact command line, without password.
         state: finished, failed, or stopped (what there is counts as partial).
         message: pgbench's own words when it failed, and what to do. Foreign text.
@@ -303,6 +304,7 @@ class RunResult(Struct, frozen=True):
     stderr: str = ""
     machine: str = ""
     server_times: ServerTimes = ServerTimes()
+    configuration: str = ""
 
     @property
     def qps(self) -> float | None:

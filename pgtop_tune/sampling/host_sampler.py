@@ -22,6 +22,7 @@ from pgtop_tune.model.waits import LOAD_APPLICATION
 
 if TYPE_CHECKING:
     from pgtop_tune.host.over_sql import SqlHost
+    from pgtop_tune.host.storage_io import StorageIoMeter
 
 _T = TypeVar("_T")
 
@@ -106,6 +107,14 @@ class HostSampler:
         self._places_task: asyncio.Task[None] | None = None
         self._pgbench: tuple[int, ...] = ()
         self._pgbench_due_s = 0.0
+        self._storage_io: StorageIoMeter | None = None
+
+    def watch_storage_io(self, on: bool) -> None:
+        """Whether looks tell what other programs read and write; it opens a file of each. In the engine's loop."""
+        if on != (self._storage_io is not None):
+            from pgtop_tune.host.storage_io import StorageIoMeter
+
+            self._storage_io = StorageIoMeter(self._clock) if on else None
 
     @cached_property
     def _over_sql(self) -> SqlHost:
@@ -181,10 +190,15 @@ class HostSampler:
         if self._postmaster_pid is not None:
             pids.append(self._postmaster_pid)
         if len(pids) > _FEW and self._clock() < self._processes_due_s:
-            return self._host.sample(pids, seen=self._processes)
+            return self._with_io(self._host.sample(pids, seen=self._processes), pids)
         sample = self._host.sample(pids, {*io_pids, *loads, os.getpid()}, loads, self._resting(backends))
         self._processes, self._processes_due_s = sample.processes, self._clock() + _good_for_s(len(pids))
-        return sample
+        return self._with_io(sample, pids)
+
+    def _with_io(self, sample: HostSample, own: Collection[int]) -> HostSample:
+        if self._storage_io is None:
+            return sample
+        return replace(sample, storage_io=self._storage_io.latest(own, self._postmaster_pid))
 
     def _pgbench_of_others(self, backends: tuple[Backend, ...]) -> tuple[int, ...]:
         """What somebody started by hand; looked for while sessions call themselves so."""
@@ -192,7 +206,7 @@ class HostSampler:
             return ()
         if self._clock() >= self._pgbench_due_s:
             self._pgbench_due_s = self._clock() + _PGBENCH_EVERY_S
-            self._pgbench = self._host.pgbench_processes()
+            self._pgbench = self._host.pgbench_processes({backend.pid for backend in backends})
         return self._pgbench
 
     def _resting(self, backends: tuple[Backend, ...]) -> set[int]:

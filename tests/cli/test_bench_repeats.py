@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,26 @@ def test_cells_are_run_there_and_back_and_have_a_row_each(tables: str, tmp_path:
     made = run("report", str(tmp_path / "out"), "-o", str(report), home=tmp_path)
     assert made.status == 0, made.err
     assert "sd between runs" in report.read_text()
+
+
+def test_configurations_are_cells_and_have_a_table_of_their_own(tables: str, tmp_path: Path) -> None:
+    configured = ("--configuration", "now:", "--configuration", "late: synchronous_commit=off")
+    words = ("--profile", "select-only", "-c", "1", "-T", "2", "--repeat", "2", *configured, *QUICK)
+    ran = bench(tables, *words, "--out", str(tmp_path / "out"), home=tmp_path)
+    assert ran.status == 0, ran.err
+    told = [line for line in ran.err.splitlines() if line.startswith("run ")]
+    assert [line.rpartition(", ")[2] for line in told] == ["now", "late", "late", "now"]
+    lines = ran.out.splitlines()
+    head = next(place for place, line in enumerate(lines) if line.split() == ["tps", "now", "late"])
+    assert re.fullmatch(r"select-only ×1 +\d+\.\d +\d+\.\d", lines[head + 1])
+    assert "late: note ASYNCHRONOUS" in ran.out
+    with psycopg.connect(tables) as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "out").glob("*.json"))]
+    assert [record["configuration"] for record in records] == ["now", "late", "late", "now"]
+    report = tmp_path / "report.md"
+    assert run("report", str(tmp_path / "out"), "-o", str(report), home=tmp_path).status == 0
+    assert "select-only ×1, late" in report.read_text()
 
 
 def test_a_goal_for_short_runs_is_refused_before_anything_runs(tables: str, tmp_path: Path) -> None:

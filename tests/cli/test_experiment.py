@@ -478,7 +478,7 @@ def test_tables_of_somebody_else_are_left_alone(managed: Throwaway, tmp_path: Pa
         ran = experiment(tmp_path, "run", plan_in(tmp_path, text), *target)
         assert ran.status == 0, ran.err
         found = [line["result"]["reason"] for line in lines_of(tmp_path) if line["kind"] == "cell"]
-        assert all("pgbench's tables of somebody else: scale 2" in reason for reason in found)
+        assert all("pgbench's tables that this experiment did not make: scale 2" in reason for reason in found)
         assert asked(managed, "SELECT count(*) FROM pgbench_branches") == ["2"]
     finally:
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:

@@ -159,6 +159,7 @@ def test_a_kill_leaves_no_copy_no_server_and_no_slot(loaded: Throwaway, tmp_path
     process.stderr.close()
     until(lambda: not list(home.glob(f"{PREFIX}*")))
     until(lambda: not _in(copies))
+    until(lambda: not _groups_of(process.pid))
     until(lambda: asked(loaded, "SELECT count(*) FROM pg_replication_slots") == 0)
     assert still_files(loaded) == before
 
@@ -256,8 +257,7 @@ def test_what_a_kill_of_program_and_guards_leaves_is_removed_by_the_next_twin(
     again.communicate(timeout=120)
     assert all(f"{copy} was left of another twin, and is removed" in lines for copy in copies)
     assert not any(path.exists() for path in sockets)
-    groups = Path("/sys/fs/cgroup")
-    assert not [*groups.glob(f"pgtop-tune-twin-{process.pid}-*"), *groups.glob(f"*/pgtop-tune-twin-{process.pid}-*")]
+    assert not _groups_of(process.pid)
     assert not list(loaded.data_dir.parent.glob(f"{PREFIX}*"))
 
 
@@ -266,6 +266,12 @@ def test_the_directory_of_a_running_server_is_not_copied(server: Throwaway, tmp_
     ran = run(*words, "-w", "-d", conninfo(server), home=tmp_path)
     assert "a server runs in" in ran.err
     assert ran.status == 1
+
+
+def _groups_of(pid: int) -> list[Path]:
+    """Control groups that a program has made."""
+    groups = Path("/sys/fs/cgroup")
+    return [*groups.glob(f"pgtop-tune-twin-{pid}-*"), *groups.glob(f"*/pgtop-tune-twin-{pid}-*")]
 
 
 def _children(pid: int) -> list[int]:

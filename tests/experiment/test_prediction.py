@@ -11,7 +11,12 @@ from pgtop_tune.experiment import prediction
 from pgtop_tune.experiment.prediction import Prediction, Trial, inside, predict, prediction_words, score, score_words
 from pgtop_tune.metrics.budget import BudgetPart, LatencyBudget
 from pgtop_tune.metrics.catalogue import Interval
-from tests.support.frames import frame
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import DiskSample
+from pgtop_tune.model.setup import Measured, MeasuredLimit
+from tests.support.frames import bench_sample, frame
+from tests.support.host_frames import capped_disks, full_host
 
 PARTS = (
     BudgetPart("CPU", "CPU", 2.0),
@@ -23,6 +28,7 @@ PARTS = (
 BUDGET = LatencyBudget(
     total_ms=8.2, tps=1000.0, parts=PARTS, measured=True, window_s=10.0, counts=lambda kind: True
 )  # fmt: skip
+MACHINE = [frame(0, host=full_host(0))]
 NAMES, VALUES, LOAD = ("commit_delay",), (("0", "1000"),), "tpcb-like -c 8 -M simple"
 
 
@@ -54,27 +60,78 @@ def test_a_transaction_of_a_fraction_of_a_millisecond_is_told_in_figures_that_sa
     assert prediction_words(found) == "at most +10 %: 0.0064 of 0.072 ms (CPU 0.0064) can go"
 
 
-def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
-    """Two CPUs, 1.9 ms of CPU in a transaction: 1,052 transactions per second at most, 1,000 are made."""
-    parts = (BudgetPart("CPU", "CPU", 1.9), BudgetPart("IO:WalSync", "IO", 6.0))
-    budget = replace(BUDGET, total_ms=8.0, parts=parts)
-    found = prediction._bound(budget, NAMES, 2)
+def bounded(budget: LatencyBudget, frames: list[Frame], *names: str) -> Prediction:
+    found = prediction._bound(Interval(frames), budget, names)
     assert found is not None
-    assert (found.by_cpu, found.nothing) == (True, False)
-    assert found.most == pytest.approx(2000.0 / 1.9 / 1000.0 - 1.0)
-    planner = prediction._bound(budget, ("jit",), 2)
-    assert planner is not None
-    assert not planner.by_cpu, "it saves CPU time"
-    nothing = prediction._bound(replace(budget, parts=(replace(parts[0], ms=1.99), parts[1])), NAMES, 2)
-    assert nothing is not None
+    return found
+
+
+def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
+    """Four CPUs, 1.9 ms of CPU in a transaction: 2,105 transactions per second at most, 2,000 are made."""
+    parts = (BudgetPart("CPU", "CPU", 1.9), BudgetPart("IO:WalSync", "IO", 6.0))
+    budget = replace(BUDGET, total_ms=8.0, tps=2000.0, parts=parts)
+    found = bounded(budget, MACHINE, *NAMES)
+    assert (found.by, found.nothing) == ("the CPUs are full", False)
+    assert found.most == pytest.approx(4000.0 / 1.9 / 2000.0 - 1.0)
+    assert not bounded(budget, MACHINE, "jit").by, "it saves CPU time"
+    nothing = bounded(replace(budget, parts=(replace(parts[0], ms=1.99), parts[1])), MACHINE, *NAMES)
     assert nothing.nothing
     assert prediction_words(nothing) == "at most +1 %: then the CPUs are full; no value can bring more than 4 %"
 
 
+def flushing(ceiling: float, clients: int = 2) -> list[Frame]:
+    """950 flushes a second."""
+    measured = Measured((MeasuredLimit("wal-flushes", "", ceiling, "1/s", ""),))
+    made = []
+    for second in (10, 11):
+        load = bench_sample(second)
+        each = frame(second, bench=replace(load, run=replace(load.run, clients=clients)))
+        assert not isinstance(each.postgres, Unavailable)
+        assert not isinstance(each.postgres.wal, Unavailable)
+        wal = replace(each.postgres.wal, wal_syncs=950 * second)
+        made.append(replace(each, postgres=replace(each.postgres, wal=wal), ceilings=measured))
+    return made
+
+
+def test_measured_flushes_bound_a_change_that_saves_none() -> None:
+    """One commit per flush; 1,000 flushes are what the device does."""
+    parts = (
+        BudgetPart("CPU", "CPU", 0.4),
+        BudgetPart("IO:WalSync", "IO", 0.9),
+        BudgetPart("IO:DataFileRead", "IO", 3.0),
+    )
+    budget = replace(BUDGET, total_ms=4.3, tps=950.0, parts=parts)
+    found = bounded(budget, flushing(1000.0), "effective_io_concurrency")
+    assert found.most == pytest.approx(1000.0 / 950.0 - 1.0)
+    assert prediction_words(found) == "at most +5 %: then the WAL device does its measured 1,000 flushes/s"
+    # Of eight clients four commit with each flush at best.
+    assert not bounded(budget, flushing(1000.0, clients=8), "effective_io_concurrency").by
+    assert not bounded(budget, flushing(1000.0), "synchronous_commit").by, "it saves flushes"
+
+
+def capped(roles: tuple[str, ...] = ("data",), iops: float = 2400.0) -> list[Frame]:
+    """2,000 requests a second until second 10."""
+
+    def disks(second: int) -> DiskSample:
+        sample = capped_disks(second)
+        return replace(sample, disks=tuple(replace(each, cap_iops=iops, roles=roles) for each in sample.disks))
+
+    return [frame(second, host=replace(full_host(second), disks=disks(second))) for second in (8, 9)]
+
+
+def test_a_disk_near_its_cap_bounds_a_change_that_saves_no_io() -> None:
+    parts = (BudgetPart("CPU", "CPU", 2.0), BudgetPart("IO:DataFileRead", "IO", 6.0))
+    budget = replace(BUDGET, total_ms=8.0, tps=100.0, parts=parts)
+    found = bounded(budget, capped(), "huge_pages")
+    assert found.most == pytest.approx(0.2)
+    assert prediction_words(found) == "at most +20 %: then vda is at its cap of 2,400 requests/s"
+    assert not bounded(budget, capped(), "shared_buffers").by, "it saves reads"
+    assert not bounded(budget, capped(roles=()), "huge_pages").by, "nothing of the server lies there"
+
+
 def test_locks_are_held_for_a_shorter_time_by_whom_a_change_makes_quicker() -> None:
     parts = (BudgetPart("IO:WalSync", "IO", 2.0), BudgetPart("Lock:transactionid", "Lock", 2.0))
-    found = prediction._bound(replace(BUDGET, total_ms=8.0, parts=parts), NAMES, None)
-    assert found is not None
+    found = bounded(replace(BUDGET, total_ms=8.0, parts=parts), [frame(0)], *NAMES)
     assert found.most == pytest.approx(1.0)
 
 

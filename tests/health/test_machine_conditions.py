@@ -19,7 +19,7 @@ from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.host.mounts import FileSystems, parse_mountinfo, places_of
 from pgtop_tune.model.absence import Unavailable
 from tests.health.test_machine_tree import KB, PID, WELL_SET, meminfo
-from tests.support.health_facts import found, spoilt, unknown
+from tests.support.health_facts import details, found, spoilt, unknown
 from tests.support.machine_tree import write
 
 DEADLINE_S = 30.0
@@ -171,6 +171,52 @@ def test_a_file_system_that_runs_out_of_inodes(tmp_path: Path, left: int, severi
     said = found(BY_ID["DISK-02"], spoilt(host={"file_systems": sample}))
     assert [finding.severity for finding in said] == ([] if severity is None else [severity])
     assert all(f"{left} of 1000 are left" in finding.evidence[0].says for finding in said)
+
+
+@pytest.mark.parametrize(
+    ("in_step", "virtual", "severity"),
+    [(True, False, None), (False, False, Severity.WARNING), (False, True, Severity.INFO), (False, None, Severity.INFO)],
+)
+def test_a_clock_that_nothing_keeps_right(in_step: bool, virtual: bool | None, severity: Severity | None) -> None:
+    """A hypervisor may keep it right."""
+    said = found(BY_ID["TIME-01"], spoilt(machine=details(clock_in_step=in_step, virtual=virtual)))
+    assert [finding.severity for finding in said] == ([] if severity is None else [severity])
+
+
+def test_a_clock_that_is_not_seen_is_unknown() -> None:
+    assert len(unknown(BY_ID["TIME-01"], spoilt(machine=details(clock_in_step=None)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("committed_gb", "mode", "severity"),
+    [(8, 0, Severity.INFO), (12, 0, Severity.WARNING), (1, 1, Severity.WARNING), (12, 2, None)],
+)
+def test_promises_count_by_what_there_is_to_keep_them(
+    tmp_path: Path, committed_gb: int, mode: int, severity: Severity | None
+) -> None:
+    """16 GB of memory, 4.3 GB of it huge pages, no swap."""
+    files = {
+        "proc/meminfo": meminfo(2200, 60, 0, 12 * GB_KB, committed_gb * GB_KB),
+        "proc/sys/vm/overcommit_memory": f"{mode}\n",
+        "proc/vmstat": "pswpin 0\npswpout 0\n",
+    }
+    with host_of(tmp_path, files) as host:
+        said = found(BY_ID["OS-01"], facts_of(tmp_path, host))
+    assert [finding.severity for finding in said] == ([] if severity is None else [severity])
+
+
+@pytest.mark.parametrize(
+    ("collector", "target", "severity"),
+    [("off", "/dev/null", Severity.HIGH), ("off", "/var/log/pg.log", None), ("on", "/dev/null", None)],
+)
+def test_a_log_that_nobody_keeps(tmp_path: Path, collector: str, target: str, severity: Severity | None) -> None:
+    made = spoilt({"logging_collector": collector, "log_destination": "stderr"})
+    with host_of(tmp_path, {"proc/vmstat": "pswpin 0\npswpout 0\n"}) as host:
+        link = tmp_path / f"proc/{PID}/fd/2"
+        link.parent.mkdir()
+        link.symlink_to(target)
+        said = found(BY_ID["LOG-07"], facts_of(tmp_path, host, made))
+    assert [finding.severity for finding in said] == ([] if severity is None else [severity])
 
 
 @pytest.mark.parametrize("apart", [False, True])

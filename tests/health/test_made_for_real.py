@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pgtop_tune.health.registry import CHECKS
+from tests.health import test_access_checks as access
 from tests.health import test_assertions as assertions
+from tests.health import test_bounds as bounds
 from tests.health import test_fixes_of_19 as passwords
 from tests.health import test_listening as listening
 from tests.health import test_machine_conditions as conditions
@@ -15,6 +17,8 @@ from tests.health import test_measure as measuring
 from tests.health import test_real_databases as databases
 from tests.health import test_real_memory as memory
 from tests.health import test_real_server as real
+from tests.health import test_schema_checks as schema
+from tests.support.made_conditions import IN_A_DATABASE, OF_ROLES, RULES, all_conditions
 
 MADE: Mapping[Callable[..., Any], Collection[str]] = {
     assertions.test_a_server_that_was_compiled_with_assertions: assertions.FOUND,
@@ -39,6 +43,17 @@ MADE: Mapping[Callable[..., Any], Collection[str]] = {
     real.test_a_standby_is_checked_and_its_primary_sees_it: {"REP-01", "REP-03"},
     real.test_a_server_of_a_major_that_nobody_knows_is_said_to_be_one: {"CFG-07"},
     passwords.test_passwords_that_expire_are_found_by_any_role: {"SEC-07"},
+    bounds.test_a_value_that_suits_no_server_is_found_mended_and_put_back: bounds.FOUND,
+    schema.test_each_condition_of_a_database_is_found_mended_and_put_back: {row[0] for row in IN_A_DATABASE},
+    schema.test_rights_of_roles_are_found_taken_away_and_given_back: {row[0] for row in OF_ROLES},
+    schema.test_an_extension_whose_library_is_not_loaded: {"EXT-02"},
+    access.test_rules_of_pg_hba_that_let_in_too_many: {row[0] for row in RULES},
+    access.test_an_archive_that_has_grown_old: {"ARC-04", "ARC-05"},
+    access.test_a_base_backup_that_is_long_ago: {"BAK-01"},
+    access.test_a_certificate_that_ends_soon: {"SEC-10", "SEC-11"},
+    bounds.test_a_server_without_limits_for_sessions: {"CON-06"},
+    conditions.test_a_clock_that_nothing_keeps_right: {"TIME-01"},
+    conditions.test_a_log_that_nobody_keeps: {"LOG-07"},
     real.test_the_pools_of_a_pooler_are_summed_up: {"CON-03", "CON-04"},
 }
 """What each test finds where it has been made."""
@@ -49,3 +64,9 @@ def test_the_condition_of_every_check_is_made_for_real() -> None:
     known = {check.id for check in CHECKS}
     assert known - made == set()
     assert made - known == set()
+
+
+def test_the_page_of_conditions_has_every_check() -> None:
+    listed = [check for check, _ in all_conditions()]
+    assert set(listed) == {check.id for check in CHECKS}
+    assert len(listed) == len(set(all_conditions()))

@@ -1,4 +1,4 @@
-"""A server of every major that is set as one should gives no finding above info."""
+"""A fresh server of every major that is set well gives two findings above info: no archive, and trust on loopback."""
 
 from __future__ import annotations
 
@@ -41,13 +41,33 @@ SETTINGS = {
     "jit": "off",
 }
 
+PGBENCH = (
+    "CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int)",
+    "CREATE TABLE pgbench_tellers (tid int PRIMARY KEY, bid int REFERENCES pgbench_branches)",
+    "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int REFERENCES pgbench_branches)",
+    "CREATE TABLE pgbench_history (tid int REFERENCES pgbench_tellers, bid int REFERENCES pgbench_branches, "
+    "aid int REFERENCES pgbench_accounts)",
+    "INSERT INTO pgbench_branches VALUES (1)",
+    "INSERT INTO pgbench_accounts SELECT n, 1 FROM generate_series(1, 20000) n",
+    "INSERT INTO pgbench_history SELECT NULL, 1, n FROM generate_series(1, 20000) n",
+)
+"""The tables of pgbench with --foreign-keys."""
+
+MOST_INFO = 6
+
 OF_THE_CALENDAR = {"CFG-04", "CFG-05"}
 """End of life and minor version: a matter of the day the test is run, not of the settings."""
 
 
+OF_A_NEW_CLUSTER = {"ARC-01", "SEC-15"}
+"""An archive is for people to choose; initdb was told to trust this machine."""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("major", MAJORS)
-async def test_a_well_set_server_gives_no_finding_above_info(major: int, make_server: Callable[..., Throwaway]) -> None:
+async def test_a_well_set_server_gives_two_findings_above_info(
+    major: int, make_server: Callable[..., Throwaway]
+) -> None:
     settings: dict[str, Any] = dict(SETTINGS)
     server = make_server(major, **settings)
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
@@ -58,17 +78,26 @@ async def test_a_well_set_server_gives_no_finding_above_info(major: int, make_se
         connection.execute("CREATE TABLE sale (id bigint PRIMARY KEY, customer bigint REFERENCES customer)")
         connection.execute("CREATE INDEX ON sale (customer)")
         connection.execute("INSERT INTO customer SELECT n, 'somebody' FROM generate_series(1, 1000) n")
+        for statement in PGBENCH:
+            connection.execute(statement.encode())
+    with psycopg.connect(conninfo(server, "shop"), autocommit=True) as connection:
+        # Of another session: counts of one that is there still arrive after its own ANALYZE.
         connection.execute("ANALYZE")
     facts = await gather(resolve(conninfo(server, "shop")), CHECKS)
     made = spoilt(memory_bytes=2 * 1024**3).frames[-1].host
     assert isinstance(made, HostSample)
     frames = tuple(replace(each, host=_machine(each.host, made)) for each in facts.frames)
     report = judge(CHECKS, replace(facts, frames=frames, machine=details()))
-    assert [
+    above = [
         (check.id, finding.says)
         for check, finding in report.findings
         if finding.severity.rank > Severity.INFO.rank and check.id not in OF_THE_CALENDAR
-    ] == []
+    ]
+    assert len(above) == len(OF_A_NEW_CLUSTER)
+    assert {id_ for id_, _ in above} == OF_A_NEW_CLUSTER, above
+    # As info: what is off by default, each with its own fix, and the age of the counters.
+    info = [(check.id, finding.says) for check, finding in report.findings if finding.severity is Severity.INFO]
+    assert len(info) <= MOST_INFO, info
 
 
 def _machine(seen: HostSample | Unavailable, made: HostSample) -> HostSample:

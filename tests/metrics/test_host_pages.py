@@ -84,6 +84,8 @@ def test_details_by_hand() -> None:
     assert host_details.BUSIEST_THREAD(interval) == pytest.approx({40: 95.0})
     assert host_details.FREQUENCY(interval) == pytest.approx((2100 + 3 * 2900) / 4)
     assert host_details.FREQUENCY_SHARE(interval)["policy0"] == pytest.approx(60.0)
+    assert host_details.IO_OTHERS(interval) == pytest.approx(10 << 20)
+    assert host_details.IO_OWN(interval) == pytest.approx(30 << 20)
 
 
 def test_network_by_hand() -> None:

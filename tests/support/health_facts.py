@@ -106,12 +106,13 @@ def details(
         "settings": tuple(settings_rows) or made,
         "queues": (Queue("vda", False, False, True, False),),
         "mounts": (MountPoint("/data", "xfs", "/dev/vda1", ("rw", "noatime"), ("data", "wal")),),
-        "postmaster": PostmasterFacts(-1000, 0, 1_048_576, 1_048_576),
+        "postmaster": PostmasterFacts(-1000, 0, 1_048_576, 1_048_576, "/var/log/postgresql.log"),
         "clock_source": "tsc",
         "clock_sources": ("tsc", "acpi_pm"),
         "numa_nodes": 1,
         "huge_page_bytes": 2 * MIB,
         "virtual": True,
+        "clock_in_step": True,
     }
     return MachineDetails(**(values | other))
 

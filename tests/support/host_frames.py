@@ -11,7 +11,7 @@ from pgtop_tune.model.host import (
     InterfaceCounters,
     NetworkSample,
 )
-from pgtop_tune.model.machine import CgroupSample, CpuFrequency, FrequencySample, NumaNode, NumaSample
+from pgtop_tune.model.machine import CgroupSample, CpuFrequency, FrequencySample, NumaNode, NumaSample, StorageIo
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.time_axis import CHARTED
@@ -88,9 +88,21 @@ def full_host(second: int, cores: int = 4, **other: object) -> HostSample:
     pids = [2_000, 2_231, 2_232, 4_000]
     sections: dict[str, object] = {
         "network": network(second), "file_systems": file_systems(second), "numa": numa(second),
-        "frequency": frequency(second, cores), "cgroup": cgroup(second),
+        "frequency": frequency(second, cores), "cgroup": cgroup(second), "storage_io": storage_io(second),
     }  # fmt: skip
     return host_sample(second, pids, cores, **(sections | other))
+
+
+def storage_io(second: int) -> StorageIo:
+    """A backup beside a server that writes three times as much."""
+    return StorageIo(
+        at_s=float(second),
+        own_read_bytes=4 * MIB * second,
+        own_write_bytes=26 * MIB * second,
+        others_read_bytes=9 * MIB * second,
+        others_write_bytes=MIB * second,
+        refused=0,
+    )
 
 
 def capped_disks(second: int, iops: int = 6_000) -> DiskSample:

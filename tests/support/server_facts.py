@@ -39,6 +39,7 @@ LSN: Final = 400 * GIB
 _ROWS: Final = """
 archive_command|cp %p /archive/%f||string|sighup
 archive_mode|on||enum|postmaster
+archive_timeout|300|s|integer|sighup
 autovacuum|on||bool|sighup
 autovacuum_max_workers|3||integer|sighup
 autovacuum_vacuum_cost_delay|2|ms|real|sighup
@@ -72,6 +73,7 @@ log_min_duration_statement|1000|ms|integer|superuser
 log_min_messages|warning||enum|superuser
 log_statement|none||enum|superuser
 log_statement_sample_rate|1||real|superuser
+logging_collector|off||bool|postmaster
 log_temp_files|10240|kB|integer|superuser
 max_connections|100||integer|postmaster
 max_slot_wal_keep_size|51200|MB|integer|sighup
@@ -97,6 +99,7 @@ vacuum_cost_page_dirty|20||integer|user
 wal_buffers|2048|8kB|integer|postmaster
 wal_keep_size|0|MB|integer|sighup
 wal_level|replica||enum|postmaster
+wal_segment_size|16777216|B|integer|internal
 wal_writer_delay|200|ms|integer|sighup
 zero_damaged_pages|off||bool|superuser
 """

@@ -82,6 +82,7 @@ class PgbenchFacts(Struct, frozen=True):
         incomplete: What is missing; "" when they can be used.
         stranger: An ordinary role that a table or its schema belongs to, where this one is a superuser: a load executes
             its functions with all rights. "" otherwise.
+        tables: Quoted name by oid, of those of the four that are there.
     """
 
     schema: str
@@ -96,6 +97,7 @@ class PgbenchFacts(Struct, frozen=True):
     size_bytes: int
     incomplete: str = ""
     stranger: str = ""
+    tables: Mapping[int, str] = {}
 
     @property
     def empty(self) -> bool:
@@ -194,6 +196,7 @@ async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
             raise _in_the_way(f"{row[3]}.{name}", _words(row[4]), "pgbench's")
     if not found:
         return None
+    tables = {int(str(row[8])): str(row[7]) for row in found.values()}
     stranger = next((str(row[10]) for row in found.values() if not row[9]), "")
     branches = found.get("pgbench_branches")
     scale = await sql_session.count_rows(str(branches[7])) if branches is not None else 0
@@ -213,6 +216,7 @@ async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
             size_bytes=0,
             incomplete="no pgbench_accounts",
             stranger=stranger,
+            tables=tables,
         )
     [row] = await sql_session.rows(_ACCOUNTS, [accounts[8]])
     strategy, partitions, estimate, total_bytes, heap_bytes, fillfactor, unlogged = row
@@ -234,6 +238,7 @@ async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
         size_bytes=int(str(total_bytes)),
         incomplete=_missing_of_pgbench(found, scale, rows, keyed, bool(heap_bytes)),
         stranger=stranger,
+        tables=tables,
     )
 
 

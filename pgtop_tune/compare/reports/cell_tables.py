@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pgtop_tune.compare.noise.cells import CellOfRuns
 from pgtop_tune.compare.reports.tables import MISSING, Table
@@ -34,6 +34,26 @@ def _figures(cell: CellOfRuns) -> tuple[str, ...]:
         return runs, tps, sd, MISSING, ""
     low, high = cell.interval
     return runs, tps, sd, f"{low:.1f} … {high:.1f}", f"±{100 * cell.half:.1f} %"
+
+
+def configuration_table(loads: Mapping[str, Mapping[str, CellOfRuns]]) -> Table:
+    """Loads down and configurations across: the mean of each, with half of its interval.
+
+    Args:
+        loads: By title; their cells by name of the configuration.
+    """
+    names = list(dict.fromkeys(name for cells in loads.values() for name in cells))
+    rows = tuple(
+        (one_line(load, _TITLE), *(_mean(cells[name]) if name in cells else MISSING for name in names))
+        for load, cells in loads.items()
+    )
+    return Table(("tps", *names), rows, frozenset(range(1, len(names) + 1)))
+
+
+def _mean(cell: CellOfRuns) -> str:
+    if cell.tps is None:
+        return MISSING
+    return f"{cell.tps:.1f}" if cell.half is None else f"{cell.tps:.1f} ±{100 * cell.half:.1f} %"
 
 
 def cell_notes(cells: Sequence[CellOfRuns]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def _datasets(sides: Sequence[Material]) -> Sheet | None:
 def _across(sides: Sequence[Material]) -> Sheet | None:
     """Sides and their loads across, figures down: where there are few of them and each was run once."""
     cells = [(side, run) for side in sides for run in _of_loads(side)]
-    keys = {(run.key.clients, run.key.endpoint, run.key.rate_per_s) for _, run in cells}
+    keys = {(run.key.clients, run.key.endpoint, run.key.configuration, run.key.rate_per_s) for _, run in cells}
     if len(keys) > 1 or len(cells) > _MANY or any(run.summary.state == "failed" for _, run in cells):
         return None
     heads = ("", *(_column(side, run, sides) for side, run in cells))
@@ -117,6 +117,7 @@ class _Name(Struct, frozen=True):
 _NAMES: Final = (
     _Name("side", lambda side, run: side.name),
     _Name("endpoint", lambda side, run: run.key.endpoint),
+    _Name("configuration", lambda side, run: run.key.configuration),
     _Name("load", lambda side, run: run.key.name),
     _Name("rate", lambda side, run: "" if run.key.rate_per_s is None else units.number(run.key.rate_per_s)),
     _Name("clients", lambda side, run: str(run.key.clients)),
@@ -147,7 +148,7 @@ def curve_groups(sides: Sequence[Material]) -> dict[str, list[tuple[Material, Lo
 
 def line_name(side: Material, key: LoadKey, sides: int) -> str:
     """What tells one curve from another."""
-    return " ".join(filter(None, (side.name if sides > 1 else "", key.endpoint))) or "tps"
+    return " ".join(filter(None, (side.name if sides > 1 else "", key.endpoint, key.configuration))) or "tps"
 
 
 def _steps(sides: Sequence[Material]) -> Sheet | None:

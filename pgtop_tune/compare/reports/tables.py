@@ -97,6 +97,7 @@ FIGURES: Final = (
 )
 _NAMES: Final = (
     ResultFigure("endpoint", lambda result: one_line(result.endpoint, 40)),
+    ResultFigure("configuration", lambda result: result.configuration),
     ResultFigure("profile", lambda result: one_line(load_name(result), 40)),
     ResultFigure("clients", lambda result: str(result.spec.clients)),
     ResultFigure("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
@@ -119,7 +120,7 @@ def table_of(results: Sequence[RunResult]) -> Table:
     named = [name for name in _NAMES if name in different or name.title == "clients"]
     columns = [*named, *FIGURES]
     rows = tuple(tuple(column.text(result) for column in columns) for result in results)
-    words = {index for index, column in enumerate(columns) if column.title in ("endpoint", "profile")}
+    words = {index for index, column in enumerate(columns) if column.title in ("endpoint", "configuration", "profile")}
     return Table(tuple(column.title for column in columns), rows, frozenset(range(len(columns))) - words)
 
 

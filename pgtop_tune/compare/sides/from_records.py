@@ -117,9 +117,9 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
     made = tuple(_made(record) for record in records if record.get("format") == INIT_FORMAT)
     records = [record for record in records if record.get("format") != INIT_FORMAT]
     runs = sorted((_run(record) for record in records), key=lambda run: run.began_ms)
-    endpoints = {_text(record.get("endpoint")) for record in records}
-    if len(endpoints) < 2:
-        runs = [replace(run, key=replace(run.key, endpoint="")) for run in runs]
+    for dimension in ("endpoint", "configuration"):
+        if len({_text(record.get(dimension)) for record in records}) < 2:
+            runs = [replace(run, key=replace(run.key, **{dimension: ""})) for run in runs]
     facts: dict[tuple[str, str], Fact] = {}
     for record in records:
         for fact in _facts(record):
@@ -239,6 +239,7 @@ def _key(record: Mapping[str, Any]) -> LoadKey:
         protocol=_text(spec.get("protocol")),
         connect_per_transaction=spec.get("connect_per_transaction") is True,
         endpoint=_text(record.get("endpoint")),
+        configuration=_text(record.get("configuration")),
     )
 
 

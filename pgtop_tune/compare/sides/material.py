@@ -54,7 +54,7 @@ class LoadKey(Struct, frozen=True):
 
     Attributes:
         name: Of the profile or the scripts; "" for a recording without load.
-        endpoint: Only where one side has several; "" otherwise.
+        endpoint, configuration: Only where one side has several; "" otherwise.
     """
 
     name: str = ""
@@ -63,6 +63,7 @@ class LoadKey(Struct, frozen=True):
     protocol: str = ""
     connect_per_transaction: bool = False
     endpoint: str = ""
+    configuration: str = ""
 
     @property
     def title(self) -> str:
@@ -71,8 +72,8 @@ class LoadKey(Struct, frozen=True):
             return "everything, no load of ours"
         rate = "" if self.rate_per_s is None else f" at {units.number(self.rate_per_s)}/s"
         connect = ", a connection each" if self.connect_per_transaction else ""
-        endpoint = f", {self.endpoint}" if self.endpoint else ""
-        return f"{self.name} ×{self.clients}{rate}{connect}{endpoint}"
+        where = "".join(f", {each}" for each in (self.endpoint, self.configuration) if each)
+        return f"{self.name} ×{self.clients}{rate}{connect}{where}"
 
 
 class Summary(Struct, frozen=True):

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.compare.statistics.blocked import server_effects
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, verdict, without_verdict
 from pgtop_tune.compare.statistics.runs import runs_needed
-from pgtop_tune.experiment.attribution import CpuBeside, attribution
-from pgtop_tune.experiment.cpu_meter import CpuSeen
+from pgtop_tune.experiment.attribution import attribution
 from pgtop_tune.experiment.plan.estimate import JUDGED_S
 from pgtop_tune.experiment.plan.latencies import LatencyChange, compare_runs, latency_changes, trade_of
 from pgtop_tune.experiment.plan.model import Cell
@@ -122,28 +121,12 @@ def _judged(found: Judgement, base: list[CellResult], runs: list[CellResult], ou
     needed = runs_needed(effect, noise) if said is Verdict.UNDECIDED else None
     latencies = latency_changes(base, runs, alike)
     found = replace(found, effect=effect, verdict=str(said), more_runs=needed, latencies=latencies)
-    why, beside = attribution(_cpu_beside(base, runs), effect.low, effect.high, (outcome.plan.baseline, arm))
+    why, beside = attribution(
+        [run.cpu for run in base], [run.cpu for run in runs], effect.low, effect.high, (outcome.plan.baseline, arm)
+    )
     if why and said in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFER):
         return replace(found, verdict=NOT_ATTRIBUTABLE, why_not=why)
     return replace(found, trade=trade_of(str(said), found.change, latencies), beside=beside)
-
-
-def _cpu_beside(base: list[CellResult], runs: list[CellResult]) -> list[CpuBeside]:
-    found = []
-    for words, of in (("the hypervisor", _steal), ("others", _foreign)):
-        a, b = ([value for run in side if (value := of(run.cpu)) is not None] for side in (base, runs))
-        points = fmean(b) - fmean(a) if a and b else 0.0
-        own = [run.cpu.own for run in (runs if points > 0.0 else base) if run.cpu.own is not None]
-        found.append(CpuBeside(words, points, max(run.cpu.cpus for run in (*base, *runs)), own))
-    return found
-
-
-def _steal(cpu: CpuSeen) -> float | None:
-    return cpu.steal
-
-
-def _foreign(cpu: CpuSeen) -> float | None:
-    return cpu.foreign
 
 
 def results_by_arm(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:

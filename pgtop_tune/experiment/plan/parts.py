@@ -16,10 +16,10 @@ from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn
-from pgtop_tune.experiment.cpu_meter import CpuMeter
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.model import Arm
+from pgtop_tune.experiment.surroundings_meter import SurroundingsMeter
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 _LOOK_S: Final = 0.5
@@ -68,7 +68,7 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
 
     load: LoadRun
     keeper: FrameKeeper
-    cpu: CpuMeter
+    cpu: SurroundingsMeter
     doors: ExperimentDoors
     targets: Mapping[str, LoadTarget]
     profiles: Mapping[str, Profile]

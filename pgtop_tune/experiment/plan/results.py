@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.experiment.attribution import FOREIGN_POINTS
-from pgtop_tune.experiment.cpu_meter import CpuSeen
+from pgtop_tune.experiment.attribution import FOREIGN_POINTS, Surroundings
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.run_validity import short_words
@@ -55,7 +54,7 @@ class CellResult(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     record: str = ""
     p50_ms: float | None = None
-    cpu: CpuSeen = CpuSeen()
+    cpu: Surroundings = Surroundings()
     known: Mapping[str, RunSpread] = {}
     server: str = ""
 
@@ -76,7 +75,7 @@ class MadeData(Struct, frozen=True, kw_only=True):
 
 
 def result_of(
-    cell: Cell, run: RunResult, bound: str, record: str, cpu: CpuSeen, known: Mapping[str, RunSpread]
+    cell: Cell, run: RunResult, bound: str, record: str, cpu: Surroundings, known: Mapping[str, RunSpread]
 ) -> CellResult:
     """From the record of its run; see `CellResult`."""
     invalid = next((doubt for doubt in run.doubts if doubt.verdict is RunVerdict.INVALID), None)
@@ -135,6 +134,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         sets: Ids of change sets that were begun and not ended, oldest first.
         database: That was made for it and not dropped; "" without one.
         tables: Whether pgbench's tables were made in a database of the operator's, and not dropped.
+        table_oids: Of them; empty while they are being made.
         began_ms: Wall clock of its begin, milliseconds since the epoch.
         ended: How it ended: "complete", or why it stopped; "" while it runs, or was killed.
         server: Parameters of the server as they were at first, between its arms; empty before.
@@ -151,6 +151,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     sets: tuple[str, ...] = ()
     database: str = ""
     tables: bool = False
+    table_oids: tuple[int, ...] = ()
     began_ms: int = 0
     ended: str = ""
     server: Mapping[str, str] = {}
@@ -181,6 +182,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
     sets: list[str] = []
     server: dict[str, str] = {}
     database, tables, ended = "", False, ""
+    oids: tuple[int, ...] = ()
     for line in lines:
         match line["kind"]:
             case "cell_began":
@@ -199,7 +201,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
             case "database":
                 database = line["name"]
             case "tables":
-                tables = bool(line["there"])
+                tables, oids = bool(line["there"]), tuple(line.get("oids", ()))
             case "server":
                 server = dict(line["parameters"])
             case "resumed":
@@ -217,6 +219,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
         sets=tuple(sets),
         database=database,
         tables=tables,
+        table_oids=oids,
         began_ms=int(lines[0]["began_ms"]),
         ended=ended,
         server=server,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Final
 
 from msgspec import to_builtins
 
-from pgtop_tune.bench.datasets.recognise import recognise_pgbench
-from pgtop_tune.errors import LoadProblem
+from pgtop_tune.bench.datasets.recognise import PgbenchFacts, recognise_pgbench
+from pgtop_tune.errors import LoadProblem, PgtopError
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, Stage
 from pgtop_tune.experiment.plan.parts import ExperimentParts
@@ -29,7 +31,7 @@ class StageData:
         self._parts: Final = parts
         self._told: Final = parts.told
         self._made = set(outcome.made)
-        self._tables = outcome.tables
+        self._tables, self._oids = outcome.tables, outcome.table_oids
         self._scale_there: int | None = None
 
     async def is_wanted(self, stage: Stage) -> bool:
@@ -47,11 +49,14 @@ class StageData:
         """
         if self._plan.database == CURRENT_DATABASE:
             await self._check_ours()
-            self._log.write("tables", there=True)
-            self._tables = True
+            self._note_tables(())
         self._told(f"making the data set, scale {stage.scale}")
         self._scale_there = None
-        done = await self._parts.make_data(stage.scale)
+        try:
+            done = await self._parts.make_data(stage.scale)
+        finally:
+            if self._plan.database == CURRENT_DATABASE:
+                await self._note_what_is_there()
         self._scale_there = stage.scale
         made = MadeData(
             stage=stage.number, arm=stage.arm, scale=stage.scale, steps_s=done.steps_s, total_s=done.total_s
@@ -66,23 +71,45 @@ class StageData:
     async def _is_there(self, scale: int) -> bool:
         if self._scale_there == scale:
             return True
-        sql_session = await self._parts.open_sql_session()
-        try:
-            found = await recognise_pgbench(sql_session)
-        finally:
-            await sql_session.aclose()
+        found = await self._found()
         return found is not None and found.scale == scale and not found.incomplete and found.primary_keys
 
-    async def _check_ours(self) -> None:
-        if self._tables:
-            return
+    async def _found(self) -> PgbenchFacts | None:
         sql_session = await self._parts.open_sql_session()
         try:
-            found = await recognise_pgbench(sql_session)
+            return await recognise_pgbench(sql_session)
         finally:
             await sql_session.aclose()
-        if found is not None and not found.empty:
+
+    async def _note_what_is_there(self) -> None:
+        """Whole or in part, it is ours; what comes later in its place is not."""
+        with suppress(PgtopError):
+            if (found := await self._found()) is not None:
+                self._note_tables(tuple(found.tables))
+            else:
+                self._log.write("tables", there=False)
+                self._tables = False
+
+    def _note_tables(self, oids: tuple[int, ...]) -> None:
+        """Before they are made without numbers, and with them afterwards."""
+        self._log.write("tables", there=True, oids=oids)
+        self._tables, self._oids = True, oids
+
+    async def _check_ours(self) -> None:
+        found = await self._found()
+        if found is not None and not found.empty and not (self._tables and made_here(found, self._oids)):
             raise LoadProblem(
-                f"the database holds pgbench's tables of somebody else: {found.describe()}",
+                f"the database holds pgbench's tables that this experiment did not make: {found.describe()}",
                 'name another database, or set database = "own" in the plan',
             )
+
+
+def made_here(found: PgbenchFacts, oids: Collection[int]) -> bool:
+    """Whether these tables are those that an experiment made, or was making when it was killed.
+
+    Args:
+        oids: Of the tables that it made; empty where it was killed on the way: then only what is not whole is its own.
+    """
+    if oids:
+        return set(found.tables) <= set(oids)
+    return bool(found.incomplete)

@@ -22,6 +22,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.host import CPU_FOREIGN, CPU_STEAL
+from pgtop_tune.metrics.host_details import IO_OTHERS, IO_OWN
 from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.absence import Unavailable
@@ -95,7 +96,7 @@ class OpenBlock:
         for figure, part, whole in frame_sums(interval, seconds, loaded=self._loaded):
             self._add(self._sums, figure, part, whole)
         self._add_transactions(interval, line_before_s)
-        for metric in (CHECKPOINT_WRITES, CPU_FOREIGN, CPU_STEAL):
+        for metric in (CHECKPOINT_WRITES, CPU_FOREIGN, CPU_STEAL, IO_OTHERS, IO_OWN):
             if (value := metric(interval)) is not None:
                 value = float(value > 0.0) if metric is CHECKPOINT_WRITES else value
                 self._add(self._means, metric.id, value * seconds, seconds)
@@ -167,6 +168,8 @@ class OpenBlock:
             checkpoint=means.get(CHECKPOINT_WRITES.id),
             foreign=means.get(CPU_FOREIGN.id),
             steal=means.get(CPU_STEAL.id),
+            foreign_io=means.get(IO_OTHERS.id),
+            own_io=means.get(IO_OWN.id),
             cpus=self._cpus,
             generator=self._generator,
             spoiled=spoiled,

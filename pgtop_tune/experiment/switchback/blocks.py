@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.compare.sides.statements import Look
+from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.metrics.load import Quantile
 from pgtop_tune.metrics.percentiles import Merged
 
@@ -108,6 +109,8 @@ class Block(Struct, frozen=True):
         checkpoint: Share of the time in which a checkpoint wrote; None where that is not known.
         foreign: CPU time of other programs, per cent of all CPUs, stolen time included; None where not known.
         steal: CPU time that the hypervisor gave to others, per cent of all CPUs.
+        foreign_io: Read and written by other programs, bytes per second; None where not known.
+        own_io: The same of server, load and this program.
         cpus: Of the machine; 0 where not known.
         generator: Why the load generator was the limit; "" where it was not.
         spoiled: Why it does not count; "" where it does.
@@ -128,6 +131,8 @@ class Block(Struct, frozen=True):
     checkpoint: float | None = None
     foreign: float | None = None
     steal: float | None = None
+    foreign_io: float | None = None
+    own_io: float | None = None
     cpus: int = 0
     generator: str = ""
     spoiled: str = ""
@@ -155,6 +160,18 @@ class Block(Struct, frozen=True):
         """CPU time of server, load and this program, per cent of all CPUs; None where not known."""
         busy = self.figure("cpu")
         return None if busy is None or self.foreign is None else max(busy - self.foreign, 0.0)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What others took beside it."""
+        return Surroundings(
+            foreign=self.foreign,
+            steal=self.steal,
+            own_cpu=self.own_cpu,
+            cpus=self.cpus,
+            foreign_io=self.foreign_io,
+            own_io=self.own_io,
+        )
 
     @property
     def own_cpu_ms(self) -> float | None:

@@ -31,7 +31,7 @@ from pgtop_tune.compare.statistics.switchback import (
     decide,
 )
 from pgtop_tune.compare.statistics.verdicts import TOO_SHORT
-from pgtop_tune.experiment.switchback.attribution import Both, attribution
+from pgtop_tune.experiment.attribution import Surroundings, attribution, over_all
 from pgtop_tune.experiment.switchback.blocks import Block, Pair
 from pgtop_tune.experiment.switchback.figures import (
     BESIDE,
@@ -65,6 +65,7 @@ class Evaluation(Struct, frozen=True):
         left_out: (number, why) of the others.
         checkpoints_kept: Half of the first eight pairs held the edge of a checkpoint: such pairs count.
         unattributable: Why a difference cannot be put down to the parameters; "" where it can.
+        surroundings: What others took beside A and beside B.
         beside: What differed between the arms and does not explain the effect; "" for nothing.
         generator: Why the load generator is the limit; "" where it is not.
         slow: The effect builds up more slowly than it was let settle: its figure is too small.
@@ -82,6 +83,7 @@ class Evaluation(Struct, frozen=True):
     checkpoints_kept: bool = False
     unattributable: str = ""
     beside: str = ""
+    surroundings: tuple[Surroundings, Surroundings] = (Surroundings(), Surroundings())
     generator: str = ""
     slow: bool = False
     trade: str = ""
@@ -98,6 +100,20 @@ class Evaluation(Struct, frozen=True):
     def over(self) -> bool:
         """Whether there is a verdict that may be told."""
         return self.paired.over and not self.unattributable
+
+
+class Both(Protocol):
+    """A block of either arm."""
+
+    @property
+    def a(self) -> Block:
+        """Of A."""
+        ...
+
+    @property
+    def b(self) -> Block:
+        """Of B."""
+        ...
 
 
 class Numbered(Protocol):
@@ -144,7 +160,10 @@ def evaluate(
     beside_main = (MAIN[TPS], *BESIDE) if decides else BESIDE
     beside_rows = [(each, ratios_of(each.of, counted)) for each in beside_main] + waits_of(counted) if final else []
     others = together([(each, changes, *blocks) for each, changes in beside_rows])
-    unattributable, beside = attribution(counted, paired, higher_is_better=row.better is not Better.LOWER)
+    seen = [block.surroundings for block in blocks[0]], [block.surroundings for block in blocks[1]]
+    unattributable, beside = attribution(
+        *seen, paired.low, paired.high, higher_is_better=row.better is not Better.LOWER
+    )
     return Evaluation(
         paired=paired,
         main=main,
@@ -154,6 +173,7 @@ def evaluate(
         checkpoints_kept=kept,
         unattributable=unattributable,
         beside=beside,
+        surroundings=(over_all(seen[0]), over_all(seen[1])),
         generator=generator([block for pair in counted for block in pair.blocks]),
         slow=still_builds_up(pairs),
         trade=trade_of(main, others),

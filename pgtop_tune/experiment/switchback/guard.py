@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.experiment.switchback.attribution import of_collapse
+from pgtop_tune.experiment.attribution import Surroundings, attribution
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
 from pgtop_tune.experiment.switchback.same_mix import slower_calls
 
@@ -63,7 +63,7 @@ def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
         last, usual = found
         if min(last.values) >= _LONG * max(usual.values) > 0.0:
             times = fmean(last.values) / median(usual.values)
-            because = of_collapse(usual.blocks, last.blocks, 1.0 / times)
+            because = _because(usual.blocks, last.blocks, 1.0 / times)
             return Harm(_stopped(f"latency under B is {times:.1f} times that under A", because), because)
     if (found := _last_and_usual(blocks, lambda block: block.figure(FAILED) or 0.0)) is not None:
         last, usual = found
@@ -92,7 +92,16 @@ def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Collapse | None:
     if objective == SAME_MIX and not slower_calls(blocks, 1.0 / _LOW, _IN_A_ROW):
         return None
     share = fmean(last.values) / median(usual.values)
-    return Collapse(share, of_collapse(usual.blocks, last.blocks, share))
+    return Collapse(share, _because(usual.blocks, last.blocks, share))
+
+
+def _because(usual: Sequence[Block], last: Sequence[Block], share: float) -> str:
+    """Why a figure of B that is such a share of A's cannot be put down to the parameters; "" where it can."""
+    return attribution(_seen(usual), _seen(last), share - 1.0, share - 1.0)[0]
+
+
+def _seen(blocks: Sequence[Block]) -> list[Surroundings]:
+    return [block.surroundings for block in blocks]
 
 
 class _Of(Struct, frozen=True):

@@ -12,6 +12,7 @@ from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.compare.reports.written import markdown as sheets_markdown
 from pgtop_tune.compare.reports.written import text as sheets_text
 from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
+from pgtop_tune.experiment.attribution import surroundings_rows
 from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
@@ -175,6 +176,8 @@ def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
             effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.relative),
             _interval(effect), _SAID_AT_THE_END.get(effect.verdict, effect.verdict),
         )  # fmt: skip
+    for title, a, b in surroundings_rows(*evaluation.surroundings):
+        yield title, a, b, "", "", ""
 
 
 def _of_budget(evaluation: Evaluation) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from pgtop_tune.cluster.copied_server import CopiedServer
@@ -12,9 +13,11 @@ from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.twin.state import TwinMaterial
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
 
-_KEEPER: Final = ("/bin/sh", "-c", "trap '' INT; while :; do sleep 1; done")
-"""Lives a moment longer than the servers of a program that was killed, then its guard removes what they left."""
-_KEEPER_GRACE_S: Final = 8.0
+_LAST: Final = 'for i in 1 2 3 4 5 6 7; do sleep 1; rmdir -- "$@"; done 2>/dev/null; exit'
+_KEEPER: Final = ("/bin/sh", "-c", f"trap '{_LAST}' INT; while :; do sleep 1; done", "keeper")
+"""Lives a moment longer than the servers of a program that was killed, and removes the control groups that it is given,
+which nothing runs in then; its guard removes the directories that the servers left."""
+_KEEPER_GRACE_S: Final = 12.0
 _POLL_S: Final = 0.1
 
 
@@ -30,8 +33,11 @@ class Copies:
         self._material: Final = material
         self._keeper: Guarded | None = None
 
-    def create(self) -> None:
+    def create(self, groups: Sequence[Path] = ()) -> None:
         """Makes their directories; from now on they are removed whatever becomes of us.
+
+        Args:
+            groups: Control groups that are removed with them where we are killed.
 
         Raises:
             ClusterProblem: They cannot be made.
@@ -41,7 +47,7 @@ class Copies:
             self.servers.append(CopiedServer.create(material.programs, material.account, material.directory))
         remove = [path for copy in self.servers for path in (copy.home, copy.socket_dir)]
         # Also what no server runs in is removed when we are killed.
-        self._keeper = start_guarded(_KEEPER, grace_s=_KEEPER_GRACE_S, remove=remove)
+        self._keeper = start_guarded((*_KEEPER, *map(str, groups)), grace_s=_KEEPER_GRACE_S, remove=remove)
 
     async def fill(self, cloning: Callable[[], None]) -> None:
         """Both hold the same bytes then, and neither runs.

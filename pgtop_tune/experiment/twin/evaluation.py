@@ -20,7 +20,7 @@ from pgtop_tune.compare.statistics.switchback import (
     cross_check,
     decide,
 )
-from pgtop_tune.experiment.switchback.attribution import attribution
+from pgtop_tune.experiment.attribution import attribution, over_all
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, at_an_edge, counted_pairs, generator
 from pgtop_tune.experiment.switchback.figures import BESIDE, MAIN, decided, together, trade_of
@@ -49,7 +49,8 @@ def evaluate(pairs: Sequence[TwinPair], objective: str, *, final: bool = False) 
     main = decided(row, paired, a, b)
     others = together([(each, _ratios(each.of, joined), a, b) for each in BESIDE]) if final else ()
     moments = [moment for unit in joined for pair in (unit.plain, unit.crossed) for moment in pair.moments]
-    unattributable, beside = attribution(moments, paired, higher_is_better=row.better is not Better.LOWER)
+    seen = [moment.a.surroundings for moment in moments], [moment.b.surroundings for moment in moments]
+    unattributable, beside = attribution(*seen, paired.low, paired.high, higher_is_better=higher)
     return Evaluation(
         paired=paired,
         main=main,
@@ -59,6 +60,7 @@ def evaluate(pairs: Sequence[TwinPair], objective: str, *, final: bool = False) 
         checkpoints_kept=kept,
         unattributable=unattributable,
         beside=beside,
+        surroundings=(over_all(seen[0]), over_all(seen[1])),
         generator=generator([block for pair in counted for block in pair.blocks]),
         slow=final and _builds_up(row.of, counted),
         trade=trade_of(main, others),

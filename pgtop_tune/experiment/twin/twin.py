@@ -106,7 +106,7 @@ class Twin:
     async def _make_copies(self) -> None:
         began_s = time.monotonic()
         placement = self._placement = Placement.here() if self.plan.halves else Placement(None)
-        self._copies.create()
+        self._copies.create(placement.groups)
         self._put(phase=TwinPhase.COPYING)
         await self._copies.fill(lambda: self._put(phase=TwinPhase.CLONING))
         self._put(copying_s=time.monotonic() - began_s)

@@ -1,23 +1,34 @@
-"""Archiving of WAL: whether it is configured, and whether it keeps up."""
+"""Archiving of WAL and base backups: whether they are made, and whether they keep up."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.questions import ARCHIVE_QUEUE
+from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS
 from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
-from pgtop_tune.units import duration
+from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.units import MB, about, duration
 
 _GROUP: Final = "archiving"
 _STATUS: Final = "pg_ls_archive_statusdir()"
 _ARCHIVER: Final = "pg_stat_archiver"
 _NOT_SHOWN: Final = "(disabled)"
 """What pg_settings has in place of archive_command while archive_mode is off, whatever it is set to."""
+_DOES_NOTHING: Final = frozenset({"true", ":", "exit", "echo", "printf"})
+_REFUSES: Final = "false"
+"""It fails, and ARC-02 finds that; the WAL stays."""
+_NOWHERE: Final = "/dev/null"
+_SEGMENT: Final = ("%p", "%f")
+_NAME: Final = re.compile(r"[0-9A-F]{24}")
+_EVERY: Final = "5min"
+_DAY_S: Final = 86_400
 
 
 def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -35,7 +46,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
         )
     elif known.text("archive_mode") == "off":
         yield Finding(
-            severity=Severity.INFO,
+            severity=Severity.WARNING,
             says="archive_mode is off: the data can only be restored to the time of a backup",
             evidence=(setting(facts, "archive_mode", "wal_level"),),
             fix=_archive_mode(known),
@@ -102,6 +113,93 @@ def _queue(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
+def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    row = known.find("archive_command")
+    if row is None or known.text("archive_mode") == "off" or row.setting in ("", _NOT_SHOWN):
+        return
+    first = PurePosixPath(row.setting.split()[0].rstrip(";")).name
+    if first == _REFUSES:
+        return
+    if first in _DOES_NOTHING or _NOWHERE in row.setting or not any(word in row.setting for word in _SEGMENT):
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"archive_command {row.setting!r} archives nothing: the server then removes WAL that is nowhere else",
+            evidence=(setting(facts, "archive_mode", "archive_command"),),
+            fix=words(
+                "Set a command that copies %p to the archive, and take a base backup: WAL from before is lost.",
+                "Set the former archive_command, and SELECT pg_reload_conf();",
+            ),
+            subject="archive_command",
+        )
+
+
+def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    known, seen, wal = needs.parameters(facts), facts.have(needs.ARCHIVER), facts.have(needs.WAL)
+    mode = known.text("archive_mode")
+    if mode == "off" or not _has_archiver(known) or (on_standby(facts) and mode != "always"):
+        return
+    if seen.last_failed_ms is not None and seen.last_failed_ms > (seen.last_archived_ms or 0):
+        return
+    timeout = known.row("archive_timeout")
+    age_s = (now_ms(facts) - (seen.last_archived_ms or seen.stats_reset_ms or now_ms(facts))) / 1000
+    end = _end_of(seen.last_archived_wal, known.whole("wal_segment_size"))
+    since = 0 if end is None or wal.lsn_bytes is None else wal.lsn_bytes - end
+    never = seen.last_archived_ms is None
+    if age_s > limits["seconds"] and (never or since > limits["bytes"]):
+        yield Finding(
+            severity=Severity.WARNING,
+            says=f"no WAL was archived for {duration(age_s)}: {'all of it' if never else about(since)} is lost with "
+            "the machine",
+            evidence=(
+                Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
+                setting(facts, "archive_timeout"),
+            ),
+            fix=_timeout(timeout, known),
+            subject="age",
+        )
+    elif known.number("archive_timeout") == 0:
+        yield Finding(
+            severity=Severity.INFO,
+            says="archive_timeout is 0: a quiet server archives its last commits when 16 MB are full, hours later",
+            evidence=(setting(facts, "archive_timeout"),),
+            fix=_timeout(timeout, known),
+            subject="archive_timeout",
+        )
+
+
+def _timeout(row: Parameter, known: needs.Parameters) -> Fix:
+    if known.number("archive_timeout") == 0:
+        return set_parameter(row, _EVERY)
+    return words("SELECT pg_switch_wal(), then see whether archive_command runs: pg_stat_archiver, the server's log.")
+
+
+def _end_of(segment: str | None, segment_bytes: int) -> int | None:
+    """Where the segment of this name ends; None for names of other files."""
+    if segment is None or not _NAME.fullmatch(segment):
+        return None
+    return int(segment[8:16], 16) * 2**32 + (int(segment[16:], 16) + 1) * segment_bytes
+
+
+def _backups(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    if needs.parameters(facts).text("archive_mode") == "off":
+        # The server keeps no history then; ARC-01 says that archiving is off.
+        return
+    for _, seen in facts.have(BACKUPS):
+        if seen.newest_ms is None:
+            yield Unknown("no history file of a backup is in pg_wal: backups of a standby or by snapshots leave none")
+            continue
+        age_s = (seen.now_ms - seen.newest_ms) / 1000
+        if age_s > limits["days"] * _DAY_S:
+            yield Finding(
+                severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
+                says=f"the last base backup ended {duration(age_s)} ago: a restore replays all WAL since",
+                evidence=(Evidence(f"{age_s:.0f} s", "pg_ls_waldir().modification of *.backup"),),
+                fix=words("Take a base backup (pg_basebackup, or the tool in use), and find out why none was taken."),
+                subject="backup",
+            )
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="ARC-01",
@@ -135,6 +233,44 @@ CHECKS: Final[tuple[Check, ...]] = (
         thresholds=(
             Threshold("seconds", 300, "s", "a segment that waits longer is a warning"),
             Threshold("high", 3600, "s", "a high finding from this value"),
+        ),
+    ),
+    Check(
+        id="ARC-04",
+        group=_GROUP,
+        title="archive commands that do nothing",
+        why="The server believes the command's exit status, and removes WAL that no archive has.",
+        severity=Severity.HIGH,
+        page="runtime-config-wal.html#GUC-ARCHIVE-COMMAND",
+        needs=(needs.PARAMETERS,),
+        look=_nothing,
+    ),
+    Check(
+        id="ARC-05",
+        group=_GROUP,
+        title="age of the archive",
+        why="Commits since the last archived segment are lost with the machine.",
+        severity=Severity.WARNING,
+        page="runtime-config-wal.html#GUC-ARCHIVE-TIMEOUT",
+        needs=(needs.SERVER, needs.PARAMETERS, needs.ARCHIVER, needs.WAL),
+        look=_old,
+        thresholds=(
+            Threshold("seconds", 3600, "s", "an older last segment is a warning, when bytes is exceeded as well"),
+            Threshold("bytes", MB, "bytes", "of WAL since then, when seconds is exceeded as well"),
+        ),
+    ),
+    Check(
+        id="BAK-01",
+        group="backups",
+        title="age of the last base backup",
+        why="Recovery begins with a base backup, and takes as long as the WAL since then is large.",
+        severity=Severity.HIGH,
+        page="continuous-archiving.html#BACKUP-BASE-BACKUP",
+        needs=(needs.PARAMETERS, BACKUPS),
+        look=_backups,
+        thresholds=(
+            Threshold("days", 7, "d", "an older one is a warning"),
+            Threshold("high", 30, "d", "an older one is a high finding"),
         ),
     ),
 )

@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.advice.rules.wal import FULL_PER_S, needed_max_wal_bytes
 from pgtop_tune.health import needs
+from pgtop_tune.health.bounds import Bound, bounded, thresholds
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
@@ -221,6 +222,60 @@ def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
+_SIZES: Final = (
+    Bound(
+        name="max_wal_size",
+        below=1024 * MB,
+        unit="bytes",
+        better="4GB",
+        says="under load, checkpoints follow each other without a pause",
+    ),
+    Bound(
+        name="checkpoint_timeout",
+        below=300,
+        unit="s",
+        better="15min",
+        limit="checkpoint_timeout_low",
+        says="after each checkpoint, every page is written whole into the WAL once",
+    ),
+    Bound(
+        name="checkpoint_timeout",
+        above=3600,
+        unit="s",
+        better="15min",
+        limit="checkpoint_timeout_high",
+        severity=Severity.INFO,
+        says="recovery after a crash replays the WAL since the last checkpoint",
+    ),
+)
+_WRITING: Final = (
+    Bound(
+        name="wal_buffers",
+        below=MB,
+        unit="bytes",
+        better="-1",
+        says="backends write WAL themselves, before their commit",
+    ),
+    Bound(
+        name="commit_delay",
+        above=1000,
+        better="0",
+        says="so many microseconds are added to commits of a busy server",
+    ),
+    Bound(
+        name="wal_compression",
+        words=("off",),
+        better="on",
+        severity=Severity.INFO,
+        says="full-page images fill WAL, archive and network uncompressed",
+    ),
+    Bound(
+        name="wal_sync_method",
+        words=("open_sync", "fsync_writethrough"),
+        better="fdatasync",
+        says="each write of WAL waits for the disk by itself",
+    ),
+)
 _ENOUGH: Final = Threshold("checkpoints", 10, "", "fewer checkpoints are inconclusive")
 _OLD_ENOUGH: Final = Threshold("age", SHORTEST_S, "s", "younger counters are inconclusive")
 
@@ -308,5 +363,27 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_buffers,
         thresholds=(Threshold("per_second", FULL_PER_S, "/s", "full more often than this"),),
         counts=True,
+    ),
+    Check(
+        id="WAL-07",
+        group=_GROUP,
+        title="size and time between checkpoints",
+        why="These values decide how a server behaves under load; a quiet one does not show it.",
+        severity=Severity.WARNING,
+        page="wal-configuration.html",
+        needs=(needs.PARAMETERS,),
+        look=bounded(_SIZES),
+        thresholds=thresholds(_SIZES),
+    ),
+    Check(
+        id="WAL-08",
+        group=_GROUP,
+        title="writing of WAL",
+        why="Every commit waits until its WAL is written.",
+        severity=Severity.WARNING,
+        page="runtime-config-wal.html",
+        needs=(needs.PARAMETERS,),
+        look=bounded(_WRITING),
+        thresholds=thresholds(_WRITING),
     ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
+from pgtop_tune.health.bounds import Bound, bounded
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
@@ -89,6 +90,28 @@ def _failures(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
+_AFTER_FAILURE: Final = (
+    Bound(
+        name="data_sync_retry",
+        words=("on",),
+        better="off",
+        severity=Severity.CRITICAL,
+        says="the kernel drops pages that it failed to write, and the next flush says that all is well",
+    ),
+    Bound(
+        name="restart_after_crash",
+        words=("off",),
+        better="on",
+        says="the server stays down after one backend crashed, unless a cluster manager starts it",
+    ),
+    Bound(
+        name="wal_consistency_checking",
+        words=("all",),
+        better="",
+        says="the WAL holds every page twice, for tests of the server itself",
+    ),
+)
+
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="DUR-01",
@@ -157,5 +180,15 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="monitoring-stats.html#MONITORING-PG-STAT-DATABASE-VIEW",
         needs=(needs.DATABASES,),
         look=_failures,
+    ),
+    Check(
+        id="DUR-07",
+        group=_GROUP,
+        title="failed flushes and crashes",
+        why="After a failed flush only a crash and recovery from the WAL bring back what the kernel has dropped.",
+        severity=Severity.CRITICAL,
+        page="runtime-config-error-handling.html",
+        needs=(needs.PARAMETERS,),
+        look=bounded(_AFTER_FAILURE),
     ),
 )

@@ -36,10 +36,13 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     if mode == 2:
         return
     said = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
+    promised, evidence = _promised(facts)
+    little = promised is not None and promised < limits["percent"]
     yield Finding(
-        severity=Severity.WARNING,
-        says=f"the kernel {said}: its OOM killer may end the server",
-        evidence=(Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")),),
+        severity=Severity.INFO if mode == 0 and little else Severity.WARNING,
+        says=f"the kernel {said}: its OOM killer may end the server"
+        + ("" if promised is None else f"; {share(promised)} of memory and swap is promised now"),
+        evidence=(Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")), *evidence),
         fix=_with_limit_before(
             advised_setting(
                 facts, _RATIO, "vm.overcommit_memory", remark="only where the machine runs nothing but the server"
@@ -47,6 +50,18 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             facts,
         ),
     )
+
+
+def _promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
+    """Per cent of memory and swap, outside huge pages, that processes have been promised; None where it is not seen."""
+    seen = needs.MEMORY.of(facts)
+    if isinstance(seen, Unavailable) or seen.committed_bytes is None:
+        return None, ()
+    huge = sum(pool.total * pool.page_bytes for pool in seen.huge_pages)
+    whole = seen.total_bytes - huge + seen.swap_total_bytes
+    limit = "" if seen.commit_limit_bytes is None else f", CommitLimit {about(seen.commit_limit_bytes)}"
+    says = f"Committed_AS {about(seen.committed_bytes)}{limit}, {about(whole)} of memory and swap"
+    return 100 * seen.committed_bytes / max(whole, 1), (Evidence(says, "/proc/meminfo"),)
 
 
 def _commit_limit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -208,6 +223,7 @@ CHECKS: Final = (
         "OS-01", _GROUP, "memory overcommit",
         "When promised memory is missing the kernel kills a process, and a killed backend ends all sessions.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _overcommit,
+        (Threshold("percent", 80, "%", "of memory and swap promised: a warning from this share, or with mode 1"),),
     ),
     Check(
         "OS-02", _GROUP, "commit limit",

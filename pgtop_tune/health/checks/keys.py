@@ -53,8 +53,9 @@ def _range(sequence: SequenceState) -> str:
 
 def _widen(database: str, sequence: SequenceState) -> Fix:
     name = identifier(sequence.schema, sequence.name)
-    widen = composed("ALTER SEQUENCE {sequence} AS bigint NO MAXVALUE;", sequence=name)
-    narrow = composed("ALTER SEQUENCE {sequence} MAXVALUE {highest};", sequence=name, highest=literal(sequence.highest))
+    end, number = ("MAXVALUE", sequence.highest) if sequence.least is None else ("MINVALUE", sequence.least)
+    widen = composed("ALTER SEQUENCE {sequence} AS bigint NO {end};", sequence=name, end=Sql(end))
+    narrow = composed("ALTER SEQUENCE {sequence} {end} {number};", sequence=name, end=Sql(end), number=literal(number))
     if sequence.table_name is None or sequence.table_schema is None or sequence.column_name is None:
         return in_database(database, with_lock_timeout(widen), with_lock_timeout(narrow))
     table, column = identifier(sequence.table_schema, sequence.table_name), identifier(sequence.column_name)

@@ -7,9 +7,9 @@ from typing import Final
 
 from pgtop_tune.advice.rules.server import SLOW_CLOCK_NS
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, stored_again, words
+from pgtop_tune.health.fixes import preloading, set_parameter, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import (
@@ -23,7 +23,6 @@ from pgtop_tune.health.rules import (
     value_is,
 )
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import joined, literal
 
 _GROUP: Final = "logging and statistics"
 _EVERY_STATEMENT: Final = (
@@ -146,7 +145,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             severity=Severity.INFO,
             says="pg_stat_statements is not loaded: the cost of single statements is unknown",
             evidence=(Evidence("no parameter pg_stat_statements.track", "pg_settings.name"),),
-            fix=_loading(library, " on the primary" if on_standby(facts) else ""),
+            fix=preloading(library, "pg_stat_statements", " on the primary" if on_standby(facts) else ""),
         )
     for row, wrong, better in ((track, "none", "top"), (queries, "off", "auto")) if track is not None else ():
         if row.setting == wrong:
@@ -166,31 +165,6 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             fix=set_parameter(planning, "off"),
             subject="track_planning",
         )
-
-
-def _loading(library: Parameter | None, where: str) -> Fix:
-    if library is None:
-        return words(f"Add pg_stat_statements to shared_preload_libraries, restart, and CREATE EXTENSION{where}.")
-    if library.pending_restart:
-        return words(
-            "shared_preload_libraries was changed and waits for a restart: add pg_stat_statements to its new value, "
-            f"restart, and CREATE EXTENSION{where}."
-        )
-    wanted = [*_libraries(library), "pg_stat_statements"]
-    return Fix(
-        f"ALTER SYSTEM SET shared_preload_libraries = {_listed(wanted)};",
-        f"{stored_again(library)};",
-        remark="takes effect with a restart; install the contrib package first, without the library the server does "
-        f"not start; then CREATE EXTENSION pg_stat_statements{where}",
-    )
-
-
-def _libraries(library: Parameter) -> list[str]:
-    return [part.strip() for part in library.setting.split(",") if part.strip()]
-
-
-def _listed(libraries: list[str]) -> str:
-    return joined(", ", map(literal, libraries))
 
 
 def _off(row: Parameter) -> bool:

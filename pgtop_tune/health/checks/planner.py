@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.advice.facts import Workload
 from pgtop_tune.health import needs
+from pgtop_tune.health.bounds import Bound, bounded, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
@@ -79,6 +80,120 @@ def _enabled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             yield scoped_finding(found, Severity.WARNING, "all its queries run without it")
 
 
+_COSTS: Final = (
+    Bound(
+        name="random_page_cost",
+        above=4,
+        better="4",
+        says="indexes look more expensive than they are on any disk",
+    ),
+    Bound(
+        name="random_page_cost",
+        below=1,
+        better="1.1",
+        special=(),
+        limit="random_page_cost_low",
+        says="reading at random looks cheaper than the costs that all others are relative to",
+    ),
+    Bound(
+        name="seq_page_cost",
+        above=1,
+        better="1",
+        severity=Severity.INFO,
+        says="all other costs are meant relative to 1",
+    ),
+    Bound(
+        name="default_statistics_target",
+        below=50,
+        better="100",
+        special=(),
+        says="estimates rest on a few hundred rows of each table",
+    ),
+    Bound(
+        name="default_statistics_target",
+        above=2000,
+        better="100",
+        limit="default_statistics_target_high",
+        says="each ANALYZE and each planning of a query takes a multiple",
+    ),
+    Bound(
+        name="plan_cache_mode",
+        words=("force_generic_plan", "force_custom_plan"),
+        better="auto",
+        says="the server no longer chooses by cost whether a prepared statement is planned anew",
+    ),
+    Bound(
+        name="join_collapse_limit",
+        below=8,
+        better="8",
+        special=(),
+        says="joins run in the order in which queries name them",
+    ),
+    Bound(
+        name="join_collapse_limit",
+        above=20,
+        better="8",
+        limit="join_collapse_limit_high",
+        says="planning one query with many joins can take minutes",
+    ),
+    Bound(
+        name="from_collapse_limit",
+        below=8,
+        better="8",
+        special=(),
+        says="subqueries are planned apart from the queries around them",
+    ),
+    Bound(
+        name="constraint_exclusion",
+        words=("off",),
+        better="partition",
+        says="queries of inheritance children and UNION ALL read all of them",
+    ),
+    Bound(
+        name="geqo",
+        words=("off",),
+        better="on",
+        severity=Severity.INFO,
+        says="queries with a dozen joins and more are planned exhaustively",
+    ),
+)
+_PARALLEL: Final = (
+    Bound(
+        name="max_parallel_workers",
+        other="max_worker_processes",
+        better="8",
+        says="there are no more processes than max_worker_processes, which extensions need as well",
+    ),
+    Bound(
+        name="max_parallel_workers_per_gather",
+        other="max_parallel_workers",
+        better="2",
+        says="plans count on workers that never start",
+    ),
+    Bound(
+        name="max_parallel_maintenance_workers",
+        other="max_parallel_workers",
+        better="2",
+        says="index builds count on workers that never start",
+    ),
+    Bound(
+        name="max_worker_processes",
+        below=4,
+        better="8",
+        special=(),
+        says="parallel queries, logical replication and extensions share them",
+    ),
+    *(
+        Bound(
+            name=name,
+            words=("on", "regress"),
+            better="off",
+            says="queries run in parallel workers where that is slower, for tests of the server",
+        )
+        for name in ("debug_parallel_query", "force_parallel_mode")
+    ),
+)
+
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="PLAN-01",
@@ -110,5 +225,27 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-query.html#RUNTIME-CONFIG-QUERY-ENABLE",
         needs=(needs.PARAMETERS, SCOPED),
         look=_enabled,
+    ),
+    Check(
+        id="PLAN-04",
+        group=_GROUP,
+        title="costs and estimates",
+        why="Costs of another order than those of any disk, or guessed numbers of rows, make wrong plans everywhere.",
+        severity=Severity.WARNING,
+        page="runtime-config-query.html",
+        needs=(needs.PARAMETERS,),
+        look=bounded(_COSTS),
+        thresholds=thresholds(_COSTS),
+    ),
+    Check(
+        id="PLAN-05",
+        group=_GROUP,
+        title="parallel workers",
+        why="A plan made for workers that do not start runs alone, at a multiple of its estimate.",
+        severity=Severity.WARNING,
+        page="runtime-config-resource.html#GUC-MAX-PARALLEL-WORKERS",
+        needs=(needs.PARAMETERS,),
+        look=bounded(_PARALLEL),
+        thresholds=thresholds(_PARALLEL),
     ),
 )

@@ -9,9 +9,21 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Fix,
+    Language,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import kept, kernel_file, words
+from pgtop_tune.health.fixes import kept, kernel_file, set_parameter, words
+from pgtop_tune.health.rules import setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import about
 
@@ -20,6 +32,7 @@ _OVERCOMMIT: Final = "kernel-resources.html#LINUX-MEMORY-OVERCOMMIT"
 _UNIT: Final = "/etc/systemd/system/postgresql.service.d"
 _CLOCK: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SLOW_CLOCKS: Final = frozenset({"hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies", "xen"})
+_NOWHERE: Final = "/dev/null"
 _PROTECTED: Final = -900
 _CHILDREN: Final = (
     "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj",
@@ -108,6 +121,44 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkno
     )
 
 
+def _time(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    machine = facts.have(needs.MACHINE)
+    in_step, virtual = machine.clock_in_step, machine.virtual is not False
+    if in_step is None:
+        yield Unknown("the state of the kernel's clock is not visible from here")
+    elif not in_step:
+        yield Finding(
+            # A hypervisor may keep the clock right without a word to this kernel.
+            severity=Severity.INFO if virtual else Severity.WARNING,
+            confidence=Confidence.MEDIUM if virtual else Confidence.HIGH,
+            says="nothing keeps the machine's clock right: times of logs, backups and other machines drift apart",
+            evidence=(Evidence("STA_UNSYNC is set", "adjtimex(2)"),),
+            fix=words(
+                "Run chrony, systemd-timesyncd or the hypervisor's agent; in a container, on its host.",
+                "Stop it again.",
+            ),
+        )
+
+
+def _log(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    known, process = needs.parameters(facts), facts.have(needs.MACHINE).postmaster
+    if known.on("logging_collector") or "stderr" not in known.text("log_destination"):
+        return
+    if isinstance(process, Unavailable) or not process.stderr:
+        yield Unknown("the place where the postmaster's stderr leads to is not visible from here")
+    elif process.stderr == _NOWHERE:
+        row = known.row("logging_collector")
+        yield Finding(
+            severity=Severity.HIGH,
+            says="the log goes to /dev/null: no error of the server is kept anywhere",
+            evidence=(
+                Evidence(f"stderr of the postmaster is {process.stderr}", "/proc/PID/fd/2"),
+                setting(facts, "logging_collector", "log_destination"),
+            ),
+            fix=set_parameter(row, "on"),
+        )
+
+
 def _group_memory(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     group = facts.have(needs.CGROUP)
     if group.oom_kills:
@@ -156,6 +207,17 @@ CHECKS: Final = (
         "OS-10", _GROUP, "clock source",
         "EXPLAIN ANALYZE and track_io_timing read the clock twice for every row and block.",
         Severity.WARNING, "pgtesttiming.html", (needs.MACHINE,), _clock_source,
+    ),
+    Check(
+        "TIME-01", "time", "the machine's clock",
+        "With clocks apart, logs of machines cannot be compared, and recovery to a moment ends at another one.",
+        Severity.WARNING, "continuous-archiving.html#BACKUP-PITR-RECOVERY", (needs.MACHINE,), _time,
+    ),
+    Check(
+        "LOG-07", "logging and statistics", "the place of the log",
+        "A server without a log leaves nothing behind after an incident.",
+        Severity.HIGH, "runtime-config-logging.html#RUNTIME-CONFIG-LOGGING-WHERE", (needs.MACHINE, needs.PARAMETERS),
+        _log,
     ),
     Check(
         "OS-11", _GROUP, "memory limit of the control group",

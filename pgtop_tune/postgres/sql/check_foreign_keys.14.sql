@@ -1,5 +1,6 @@
 -- Foreign keys whose columns are not the first ones of any index of their table: the largest tables first. With names
--- that no relation of the schema has, as many as there are rows: several keys may come to the same name.
+-- that no relation of the schema has, as many as there are rows: several keys may come to the same name. Not those of
+-- pgbench, which never deletes what they refer to.
 SELECT f.*,
        ARRAY(SELECT o.name
                FROM (SELECT left(b.base, b.fitting) || '_idx' || coalesce(nullif(g.number, 0)::text, '') AS name,
@@ -31,6 +32,7 @@ SELECT f.*,
           JOIN pg_class r ON r.oid = k.confrelid
           JOIN pg_namespace rn ON rn.oid = r.relnamespace
          WHERE k.contype = 'f' AND k.conparentid = 0 AND t.relpersistence <> 't'
+           AND t.relname !~ '^pgbench_(accounts|history|tellers)$'
            AND NOT EXISTS (SELECT FROM pg_index i
                             WHERE i.indrelid = k.conrelid AND i.indisvalid AND i.indpred IS NULL
                               AND (i.indkey::int2[])[0:cardinality(k.conkey) - 1] @> k.conkey)

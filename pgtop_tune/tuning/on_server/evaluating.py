@@ -19,6 +19,7 @@ from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
+from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Block, Lengths, Pair
@@ -34,7 +35,6 @@ from pgtop_tune.experiment.switchback.state import (
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tuning.on_server.objective import FIGURES, Objective
-from pgtop_tune.tuning.on_server.standing_values import StandingValues
 from pgtop_tune.tuning.search import Evaluation, Outcome
 from pgtop_tune.tuning.space import Space
 
@@ -203,7 +203,7 @@ class Evaluator:
         self._load_words: Final = load_words
         self._lengths: Final = lengths
         self._longest_s: Final = longest_s
-        self._standing: Final = StandingValues(parts.control, parts.machine, self._settings, parts.before_set)
+        self._standing: Final = StandingValues(parts.control, parts.before_set, "tune:", parts.machine, self._settings)
         self._steady = False
 
     async def measure(self, wanted: Evaluation, seed: int) -> Outcome:

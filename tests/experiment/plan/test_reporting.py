@@ -8,7 +8,7 @@ from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_markdown, text
 from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.experiment.cpu_meter import CpuSeen
+from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.experiment.plan.judging import judgements
 from pgtop_tune.experiment.plan.meanwhile import changes_between
 from pgtop_tune.experiment.plan.model import BoundPlan
@@ -72,7 +72,7 @@ def busy(found: Outcome, arm: str, foreign: float) -> Outcome:
     """The same with other programs beside one arm."""
     arms = {cell.number: cell.arm for cell in found.plan.cells}
     results = {
-        number: replace(each, cpu=CpuSeen(foreign if arms[number] == arm else 1.0, 0.0, 50.0, 4))
+        number: replace(each, cpu=Surroundings(foreign if arms[number] == arm else 1.0, 0.0, 50.0, 4))
         for number, each in found.results.items()
     }
     return replace(found, results=results)

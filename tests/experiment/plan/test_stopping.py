@@ -15,13 +15,13 @@ from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.errors import ServerProblem
-from pgtop_tune.experiment.cpu_meter import CpuMeter
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.log import ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan
 from pgtop_tune.experiment.plan.parts import ExperimentParts, Stopped
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.run import SPARE_BYTES, ExperimentRun
+from pgtop_tune.experiment.surroundings_meter import SurroundingsMeter
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.support.plans import bound_text
 
@@ -92,7 +92,7 @@ async def ran(
         begun = outcome_of(read_entries(directory), "e")
         assert begun is not None
         parts = ExperimentParts(
-            load=cast(LoadRun, None), keeper=Frames(), cpu=CpuMeter(), doors=server, targets={},
+            load=cast(LoadRun, None), keeper=Frames(), cpu=SurroundingsMeter(), doors=server, targets={},
             profiles=load_profiles().known, open_sql_session=server.session, make_data=made, free_bytes=free,
             unsafe=False, told=lambda line: None,
         )  # fmt: skip

@@ -123,6 +123,33 @@ def test_steal_is_told_apart_from_other_programs() -> None:
     assert found.unattributable == "the hypervisor took 1.2 cores more beside A: not attributable"
 
 
+def test_io_of_other_programs_beside_one_arm_makes_no_claim() -> None:
+    a, b = {"foreign_io": 2e6, "own_io": 60e6}, {"foreign_io": 52e6, "own_io": 40e6}
+    found = evaluate(pairs(6, -0.4, a=a, b=b))
+    assert found.unattributable == "others read and wrote 47.7MB/s more beside B: not attributable"
+    assert not found.over
+    # 50 MB/s beside 40 explain a factor of 3.5 at most.
+    found = evaluate(pairs(6, -0.9, noise=0.05, a=a, b=b))
+    assert (found.over, found.beside) == (
+        True,
+        "others read and wrote 47.7MB/s more beside B, which explains less than the effect",
+    )
+    # Less than a twentieth of the load's own, and less than keeps a disk busy.
+    assert evaluate(pairs(6, -0.4, a={"foreign_io": 0.0, "own_io": 60e6}, b={"foreign_io": 2e6, "own_io": 60e6})).over
+    assert evaluate(pairs(6, -0.4, a={"foreign_io": 0.0, "own_io": 1e5}, b={"foreign_io": 9e5, "own_io": 1e5})).over
+    # What is known of one arm only says nothing.
+    assert evaluate(pairs(6, -0.4, b=b)).over
+
+
+def test_what_others_took_stands_beside_the_figures() -> None:
+    seen = {"foreign": 25.0, "steal": 0.0, "foreign_io": 3.2e6}
+    found = as_text("headline", evaluate(pairs(6, -0.4, a=seen, b={**seen, "foreign_io": 3.3e6})), ())
+    rows = [line.split("  ") for line in found.splitlines() if line.startswith(("others'", "steal"))]
+    assert [[cell.strip() for cell in row if cell] for row in rows] == [
+        ["others' CPU", "1.0 cores", "1.0 cores"], ["steal", "0 %", "0 %"], ["others' I/O", "3.05MB/s", "3.15MB/s"],
+    ]  # fmt: skip
+
+
 def test_a_pair_in_which_the_parameter_was_changed_does_not_count() -> None:
     made = list(pairs(5, 0.1))
     made[1] = replace(made[1], a=replace(made[1].a, spoiled="work_mem was changed to 1GB by someone else"))

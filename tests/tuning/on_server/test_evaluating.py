@@ -49,7 +49,7 @@ class Load:
 
 
 def measured(control: Control, names: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> object:
-    """One evaluation of the start against itself whose blocks were spoiled; `names` are knobs that are still ours."""
+    """One evaluation of the start against itself, its blocks spoiled; `names` are the knobs that are still ours."""
 
     class Spoiled:
         def __init__(self, *_: object) -> None: ...

@@ -163,6 +163,16 @@ def run(
             help="Target of the load instead of the watched server; repeatable.",
         ),
     ] = None,
+    configuration: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--configuration",
+            metavar="'NAME: PARAMETER=VALUE …'",
+            rich_help_panel=_MEASURING,
+            show_default=False,
+            help="Run each cell under these values, too, and put back what was; repeatable. 'now:' is none.",
+        ),
+    ] = None,
     housekeeping: Annotated[
         str,
         typer.Option(
@@ -215,11 +225,13 @@ def run(
     pgtop-tune bench run --steps clients=1,2,4,8,16,32,64 -T 60 -d bench  ·
     pgtop-tune bench run --profile tpcb-like --profile select-only --until '±2 %' -T 60 -d bench  ·
     pgtop-tune bench run --endpoint direct=:5432 --endpoint pooler=:6432 --steps clients=500,1000 -T 60 -d bench  ·
+    pgtop-tune bench run --configuration now: --configuration 'big: work_mem=64MB jit=off' --repeat 4 -T 60 -d bench  ·
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench
     """
     from pgtop_tune.bench.places import parse_address
     from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
     from pgtop_tune.cli.measuring import BenchRequest, measure
+    from pgtop_tune.experiment.configurations import parse_configurations
     from pgtop_tune.experiment.repeats import repetition
     from pgtop_tune.model.bench import LoadSpec
 
@@ -268,6 +280,7 @@ def run(
                 load_from=parse_address(load_from) if load_from else None,
             ),
             repetition=repetition(repeat, until, at_most),
+            configurations=parse_configurations(configuration or ()),
         )
         sys.exit(asyncio.run(measure(wanted)))
 

@@ -1,7 +1,7 @@
-"""Values that stay in force under both arms of an evaluation: what the search has found so far, and both arms share.
+"""Values that stay in force while something is measured: under both arms of an evaluation, or in a run of a series.
 
-Pending confirmation like each switch, so that a kill reverts them; disjoint from what an arm sets, so that the two
-change sets never stand on each other.
+Pending confirmation like each switch, so that a kill reverts them. Where arms are switched besides, they are disjoint
+from what an arm sets, so that the two change sets never stand on each other.
 """
 
 from __future__ import annotations
@@ -21,19 +21,26 @@ class StandingValues:
 
     Args:
         door: Makes and reverts the server's half.
-        machine: The same of the machine's; None where the search has no setting of it.
-        settings: Names that are settings of the machine.
         before: Told the id of a set before it is made.
+        reason: Begins what the journal says of them.
+        machine: As the door, of the machine's half; None where no value is a setting of it.
+        settings: Names that are settings of the machine.
     """
 
     def __init__(
-        self, door: SetControl, machine: MachineControl | None, settings: frozenset[str], before: Callable[[str], None]
+        self,
+        door: SetControl,
+        before: Callable[[str], None],
+        reason: str,
+        machine: MachineControl | None = None,
+        settings: frozenset[str] = frozenset(),
     ) -> None:
         self._sets: Final = ChangeSets(door, machine)
         self._door: Final = door
         self._machine: Final = machine
         self._settings: Final = settings
         self._before: Final = before
+        self._reason: Final = reason
         self._set_id = ""
         self.values: Mapping[str, str] = {}
 
@@ -57,7 +64,7 @@ class StandingValues:
         set_id = uuid.uuid4().hex[:12]
         self._before(set_id)
         words = ", ".join(f"{name}={value}" for name, value in values.items())
-        terms = Terms(keep_within_s=within_s, reason=f"tune: so far {words}", set_id=set_id, of_experiment=True)
+        terms = Terms(keep_within_s=within_s, reason=f"{self._reason} {words}", set_id=set_id, of_experiment=True)
         self._set_id = set_id
         await self._sets.apply(
             ChangeSet(
@@ -77,5 +84,5 @@ class StandingValues:
     async def revert(self, why: str) -> None:
         """Takes them out of force. Raises as `to`."""
         if self._set_id:
-            (await self._sets.revert(self._set_id, f"tune: {why}")).checked()
+            (await self._sets.revert(self._set_id, f"{self._reason} {why}")).checked()
         self._set_id, self.values = "", {}

@@ -1,15 +1,18 @@
-"""CPU time of the load and of others while runs are measured: a sink of whole frames; those kept of a run are thin."""
+"""CPU time and I/O of the load and of others while runs are measured.
+
+A sink of whole frames: those that are kept of a run are thin.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import Final
 
-from msgspec import Struct
-
+from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host import CPU_BUSY, CPU_FOREIGN, CPU_STEAL
+from pgtop_tune.metrics.host_details import IO_OTHERS, IO_OWN
 from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
@@ -19,23 +22,7 @@ _KEPT: Final = 130
 """Frames that metrics look back over (`catalogue`)."""
 
 
-class CpuSeen(Struct, frozen=True):
-    """Means over a run, per cent of all CPUs; None where not known.
-
-    Attributes:
-        foreign: Of programs besides server, load and this one, stolen time included.
-        steal: That the hypervisor gave to others.
-        own: Of server, load and this program.
-        cpus: Of the machine; 0 where not known.
-    """
-
-    foreign: float | None = None
-    steal: float | None = None
-    own: float | None = None
-    cpus: int = 0
-
-
-class CpuMeter:
+class SurroundingsMeter:
     """Implements `FrameSink`. All calls come from the engine's loop."""
 
     def __init__(self) -> None:
@@ -62,15 +49,22 @@ class CpuMeter:
     def _add(self, interval: Interval, seconds: float) -> None:
         if (cpu := interval.now(sections.cpu)) is not None:
             self._cpus = len(cpu.cores)
-        for metric in (CPU_FOREIGN, CPU_STEAL, CPU_BUSY):
+        for metric in (CPU_FOREIGN, CPU_STEAL, CPU_BUSY, IO_OTHERS, IO_OWN):
             if (value := metric(interval)) is not None:
                 self._sums[metric.id][0] += value * seconds
                 self._sums[metric.id][1] += seconds
 
     @property
-    def seen(self) -> CpuSeen:
+    def seen(self) -> Surroundings:
         """Since `begin`."""
         means = {name: part / whole for name, (part, whole) in self._sums.items() if whole > 0.0}
         foreign, busy = means.get(CPU_FOREIGN.id), means.get(CPU_BUSY.id)
         own = None if foreign is None or busy is None else max(busy - foreign, 0.0)
-        return CpuSeen(foreign=foreign, steal=means.get(CPU_STEAL.id), own=own, cpus=self._cpus)
+        return Surroundings(
+            foreign=foreign,
+            steal=means.get(CPU_STEAL.id),
+            own_cpu=own,
+            cpus=self._cpus,
+            foreign_io=means.get(IO_OTHERS.id),
+            own_io=means.get(IO_OWN.id),
+        )

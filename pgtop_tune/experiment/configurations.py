@@ -1,0 +1,131 @@
+"""Configurations of a series: values of parameters that a run is made under, put into force before it by turns.
+
+Each is a change set pending confirmation: a kill reverts it. Only what new sessions see after a reload; plans have what
+takes a restart, and the machine's settings.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.advice.facts import OUT_OF_REACH
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.changes.ports import ChangeControl
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.experiment.load_run import BeforeEachRun, RunCell
+from pgtop_tune.experiment.standing_values import StandingValues
+from pgtop_tune.metrics.durability import needs_unlocking
+from pgtop_tune.model.parameter_values import check_value
+from pgtop_tune.model.postgres import Parameter
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}")
+_FORM: Final = "write --configuration 'big: work_mem=64MB jit=off'; 'now:' is the server as it is"
+_MOST: Final = 20
+_MARGIN_S: Final = 600.0
+"""Beyond the run, its housekeeping and its warm-up, before values revert by themselves."""
+_REFUSED: Final = {"internal": "cannot be changed", "postmaster": "takes a restart of the server"}
+"""By pg_settings.context."""
+
+
+class Configuration(Struct, frozen=True):
+    """Values to be in force.
+
+    Attributes:
+        name: Stands in tables and records.
+        values: By parameter; empty is the server as it is.
+    """
+
+    name: str
+    values: Mapping[str, str]
+
+
+def parse_configurations(words: Sequence[str]) -> tuple[Configuration, ...]:
+    """ "big: work_mem=64MB jit=off", each; a value with blanks stands in quotes.
+
+    Raises:
+        UsageProblem: It is not of that form, or two have the same name.
+    """
+    found = tuple(_parsed(text) for text in words)
+    names = [each.name for each in found]
+    if double := next((name for name in names if names.count(name) > 1), ""):
+        raise UsageProblem(f"two configurations are called {double}", _FORM)
+    if len(found) > _MOST:
+        raise UsageProblem(f"{len(found)} configurations", f"{_MOST} at most")
+    return found
+
+
+def _parsed(text: str) -> Configuration:
+    name, colon, rest = text.partition(":")
+    if not colon or not _NAME.fullmatch(name.strip()):
+        raise UsageProblem(f"{text!r} is not a configuration", _FORM)
+    try:
+        words = shlex.split(rest)
+    except ValueError as problem:
+        raise UsageProblem(f"{text!r}: {problem}", _FORM) from None
+    values: dict[str, str] = {}
+    for word in words:
+        parameter, equals, value = word.partition("=")
+        if not equals or not parameter:
+            raise UsageProblem(f"{word!r} is not a parameter and its value", _FORM)
+        if parameter.lower() in values:
+            raise UsageProblem(f"{name.strip()} has {parameter} twice", "pass one value")
+        values[parameter.lower()] = value
+    return Configuration(name.strip(), values)
+
+
+def check_configurations(
+    configurations: Sequence[Configuration], found: Mapping[str, Parameter], cells: Sequence[RunCell]
+) -> None:
+    """Refuses what a series cannot put into force.
+
+    Args:
+        found: What the server has, by name in lower case; each name is there.
+
+    Raises:
+        UsageProblem: A value that the server would not take, that can lose data, or that takes a restart; or runs
+            without an end that is known, before which values would revert.
+    """
+    if configurations and any(cell.spec.duration_s is None for cell in cells):
+        raise UsageProblem("-t does not go with --configuration", "pass the length of the runs in seconds: -T")
+    for configuration in configurations:
+        for name, value in configuration.values.items():
+            parameter = found[name]
+            if why := _REFUSED.get(parameter.context):
+                raise UsageProblem(
+                    f"{configuration.name}: {name} {why}", "`pgtop-tune experiment run` takes a plan with restarts"
+                )
+            check_value(parameter, value)
+            if why := OUT_OF_REACH.get(parameter.source, ""):
+                raise UsageProblem(f"{configuration.name}: {name}: {why}", "leave it out")
+            # It ends by itself: what only loses commits may be tried.
+            if (loss := loss_of(name, value, parameter.boot_val)) and needs_unlocking(name, ends=True):
+                raise UsageProblem(f"{configuration.name}: {name} = {value} can lose {loss}", "leave it out")
+
+
+class ConfiguredRuns:
+    """Puts the configuration of each run into force.
+
+    Args:
+        configurations: Of the series.
+        control: The server's parameters.
+        before: What precedes each run.
+    """
+
+    def __init__(self, configurations: Sequence[Configuration], control: ChangeControl, before: BeforeEachRun) -> None:
+        self._values: Final = {each.name: each.values for each in configurations}
+        self._standing: Final = StandingValues(control, lambda set_id: None, "bench run:")
+        self._before_s: Final = before.quiet_deadline_s + before.warm_up_s + _MARGIN_S
+
+    async def to(self, cell: RunCell) -> None:
+        """Before the run. Raises as `StandingValues.to`."""
+        if cell.configuration:
+            await self._standing.to(self._values[cell.configuration], (cell.spec.duration_s or 0) + self._before_s)
+
+    async def revert(self) -> None:
+        """After the last one. Raises as `StandingValues.revert`."""
+        await self._standing.revert("the series has ended")

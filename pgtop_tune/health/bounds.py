@@ -1,0 +1,122 @@
+"""Parameters whose value alone is a finding, as rows, and the one judge of them.
+
+Counters tell nothing of a server that has not worked yet; a value that suits no server is found there all the same.
+What is set instead comes from `advice`, where it has a value; a value that is advised for this server is no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.check import Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.facts import CheckFacts, Missing
+from pgtop_tune.health.needs import Parameters
+from pgtop_tune.health.rules import Look, advised_or, also_scoped, is_advised, on_standby, setting
+from pgtop_tune.model.postgres import Parameter
+
+_OFF: Final = (-1.0, 0.0)
+
+
+class Bound(Struct, frozen=True, kw_only=True):
+    """A value that suits no server, or needs a reason: one of `words`, `below`, `above`, `other`, `judged` says which.
+
+    Attributes:
+        name: Of the parameter; a server without it passes.
+        says: The consequence; stands behind "NAME is VALUE: ".
+        better: What the fix sets where advice has no value; as typed.
+        severity: Of the finding.
+        words: pg_settings.setting, of a parameter that is no number.
+        below, above: In bytes, seconds, else as the number is; a threshold of the check, named `limit`.
+        unit: Of the threshold: "bytes", "s", "".
+        special: Numbers that are no quantity: off, derived, unlimited.
+        other: A parameter whose number this one must not exceed.
+        judged: Whether the row of pg_settings has such a value, beside other parameters.
+        when: Whether the row is for this server; None is for every one.
+        limit: Name of the threshold; "" is the parameter's. For a second row of the same parameter.
+    """
+
+    name: str
+    says: str
+    better: str
+    severity: Severity = Severity.WARNING
+    words: Collection[str] = ()
+    below: float | None = None
+    above: float | None = None
+    unit: str = ""
+    special: Collection[float] = _OFF
+    other: str = ""
+    judged: Callable[[Parameters, Parameter], bool] | None = None
+    when: Callable[[CheckFacts], bool] | None = None
+    limit: str = ""
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """Of the check that the row belongs to; None for words and other parameters."""
+        if self.below is not None:
+            return Threshold(self.limit or self.name, self.below, self.unit, "a finding below it")
+        if self.above is not None:
+            return Threshold(self.limit or self.name, self.above, self.unit, "a finding above it")
+        return None
+
+    def holds(self, known: Parameters, row: Parameter, limits: Limits) -> bool:
+        """Whether the value is such a one. Raises as `Parameters.find`."""
+        threshold = self.threshold
+        if self.judged is not None:
+            return self.judged(known, row)
+        if self.words:
+            return row.setting in self.words
+        value = known.number(self.name)
+        if value in self.special:
+            return False
+        if threshold is not None:
+            limit = limits[threshold.name]
+            return value < limit if self.below is not None else value > limit
+        return known.find(self.other) is not None and value > known.number(self.other)
+
+
+def of_standbys(facts: CheckFacts) -> bool:
+    """For `Bound.when`. Raises Missing when the server was not seen."""
+    return on_standby(facts)
+
+
+def bounded(rows: Iterable[Bound]) -> Look:
+    """Finds each parameter whose value a row names, of the server, of roles and of databases."""
+    rows = tuple(rows)
+
+    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+        known, missing = needs.parameters(facts), None
+        for bound in rows:
+            try:
+                if (finding := _found(bound, known, facts, limits)) is not None:
+                    yield finding
+            except Missing as problem:
+                missing = missing or problem
+        if missing is not None:
+            raise missing
+
+    return also_scoped(look, *(bound.name for bound in rows))
+
+
+def thresholds(rows: Iterable[Bound]) -> tuple[Threshold, ...]:
+    """Those of the check that judges by these rows."""
+    return tuple(each for bound in rows if (each := bound.threshold) is not None)
+
+
+def _found(bound: Bound, known: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:
+    row = known.find(bound.name)
+    if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(known, row, limits):
+        return None
+    if is_advised(facts, row):
+        return None
+    names = (bound.name, bound.other) if bound.other else (bound.name,)
+    return Finding(
+        severity=bound.severity,
+        says=f"{bound.name} is {row.shown or 'empty'}: {bound.says}",
+        evidence=(setting(facts, *names),),
+        fix=advised_or(facts, bound.name, bound.better),
+        subject=bound.name,
+    )

@@ -1,0 +1,98 @@
+"""Conditions of single objects, as rows, and the one judge of them: a finding for each database and kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Limits, Severity
+from pgtop_tune.health.facts import CheckFacts, Question
+from pgtop_tune.health.fixes import with_lock_timeout, words
+from pgtop_tune.health.further_rows import CatalogueCondition
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, Look, in_database
+from pgtop_tune.sql_quoting import Sql, composed, identifier
+
+_SHOWN: Final = 3
+
+
+class Condition(Struct, frozen=True, kw_only=True):
+    """A kind of condition.
+
+    Attributes:
+        kind: `CatalogueCondition.kind`.
+        one, many: What there is: "table has no primary key", "tables have no primary key".
+        so: The consequence.
+        source: View and column.
+        do, undo: Statements with {name}, {part} and {detail}, for each object; `parts` says what these stand for.
+        parts: What stands for {part} and {detail}.
+        advice: In place of `do`, where only people can decide.
+        remark: When it takes effect, what it costs.
+        locks: Whether the statements wait for a lock that blocks others.
+        severity: Of the finding.
+        named: How an object is called.
+    """
+
+    kind: str
+    one: str
+    many: str
+    so: str
+    source: str
+    do: str = ""
+    undo: str = ""
+    parts: Callable[[CatalogueCondition], tuple[Sql, Sql]] = lambda row: (identifier(row.part), Sql(""))
+    advice: str = ""
+    remark: str = ""
+    locks: bool = True
+    severity: Severity = Severity.WARNING
+    confidence: Confidence = Confidence.HIGH
+    named: Callable[[CatalogueCondition], str] = lambda row: ".".join(row.name)
+
+    def fix(self, database: str, rows: Iterable[CatalogueCondition]) -> Fix:
+        """For these objects."""
+        if self.advice:
+            return words(self.advice)
+        rows = tuple(rows)
+        do, undo = ("\n".join(self._statements(text, rows)) for text in (self.do, self.undo))
+        if self.locks:
+            do, undo = (with_lock_timeout(text) if text else text for text in (do, undo))
+        return in_database(database, do, undo or NOTHING_TO_UNDO, self.remark)
+
+    def _statements(self, template: str, rows: Iterable[CatalogueCondition]) -> Iterator[str]:
+        if not template:
+            return
+        for row in rows:
+            part, detail = self.parts(row)
+            yield composed(template, name=identifier(*row.name), part=part, detail=detail)
+
+
+def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Look:
+    """Finds these kinds, in each database: one finding for all objects of a kind."""
+
+    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+        of_kind: dict[tuple[str, str], list[CatalogueCondition]] = {}
+        for database, row in facts.have(question):
+            of_kind.setdefault((database, row.kind), []).append(row)
+        for (database, name), rows in of_kind.items():
+            for kind in kinds:
+                if kind.kind == name:
+                    yield found(kind, database, rows)
+
+    return look
+
+
+def found(kind: Condition, database: str, rows: list[CatalogueCondition]) -> Finding:
+    """The finding about these objects of a database, at least one."""
+    number, names = rows[0].n_all, [kind.named(row) for row in rows]
+    shown = ", ".join(names[:_SHOWN]) + (" …" if number > _SHOWN else "")
+    what = f"{number} {kind.many}" if number > 1 else kind.one
+    left_out = f"; {number - len(rows)} more are not listed" if number > len(rows) else ""
+    return Finding(
+        severity=kind.severity,
+        says=f"{database}: {what} ({shown}): {kind.so}",
+        evidence=(Evidence(f"{', '.join(names)}{left_out}", kind.source),),
+        fix=kind.fix(database, rows),
+        confidence=kind.confidence,
+        subject=f"{database}: {names[0]}" if number == 1 else f"{database} {kind.kind}",
+    )

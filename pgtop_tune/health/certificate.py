@@ -1,0 +1,64 @@
+"""When a certificate ends: the one field of X.509 that a check needs. Pure.
+
+Source: RFC 5280, 4.1.2.5; RFC 7468.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+?)-----END CERTIFICATE-----")
+_SEQUENCE: Final = 0x30
+_VERSION: Final = 0xA0
+_FORMS: Final = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
+"""UTCTime, GeneralizedTime."""
+_FORK: Final = 2050
+"""A UTCTime of 50 and later is of the century before."""
+
+
+def ends_at(pem: bytes) -> datetime:
+    """The end of the first certificate of a file, which is the server's own.
+
+    Raises:
+        ValueError: There is no certificate in it, or none that can be read.
+    """
+    found = _PEM.search(pem)
+    if found is None:
+        raise ValueError("no certificate in PEM")
+    try:
+        der = binascii.a2b_base64(found[1])
+        certificate = _inside(der, _SEQUENCE)[0]
+        rest = _inside(certificate, _SEQUENCE)[0]
+        if rest[:1] == bytes((_VERSION,)):
+            rest = _next(rest)[2]
+        for _ in range(3):
+            # Serial number, signature, issuer.
+            rest = _next(rest)[2]
+        _, _, after = _next(_inside(rest, _SEQUENCE)[0])
+        tag, text, _ = _next(after)
+        end = datetime.strptime(text.decode("ascii"), _FORMS[tag]).replace(tzinfo=UTC)
+    except (KeyError, IndexError, UnicodeDecodeError, binascii.Error) as problem:
+        raise ValueError("a certificate that cannot be read") from problem
+    return end.replace(year=end.year - 100) if tag == 0x17 and end.year >= _FORK else end
+
+
+def _inside(data: bytes, tag: int) -> tuple[bytes, bytes]:
+    """The content of the element that comes first, and the rest."""
+    found, content, rest = _next(data)
+    if found != tag:
+        raise ValueError("another element than expected")
+    return content, rest
+
+
+def _next(data: bytes) -> tuple[int, bytes, bytes]:
+    """Tag and content of the first element of DER, and the rest."""
+    tag, length, start = data[0], data[1], 2
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(data[2:start], "big")
+    if start + length > len(data):
+        raise ValueError("an element that ends beyond its data")
+    return tag, data[start : start + length], data[start + length :]

@@ -1,0 +1,235 @@
+"""Who gets in without a proof, and which roles can do more than their tables allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.bounds import Bound, bounded
+from pgtop_tune.health.certificate import ends_at
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.checks.security import loopback
+from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.further_rows import RolePower
+from pgtop_tune.health.questions import CERTIFICATE, HBA, PASSWORDLESS, POWERS, HbaRule
+from pgtop_tune.sql_quoting import Sql, composed, identifier
+from pgtop_tune.units import duration
+
+_GROUP: Final = "security"
+_SHOWN: Final = 10
+_DAY_S: Final = 86_400
+_TLS: Final = (
+    Bound(
+        name="ssl_min_protocol_version",
+        words=("", "TLSv1", "TLSv1.1"),
+        better="TLSv1.2",
+        says="versions of TLS are let in whose encryption is broken",
+    ),
+)
+
+
+def _certificate(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    for _, seen in facts.have(CERTIFICATE):
+        if seen.pem is None:
+            yield Unknown(f"{seen.file} is not there")
+            continue
+        try:
+            end = ends_at(seen.pem)
+        except ValueError as problem:
+            yield Unknown(f"{seen.file}: {problem}")
+            continue
+        left_s = end.timestamp() - seen.now_ms / 1000
+        if left_s >= limits["days"] * _DAY_S:
+            continue
+        ends = f"ends in {duration(left_s)}" if left_s > 0 else f"ended {duration(-left_s)} ago"
+        yield Finding(
+            severity=Severity.HIGH if left_s <= limits["high"] * _DAY_S else Severity.WARNING,
+            says=f"the server's certificate {ends}: then clients that verify it refuse to connect",
+            evidence=(Evidence(f"{seen.file}: valid until {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "notAfter"),),
+            fix=words("Put a new certificate into that file, then SELECT pg_reload_conf();"),
+            subject="certificate",
+        )
+
+
+_POWERS: Final = {
+    "bypass": (Severity.WARNING, "row security does not hold for"),
+    "files read": (Severity.WARNING, "files of the server, its passwords among them, are open to"),
+    "server account": (
+        Severity.HIGH,
+        "the account that runs the server, and so every right of a superuser, is open to",
+    ),
+}
+"""Kind of `RolePower` → severity, and what it means for the roles behind it."""
+
+
+def _powers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    of_kind: dict[str, list[RolePower]] = {}
+    for _, row in facts.have(POWERS):
+        of_kind.setdefault(row.kind, []).append(row)
+    for kind, rows in of_kind.items():
+        severity, says = _POWERS[kind]
+        names = list(dict.fromkeys(row.role for row in rows))
+        yield Finding(
+            severity=severity,
+            says=f"{says} {', '.join(names[:_SHOWN])}{' …' if len(names) > _SHOWN else ''}",
+            evidence=tuple(
+                Evidence(f"{row.role}: {row.through or 'BYPASSRLS'}", POWERS.source) for row in rows[:_SHOWN]
+            ),
+            fix=_without(rows),
+            subject=kind,
+        )
+
+
+def _without(rows: list[RolePower]) -> Fix:
+    do, undo = [], []
+    for row in rows:
+        role = identifier(row.role)
+        if not row.through:
+            do.append(composed("ALTER ROLE {role} NOBYPASSRLS;", role=role))
+            undo.append(composed("ALTER ROLE {role} BYPASSRLS;", role=role))
+            continue
+        admin = Sql(" WITH ADMIN OPTION" if row.with_admin else "")
+        through = identifier(row.through)
+        do.append(composed("REVOKE {through} FROM {role};", through=through, role=role))
+        undo.append(composed("GRANT {through} TO {role}{admin};", through=through, role=role, admin=admin))
+    return Fix("\n".join(do), "\n".join(undo), remark="where a role does not need it")
+
+
+def _passwordless(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    names = [role.name for _, role in facts.have(PASSWORDLESS)]
+    if not names:
+        return
+    open_ = [rule for _, rule in facts.have(HBA) if rule.method == "trust" and rule.error is None]
+    so = (
+        f"{open_[0].place} lets in anybody under these names"
+        if open_
+        else "they get in only where pg_hba.conf asks for no password"
+    )
+    change = "ALTER ROLE {role} {word};"
+    do, undo = (
+        "\n".join(composed(change, role=identifier(name), word=Sql(word)) for name in names[:_SHOWN])
+        for word in ("NOLOGIN", "LOGIN")
+    )
+    plural = "roles may log in and have" if len(names) > 1 else "role may log in and has"
+    yield Finding(
+        severity=Severity.WARNING if open_ else Severity.INFO,
+        says=f"{len(names)} {plural} no password ({', '.join(names[:3])}{' …' if len(names) > 3 else ''}): {so}",
+        evidence=(Evidence(", ".join(names[:_SHOWN]), PASSWORDLESS.source),),
+        fix=Fix(do, undo, remark="or give them a password: \\password in psql"),
+        subject="roles",
+    )
+
+
+def _md5_lines(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    rules = [rule for _, rule in facts.have(HBA) if rule.method == "md5" and rule.error is None]
+    if rules:
+        yield Finding(
+            severity=Severity.INFO,
+            says=f"{_lines(rules)} {'asks' if len(rules) == 1 else 'ask'} for md5: passwords kept as MD5 get in too",
+            evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method"),),
+            fix=words(
+                "Replace md5 by scram-sha-256 once SEC-02 finds no role, then SELECT pg_reload_conf();",
+                "Restore md5, and SELECT pg_reload_conf();",
+            ),
+            subject="md5",
+        )
+
+
+def _trusted_here(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    rules = [
+        rule
+        for _, rule in facts.have(HBA)
+        if rule.method == "trust" and rule.error is None and loopback(rule.address, rule.netmask)
+    ]
+    if rules:
+        yield Finding(
+            severity=Severity.WARNING,
+            says=f"{_lines(rules)} {'trusts' if len(rules) == 1 else 'trust'} this machine: each of its accounts and "
+            "programs may log in as any role, superusers included",
+            evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method, address"),),
+            fix=words(
+                "Replace trust by peer in local lines, by scram-sha-256 in others, then SELECT pg_reload_conf();",
+                "Restore trust, and SELECT pg_reload_conf();",
+            ),
+            subject="trust",
+        )
+
+
+def _lines(rules: list[HbaRule]) -> str:
+    return rules[0].place if len(rules) == 1 else f"{len(rules)} lines of pg_hba.conf"
+
+
+def _listed(rules: list[HbaRule]) -> str:
+    shown = (f"{rule.place}: {rule.type} {rule.address or ''}".rstrip() for rule in rules[:_SHOWN])
+    return "; ".join(shown) + (" …" if len(rules) > _SHOWN else "")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="SEC-10",
+        group=_GROUP,
+        title="versions of TLS",
+        why="An attacker on the network chooses the oldest version that both sides know.",
+        severity=Severity.WARNING,
+        page="runtime-config-connection.html#GUC-SSL-MIN-PROTOCOL-VERSION",
+        needs=(needs.PARAMETERS,),
+        look=bounded(_TLS),
+    ),
+    Check(
+        id="SEC-11",
+        group=_GROUP,
+        title="the server's certificate",
+        why="On the day it ends, every client that verifies it is locked out at once.",
+        severity=Severity.HIGH,
+        page="ssl-tcp.html",
+        needs=(CERTIFICATE,),
+        look=_certificate,
+        thresholds=(
+            Threshold("days", 30, "d", "or fewer left are a warning"),
+            Threshold("high", 7, "d", "or fewer left are a high finding"),
+        ),
+    ),
+    Check(
+        id="SEC-12",
+        group=_GROUP,
+        title="rights around the rights",
+        why="A role that runs programs or writes files as the server is a superuser that no list of superusers shows.",
+        severity=Severity.HIGH,
+        page="predefined-roles.html",
+        needs=(POWERS,),
+        look=_powers,
+    ),
+    Check(
+        id="SEC-13",
+        group=_GROUP,
+        title="logins without a password",
+        why="Only the lines of pg_hba.conf stand between such a role and anybody.",
+        severity=Severity.WARNING,
+        page="auth-password.html",
+        needs=(PASSWORDLESS, HBA),
+        look=_passwordless,
+    ),
+    Check(
+        id="SEC-14",
+        group=_GROUP,
+        title="md5 in pg_hba.conf",
+        why="The server is about to drop MD5, and a stolen MD5 password logs in by itself.",
+        severity=Severity.INFO,
+        page="auth-password.html",
+        needs=(HBA,),
+        look=_md5_lines,
+    ),
+    Check(
+        id="SEC-15",
+        group=_GROUP,
+        title="trust on the server's machine",
+        why="One program of the machine that is taken over owns all data at once.",
+        severity=Severity.WARNING,
+        page="auth-trust.html",
+        needs=(HBA,),
+        look=_trusted_here,
+    ),
+)

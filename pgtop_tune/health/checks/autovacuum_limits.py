@@ -1,0 +1,100 @@
+"""When autovacuum begins, and how often: limits of the server."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.bounds import Bound, bounded, thresholds
+from pgtop_tune.health.check import Check, Severity
+
+_GROUP: Final = "vacuum"
+_MANY: Final = 10_000
+_STARTS: Final = (
+    Bound(
+        name="autovacuum_naptime",
+        above=300,
+        unit="s",
+        better="1min",
+        says="small busy tables are full of dead rows before autovacuum looks at them",
+    ),
+    Bound(
+        name="autovacuum_max_workers",
+        below=2,
+        better="3",
+        special=(),
+        says="while one large table is vacuumed, no other one is",
+    ),
+    *(
+        Bound(name=name, above=limit, better=better, says=says)
+        for name, limit, better, says in (
+            ("autovacuum_vacuum_scale_factor", 0.2, "0.2", "that share of a large table is dead before it is vacuumed"),
+            ("autovacuum_analyze_scale_factor", 0.2, "0.1", "that share of a large table changes before ANALYZE"),
+            ("autovacuum_vacuum_threshold", _MANY, "50", "smaller tables are never vacuumed"),
+            ("autovacuum_analyze_threshold", _MANY, "50", "smaller tables are never analyzed"),
+        )
+    ),
+    *(
+        Bound(name=name, above=1_000_000_000, better=better, says=says, limit=f"{name}_high")
+        for name, better, says in (
+            ("autovacuum_freeze_max_age", "200000000", "freezing begins with half of all transaction ids used"),
+            (
+                "autovacuum_multixact_freeze_max_age",
+                "400000000",
+                "freezing begins with half of all multixacts used",
+            ),
+        )
+    ),
+    *(
+        Bound(
+            name=name,
+            below=100_000_000,
+            better=better,
+            limit=f"{name}_low",
+            says="all tables are read again and again to freeze rows, at hours that nobody chose",
+        )
+        for name, better in (
+            ("autovacuum_freeze_max_age", "200000000"),
+            ("autovacuum_multixact_freeze_max_age", "400000000"),
+        )
+    ),
+    *(
+        Bound(
+            name=name,
+            below=1_000_000_000,
+            better="1600000000",
+            special=(),
+            says="vacuum drops its cost limits, and leaves indexes out, long before there is danger",
+        )
+        for name in ("vacuum_failsafe_age", "vacuum_multixact_failsafe_age")
+    ),
+    Bound(
+        name="autovacuum_vacuum_cost_delay",
+        words=("0",),
+        better="2ms",
+        severity=Severity.INFO,
+        says="autovacuum reads and writes without a pause, whatever the load",
+    ),
+    Bound(
+        name="vacuum_cost_delay",
+        above=0,
+        unit="s",
+        better="0",
+        severity=Severity.INFO,
+        says="VACUUM and ANALYZE of sessions sleep, which is meant for autovacuum",
+    ),
+)
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="VAC-07",
+        group=_GROUP,
+        title="limits of autovacuum",
+        why="With limits for small tables and rare changes, large tables grow for weeks before autovacuum begins.",
+        severity=Severity.WARNING,
+        page="runtime-config-autovacuum.html",
+        needs=(needs.PARAMETERS,),
+        look=bounded(_STARTS),
+        thresholds=thresholds(_STARTS),
+    ),
+)

@@ -1,0 +1,316 @@
+"""Tables, constraints, functions and collations of each database, as its owners made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.catalogue_conditions import Condition, conditions
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity
+from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.health.fixes import preloading
+from pgtop_tune.health.further_rows import CatalogueCondition
+from pgtop_tune.health.questions import OBJECTS, RELATIONS
+from pgtop_tune.health.rules import in_database, on_standby, setting
+from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, unmistakable
+
+_TABLES: Final = "tables"
+_REWRITES: Final = "rewrites the tables under a lock, and writes them into the WAL"
+_REINDEXES: Final = "reads and writes each index once; plan it"
+_PRELOADED: Final = frozenset(
+    ("citus", "orioledb", "pg_cron", "pg_failover_slots", "pg_net", "pg_qualstats", "pg_squeeze", "pg_stat_kcache",
+     "pg_stat_monitor", "pg_stat_statements", "pg_wait_sampling", "pgactive", "pgaudit", "pglogical", "powa",
+     "timescaledb")
+)  # fmt: skip
+"""Extensions that work only when the server has loaded their library at its start. Source: their manuals."""
+
+
+def _option(row: CatalogueCondition) -> tuple[Sql, Sql]:
+    return Sql(row.part), literal(row.detail)
+
+
+def _index_names(row: CatalogueCondition) -> tuple[Sql, Sql]:
+    if not row.detail:
+        name = literal(identifier(*row.name))
+        return identifier(row.part), composed(
+            "-- its table was locked: before dropping it, note SELECT pg_get_indexdef({name}::regclass)", name=name
+        )
+    return identifier(row.part), Sql(unmistakable(row.detail).replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ", 1))
+
+
+def _routine(row: CatalogueCondition) -> tuple[Sql, Sql]:
+    return Sql(unmistakable(row.part)), identifier(row.name[0])
+
+
+def _state(row: CatalogueCondition) -> tuple[Sql, Sql]:
+    word = row.detail.rpartition(" ")[2]
+    return identifier(row.part), Sql(word if word in ("ALWAYS", "REPLICA", "NOTHING", "DEFAULT") else "")
+
+
+def _part(row: CatalogueCondition) -> str:
+    return f"{'.'.join(row.name)} {row.part}"
+
+
+NO_KEY: Final = Condition(
+    kind="no primary key",
+    one="table has no primary key",
+    many="tables have no primary key",
+    so="a row has no name by which replication and clients can find it",
+    source="pg_index.indisprimary",
+    advice="ALTER TABLE … ADD PRIMARY KEY; with an existing unique index of columns that are NOT NULL: USING INDEX.",
+    severity=Severity.INFO,
+)
+UNLOGGED: Final = Condition(
+    kind="unlogged",
+    one="table is unlogged",
+    many="tables are unlogged",
+    so="a crash empties them, and standbys and backups do not have them",
+    source="pg_class.relpersistence",
+    do="ALTER TABLE {name} SET LOGGED;",
+    undo="ALTER TABLE {name} SET UNLOGGED;",
+    remark=_REWRITES,
+)
+PARENT: Final = Condition(
+    kind="parent never analyzed",
+    one="partitioned table was never analyzed",
+    many="partitioned tables were never analyzed",
+    so="autovacuum analyzes only partitions, so the planner guesses about the whole",
+    source="pg_class.reltuples",
+    do="ANALYZE {name};",
+    locks=False,
+    remark="and again from time to time, as autovacuum does not",
+)
+NOT_VALID: Final = Condition(
+    kind="not validated",
+    one="constraint was never validated",
+    many="constraints were never validated",
+    so="rows that were there before may break them",
+    source="pg_constraint.convalidated",
+    do="ALTER TABLE {name} VALIDATE CONSTRAINT {part};",
+    remark="reads the table, and blocks neither reads nor writes; fails on rows that break it",
+    named=_part,
+)
+KEY_OFF: Final = Condition(
+    kind="foreign key off",
+    one="trigger of a foreign key is off",
+    many="triggers of foreign keys are off",
+    so="nothing keeps references from pointing nowhere",
+    source="pg_trigger.tgenabled",
+    do="ALTER TABLE {name} ENABLE TRIGGER {part};",
+    undo="ALTER TABLE {name} DISABLE TRIGGER {part};",
+    remark="as a superuser; check the references that were written meanwhile",
+    severity=Severity.HIGH,
+    named=lambda row: f"{'.'.join(row.name)} {row.detail}",
+)
+IDENTITY: Final = Condition(
+    kind="no replica identity",
+    one="published table has no replica identity",
+    many="published tables have no replica identity",
+    so="each UPDATE and DELETE of them fails",
+    source="pg_publication_rel, pg_publication.puballtables, pg_class.relreplident",
+    do="ALTER TABLE {name} REPLICA IDENTITY FULL;",
+    undo="ALTER TABLE {name} REPLICA IDENTITY {detail};",
+    parts=_state,
+    remark="a primary key is better: FULL writes all columns into the WAL",
+    severity=Severity.HIGH,
+)
+RARELY: Final = Condition(
+    kind="rarely vacuumed",
+    one="table has a limit of its own that keeps autovacuum away",
+    many="tables have limits of their own that keep autovacuum away",
+    so="dead rows, old statistics and old transaction ids pile up in them",
+    source="pg_class.reloptions",
+    do="ALTER TABLE {name} RESET ({part});",
+    undo="ALTER TABLE {name} SET ({part} = {detail});",
+    parts=_option,
+    named=lambda row: f"{'.'.join(row.name)} {row.part}={row.detail}",
+)
+PREFIX: Final = Condition(
+    kind="prefix of an index",
+    one="index begins another one",
+    many="indexes begin others",
+    so="the longer one serves the same queries, and each change writes both",
+    source="pg_index.indkey, indclass, indoption",
+    do="DROP INDEX CONCURRENTLY {name};",
+    undo="{detail};",
+    parts=_index_names,
+    locks=False,
+    remark="where the longer one is not much larger",
+    severity=Severity.INFO,
+    named=lambda row: f"{'.'.join(row.name)} begins {row.part}",
+)
+_DEFINER: Final = Condition(
+    kind="security definer",
+    one="SECURITY DEFINER function has no search_path",
+    many="SECURITY DEFINER functions have no search_path",
+    so="a caller can make them run his own functions with their owner's rights",
+    source="pg_proc.prosecdef, proconfig",
+    do="ALTER ROUTINE {part} SET search_path = {detail}, pg_temp;",
+    undo="ALTER ROUTINE {part} RESET search_path;",
+    parts=_routine,
+    locks=False,
+    remark="with all schemas that the function needs, and pg_temp as the last one",
+    severity=Severity.HIGH,
+    named=lambda row: row.part,
+)
+_EVENT: Final = Condition(
+    kind="event trigger",
+    one="event trigger runs a function that is no superuser's",
+    many="event triggers run functions that are no superusers'",
+    so="the function's owner can run anything as the superuser who changes a schema next",
+    source="pg_event_trigger.evtfoid, pg_proc.proowner",
+    do="ALTER EVENT TRIGGER {name} DISABLE;",
+    undo="ALTER EVENT TRIGGER {name} ENABLE {detail};",
+    parts=_state,
+    locks=False,
+    remark="or give the function to a superuser, after reading it",
+    severity=Severity.HIGH,
+    named=lambda row: f"{row.name[0]} runs {row.part}",
+)
+_COLLATION: Final = Condition(
+    kind="collation",
+    one="collation has another version than its indexes",
+    many="collations have other versions than their indexes",
+    so="indexes on text may miss rows and admit duplicates",
+    source="pg_collation.collversion, pg_collation_actual_version()",
+    do="ALTER COLLATION {name} REFRESH VERSION;",
+    locks=False,
+    remark="after REINDEX of each index that uses it",
+    severity=Severity.HIGH,
+    named=lambda row: f"{'.'.join(row.name)} {row.part}, now {row.detail}",
+)
+_OF_DATABASE: Final = Condition(
+    kind="database collation",
+    one="the database was made with another version of its collation",
+    many="",
+    so="indexes on text may miss rows and admit duplicates",
+    source="pg_database.datcollversion, pg_database_collation_actual_version()",
+    do="REINDEX DATABASE {name};\nALTER DATABASE {name} REFRESH COLLATION VERSION;",
+    locks=False,
+    remark=_REINDEXES,
+    severity=Severity.HIGH,
+    named=lambda row: f"{row.part}, now {row.detail}",
+)
+
+
+def _extensions(facts: CheckFacts) -> Iterator[tuple[str, CatalogueCondition]]:
+    for database, row in facts.have(OBJECTS):
+        if row.kind == "extension":
+            yield database, row
+
+
+def _outdated(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    for database, row in _extensions(facts):
+        (name,), now, available = row.name, row.part, row.detail
+        if not available:
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{database}: the files of extension {name} are gone: dumps of it do not restore",
+                evidence=(Evidence(f"{name} {now}, no control file", "pg_extension, pg_available_extensions()"),),
+                subject=f"{database}: {name}",
+            )
+        elif now != available:
+            yield Finding(
+                severity=Severity.INFO,
+                says=f"{database}: extension {name} is {now}, {available} is installed",
+                evidence=(Evidence(f"{name} {now}", "pg_extension.extversion, pg_available_extensions()"),),
+                fix=in_database(
+                    database,
+                    composed("ALTER EXTENSION {name} UPDATE;", name=identifier(name)),
+                    "-- extensions go back only by DROP EXTENSION and CREATE EXTENSION … VERSION",
+                ),
+                subject=f"{database}: {name}",
+            )
+
+
+def _not_loaded(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    library = needs.parameters(facts).row("shared_preload_libraries")
+    loaded = {each.strip().strip('"').rpartition("/")[2].removesuffix(".so") for each in library.setting.split(",")}
+    databases: dict[str, list[str]] = {}
+    for database, row in _extensions(facts):
+        if row.name[0] in _PRELOADED - loaded:
+            databases.setdefault(row.name[0], []).append(database)
+    for name, where in databases.items():
+        yield Finding(
+            severity=Severity.WARNING,
+            says=f"extension {name} is in {', '.join(where[:3])}{' …' if len(where) > 3 else ''}, but the server has "
+            "not loaded its library: its functions fail",
+            evidence=(setting(facts, "shared_preload_libraries"), Evidence(name, "pg_extension.extname")),
+            fix=preloading(library, name, " on the primary" if on_standby(facts) else ""),
+            subject=name,
+        )
+
+
+def _row(id_: str, title: str, why: str, page: str, *kinds: Condition, group: str = _TABLES) -> Check:
+    question = OBJECTS if kinds[0] in (_DEFINER, _EVENT, _COLLATION) else RELATIONS
+    worst = max((kind.severity for kind in kinds), key=lambda each: each.rank)
+    return Check(
+        id=id_, group=group, title=title, why=why, severity=worst, page=page, needs=(question,),
+        look=conditions(question, *kinds),
+    )  # fmt: skip
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    _row(
+        "TAB-05", "tables without primary key",
+        "Duplicates come in unseen, and logical replication cannot say which row has changed.",
+        "ddl-constraints.html#DDL-CONSTRAINTS-PRIMARY-KEYS", NO_KEY,
+    ),
+    _row(
+        "TAB-06", "unlogged tables",
+        "Their content is gone after a crash, and was never in a backup.",
+        "sql-createtable.html#SQL-CREATETABLE-UNLOGGED", UNLOGGED,
+    ),
+    _row(
+        "TAB-07", "partitioned tables without statistics",
+        "Autovacuum never analyzes a partitioned table as a whole.",
+        "routine-vacuuming.html#VACUUM-FOR-STATISTICS", PARENT,
+    ),
+    _row(
+        "TAB-08", "constraints that do not hold",
+        "The planner, dumps and people trust constraints; a dump of rows that break one does not restore.",
+        "sql-altertable.html", KEY_OFF, NOT_VALID,
+    ),
+    _row(
+        "VAC-08", "limits of single tables",
+        "A limit that was set for one load stays with the table for ever.",
+        "sql-createtable.html#RELOPTION-AUTOVACUUM-VACUUM-SCALE-FACTOR", RARELY, group="vacuum",
+    ),
+    _row(
+        "IDX-05", "indexes that begin others",
+        "An index on (a) does nothing that one on (a, b) does not do.",
+        "indexes-multicolumn.html", PREFIX, group="indexes",
+    ),
+    _row(
+        "REP-06", "published tables",
+        "Publishing a table without replica identity stops the application that updates it.",
+        "logical-replication-publication.html", IDENTITY, group="replication",
+    ),
+    _row(
+        "SEC-08", "functions with their owner's rights",
+        "Without a search_path of its own such a function finds what its caller put in front.",
+        "sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY", _DEFINER, group="security",
+    ),
+    _row(
+        "SEC-09", "event triggers",
+        "An event trigger runs with the rights of whoever changes a schema, superusers included.",
+        "event-triggers.html", _EVENT, group="security",
+    ),
+    _row(
+        "COL-01", "versions of collations",
+        "A new C library or ICU sorts differently, and old indexes are then in the wrong order.",
+        "collation.html#COLLATION-MANAGING", _COLLATION, _OF_DATABASE, group="collations and extensions",
+    ),
+    Check(
+        id="EXT-01", group="collations and extensions", title="versions of extensions",
+        why="After an upgrade of the server, extensions keep their old functions until they are updated.",
+        severity=Severity.WARNING, page="sql-alterextension.html", needs=(OBJECTS,), look=_outdated,
+    ),
+    Check(
+        id="EXT-02", group="collations and extensions", title="extensions without their library",
+        why="Such an extension is there, and each of its functions fails.",
+        severity=Severity.WARNING, page="runtime-config-client.html#GUC-SHARED-PRELOAD-LIBRARIES",
+        needs=(needs.SERVER, needs.PARAMETERS, OBJECTS), look=_not_loaded,
+    ),
+)  # fmt: skip

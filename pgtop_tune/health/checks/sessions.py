@@ -1,0 +1,285 @@
+"""What every session gets from the server: time limits, and switches that change what statements mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pgtop_tune.health import needs
+from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity
+from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.health.fixes import words
+from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.health.rules import Scoped, on_standby, scoped, setting
+
+_CONNECTIONS: Final = "connections"
+_CONFIGURATION: Final = "configuration"
+_SHOWN: Final = 5
+_UNLIMITED: Final = {"statement_timeout": "0", "lock_timeout": "0", "temp_file_limit": "-1"}
+_TIMES: Final = (
+    Bound(
+        name="statement_timeout",
+        below=1,
+        unit="s",
+        better="0",
+        says="dumps, VACUUM and index builds end with an error",
+    ),
+    Bound(
+        name="lock_timeout",
+        below=0.1,
+        unit="s",
+        better="0",
+        says="statements fail that only wait for a short update of the same row",
+    ),
+    Bound(
+        name="idle_in_transaction_session_timeout",
+        below=1,
+        unit="s",
+        better="5min",
+        limit="idle_in_transaction_low",
+        says="it ends transactions of clients that are only slow",
+    ),
+    Bound(
+        name="idle_in_transaction_session_timeout",
+        above=3600,
+        unit="s",
+        better="5min",
+        limit="idle_in_transaction_high",
+        says="a forgotten transaction keeps locks and dead rows for hours",
+    ),
+    Bound(
+        name="idle_session_timeout",
+        above=0,
+        unit="s",
+        better="0",
+        severity=Severity.INFO,
+        says="it ends sessions that a pool of connections keeps for later",
+    ),
+    Bound(
+        name="deadlock_timeout",
+        below=0.1,
+        unit="s",
+        better="1s",
+        limit="deadlock_timeout_low",
+        says="each short wait for a lock pays for a search for deadlocks",
+    ),
+    Bound(
+        name="deadlock_timeout",
+        above=10,
+        unit="s",
+        better="1s",
+        limit="deadlock_timeout_high",
+        says="sessions in a deadlock hang that long, and log_lock_waits reports no shorter wait",
+    ),
+    Bound(
+        name="max_locks_per_transaction",
+        below=64,
+        better="64",
+        says="dumps and partitioned tables run out of shared memory for locks",
+    ),
+    Bound(
+        name="superuser_reserved_connections",
+        below=1,
+        better="3",
+        special=(),
+        says="with all connections in use, no operator gets in",
+    ),
+)
+_SWITCHES: Final = (
+    *(
+        Bound(name=name, words=bad, better=better, severity=Severity.HIGH, says=says)
+        for name, bad, better, says in (
+            (
+                "session_replication_role",
+                ("replica", "local"),
+                "origin",
+                "with replica, triggers and foreign keys of all sessions are off",
+            ),
+            ("ignore_system_indexes", ("on",), "off", "each look into the catalogue reads it whole"),
+            ("allow_system_table_mods", ("on",), "off", "one wrong statement of a superuser damages the catalogue"),
+        )
+    ),
+    *(
+        Bound(name=name, words=bad, better=better, says=says)
+        for name, bad, better, says in (
+            ("default_transaction_read_only", ("on",), "off", "writes fail unless a session asks for more"),
+            (
+                "standard_conforming_strings",
+                ("off",),
+                "on",
+                "backslashes in literals escape, which opens injections",
+            ),
+            ("backslash_quote", ("on",), "safe_encoding", "\\' in literals can hide the end of a literal"),
+            ("transform_null_equals", ("on",), "off", "x = NULL means x IS NULL, against the standard"),
+            ("exit_on_error", ("on",), "off", "each error ends its session"),
+            ("row_security", ("off",), "on", "queries of tables with row security fail"),
+        )
+    ),
+    *(
+        Bound(name=name, above=0, unit="s", better="0", says="each new connection waits, for a debugger to attach")
+        for name in ("post_auth_delay", "pre_auth_delay")
+    ),
+    Bound(
+        name="default_transaction_isolation",
+        words=("read uncommitted", "repeatable read", "serializable"),
+        better="read committed",
+        severity=Severity.INFO,
+        says="clients have to repeat transactions that fail to serialize",
+    ),
+)
+_BETWEEN: Final = (
+    *(
+        Bound(
+            name=name,
+            words=("0",),
+            better="1min",
+            says="a connection whose other side vanished is never noticed",
+        )
+        for name in ("wal_sender_timeout", "wal_receiver_timeout")
+    ),
+    *(
+        Bound(name=name, below=5, unit="s", better="1min", says="a short pause of the network ends replication")
+        for name in ("wal_sender_timeout", "wal_receiver_timeout")
+    ),
+    Bound(
+        name="wal_receiver_status_interval",
+        words=("0",),
+        better="10s",
+        says="the primary does not learn how far this standby is",
+        when=of_standbys,
+    ),
+    *(
+        Bound(
+            name=name,
+            words=("-1",),
+            better="30s",
+            says="one long query stops the replay, and failover waits for all of it",
+            when=of_standbys,
+        )
+        for name in ("max_standby_streaming_delay", "max_standby_archive_delay")
+    ),
+    Bound(
+        name="max_standby_streaming_delay",
+        below=1,
+        unit="s",
+        better="30s",
+        special=(-1.0,),
+        severity=Severity.INFO,
+        says="replay cancels queries of this standby almost at once",
+        when=of_standbys,
+    ),
+    Bound(
+        name="hot_standby",
+        words=("off",),
+        better="on",
+        severity=Severity.INFO,
+        says="this standby answers no queries",
+        when=of_standbys,
+    ),
+)
+
+
+def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    known = needs.parameters(facts)
+    elsewhere = {found.name for found in scoped(facts, _UNLIMITED)}
+    free = [
+        name
+        for name, off in _UNLIMITED.items()
+        if name not in elsewhere and (row := known.find(name)) is not None and row.setting == off
+    ]
+    if free and not on_standby(facts):
+        yield Finding(
+            severity=Severity.INFO,
+            says=f"no session has a limit by {', '.join(free)}",
+            evidence=(setting(facts, *free), Evidence("no role or database has one", "pg_db_role_setting")),
+            fix=words(
+                "Give the roles of applications limits: ALTER ROLE … SET statement_timeout = '1min', lock_timeout = "
+                "'10s'; ALTER SYSTEM SET temp_file_limit.",
+                "ALTER ROLE … RESET statement_timeout",
+            ),
+            subject="limits",
+        )
+
+
+def _overriding(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    found = [
+        Scoped(database=row.database, role=row.role, name=name, value=value)
+        for _, row in facts.have(SCOPED)
+        for name, _, value in (assignment.partition("=") for assignment in row.settings)
+    ]
+    if not found:
+        return
+    shown = "; ".join(f"{each.name} for {each.where}" for each in found[:_SHOWN]) + (
+        " …" if len(found) > _SHOWN else ""
+    )
+    fixes = [each.fix for each in found]
+    yield Finding(
+        severity=Severity.INFO,
+        says=f"{len(found)} {'settings' if len(found) > 1 else 'setting'} of roles and databases override the "
+        f"server's: {shown}{' …' if len(found) > _SHOWN else ''}",
+        evidence=tuple(Evidence(f"{each.where}: {each.name}={each.value}", SCOPED.source) for each in found[:_SHOWN]),
+        fix=Fix(
+            do="\n".join(fix.do for fix in fixes),
+            undo="\n".join(fix.undo for fix in fixes),
+            remark="for new sessions; where a setting has no use",
+        ),
+        subject="settings",
+    )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    Check(
+        id="CON-05",
+        group=_CONNECTIONS,
+        title="limits of sessions",
+        why="A limit that is too short fails good statements, one that is too long keeps bad ones.",
+        severity=Severity.WARNING,
+        page="runtime-config-client.html#RUNTIME-CONFIG-CLIENT-STATEMENT",
+        needs=(needs.PARAMETERS, SCOPED),
+        look=bounded(_TIMES),
+        thresholds=thresholds(_TIMES),
+    ),
+    Check(
+        id="CON-06",
+        group=_CONNECTIONS,
+        title="sessions without limits",
+        why="One forgotten query can hold dead rows for days, or fill the disk with temporary files.",
+        severity=Severity.INFO,
+        page="runtime-config-client.html#GUC-STATEMENT-TIMEOUT",
+        needs=(needs.SERVER, needs.PARAMETERS, SCOPED),
+        look=_unlimited,
+    ),
+    Check(
+        id="REP-05",
+        group="replication",
+        title="limits of replication",
+        why="Without limits a lost connection or one long query stops replication in silence.",
+        severity=Severity.WARNING,
+        page="runtime-config-replication.html",
+        needs=(needs.SERVER, needs.PARAMETERS),
+        look=bounded(_BETWEEN),
+        thresholds=thresholds(_BETWEEN),
+    ),
+    Check(
+        id="CFG-08",
+        group=_CONFIGURATION,
+        title="switches for single sessions",
+        why="These switches are for one session and one purpose; for a whole server they change what statements do.",
+        severity=Severity.HIGH,
+        page="runtime-config-client.html",
+        needs=(needs.PARAMETERS, SCOPED),
+        look=bounded(_SWITCHES),
+        thresholds=thresholds(_SWITCHES),
+    ),
+    Check(
+        id="CFG-09",
+        group=_CONFIGURATION,
+        title="settings of roles and databases",
+        why="A test with one role measures other settings than the sessions of another one.",
+        severity=Severity.INFO,
+        page="sql-alterrole.html",
+        needs=(SCOPED,),
+        look=_overriding,
+    ),
+)

@@ -1,0 +1,42 @@
+-- Functions, event triggers, extensions and collations of this database, ten of each kind with how many there are. Only
+-- names and marks of the catalogue are read: nothing of others is run.
+(SELECT 'security definer' AS kind, count(*) OVER () AS n_all, ARRAY[n.nspname::text, p.proname::text] AS name,
+        p.oid::regprocedure::text AS part,
+        CASE WHEN r.rolsuper THEN 'superuser' ELSE '' END AS detail
+   FROM pg_proc p
+   JOIN pg_namespace n ON n.oid = p.pronamespace
+   JOIN pg_roles r ON r.oid = p.proowner
+  WHERE p.oid >= 16384 AND p.prosecdef AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    AND NOT EXISTS (SELECT FROM unnest(p.proconfig) o WHERE o ^@ 'search_path=')
+    AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) x
+                 WHERE x.grantee <> p.proowner AND x.privilege_type = 'EXECUTE')
+    AND NOT EXISTS (SELECT FROM pg_depend d
+                     WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+  ORDER BY r.rolsuper DESC, p.oid LIMIT 10)
+UNION ALL
+(SELECT 'event trigger', count(*) OVER (), ARRAY[e.evtname::text], p.oid::regprocedure::text,
+        r.rolname::text || CASE e.evtenabled WHEN 'A' THEN ' ALWAYS' WHEN 'R' THEN ' REPLICA' ELSE '' END
+   FROM pg_event_trigger e
+   JOIN pg_proc p ON p.oid = e.evtfoid
+   JOIN pg_roles r ON r.oid = p.proowner
+  WHERE e.evtenabled <> 'D' AND NOT r.rolsuper
+  ORDER BY e.oid LIMIT 10)
+UNION ALL
+(SELECT 'extension', count(*) OVER (), ARRAY[e.extname::text], e.extversion, coalesce(a.default_version, '')
+   FROM pg_extension e
+   LEFT JOIN pg_available_extensions() a ON a.name = e.extname
+  ORDER BY a.default_version IS DISTINCT FROM e.extversion DESC, e.oid LIMIT 50)
+UNION ALL
+(SELECT 'collation', count(*) OVER (), ARRAY[n.nspname::text, c.collname::text], c.collversion, v.version
+   FROM pg_collation c
+   JOIN pg_namespace n ON n.oid = c.collnamespace
+  CROSS JOIN LATERAL (SELECT pg_collation_actual_version(c.oid) AS version) v
+  WHERE c.collversion IS NOT NULL AND v.version <> c.collversion
+    AND EXISTS (SELECT FROM pg_depend d
+                 WHERE d.refclassid = 'pg_collation'::regclass AND d.refobjid = c.oid)
+  ORDER BY c.oid LIMIT 10)
+UNION ALL -- from 15
+(SELECT 'database collation', 1, ARRAY[d.datname::text], d.datcollversion, v.version -- from 15
+   FROM pg_database d -- from 15
+  CROSS JOIN LATERAL (SELECT pg_database_collation_actual_version(d.oid) AS version) v -- from 15
+  WHERE d.datname = current_database() AND v.version <> d.datcollversion) -- from 15

@@ -1,0 +1,17 @@
+-- Roles besides superusers with rights that lead around those of tables: of row security, or of the server's files and
+-- programs. Members are those that were granted the role itself.
+SELECT p.kind, p.role, p.through, p.with_admin
+  FROM (SELECT 'bypass' AS kind, r.rolname::text AS role, '' AS through, false AS with_admin, r.oid
+          FROM pg_roles r
+         WHERE r.rolbypassrls AND NOT r.rolsuper
+        UNION ALL
+        SELECT CASE g.rolname WHEN 'pg_read_server_files' THEN 'files read' ELSE 'server account' END,
+               r.rolname::text, g.rolname::text, bool_or(m.admin_option), r.oid
+          FROM pg_auth_members m
+          JOIN pg_roles g ON g.oid = m.roleid
+          JOIN pg_roles r ON r.oid = m.member
+         WHERE g.rolname IN ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files')
+           AND NOT r.rolsuper
+         GROUP BY r.oid, r.rolname, g.rolname) p
+ ORDER BY p.oid, p.through
+ LIMIT 200

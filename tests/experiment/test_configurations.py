@@ -1,0 +1,117 @@
+"""Configurations of a series: their words, what is refused, and values in force run by run and never after it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.bench.ports import LoadEndpoint
+from pgtop_tune.bench.profiles import load_profiles
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.one_change import Rules
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.experiment.configurations import (
+    Configuration,
+    ConfiguredRuns,
+    check_configurations,
+    parse_configurations,
+)
+from pgtop_tune.experiment.endpoints import LoadTarget
+from pgtop_tune.experiment.load_run import NOTHING_BEFORE, RunCell
+from pgtop_tune.experiment.series import cells
+from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.postgres.server.conninfo import resolve
+from tests.support.servers import conninfo
+
+TARGET = LoadTarget("direct", LoadEndpoint(host="/s", port="5432", user="u", dbname="d"))
+
+
+def made(*names: str, seconds: int | None = 60) -> tuple[RunCell, ...]:
+    profiles = [load_profiles().get("tpcb-like"), load_profiles().get("select-only")]
+    return cells([TARGET], profiles, LoadSpec(duration_s=seconds), None, clients=2, configurations=names)
+
+
+def test_words_of_configurations() -> None:
+    words = ("now:", "big: work_mem=64MB JIT=off", "quoted: search_path='a, b' application_name=''")
+    assert parse_configurations(words) == (
+        Configuration("now", {}),
+        Configuration("big", {"work_mem": "64MB", "jit": "off"}),
+        Configuration("quoted", {"search_path": "a, b", "application_name": ""}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("work_mem=64MB",), "is not a configuration"),
+        ((": work_mem=64MB",), "is not a configuration"),
+        (("a b: work_mem=64MB",), "is not a configuration"),
+        (("a: work_mem",), "is not a parameter and its value"),
+        (("a: =64MB",), "is not a parameter and its value"),
+        (("a: work_mem='64MB",), "No closing quotation"),
+        (("a: jit=on JIT=off",), "a has JIT twice"),
+        (("a:", "a: jit=off"), "two configurations are called a"),
+        (tuple(f"c{number}:" for number in range(21)), "21 configurations"),
+    ],
+)
+def test_words_that_are_no_configurations(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageProblem, match=said):
+        parse_configurations(words)
+
+
+def test_configurations_change_fastest() -> None:
+    found = [(cell.profile_name, cell.configuration) for cell in made("now", "big")]
+    assert found == [("tpcb-like", "now"), ("tpcb-like", "big"), ("select-only", "now"), ("select-only", "big")]
+
+
+@pytest.fixture
+async def control(server: Throwaway, tmp_path: Path) -> AsyncIterator[PostgresControl]:
+    made = PostgresControl(resolve(conninfo(server)), directory=tmp_path, rules=Rules(loss=loss_of))
+    yield made
+    await made.aclose()
+
+
+async def test_what_a_series_cannot_put_into_force_is_refused(control: PostgresControl) -> None:
+    async def check(word: str, seconds: int | None = 60) -> None:
+        configurations = parse_configurations([f"a: {word}"])
+        found = {each.name.lower(): each for each in await control.list(tuple(configurations[0].values))}
+        check_configurations(configurations, found, made("a", seconds=seconds))
+
+    await check("synchronous_commit=off")
+    for word, said in (
+        ("shared_buffers=1GB", "takes a restart of the server"), ("server_version=9", "cannot be changed"),
+        ("fsync=off", "can lose the whole cluster"), ("work_mem=blah", "is not a number"),
+    ):  # fmt: skip
+        with pytest.raises(UsageProblem, match=said):
+            await check(word)
+    with pytest.raises(UsageProblem, match="-t does not go with --configuration"):
+        await check("work_mem=8MB", seconds=None)
+
+
+def shown(server: Throwaway) -> str:
+    with psycopg.connect(conninfo(server)) as connection:
+        [(value,)] = connection.execute("SHOW work_mem").fetchall()
+        return str(value)
+
+
+async def test_values_are_in_force_run_by_run_and_what_was_comes_back(
+    control: PostgresControl, server: Throwaway
+) -> None:
+    before = shown(server)
+    auto_conf = (server.data_dir / "postgresql.auto.conf").read_bytes()
+    runs = ConfiguredRuns(parse_configurations(["now:", "a: work_mem=7MB", "b: work_mem=9MB"]), control, NOTHING_BEFORE)
+    seen = []
+    for cell in made("now", "a", "b")[:3]:
+        await runs.to(cell)
+        seen.append(shown(server))
+        pending = [each.until_ms is not None for each in await control.in_force()]
+        assert pending == ([] if cell.configuration == "now" else [True])
+    assert seen == [before, "7MB", "9MB"]
+    await runs.revert()
+    assert shown(server) == before
+    assert (server.data_dir / "postgresql.auto.conf").read_bytes() == auto_conf

@@ -1,0 +1,167 @@
+"""Who gets in, and what is archived and backed up: each condition made on a real server."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.health.certificate import ends_at
+from pgtop_tune.health.check import Severity
+from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.health.further_rows import BackupHistory, ServerCertificate
+from pgtop_tune.health.registry import CHECKS
+from tests.support.certificates import Authority
+from tests.support.health_facts import found, unknown
+from tests.support.made_conditions import ARCHIVE_COMMANDS, RULES
+from tests.support.real_check import DEADLINE_S, checked, ids
+from tests.support.server_facts import NOW_MS, spoiled
+from tests.support.servers import conninfo
+
+BY_ID = {check.id: check for check in CHECKS}
+DAY_MS = 86_400_000
+
+
+def test_rules_of_pg_hba_that_let_in_too_many(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server()
+    lines = "".join(f"{rule}\n" for _, rule in RULES)
+    (server.data_dir / "pg_hba.conf").write_text(f"local all all trust\n{lines}")
+    report = checked(server, "postgres", select=("SEC-01", "SEC-14", "SEC-15"))
+    says = {check.id: finding.says for check, finding in report.findings}
+    assert set(says) == {id_ for id_, _ in RULES}
+    assert says["SEC-15"].startswith("2 lines of pg_hba.conf trust this machine")
+
+
+def test_a_server_that_trusts_nobody(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server()
+    (server.data_dir / "pg_hba.conf").write_text("local all all peer\nhost all all samehost scram-sha-256\n")
+    with psycopg.connect(conninfo(server)) as kept:
+        rows = kept.execute("SELECT auth_method FROM pg_hba_file_rules").fetchall()
+    assert rows == [("peer",), ("scram-sha-256",)]
+    assert ids(checked(server, "postgres", select=("SEC-01", "SEC-14", "SEC-15"))) == set()
+
+
+@pytest.mark.parametrize(("command", "is_nothing"), [*((each, True) for each in ARCHIVE_COMMANDS), *(
+    (each, False) for each in ("cp %p /archive/%f", "pgbackrest --stanza=main archive-push %p", "false",
+                               "test ! -f /archive/%f && cp %p /archive/%f", "/opt/archive.sh %f")
+)])  # fmt: skip
+def test_archive_commands_that_do_nothing(command: str, is_nothing: bool) -> None:
+    said = found(BY_ID["ARC-04"], spoiled({"archive_command": command}))
+    assert [finding.severity for finding in said] == ([Severity.HIGH] if is_nothing else [])
+
+
+def test_an_archive_that_has_grown_old(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(archive_mode="on", archive_command="/bin/true %p")
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("SELECT pg_switch_wal()")
+        until = time.monotonic() + DEADLINE_S
+        archived = "SELECT last_archived_wal FROM pg_stat_archiver WHERE last_archived_wal IS NOT NULL"
+        while connection.execute(archived).fetchone() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        limits = ("ARC-05=0", "ARC-05.bytes=0")
+        select = ("ARC-01", "ARC-04", "ARC-05")
+        report = checked(server, "postgres", *limits, select=select)
+        assert ids(report) == {"ARC-04", "ARC-05"}
+        (old,) = (finding for check, finding in report.findings if check.id == "ARC-05")
+        assert "is lost with the machine" in old.says
+        assert old.fix is not None
+        assert old.fix.parameter == ("archive_timeout", "5min")
+        for statement in old.fix.do.splitlines():
+            connection.execute(statement.encode())
+        until = time.monotonic() + DEADLINE_S
+        while ids(checked(server, "postgres", select=("ARC-05",))) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert ids(checked(server, "postgres", select=("ARC-05",))) == set()
+
+
+def test_a_base_backup_that_is_long_ago(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(archive_mode="on", archive_command="/bin/true %p")
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("SELECT pg_backup_start('test', true)")
+        connection.execute("SELECT pg_backup_stop(false)")
+    assert ids(checked(server, "postgres", select=("BAK-01",))) == set()
+    report = checked(server, "postgres", "BAK-01=0", select=("BAK-01",))
+    assert [finding.severity for _, finding in report.findings] == [Severity.WARNING]
+
+
+def backed_up(days: float | None) -> CheckFacts:
+    newest = None if days is None else int(NOW_MS - days * DAY_MS)
+    return spoiled(answers={"check_backups": (BackupHistory(1, newest, NOW_MS),)})
+
+
+@pytest.mark.parametrize(
+    ("days", "severity"), [(7.0, None), (7.1, Severity.WARNING), (30.0, Severity.WARNING), (30.1, Severity.HIGH)]
+)
+def test_the_age_of_a_backup_decides(days: float, severity: Severity | None) -> None:
+    assert [each.severity for each in found(BY_ID["BAK-01"], backed_up(days))] == ([severity] if severity else [])
+
+
+def test_a_server_without_a_history_of_backups_does_not_know() -> None:
+    assert len(unknown(BY_ID["BAK-01"], backed_up(None))) == 1
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate that is good for two days, and its key."""
+    return Authority(tmp_path_factory.mktemp("authority")).signed("db")
+
+
+@pytest.mark.long
+def test_a_certificate_that_ends_soon(make_server: Callable[..., Throwaway], signed: tuple[Path, Path]) -> None:
+    server = make_server(17)
+    for name, source in zip(("server.crt", "server.key"), signed, strict=True):
+        target = server.data_dir / name
+        target.write_bytes(source.read_bytes())
+        target.chmod(0o600)
+        server._account.own(target)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET ssl = on")
+        connection.execute("ALTER SYSTEM SET ssl_min_protocol_version = 'TLSv1'")
+        connection.execute("SELECT pg_reload_conf()")
+        until = time.monotonic() + DEADLINE_S
+        while connection.execute("SHOW ssl").fetchone() != ("on",) and time.monotonic() < until:
+            time.sleep(0.05)
+    report = checked(server, "postgres", select=("SEC-10", "SEC-11"))
+    assert ids(report) == {"SEC-10", "SEC-11"}
+    (protocol,) = (finding for check, finding in report.findings if check.id == "SEC-10")
+    assert protocol.fix is not None
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        for statement in (*protocol.fix.do.splitlines(), *protocol.fix.undo.splitlines()):
+            connection.execute(statement.encode())
+
+
+def certified(pem: bytes | None) -> CheckFacts:
+    return spoiled(answers={"check_certificate": (ServerCertificate("server.crt", pem, NOW_MS),)})
+
+
+def test_the_end_of_a_certificate_is_that_which_openssl_shows(signed: tuple[Path, Path]) -> None:
+    command = ("openssl", "x509", "-enddate", "-noout", "-in", str(signed[0]))
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert ends_at(signed[0].read_bytes()) == datetime.strptime(shown, "notAfter=%b %d %H:%M:%S %Y GMT\n").replace(
+        tzinfo=UTC
+    )
+
+
+@given(st.binary(max_size=200))
+def test_a_file_that_is_no_certificate_is_said_to_be_none(noise: bytes) -> None:
+    pem = b"-----BEGIN CERTIFICATE-----\n" + noise + b"\n-----END CERTIFICATE-----\n"
+    with pytest.raises(ValueError):
+        ends_at(pem)
+    assert len(unknown(BY_ID["SEC-11"], certified(pem))) == 1
+
+
+@given(place=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
+def test_a_damaged_certificate_has_an_end_or_none(signed: tuple[Path, Path], place: float, byte: int) -> None:
+    damaged = bytearray(signed[0].read_bytes())
+    damaged[int(place * len(damaged))] = byte
+    with suppress(ValueError):
+        ends_at(bytes(damaged))

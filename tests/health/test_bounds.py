@@ -1,0 +1,142 @@
+"""Values that suit no server: each is made on a real one, found, fixed, undone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.health.check import Finding
+from pgtop_tune.health.registry import CHECKS
+from tests.support.health_facts import found, parameter
+from tests.support.made_conditions import PARAMETERS
+from tests.support.real_check import DEADLINE_S, checked
+from tests.support.server_facts import spoiled
+from tests.support.servers import conninfo
+from tests.support.standby import standby_of
+
+FOUND = {check for check, _, _ in PARAMETERS}
+SELECT = tuple(sorted(FOUND))
+Row = tuple[str, str, str]
+
+
+def batches() -> Iterator[Sequence[Row]]:
+    """Rows in as few batches as there are values of one parameter."""
+    rest = list(PARAMETERS)
+    while rest:
+        batch = {name: (check, name, value) for check, name, value in reversed(rest)}
+        yield tuple(batch.values())
+        rest = [row for row in rest if row not in batch.values()]
+
+
+def findings(server: Throwaway) -> dict[tuple[str, str], Finding]:
+    report = checked(server, "postgres", select=SELECT)
+    return {(check.id, finding.subject): finding for check, finding in report.findings}
+
+
+def run(server: Throwaway, statements: Sequence[str]) -> None:
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def stored(server: Throwaway) -> list[str]:
+    """postgresql.auto.conf without the order of its lines."""
+    return sorted((server.data_dir / "postgresql.auto.conf").read_text().splitlines())
+
+
+def settled(server: Throwaway, wanted: Callable[[set[tuple[str, str]]], bool]) -> dict[tuple[str, str], Finding]:
+    """Looks until a reload has reached the server."""
+    until = time.monotonic() + DEADLINE_S
+    now = findings(server)
+    while not wanted(set(now)) and time.monotonic() < until:
+        now = findings(server)
+    return now
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("batch", tuple(batches()))
+def test_a_value_that_suits_no_server_is_found_mended_and_put_back(
+    batch: Sequence[Row], make_server: Callable[..., Throwaway]
+) -> None:
+    server = make_server()
+    run(server, [f"ALTER SYSTEM SET {name} = '{value}'" for _, name, value in batch])
+    server.restart()
+    wanted = {(check, name) for check, name, _ in batch}
+    made = findings(server)
+    assert wanted - set(made) == set()
+    before = stored(server)
+    for key in wanted:
+        fix = made[key].fix
+        assert fix is not None
+        assert fix.parameter is not None, fix.do
+        run(server, fix.do.splitlines())
+    server.restart()
+    assert wanted & set(findings(server)) == set()
+    for key in wanted:
+        fix = made[key].fix
+        assert fix is not None
+        run(server, fix.undo.splitlines())
+    assert stored(server) == before
+
+
+def test_a_role_with_such_a_value_is_found_and_its_fix_runs(server: Throwaway) -> None:
+    run(server, ["CREATE ROLE hasty LOGIN", "ALTER ROLE hasty SET session_replication_role = replica"])
+    try:
+        (said,) = [each for key, each in findings(server).items() if key[1].startswith("role hasty")]
+        assert "triggers and foreign keys" in said.says
+        assert said.fix is not None
+        run(server, said.fix.do.splitlines())
+        assert not [key for key in findings(server) if key[1].startswith("role hasty")]
+        run(server, said.fix.undo.splitlines())
+    finally:
+        run(server, ["DROP ROLE hasty"])
+
+
+def test_a_server_without_limits_for_sessions(fresh_server: Throwaway) -> None:
+    def unlimited() -> list[str]:
+        report = checked(fresh_server, "postgres", select=("CON-06",))
+        return [finding.says for _, finding in report.findings]
+
+    assert unlimited() == ["no session has a limit by statement_timeout, lock_timeout, temp_file_limit"]
+    run(fresh_server, ["CREATE ROLE app", "ALTER ROLE app SET statement_timeout = '1min'"])
+    assert unlimited() == ["no session has a limit by lock_timeout, temp_file_limit"]
+
+
+@pytest.mark.long
+def test_limits_of_a_standby_are_no_matter_of_its_primary(make_server: Callable[..., Throwaway]) -> None:
+    primary = make_server()
+    bad = [f"ALTER SYSTEM SET {name} = -1" for name in ("max_standby_streaming_delay", "max_standby_archive_delay")]
+    run(primary, [*bad, "SELECT pg_reload_conf()"])
+    standby = standby_of(primary, make_server, "limits", primary.binaries)
+    assert {name for check, name in findings(primary) if check == "REP-05"} == set()
+    names = {name for check, name in settled(standby, lambda seen: len(seen) > 1) if check == "REP-05"}
+    assert names == {"max_standby_streaming_delay", "max_standby_archive_delay"}
+
+
+@pytest.mark.parametrize(
+    ("id_", "name", "good", "bad"),
+    [
+        ("WAL-07", "max_wal_size", "1024", "1023"),
+        ("WAL-07", "checkpoint_timeout", "300", "299"),
+    ],
+)
+def test_the_limit_itself_is_no_finding(id_: str, name: str, good: str, bad: str) -> None:
+    check = next(each for each in CHECKS if each.id == id_)
+    assert [each.subject for each in found(check, spoiled({name: good}))] == []
+    assert [each.subject for each in found(check, spoiled({name: bad}))] == [name]
+
+
+def test_another_limit_can_be_given() -> None:
+    check = next(each for each in CHECKS if each.id == "WAL-07")
+    assert found(check, spoiled({"max_wal_size": "512"}), max_wal_size=256 * 2**20) == ()
+
+
+def test_a_value_that_is_advised_for_this_server_is_no_finding() -> None:
+    check = next(each for each in CHECKS if each.id == "PLAN-04")
+    for target, findings_there in (("100", 0), ("120", 1)):
+        facts = spoiled(more=(parameter("default_statistics_target", target, vartype="integer"),))
+        assert len(found(check, facts, default_statistics_target=150.0)) == findings_there

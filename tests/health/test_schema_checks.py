@@ -1,0 +1,238 @@
+"""Conditions of the catalogue, each made on a real server, found, mended and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.health.check import Finding, Language
+from tests.support.made_conditions import IN_A_DATABASE, OF_ROLES
+from tests.support.real_check import checked
+from tests.support.servers import MAJORS, conninfo
+
+FOUND = {check for check, _, _ in (*IN_A_DATABASE, *OF_ROLES)}
+WITHOUT_WAY_BACK = "--"
+NOT_TWICE = {"COL-01", "EXT-01", "TAB-07", "TAB-08"}
+"""Mended for good, or partly."""
+
+
+@contextmanager
+def ordinary_role(server: Throwaway) -> Iterator[None]:
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute("CREATE ROLE ordinary")
+        try:
+            yield
+        finally:
+            admin.execute("DROP OWNED BY ordinary CASCADE")
+            admin.execute("DROP ROLE ordinary")
+
+
+def run(connection: psycopg.Connection[tuple[object, ...]], statements: Sequence[str]) -> None:
+    for statement in statements:
+        connection.execute(statement.encode())
+
+
+def findings(server: Throwaway, database: str, wanted: Sequence[str]) -> dict[tuple[str, str], Finding]:
+    report = checked(server, database, select=wanted)
+    assert not [each for each in report.unknowns if each[0].id not in ("KEY-01", "COL-01")], report.unknowns
+    return {
+        (check.id, finding.subject): finding
+        for check, finding in report.findings
+        if finding.subject.startswith(database) or check.id in {id_ for id_, _, _ in OF_ROLES}
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", MAJORS)
+def test_each_condition_of_a_database_is_found_mended_and_put_back(
+    major: int, make_server: Callable[..., Throwaway]
+) -> None:
+    server = make_server(major, wal_level="logical")
+    name = "spoilt"
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute("CREATE ROLE ordinary")
+        admin.execute("CREATE DATABASE spoilt")
+    with psycopg.connect(conninfo(server, name), autocommit=True) as connection:
+        connection.execute("DROP EXTENSION IF EXISTS pg_stat_statements")
+        has_icu = connection.execute("SELECT FROM pg_collation WHERE collname = 'en-x-icu'").fetchone() is not None
+        made = [row for row in IN_A_DATABASE if row[0] != "COL-01" or has_icu]
+        for _, _, statements in made:
+            run(connection, statements)
+        wanted = {check for check, _, _ in made}
+        seen = findings(server, name, sorted(wanted))
+        assert {id_ for id_, _ in seen} == wanted, made
+        assert len([id_ for id_, _ in seen if id_ == "TAB-08"]) == 2
+        assert len([id_ for id_, _ in seen if id_ == "KEY-01"]) == 2
+        mendable = {key for key, finding in seen.items() if finding.fix and finding.fix.language is Language.SQL}
+        assert {id_ for id_, _ in seen} - {id_ for id_, _ in mendable} == {"TAB-05"}
+        for key in sorted(mendable):
+            fix = seen[key].fix
+            assert fix is not None
+            run(connection, fix.do.splitlines())
+        left = findings(server, name, sorted(wanted))
+        assert set(left) & mendable == set()
+        for key in sorted(mendable):
+            fix = seen[key].fix
+            assert fix is not None
+            run(connection, fix.undo.splitlines())
+        again = findings(server, name, sorted(wanted))
+        assert {key for key in mendable if key[0] not in NOT_TWICE} - set(again) == set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", MAJORS)
+def test_rights_of_roles_are_found_taken_away_and_given_back(major: int, make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(major)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        for _, _, statements in OF_ROLES:
+            run(connection, statements)
+        wanted = sorted({check for check, _, _ in OF_ROLES})
+        seen = findings(server, "postgres", wanted)
+        assert {key for key in seen if key[0] != "SEC-07"} == {
+            ("SEC-12", "bypass"), ("SEC-12", "server account"), ("SEC-12", "files read"), ("SEC-13", "roles"),
+            ("CFG-09", "settings"),
+        }  # fmt: skip
+        assert ("SEC-07", "late") in seen
+        before = powers(connection)
+        mendable = [finding.fix for finding in seen.values() if finding.fix and finding.fix.language is Language.SQL]
+        for fix in mendable:
+            run(connection, fix.do.splitlines())
+        assert {id_ for id_, _ in findings(server, "postgres", wanted)} == {"SEC-07"}
+        for fix in mendable:
+            run(connection, fix.undo.splitlines())
+        assert powers(connection) == before
+
+
+def powers(connection: psycopg.Connection[tuple[object, ...]]) -> list[object]:
+    found = connection.execute(
+        "SELECT rolname, rolbypassrls, rolcanlogin, rolconfig, ARRAY(SELECT roleid::text || admin_option "
+        "FROM pg_auth_members m WHERE m.member = r.oid ORDER BY 1) FROM pg_roles r ORDER BY 1"
+    )
+    return list(found)
+
+
+def test_tables_of_benchmarks_are_meant_to_be_as_they_are(server: Throwaway, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = connection.info.dbname
+        run(
+            connection,
+            (
+                "CREATE TABLE pgbench_branches (bid int PRIMARY KEY)",
+                "CREATE TABLE pgbench_history (bid int REFERENCES pgbench_branches)",
+                "INSERT INTO pgbench_history SELECT NULL FROM generate_series(1, 20000)",
+                "ANALYZE",
+                "CREATE SCHEMA bus",
+                "CREATE TABLE bus.dataset (version int)",
+                "CREATE UNLOGGED TABLE bus.cities (city_id int)",
+            ),
+        )
+        assert findings(server, name, ("TAB", "IDX-04", "IDX-05")) == {}
+
+
+def test_an_extension_whose_library_is_not_loaded(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(shared_preload_libraries="")
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+        report = checked(server, "postgres", select=("EXT-02",))
+        ((_, finding),) = report.findings
+        assert finding.fix is not None
+        run(connection, finding.fix.do.splitlines())
+        connection.close()
+    server.restart()
+    assert checked(server, "postgres", select=("EXT-02",)).findings == ()
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        run(connection, finding.fix.undo.splitlines())
+    server.restart()
+    assert len(checked(server, "postgres", select=("EXT-02",)).findings) == 1
+
+
+@pytest.mark.parametrize("number", [3, 25])
+def test_many_objects_of_a_kind_are_one_finding(server: Throwaway, database: str, number: int) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        run(connection, [f"CREATE UNLOGGED TABLE fleeting_{each} (id int PRIMARY KEY)" for each in range(number)])
+        ((_, finding),) = checked(server, connection.info.dbname, select=("TAB-06",)).findings
+    assert f"{number} tables are unlogged" in finding.says
+
+
+def test_nothing_of_a_hostile_schema_is_run(server: Throwaway, database: str) -> None:
+    """Functions and operators that hide those of the catalogue, in every schema of a search_path, write nothing."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = connection.info.dbname
+        run(
+            connection,
+            (
+                "CREATE TABLE trap (what text)",
+                "CREATE FUNCTION public.split_part(text, text, int) RETURNS text LANGUAGE sql AS "
+                "'INSERT INTO public.trap VALUES (''split_part''); SELECT ''''::text'",
+                "CREATE FUNCTION public.pg_get_indexdef(oid) RETURNS text LANGUAGE sql AS "
+                "'INSERT INTO public.trap VALUES (''indexdef''); SELECT ''''::text'",
+                "CREATE FUNCTION public.unequal(name, text) RETURNS bool LANGUAGE plpgsql AS "
+                "$$BEGIN INSERT INTO public.trap VALUES ('<>'); RETURN true; END$$",
+                "CREATE OPERATOR public.!~ (LEFTARG = name, RIGHTARG = text, FUNCTION = public.unequal)",
+                'CREATE TABLE "odd""; DROP TABLE trap; --" (id int) WITH (autovacuum_vacuum_scale_factor = 0.9)',
+            ),
+        )
+        connection.execute(f"ALTER DATABASE {name} SET search_path = public, pg_catalog".encode())
+        seen = findings(server, name, ("TAB-05", "VAC-08", "IDX-05"))
+        assert connection.execute("SELECT count(*) FROM trap").fetchone() == (0,)
+        fix = next(finding.fix for key, finding in seen.items() if key[0] == "VAC-08")
+        assert fix is not None
+        run(connection, fix.do.splitlines())
+        assert connection.execute("SELECT count(*) FROM trap").fetchone() == (0,)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", MAJORS[1:])
+def test_a_database_of_another_collation_version(major: int, make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(major)
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        if admin.execute("SELECT FROM pg_collation WHERE collname = 'en-x-icu'").fetchone() is None:
+            pytest.skip("a server without ICU")
+        admin.execute("CREATE DATABASE moved LOCALE_PROVIDER icu ICU_LOCALE 'en' TEMPLATE template0")
+        assert findings(server, "moved", ("COL-01",)) == {}
+        admin.execute("UPDATE pg_database SET datcollversion = '1.0' WHERE datname = 'moved'")
+    ((_, finding),) = findings(server, "moved", ("COL-01",)).items()
+    assert finding.fix is not None
+    with psycopg.connect(conninfo(server, "moved"), autocommit=True) as connection:
+        run(connection, finding.fix.do.splitlines())
+    assert findings(server, "moved", ("COL-01",)) == {}
+
+
+def test_tables_that_others_have_locked_are_seen(server: Throwaway, database: str) -> None:
+    """Nothing waits for them, and nothing gives up because of them."""
+    locked = [row for row in IN_A_DATABASE if row[0] in ("TAB-05", "TAB-07", "TAB-08", "IDX-05", "REP-06", "VAC-08")]
+    with psycopg.connect(database, autocommit=True) as connection, psycopg.connect(database) as holder:
+        name = connection.info.dbname
+        for _, _, statements in locked:
+            run(connection, statements)
+        run(connection, ["CREATE TABLE leaf PARTITION OF parted FOR VALUES FROM (10000) TO (20000)"])
+        tables = "keyless, parted, checked, referred, referring, left_alone, twice_indexed, published"
+        holder.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE".encode())
+        seen = findings(server, name, sorted({id_ for id_, _, _ in locked}))
+        assert {id_ for id_, _ in seen} == {id_ for id_, _, _ in locked}
+        holder.rollback()
+
+
+def test_partitions_and_all_tables_are_published_as_well(server: Throwaway, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = connection.info.dbname
+        run(
+            connection,
+            (
+                "CREATE TABLE whole (id int, x int) PARTITION BY LIST (id)",
+                "CREATE TABLE piece PARTITION OF whole FOR VALUES IN (1)",
+                "CREATE TABLE with_key (id int PRIMARY KEY)",
+                "CREATE PUBLICATION pieces FOR TABLE whole, with_key",
+            ),
+        )
+        assert set(findings(server, name, ("REP-06",))) == {("REP-06", f"{name}: public.piece")}
+        run(
+            connection, ("DROP PUBLICATION pieces", "CREATE PUBLICATION inserts FOR ALL TABLES WITH (publish = insert)")
+        )
+        assert findings(server, name, ("REP-06",)) == {}
+        run(connection, ("CREATE TABLE other (id int)", "CREATE PUBLICATION everything FOR ALL TABLES"))
+        assert set(findings(server, name, ("REP-06",))) == {("REP-06", f"{name} no replica identity")}

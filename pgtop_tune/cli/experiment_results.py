@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 
 from pgtop_tune.cli.detached import detached_runs
-from pgtop_tune.cli.output import say, say_as_it_is
+from pgtop_tune.cli.output import say, say_as_it_is, tell
 from pgtop_tune.cli.report_files import write_chapters
-from pgtop_tune.compare.reports.written import report_markdown
+from pgtop_tune.compare.reports.sheets import Sheet
+from pgtop_tune.compare.reports.written import report_markdown, text
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.log import experiments, is_running, newest, read_entries
-from pgtop_tune.experiment.plan.report import chapters
+from pgtop_tune.experiment.plan.report import RESULTS, chapters
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.status import status_lines
 from pgtop_tune.paths import experiments_dir
@@ -67,6 +69,16 @@ def show_status(words: str) -> None:
             continue
         first, second, *_, last = status_lines(outcome, _now_ms(), runs=is_running(directory))
         say(f"{first}; {second}; {last}")
+
+
+def say_results(outcome: Outcome | None, *, abandon: bool = False) -> None:
+    """What an experiment has come to, when it is complete."""
+    if outcome is None or abandon:
+        tell("everything is put back; the experiment has ended")
+        return
+    shown = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
+    say(text([part for chapter in shown for part in chapter.parts if isinstance(part, Sheet)]))
+    tell(f"report: pgtop-tune experiment report {outcome.id} -o {shlex.quote(f'{outcome.plan.name}.html')}")
 
 
 def write_report(words: str, output: Path | None, *, force: bool) -> None:

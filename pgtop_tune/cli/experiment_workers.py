@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from pgtop_tune import __version__
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.experiment_plans import overridden
-from pgtop_tune.cli.experiment_results import directory_of, outcome_in
-from pgtop_tune.cli.experimenting import confirm_restarts, say_results
+from pgtop_tune.cli.experiment_results import directory_of, outcome_in, say_results
+from pgtop_tune.cli.experimenting import confirm_restarts
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.signals import Terminated, run_until_signalled
 from pgtop_tune.errors import PgtopError, UsageProblem

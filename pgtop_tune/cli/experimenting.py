@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,18 +28,16 @@ from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.experiment_plans import bound_plan, check_fits, scripts_by_profile
-from pgtop_tune.cli.experiment_results import directory_of, outcome_in
+from pgtop_tune.cli.experiment_results import directory_of, outcome_in, say_results
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
 from pgtop_tune.cli.looking import let_in, look_closely
 from pgtop_tune.cli.machine_half import machine_of
 from pgtop_tune.cli.measuring import targets
-from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
-from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.written import text
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
@@ -48,7 +45,6 @@ from pgtop_tune.experiment.plan.estimate import Estimate, estimate
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory, read_entries, reviewed_dir
 from pgtop_tune.experiment.plan.model import OWN_DATABASE, Arm
 from pgtop_tune.experiment.plan.parts import ExperimentParts
-from pgtop_tune.experiment.plan.report import RESULTS, chapters
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, Outcome, outcome_of
 from pgtop_tune.experiment.plan.reviewed import check_reviewed, plan_hash
 from pgtop_tune.experiment.plan.run import ExperimentRun, unfinished
@@ -207,16 +203,6 @@ def _gone_on(
     if code == ExitCode.OK:
         say_results(outcome_of(read_entries(log.directory), outcome.id), abandon=abandon)
     return code
-
-
-def say_results(outcome: Outcome | None, *, abandon: bool = False) -> None:
-    """What an experiment has come to, when it is complete."""
-    if outcome is None or abandon:
-        tell("everything is put back; the experiment has ended")
-        return
-    shown = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
-    say(text([part for chapter in shown for part in chapter.parts if isinstance(part, Sheet)]))
-    tell(f"report: pgtop-tune experiment report {outcome.id} -o {shlex.quote(f'{outcome.plan.name}.html')}")
 
 
 def _profiles(session: SessionOptions) -> Profiles:

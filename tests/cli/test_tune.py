@@ -67,6 +67,25 @@ def test_knobs_that_the_role_may_not_set_or_that_do_not_reach_the_load_are_no_se
     assert auto_conf(fresh_server) == before
 
 
+def test_a_second_tuner_is_refused_while_the_first_one_still_looks_at_the_load(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    words = ("tune", "--against-load", "--knobs", "work_mem", "-w", "-d", conninfo(fresh_server))
+    first = subprocess.Popen(
+        [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    try:
+        until(lambda: any((tmp_path / ".local/state/pgtop-tune/experiments/running").glob("*.json")))
+        assert not any((tmp_path / ".local/state/pgtop-tune/experiments").glob("*-tune"))
+        ran = run(*words, home=tmp_path)
+        assert ran.status == 2
+        assert f"another experiment runs on this server (tune, process {first.pid})" in ran.err
+    finally:
+        first.send_signal(signal.SIGINT)
+        first.wait(60)
+
+
 @pytest.fixture
 def slow_commits(make_server: Callable[..., Throwaway], tmp_path: Path) -> Throwaway:
     """A server on a disk whose commits all wait for 20 ms, and pgbench's tables."""

@@ -17,7 +17,7 @@ from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.words import moment, signed
 from pgtop_tune.experiment.plan.best import best_arm
 from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE
-from pgtop_tune.experiment.plan.judging import Judgement, judgements, load_words
+from pgtop_tune.experiment.plan.judging import Judgement, judgements, levelled_results, load_words
 from pgtop_tune.experiment.plan.latencies import LatencyChange
 from pgtop_tune.experiment.plan.model import Cell
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, foreign_words
@@ -55,7 +55,9 @@ T = TypeVar("T")
 def chapters(outcome: Outcome) -> tuple[Chapter, ...]:
     """The report, for Markdown and HTML; also of an experiment that has not ended."""
     cells = list(_with_results(outcome))
-    ordered = sorted(cells, key=lambda each: _place(each[0], outcome))
+    levelled = levelled_results(outcome)
+    ordered = [(cell, levelled[cell.number]) for cell, _ in cells]
+    ordered = sorted(ordered, key=lambda each: _place(each[0], outcome))
     judged = judgements(outcome)
     results = [sheet for sheet in (_steps(outcome), _layout(ordered)) if sheet is not None]
     found = (
@@ -75,6 +77,11 @@ def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
     bad = sum(bool(result.reason) for result in outcome.results.values())
     without = f", {bad} of them without figures" if bad else ""
     yield f"{len(outcome.results)} of {len(plan.cells)} cells{without}: {one_line(ended, _REASON)}"
+    if len(servers := {result.server for result in outcome.results.values()} - {""}) > 1:
+        yield (
+            f"figures are levelled to the mean of {len(servers)} servers, and verdicts compare runs on the same server;"
+            " the cells in their order have what was measured"
+        )
     if plan.time_s < JUDGED_S:
         yield f"runs of {plan.time_s} s are shown and not judged: a verdict takes runs of {JUDGED_S} s"
     for each in sorted((each for each in judged if each.loud), key=lambda each: -abs(each.change)):
@@ -298,7 +305,12 @@ def _configurations(outcome: Outcome) -> Sheet:
 
 def _all(cells: Found) -> Sheet:
     rows = tuple(
-        (str(cell.number), one_line(cell.words, 160), one_line(result_words(result), 220), "; ".join(result.doubts))
+        (
+            str(cell.number),
+            one_line(f"{cell.words}, on {result.server}" if result.server else cell.words, 160),
+            one_line(result_words(result), 220),
+            "; ".join(result.doubts),
+        )
         for cell, result in cells
     )
     return Sheet("", (), Table(("", "cell", "result", "doubts"), rows, frozenset({0})))

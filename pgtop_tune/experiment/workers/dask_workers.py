@@ -7,6 +7,7 @@ plan. Only this module imports distributed.
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -19,6 +20,7 @@ from pgtop_tune.safe_text import one_line
 if TYPE_CHECKING:
     from distributed import Client
 
+_ADDRESS: Final = re.compile(r"(tcp|tls)://[^/\s]+:[0-9]{1,5}")
 _CONNECT_S: Final = 15.0
 _LOOK_S: Final = 1.0
 _STOPS_S: Final = 150.0
@@ -40,8 +42,10 @@ class DaskWorkers:
         """To the scheduler at an address: "tcp://host:8786".
 
         Raises:
-            UsageProblem: Dask distributed is not installed, or no scheduler is there.
+            UsageProblem: It is no address, Dask distributed is not installed, or no scheduler is there.
         """
+        if _ADDRESS.fullmatch(address) is None:
+            raise UsageProblem(f"{one_line(address, _WORDS)!r} is no address of a scheduler", "as in tcp://host:8786")
         try:
             from distributed import Client
         except ImportError as missing:

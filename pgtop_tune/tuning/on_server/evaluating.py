@@ -253,14 +253,17 @@ class Evaluator:
         standing = dict(self._standing.values)
         if self._parts.own_blocks is not None:
             standing |= self._parts.own_blocks.standing.values
+        names = [name for name in values if name not in self._settings]
+        found = {each.name: each for each in await self._parts.control.list(tuple(names))}
+        # A server of another version may not have one.
         changed = [
-            each.name
-            for each in await self._parts.control.list(tuple(name for name in values if name not in self._settings))
-            if each.shown != as_shown(each, standing.get(each.name, self._start[each.name]))
+            name
+            for name in names
+            if name not in found or found[name].shown != as_shown(found[name], standing.get(name, self._start[name]))
         ]
-        if self._parts.machine is not None and (names := self._settings.intersection(values)):
-            live = await live_values(self._parts.machine, names)
-            changed += [name for name in sorted(names) if live[name] != standing.get(name, self._start[name])]
+        if self._parts.machine is not None and (settings := self._settings.intersection(values)):
+            live = await live_values(self._parts.machine, settings)
+            changed += [name for name in sorted(settings) if live[name] != standing.get(name, self._start[name])]
         if changed:
             raise KnobsChanged(changed)
 

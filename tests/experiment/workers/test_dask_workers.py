@@ -89,6 +89,12 @@ async def test_a_worker_that_ends_under_a_unit_is_told_and_the_unit_is_not_made_
         assert await workers.servers() == ("db2",)
 
 
+@pytest.mark.parametrize("address", ["", "scheduler", "tcp://host", "rm -rf", "nonsense://host:1", "tcp://a b:1"])
+async def test_what_is_no_address_is_said_before_anything_is_tried(address: str) -> None:
+    with pytest.raises(UsageProblem, match="no address of a scheduler"):
+        await DaskWorkers.connected(address)
+
+
 async def test_without_a_scheduler_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgtop_tune.experiment.workers.dask_workers._CONNECT_S", 0.5)
     with pytest.raises(UsageProblem, match="no scheduler at") as refused:

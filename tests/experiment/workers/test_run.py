@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.experiment.plan.judging import judgements, results_by_arm
 from pgtop_tune.experiment.plan.log import ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.experiment.plan.parts import Stopped
+from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, outcome_of
 from pgtop_tune.experiment.plan.reviewed import plan_hash
 from pgtop_tune.experiment.workers.distribution import Distribution
@@ -86,6 +88,9 @@ def test_servers_of_different_speed_are_no_effect_and_add_no_noise(tmp_path: Pat
     assert judged.effect.relative == pytest.approx(0.1, abs=0.001)
     assert judged.effect.high - judged.effect.low < 0.1
     assert judged.change == pytest.approx(0.1, abs=0.001)
+    page = report_markdown("t", chapters(outcome))
+    assert "figures are levelled to the mean of 3 servers" in page
+    assert "repeat 1, on " in page
     levelled = results_by_arm(outcome)
     assert max(run.tps or 0.0 for run in levelled[judged.arm, judged.load]) < 1500.0
 

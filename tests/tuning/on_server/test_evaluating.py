@@ -37,7 +37,8 @@ class Control:
 
     async def list(self, names: Sequence[str]) -> tuple[Parameter, ...]:
         kilobytes = {name: int(value.removesuffix("MB")) * 1024 for name, value in self.values.items()}
-        rows = [parameter(name, str(kilobytes[name]), unit="kB", context="user") for name in names]
+        there = [name for name in names if name in self.values]
+        rows = [parameter(name, str(kilobytes[name]), unit="kB", context="user") for name in there]
         return tuple(replace(row, shown=self.values[row.name]) for row in rows)
 
 
@@ -74,6 +75,12 @@ def measured(control: Control, names: Sequence[str], monkeypatch: pytest.MonkeyP
 def test_a_knob_of_the_search_that_someone_has_changed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KnobsChanged) as changed:
         measured(Control(work_mem="64MB", temp_buffers="4MB"), ("work_mem", "temp_buffers"), monkeypatch)
+    assert changed.value.names == ("work_mem",)
+
+
+def test_a_knob_that_this_server_does_not_have_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KnobsChanged) as changed:
+        measured(Control(temp_buffers="4MB"), ("work_mem", "temp_buffers"), monkeypatch)
     assert changed.value.names == ("work_mem",)
 
 

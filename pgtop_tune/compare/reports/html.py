@@ -15,6 +15,8 @@ _LOUD: Final = {
     "too little to say": "open",
 }  # fmt: skip
 """Words of verdicts that get a colour; the word itself says the same."""
+_ONE_LINE: Final = 12
+"""Characters of a word that is not broken at a hyphen: ids and days."""
 _REASON: Final = "failed: "
 """Begin of a sentence in a column of numbers."""
 _STYLE: Final = """
@@ -30,7 +32,7 @@ overflow-wrap:anywhere}h3{font-size:1rem;margin:1.2rem 0 .3rem;overflow-wrap:any
 p{margin:.2rem 0;overflow-wrap:anywhere}p.note{color:var(--dim);font-size:.9rem}
 div.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
 th,td{padding:.15rem .6rem;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
-th{background:var(--shade);font-weight:600}td.n,th.n{text-align:right}td.n{white-space:nowrap}
+th{background:var(--shade);font-weight:600}td.n,th.n{text-align:right}td.n,td.w{white-space:nowrap}
 td.why{text-align:left;min-width:11rem}
 .good{color:var(--good);font-weight:600}.bad{color:var(--bad);font-weight:600}.open{color:var(--dim)}
 svg{width:100%;height:auto;display:block}.grid{stroke:var(--rule)}.axis{fill:var(--dim);font-size:11px}
@@ -92,11 +94,13 @@ def _cell(table: Table, index: int, words: str) -> str:
     if words.startswith(_REASON):
         return f'<td class="why">{text(words)}</td>'
     indent = "&emsp;" if words.startswith("  ") else ""
-    return f"<td{_number(table, index)}>{indent}{text(words.strip())}</td>"
+    return f"<td{_number(table, index, words)}>{indent}{text(words.strip())}</td>"
 
 
-def _number(table: Table, index: int) -> str:
-    return ' class="n"' if index in table.right else ""
+def _number(table: Table, index: int, words: str = "") -> str:
+    if index in table.right:
+        return ' class="n"'
+    return ' class="w"' if 0 < len(words) <= _ONE_LINE and " " not in words else ""
 
 
 def _picture(picture: Picture) -> str:

@@ -9,7 +9,7 @@ from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
-from pgtop_tune.health.check import Finding, Severity
+from pgtop_tune.health.check import Finding, Language, Severity
 from pgtop_tune.health.formats.for_people import PROPOSAL_HEADS, about, ceiling, details, proposal_cells, summary
 from pgtop_tune.health.report import CheckOutcome, Report
 from pgtop_tune.model.absence import Unavailable
@@ -17,6 +17,8 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.units import wall_moment
 
 _LONGEST: Final = 300
+_SHORT: Final = 100
+_BELOW: Final = "commands of the shell, see below"
 _SIGNED: Final = ("checked by", "accepted by", "date", "signature")
 
 
@@ -92,7 +94,10 @@ def _chapters(report: Report, fail_on: Severity | None, strict: bool) -> Iterato
 
 
 def _fix(finding: Finding) -> str:
-    return "" if finding.fix is None else one_line(finding.fix.do, _LONGEST)
+    if finding.fix is None:
+        return ""
+    do = one_line(finding.fix.do, _LONGEST)
+    return _BELOW if finding.fix.language is Language.SHELL and len(do) > _SHORT else do
 
 
 def _listed(

@@ -135,6 +135,20 @@ def test_another_limit_can_be_given() -> None:
     assert found(check, spoiled({"max_wal_size": "512"}), max_wal_size=256 * 2**20) == ()
 
 
+def test_a_number_that_is_advised_is_kept_and_its_limit_raised() -> None:
+    """The control group of these facts has two processors."""
+    check = next(each for each in CHECKS if each.id == "PLAN-05")
+    workers, most = (
+        parameter(name, value, vartype="integer")
+        for name, value in (("max_parallel_workers", "2"), ("max_worker_processes", "1"))
+    )
+    (finding,) = (
+        each for each in found(check, spoiled(more=(workers, most))) if each.subject == "max_parallel_workers"
+    )
+    assert finding.fix is not None
+    assert finding.fix.parameter == ("max_worker_processes", "8")
+
+
 def test_a_value_that_is_advised_for_this_server_is_no_finding() -> None:
     check = next(each for each in CHECKS if each.id == "PLAN-04")
     for target, findings_there in (("100", 0), ("120", 1)):

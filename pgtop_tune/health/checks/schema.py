@@ -294,7 +294,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     ),
     _row(
         "SEC-09", "event triggers",
-        "An event trigger runs with the rights of whoever changes a schema, superusers included.",
+        "An event trigger runs with the rights of the role that changes a schema, superusers included.",
         "event-triggers.html", _EVENT, group="security",
     ),
     _row(

@@ -1,4 +1,4 @@
-"""What every session gets from the server: time limits, and switches that change what statements mean."""
+"""Settings that every session gets from the server: time limits, and switches that change the meaning of statements."""
 
 from __future__ import annotations
 

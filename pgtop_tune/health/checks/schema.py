@@ -225,6 +225,8 @@ def _outdated(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _not_loaded(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    if not any(row.name[0] in _PRELOADED for _, row in _extensions(facts)):
+        return
     library = needs.parameters(facts).row("shared_preload_libraries")
     loaded = {each.strip().strip('"').rpartition("/")[2].removesuffix(".so") for each in library.setting.split(",")}
     databases: dict[str, list[str]] = {}

@@ -92,6 +92,28 @@ def configuration(rows: Sequence[ParameterRow]) -> list[str]:
     return lines
 
 
+def variables(rows: Sequence[ParameterRow]) -> list[str]:
+    """Variables for Ansible: options of the server as roles for PostgreSQL take them."""
+    lines = [f"# {line}" for line in _HEAD] + ["postgresql_global_config_options:"]
+    for row, advice, value in _with_values(rows):
+        note = " Takes effect with a restart." if row.parameter.context == _RESTART else ""
+        lines.append(f"  # now {row.parameter.shown}. {advice.because}{note}")
+        lines.append(f"  - option: {json.dumps(row.parameter.name)}")
+        lines.append(f"    value: {json.dumps(value)}")
+    return lines if len(lines) > len(_HEAD) + 1 else [*lines[:-1], "postgresql_global_config_options: []"]
+
+
+def machine_variables(rows: Sequence[MachineRow]) -> list[str]:
+    """Variables for Ansible: sysctls as a loop over `ansible.posix.sysctl` takes them."""
+    lines = [f"# {line}" for line in _HEAD] + ["sysctl_settings:"]
+    for row in in_order(rows):
+        if row.advice is not None and row.differs and is_sysctl(row.setting.name):
+            lines.append(f"  # now {row.live}. {row.advice.because}")
+            lines.append(f"  - name: {json.dumps(row.setting.name)}")
+            lines.append(f"    value: {json.dumps(row.advice.value)}")
+    return lines if len(lines) > len(_HEAD) + 1 else [*lines[:-1], "sysctl_settings: []"]
+
+
 def _with_values(rows: Sequence[ParameterRow]) -> list[tuple[ParameterRow, Advice, str]]:
     """Those with a value, what a reload changes first."""
     found = [
@@ -137,7 +159,7 @@ def machine_array(rows: Sequence[MachineRow]) -> list[str]:
     return json.dumps([machine_json(row) for row in rows], ensure_ascii=False, indent=2).splitlines()
 
 
-_MARKS: Final = {"text": "", "sql": "-- ", "conf": "# ", "sysctl": "# "}
+_MARKS: Final = {"text": "", "sql": "-- ", "conf": "# ", "sysctl": "# ", "ansible": "# "}
 
 
 def facts_lines(looked: Looked, format: str) -> list[str]:
@@ -167,11 +189,11 @@ def facts_lines(looked: Looked, format: str) -> list[str]:
 
 
 WRITERS: Final[Mapping[str, Callable[[Sequence[ParameterRow]], list[str]]]] = MappingProxyType(
-    {"text": text, "json": as_array, "sql": script, "conf": configuration}
+    {"text": text, "json": as_array, "sql": script, "conf": configuration, "ansible": variables}
 )
 """What --format names, for parameters of the server."""
 MACHINE_WRITERS: Final[Mapping[str, Callable[[Sequence[MachineRow]], list[str]]]] = MappingProxyType(
-    {"text": machine_text, "json": machine_array, "sysctl": sysctl_lines}
+    {"text": machine_text, "json": machine_array, "sysctl": sysctl_lines, "ansible": machine_variables}
 )
 """For settings of the machine."""
 

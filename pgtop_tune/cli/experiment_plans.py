@@ -133,7 +133,13 @@ def bound_plan(
     Raises:
         PgtopError: The plan is wrong, or the server does not answer.
     """
-    read = overridden(read_plan(plan_path(plan)), overrides)
+    return bound_to_server(words, overridden(read_plan(plan_path(plan)), overrides), session, allow_unsafe=allow_unsafe)
+
+
+def bound_to_server(
+    words: ConnectionWords, read: ExperimentPlan, session: SessionOptions, *, allow_unsafe: bool
+) -> tuple[BoundPlan, ServerRoom]:
+    """The same of a plan that was read. Raises as `bound_plan`."""
     loaded = load_profiles(profile_directories(session.profiles))
     scripts = _scripts(read, loaded)
     find_pgbench(session.pgbench)

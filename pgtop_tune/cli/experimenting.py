@@ -6,6 +6,7 @@ import asyncio
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import to_builtins
@@ -27,7 +28,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.exit_codes import ExitCode
-from pgtop_tune.cli.experiment_plans import ServerRoom, bound_plan, check_fits, scripts_by_profile
+from pgtop_tune.cli.experiment_plans import bound_plan, check_fits, scripts_by_profile
 from pgtop_tune.cli.experiment_results import directory_of, outcome_in
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.headless import run_beside
@@ -99,7 +100,7 @@ def run_plan(
     if wanted_hash:
         check_reviewed(found, wanted_hash, reviewed_dir())
     taken = estimate(found, room.max_wal_bytes)
-    _confirm(taken, room, yes=yes)
+    confirm_restarts(taken, room.sessions, yes=yes)
     directory = new_directory(found.name)
     identity = directory.name
     tell(f"experiment {identity}: {taken.words}")
@@ -114,16 +115,16 @@ def run_plan(
         return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=False)
 
 
-def _confirm(taken: Estimate, room: ServerRoom, *, yes: bool) -> None:
+def confirm_restarts(taken: Estimate, sessions: int, *, yes: bool) -> None:
     """A restart ends the sessions of others: somebody has to want it.
 
     Raises:
         UsageProblem: There is nobody to ask.
         ServerProblem: Nobody says yes.
     """
-    if not taken.restarts or not room.sessions or yes:
+    if not taken.restarts or not sessions or yes:
         return
-    words = f"{counted(taken.restarts, 'restart')} of the server: ends {counted(room.sessions, 'session')} of others"
+    words = f"{counted(taken.restarts, 'restart')} of the server: ends {counted(sessions, 'session')} of others"
     if not can_ask():
         raise UsageProblem(words, "pass --yes without a terminal")
     if answer_to(f"{words}; run the plan? [y/N] ").lower() not in ("y", "yes"):
@@ -169,6 +170,8 @@ def _resumed(
     if outcome.ended in (COMPLETE, ABANDONED):
         hint = f"`pgtop-tune experiment report {outcome.id}` shows it"
         raise UsageProblem(f"{outcome.id} is {outcome.ended}", hint)
+    if outcome.workers:
+        raise UsageProblem(f"{outcome.id} runs on {', '.join(outcome.workers)}", "pass --workers ADDRESS")
     looked = look_closely(words, 0.0, None, None)
     server = sections.server(looked.interval.newest)
     now = "" if isinstance(server, Unavailable) else server.system_identifier
@@ -199,8 +202,21 @@ def _gone_on(
         poolers=pooler_addresses(session.pooler),
         allow_unsafe=allow_unsafe,
     )
-    making = ExperimentSession(outcome, log, live, _profiles(session))
-    return let_in(words, lambda conninfo: asyncio.run(making.run(conninfo, abandon=abandon)))
+    making = ExperimentSession(outcome, log, live, profile_directories(session.profiles))
+    code = let_in(words, lambda conninfo: asyncio.run(making.run(conninfo, abandon=abandon)))
+    if code == ExitCode.OK:
+        say_results(outcome_of(read_entries(log.directory), outcome.id), abandon=abandon)
+    return code
+
+
+def say_results(outcome: Outcome | None, *, abandon: bool = False) -> None:
+    """What an experiment has come to, when it is complete."""
+    if outcome is None or abandon:
+        tell("everything is put back; the experiment has ended")
+        return
+    shown = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
+    say(text([part for chapter in shown for part in chapter.parts if isinstance(part, Sheet)]))
+    tell(f"report: pgtop-tune experiment report {outcome.id} -o {shlex.quote(f'{outcome.plan.name}.html')}")
 
 
 def _profiles(session: SessionOptions) -> Profiles:
@@ -236,16 +252,26 @@ class ExperimentSession:
         outcome: Of the journal so far.
         log: The journal, open.
         live: Of the session that watches.
-        loaded: Profiles.
+        directories: Of profiles.
+        keeps_data: The database that is made for it stays, for the next cells of the same experiment.
     """
 
-    def __init__(self, outcome: Outcome, log: ExperimentLog, live: LiveOptions, loaded: Profiles) -> None:
+    def __init__(
+        self,
+        outcome: Outcome,
+        log: ExperimentLog,
+        live: LiveOptions,
+        directories: Sequence[Path],
+        *,
+        keeps_data: bool = False,
+    ) -> None:
         self._outcome = outcome
         self._plan = outcome.plan
         self._log = log
         self._live = live
-        self._loaded = loaded
+        self._directories: Final = directories
         self._database = outcome.database
+        self._keeps_data: Final = keeps_data
         self._announcement: Announcement | None = None
         self._over = False
 
@@ -285,13 +311,14 @@ class ExperimentSession:
             self._log.write("ended", why="stopped by a signal")
             tell(f"stopped; `pgtop-tune experiment resume {self._outcome.id}` continues")
             return ExitCode.SIGNALLED + signalled
-        await self._put_back(conninfo)
+        if not self._keeps_data:
+            await self._put_back(conninfo)
         self._log.write("ended", why=ABANDONED if abandon else COMPLETE)
-        self._say(abandon=abandon)
         return ExitCode.OK
 
     async def _measured(self, conninfo: ConnInfo, doors: _Doors, *, abandon: bool) -> int | None:
         session = LiveSession(conninfo, self._live)
+        session.load.directories = self._directories
         session.load.prepare = None
         session.watch_others()
         keeper, meter = FrameKeeper(), SurroundingsMeter()
@@ -303,7 +330,7 @@ class ExperimentSession:
             cpu=meter,
             doors=doors,
             targets=await self._targets(conninfo),
-            profiles=self._loaded.known,
+            profiles=load_profiles(self._directories).known,
             open_sql_session=lambda: open_sql_session(conninfo),
             make_data=lambda scale: self._made(conninfo, scale),
             free_bytes=lambda: self._free_bytes(conninfo),
@@ -390,15 +417,6 @@ class ExperimentSession:
         finally:
             await sql_session.aclose()
         return room.available_bytes
-
-    def _say(self, *, abandon: bool) -> None:
-        outcome = outcome_of(read_entries(self._log.directory), self._outcome.id)
-        if outcome is None or abandon:
-            tell("everything is put back; the experiment has ended")
-            return
-        shown = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
-        say(text([part for chapter in shown for part in chapter.parts if isinstance(part, Sheet)]))
-        tell(f"report: pgtop-tune experiment report {outcome.id} -o {shlex.quote(f'{outcome.plan.name}.html')}")
 
 
 def _now_ms() -> int:

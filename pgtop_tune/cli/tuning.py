@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -18,38 +17,26 @@ from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import first_answer
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.cli.tuning_restarts import Restarts, separate_cost_s
+from pgtop_tune.cli.tuning_beginning import SearchRequest, beginning, objective_of
+from pgtop_tune.cli.tuning_evaluator import evaluator_of, until_nothing_pends
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
-from pgtop_tune.cli.wiring import LiveSession
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
-from pgtop_tune.experiment.prediction import Prediction, predict
-from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR, SETTLE_S, Lengths
-from pgtop_tune.experiment.switchback.cycles import cycle_s
-from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.experiment_control import ExperimentState
-from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
-from pgtop_tune.tuning.on_server.evaluating import EvaluatingParts, Evaluator
-from pgtop_tune.tuning.on_server.guards import GUARDED
+from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, server_of
 from pgtop_tune.tuning.on_server.journal import (
     COMPLETE,
     KeptTuning,
-    TuningRequest,
     kept_tuning,
     replayed,
     write_first,
     write_result,
 )
-from pgtop_tune.tuning.on_server.knob_space import KnobSpace, knob_space, wanted_knobs
-from pgtop_tune.tuning.on_server.objective import Objective, constraint, objective
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun, why_unfinished
-from pgtop_tune.tuning.on_server.shown import shown_tuning
+from pgtop_tune.tuning.on_server.shown import ShownTuning
 from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, result_lines
-from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.result import Ending, Result
-from pgtop_tune.tuning.space import Dimension, Space
 
 _SWITCHES_S: Final = 15.0
 """Of an evaluation, beside its blocks: checks of both arms, changes."""
@@ -64,25 +51,14 @@ class TuneRequest(Struct, frozen=True, kw_only=True):
     """The command line of `tune`.
 
     Attributes:
-        knobs, groups: As typed.
-        budget_s: Of all evaluations.
-        request: What resuming needs of the rest.
-        engine: Name of the search engine.
-        worth: The smallest effect worth having, as a share.
-        seed: None draws one.
+        search: What is to be searched.
         stop_file: Ends the search before the next evaluation.
         yes: Nobody is asked before restarts.
         watch: After a search the next one begins when the load has changed.
     """
 
     connection: ConnectionWords
-    knobs: tuple[str, ...]
-    groups: tuple[str, ...]
-    budget_s: float
-    request: TuningRequest
-    engine: str
-    worth: float
-    seed: int | None
+    search: SearchRequest
     profiles_directory: Path | None
     stop_file: Path | None
     yes: bool
@@ -107,37 +83,16 @@ async def tune(wanted: TuneRequest) -> tuple[int, Path | None]:
     Raises:
         PgtopError: It could not begin, or cannot go on; nothing stays changed.
     """
-    knobs = wanted_knobs(wanted.knobs, wanted.groups)
-    limits = tuple(constraint(words) for words in wanted.request.constraints)
-    decides = _objective(wanted.request)
-    session = await opened_session(wanted.connection, wanted.request, wanted.live, wanted.profiles_directory, decides)
+    wanted.search.check()
+    request = wanted.search.request
+    decides = objective_of(request)
+    session = await opened_session(wanted.connection, request, wanted.live, wanted.profiles_directory, decides)
 
     async def made() -> tuple[Path, KeptTuning]:
-        found = await session.parameters((*GUARDED, *(knob.name for knob in knobs)))
-        space = knob_space(knobs, found, allow_restart=wanted.request.allow_restart, asked=bool(wanted.knobs))
-        space = await session.without_refused(space)
-        if space.dimensions:
-            interval = await session.loaded_interval()
-            space = _without_long_cycles(space, interval, wanted.knobs)
-        if not space.dimensions:
-            raise UsageProblem(
-                "there is no knob to search", "; ".join(f"{name}: {why}" for name, why in space.left_out[:5])
-            )
-        plan = TuningPlan(
-            space=Space(space.dimensions),
-            budget=wanted.budget_s,
-            cost=_SWITCHES_S + FEWEST_PAIRS * _lengths(wanted.request.block_s).pair_s,
-            restart_cost=separate_cost_s(wanted.request.block_s),
-            seed=random.SystemRandom().getrandbits(31) if wanted.seed is None else wanted.seed,
-            engine=wanted.engine,
-            worth=wanted.worth,
-            constraints=limits,
-            predictions=_predictions(space.dimensions, interval),
-        )
+        begun = await beginning(session, wanted.search)
         directory = new_directory("tune")
         with ExperimentLog(directory) as log:
-            guards = session.guards(found, [each.name for each in space.dimensions], wanted.request.recovery_s)
-            write_first(log, session.system_identifier(), session.asked(wanted.request), plan, guards, space.left_out)
+            write_first(log, begun.server, begun.request, begun.plan, begun.guards, begun.left_out)
         return directory, kept_tuning(directory)
 
     return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes, watch=wanted.watch)
@@ -148,8 +103,10 @@ async def resume(wanted: ResumeRequest) -> tuple[int, Path | None]:
     kept = kept_tuning(wanted.directory)
     if kept.ended == COMPLETE:
         raise UsageProblem(f"{kept.id} is complete", f"`pgtop-tune tune --show {kept.id}` shows it")
+    if kept.workers:
+        raise UsageProblem(f"{kept.id} runs on {', '.join(kept.workers)}", "pass --workers ADDRESS")
     session = await opened_session(
-        wanted.connection, kept.request, wanted.live, wanted.profiles_directory, _objective(kept.request)
+        wanted.connection, kept.request, wanted.live, wanted.profiles_directory, objective_of(kept.request)
     )
 
     async def made() -> tuple[Path, KeptTuning]:
@@ -159,34 +116,6 @@ async def resume(wanted: ResumeRequest) -> tuple[int, Path | None]:
         return wanted.directory, kept
 
     return await _run(session, made, stop_file=wanted.stop_file, yes=wanted.yes)
-
-
-def _lengths(block_s: float) -> Lengths:
-    """Of a block that measures so long; half of that is left out before it, five seconds at most."""
-    return Lengths(settle_s=min(SETTLE_S, block_s / 2.0), measured_s=block_s)
-
-
-def _objective(request: TuningRequest) -> Objective | None:
-    """None where the load is somebody else's: its mix of statements decides."""
-    return objective(request.objective, request.rate_per_s) if request.profile else None
-
-
-def _without_long_cycles(space: KnobSpace, interval: Interval, named: Sequence[str]) -> KnobSpace:
-    """Without the knobs of which one evaluation would take hours: those that work through checkpoints far apart."""
-    cycle = cycle_s(interval, {})
-    if cycle is None or cycle <= _LONGEST_CYCLE_S:
-        return space
-    minutes = FEWEST_PAIRS * CYCLES_PER_PAIR * cycle / 60.0
-    why = f"checkpoints are {cycle:.0f} s apart, so an evaluation takes {minutes:.0f} minutes; --knobs searches it"
-    long = [each for each in space.dimensions if each.name in BY_CHECKPOINTS and each.name not in named]
-    kept = tuple(each for each in space.dimensions if each not in long)
-    return KnobSpace(kept, (*space.left_out, *((each.name, why) for each in long)))
-
-
-def _predictions(dimensions: Sequence[Dimension], interval: Interval) -> dict[str, Prediction]:
-    """What each knob alone can bring at most, as far as the waits of this load tell."""
-    told = {each.name: predict(interval, [each.name], [("", "")], (), "") for each in dimensions}
-    return {name: found for name, found in told.items() if found is not None}
 
 
 async def _run(
@@ -203,15 +132,17 @@ async def _run(
 
     async def work() -> None:
         await first_answer(live, session.keeper)
-        key = server_of(session.keeper.frames[-1])
-        if key is not None:
-            check_alone(key)
-        await _until_nothing_pends(live)
         try:
             while True:
-                directory, kept = await begin()
-                begun.append(directory)
-                result = await _search(session, directory, kept, stop_file=stop_file, yes=yes)
+                # From the first look at the load on: two tuners would measure each other.
+                async with _announced(session) as announced:
+                    await until_nothing_pends(live.parameters)
+                    directory, kept = await begin()
+                    for name, why in kept.left_out:
+                        tell(f"{name}: not searched: {why}")
+                    with ExperimentLog(directory) as log:
+                        begun.append(directory)
+                        result = await _search(session, announced, log, kept, stop_file=stop_file, yes=yes)
                 done.append((directory, result))
                 _say(session, directory, result)
                 if not watch:
@@ -241,81 +172,76 @@ def _say(session: TuningSession, directory: Path, result: Result) -> None:
     tell(f"`pgtop-tune tune --show {directory.name} -o tune.html` writes the report, `--apply` makes it permanent")
 
 
-async def _until_nothing_pends(live: LiveSession) -> None:
-    """Waits for revert watchdogs of a search that was killed. Raises a UsageProblem where a change goes on pending."""
-    deadline_s = time.monotonic() + _WATCHDOG_S
-    while True:
-        try:
-            await check_nothing_pending(live.parameters)
-            return
-        except UsageProblem:
-            if time.monotonic() > deadline_s:
-                raise
-        await asyncio.sleep(1.0)
+class _Announced:
+    """The search as others see it.
+
+    Attributes:
+        state: The newest.
+        file: Of the announcement.
+    """
+
+    def __init__(self, server: ServerKey | None) -> None:
+        self.state = ExperimentState(number=1, kind="tuning", under_way=True, phase="looking at the load")
+        self.file: Final = Announcement("tune", (), lambda: self.state, server)
+
+
+@asynccontextmanager
+async def _announced(session: TuningSession) -> AsyncIterator[_Announced]:
+    """Raises a UsageProblem where another experiment runs on the server."""
+    announced = _Announced(server_of(session.keeper.frames[-1]))
+    session.live.engine.attach(announced.file)
+    announced.file.begin()
+    try:
+        yield announced
+    finally:
+        announced.file.end()
 
 
 async def _search(
-    session: TuningSession, directory: Path, kept: KeptTuning, *, stop_file: Path | None, yes: bool
+    session: TuningSession,
+    announced: _Announced,
+    log: ExperimentLog,
+    kept: KeptTuning,
+    *,
+    stop_file: Path | None,
+    yes: bool,
 ) -> Result:
-    live = session.live
-    found = await session.parameters(each.name for each in kept.plan.space.dimensions)
-    with ExperimentLog(directory) as log:
-        if kept.events:
-            log.write("resumed")
-        restarts = None
-        if any(each.restart for each in kept.plan.space.dimensions):
-            restarts = Restarts(live, session.run, session.keeper, session.cell, tell_set(log), kept.request.block_s)
-            await restarts.agree(yes=yes)
-        tuning = replayed(kept)
-        evaluator = Evaluator(
-            EvaluatingParts(
-                control=live.parameters,
-                load=session.load,
-                blocks=session.blocks,
-                restarting=restarts,
-                seen=lambda state: announcement.tick(),
-                before_set=tell_set(log),
-            ),
-            kept.plan.space,
-            found,
-            session.objective,
-            session.load_words,
-            _lengths(kept.request.block_s),
-            _LONGEST_S,
-        )
-        names = [each.name for each in kept.plan.space.dimensions]
-        began_s = time.monotonic()
+    if kept.events:
+        log.write("resumed")
+    tuning = replayed(kept)
+    shown = ShownTuning(kept, tuning)
 
-        def shown() -> ExperimentState:
-            return shown_tuning(kept, tuning, time.monotonic() - began_s, under_way=session.load.runs)
+    def changed() -> None:
+        shown.changed()
+        announced.state = shown.newest
+        announced.file.tick()
 
-        newest = [shown()]
+    def seen(state: SwitchbackState) -> None:
+        shown.take(state)
+        announced.state = shown.newest
+        announced.file.tick()
 
-        def changed() -> None:
-            newest[0] = shown()
-            announcement.tick()
-
-        announcement = Announcement("tune", names, lambda: newest[0], server_of(session.keeper.frames[-1]))
-        live.engine.attach(announcement)
-        announcement.begin()
-        parts = RunParts(
-            answers=session.answers,
-            free_bytes=session.free_bytes,
-            stop_file=stop_file,
-            told=tell,
-            changed=changed,
-        )
+    announced.state = shown.newest
+    announced.file.switches([each.name for each in kept.plan.space.dimensions])
+    parts = RunParts(
+        answers=session.answers,
+        free_bytes=session.free_bytes,
+        stop_file=stop_file,
+        told=tell,
+        changed=changed,
+    )
+    async with evaluator_of(
+        session,
+        kept.plan,
+        kept.request.block_s,
+        yes=yes,
+        before_set=lambda set_id: log.write("set_began", set_id=set_id),
+        seen=seen,
+    ) as evaluator:
         try:
             result = await TuningRun(tuning, log, evaluator, parts, kept.plan.seed).run()
         except (PgtopError, asyncio.CancelledError) as problem:
             log.write("ended", why=why_unfinished(problem))
             raise
-        finally:
-            announcement.end()
-        write_result(log, result)
-        return result
-
-
-def tell_set(log: ExperimentLog) -> Callable[[str], None]:
-    """Writes the id of a change set into the journal of the search before it is made."""
-    return lambda set_id: log.write("set_began", set_id=set_id)
+    write_result(log, result)
+    return result

@@ -10,6 +10,7 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.report_files import write_chapters, write_text
 from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, is_running
+from pgtop_tune.host.system_settings import is_sysctl
 from pgtop_tune.tuning.on_server.journal import KeptTuning, kept_tuning, replayed, tuning_directory, tunings
 from pgtop_tune.tuning.on_server.report import tuning_chapters
 from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, interval_words, result_lines, script, status_lines
@@ -74,7 +75,7 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
         UsageProblem: There is nothing to apply, or nobody to ask.
         ServerProblem: Nobody says yes.
     """
-    from pgtop_tune.changes.model.change import SYSTEM, WantedParameter
+    from pgtop_tune.changes.model.change import SYSTEM, WantedParameter, WantedSetting
     from pgtop_tune.cli.changing import ChangeRequest, change
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.signals import answer_to, run_until_signalled
@@ -84,7 +85,7 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
     if result is None or result.ending is not Ending.BETTER:
         tell("nothing to apply: no setting was confirmed as better")
         return 0
-    if kept.applied:
+    if kept.applied and not kept.workers:
         raise UsageProblem(f"{kept.id} was applied already", "`pgtop-tune revert --list` shows the change set")
     for name, value in result.values.items():
         say(f"{name}: {result.start[name]} → {value}")
@@ -94,23 +95,45 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
         if answer_to(f"apply these {len(result.values)} changes? [y/N] ").lower() not in ("y", "yes"):
             raise ServerProblem("nothing was changed")
     restart = {each.name for each in kept.plan.space.dimensions if each.restart}
+    of_server, of_machine = _halves(kept, result)
+    lasting = bool(of_machine) and all(is_sysctl(name) for name in of_machine)
     asked = ChangeRequest(
-        wanted=tuple(WantedParameter(name, value, SYSTEM) for name, value in result.values.items()),
+        wanted=tuple(WantedParameter(name, value, SYSTEM) for name, value in of_server.items()),
+        settings=tuple(WantedSetting(name, value) for name, value in of_machine.items()),
+        persist=lasting,
         reason=f"tune {kept.id}",
-        restart=not restart.isdisjoint(result.values),
+        restart=not restart.isdisjoint(of_server),
         yes=yes,
     )
     code = let_in(words, lambda conninfo: run_until_signalled(change(conninfo, asked)))
     if code == 0:
         with ExperimentLog(directory) as log:
             log.write("applied")
+        if of_machine and not lasting:
+            tell(
+                "the machine's settings last until the next boot: the script of --show has the commands that keep them"
+            )
+        if not asked.restart and not restart.isdisjoint(of_machine):
+            tell("the server takes huge pages when it is restarted")
     return code
+
+
+def _halves(kept: KeptTuning, result: Result) -> tuple[dict[str, str], dict[str, str]]:
+    """The values found, of the server and of its machine."""
+    machine = {each.name for each in kept.plan.space.dimensions if each.machine}
+    return (
+        {name: value for name, value in result.values.items() if name not in machine},
+        {name: value for name, value in result.values.items() if name in machine},
+    )
 
 
 def _script(kept: KeptTuning, result: Result) -> list[str]:
     if not result.values or result.confirmed is None:
         return []
+    from pgtop_tune.changes.machine.paste import commands
     from pgtop_tune.changes.server.statements import statement
 
-    statements = [statement(name, value) for name, value in result.values.items()]
-    return script(result, statements, f"{kept.request.objective or SAME_MIX_WORDS}: {interval_words(result.confirmed)}")
+    of_server, of_machine = _halves(kept, result)
+    statements = [statement(name, value) for name, value in of_server.items()]
+    shell = [line for name, value in of_machine.items() for line in commands(name, value, survive=True)]
+    return script(statements, shell, f"{kept.request.objective or SAME_MIX_WORDS}: {interval_words(result.confirmed)}")

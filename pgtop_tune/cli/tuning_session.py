@@ -29,14 +29,15 @@ from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import server_of
 from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, HeldLoad
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
-from pgtop_tune.tuning.on_server.knob_space import KnobSpace
 from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, load_shape
 from pgtop_tune.tuning.on_server.objective import Objective
+from pgtop_tune.tuning.space import KnobSpace
 
 _SHOWN_LOAD_S: Final = 25.0
 """Of the load before the first evaluation: what its waits and its WAL are."""
@@ -48,7 +49,8 @@ class TuningSession:
     """The parts of a search that outlive an evaluation.
 
     Args:
-        live: Watches and changes the server.
+        conninfo: The server.
+        live: Watches and changes it.
         options: It was made with.
         cell: The load; None where somebody else drives it.
         objective: What decides; None where the same mix of statements does.
@@ -60,15 +62,21 @@ class TuningSession:
     """
 
     def __init__(
-        self, live: LiveSession, options: LiveOptions, cell: RunCell | None, objective: Objective | None
+        self,
+        conninfo: ConnInfo,
+        live: LiveSession,
+        options: LiveOptions,
+        cell: RunCell | None,
+        objective: Objective | None,
     ) -> None:
+        self.conninfo = conninfo
         self.live = live
         self.journal_directory = options.journal_directory
         self.cell = cell
         self.objective = objective
         self.keeper = FrameKeeper()
         self.blocks = CurrentBlocks(loaded=cell is not None)
-        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, tell)
+        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, _tell_rarely)
         live.load.prepare = None
         live.engine.attach(self.keeper)
         live.engine.attach(self.blocks)
@@ -102,14 +110,14 @@ class TuningSession:
     async def without_refused(self, space: KnobSpace) -> KnobSpace:
         """Without the knobs that the server does not let us set, or that do not reach sessions of the load.
 
-        Each is set for a moment to the value beside the one in force; those that take a restart are not.
+        Each is set for a moment to the value beside the one in force; those that need blocks of their own are not.
 
         Raises:
             ConnectionProblem: The server is gone.
         """
         control, refused = self.live.parameters, dict[str, str]()
         for each in space.dimensions:
-            if each.restart:
+            if each.separate:
                 continue
             beside = each.levels[each.start + 1 if each.start + 1 < len(each.levels) else each.start - 1]
             rival = Rival(each.name, each.levels[each.start], beside)
@@ -190,6 +198,12 @@ class TuningSession:
         )
 
 
+def _tell_rarely(words: str) -> None:
+    """Without the steps before each block, which would hide the lines of the search."""
+    if not words.startswith("housekeeping: "):
+        tell(words)
+
+
 async def opened_session(
     connection: ConnectionWords,
     request: TuningRequest,
@@ -209,11 +223,12 @@ async def opened_session(
     async with opened(connection) as (sql_session, conninfo):
         places = await targets((), sql_session, conninfo, from_here=live.load_from is None)
     session = LiveSession(conninfo, live)
+    session.watch_others()
     session.load.directories = directories
     if decides is None:
-        return TuningSession(session, live, None, None)
+        return TuningSession(conninfo, session, live, None, None)
     profile = load_profiles(directories).get(request.profile)
     spec = LoadSpec(threads=request.threads, rate_per_s=decides.rate)
     clients, protocol = request.clients or None, request.protocol or None
     [cell, *_] = cells(places, [profile], spec, None, clients=clients, protocol=protocol)
-    return TuningSession(session, live, cell, decides)
+    return TuningSession(conninfo, session, live, cell, decides)

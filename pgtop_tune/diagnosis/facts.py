@@ -30,6 +30,7 @@ from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.run_result import GeneratorLoad
 from pgtop_tune.model.waits import CPU, QUEUE, TURN
+from pgtop_tune.safe_text import one_line
 
 WINDOW_S: Final = 10.0
 _NOW_S: Final = 3.0
@@ -41,6 +42,7 @@ _OTHERS: Final = 0.25
 _STEAL: Final = 5.0
 _MANY_CONNECTS: Final = 10.0
 """New sessions per second from which on CPU time of dead backends looks like that of other programs."""
+_PROGRAM: Final = 15
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -262,6 +264,13 @@ class Facts:
         if foreign is None or cpus is None or self.connects > _MANY_CONNECTS:
             return None
         return max(foreign - self.steal, 0.0) * cpus / 100.0
+
+    @cached_property
+    def other_names(self) -> str:
+        """ "stress (4711), python3 (12)": those that take most; "" where none was seen."""
+        sample = self.interval.now(sections.processes)
+        found = () if sample is None else sample.others
+        return ", ".join(f"{one_line(program.name, _PROGRAM)} ({program.pid})" for program in found)
 
     @cached_property
     def connects(self) -> float:

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.advice.fence import loss_of
-from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.ports import ChangeControl
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.load_run import BeforeEachRun, RunCell
@@ -119,7 +118,7 @@ class ConfiguredRuns:
 
     def __init__(self, configurations: Sequence[Configuration], control: ChangeControl, before: BeforeEachRun) -> None:
         self._values: Final = {each.name: each.values for each in configurations}
-        self._standing: Final = StandingValues(ChangeSets(control, None), control, lambda set_id: None, "bench run:")
+        self._standing: Final = StandingValues(control, lambda set_id: None, "bench run:")
         self._before_s: Final = before.quiet_deadline_s + before.warm_up_s + _MARGIN_S
 
     async def to(self, cell: RunCell) -> None:

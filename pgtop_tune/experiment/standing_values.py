@@ -11,24 +11,34 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pgtop_tune.changes.change_sets import ChangeSets
-from pgtop_tune.changes.model.change import Terms, WantedParameter
+from pgtop_tune.changes.model.change import Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet
-from pgtop_tune.changes.ports import SetControl
+from pgtop_tune.changes.ports import MachineControl, SetControl
 
 
 class StandingValues:
     """One change set at a time.
 
     Args:
-        sets: Makes and reverts it.
-        door: The server's half of these sets, for deadlines.
+        door: Makes and reverts the server's half.
         before: Told the id of a set before it is made.
         reason: Begins what the journal says of them.
+        machine: As the door, of the machine's half; None where no value is a setting of it.
+        settings: Names that are settings of the machine.
     """
 
-    def __init__(self, sets: ChangeSets, door: SetControl, before: Callable[[str], None], reason: str) -> None:
-        self._sets: Final = sets
+    def __init__(
+        self,
+        door: SetControl,
+        before: Callable[[str], None],
+        reason: str,
+        machine: MachineControl | None = None,
+        settings: frozenset[str] = frozenset(),
+    ) -> None:
+        self._sets: Final = ChangeSets(door, machine)
         self._door: Final = door
+        self._machine: Final = machine
+        self._settings: Final = settings
         self._before: Final = before
         self._reason: Final = reason
         self._set_id = ""
@@ -42,11 +52,11 @@ class StandingValues:
         """Puts exactly these into force, or prolongs them; they revert by themselves after `within_s`.
 
         Raises:
-            PgtopError: The server refused, or is not there.
+            PgtopError: The server or the machine refused, or the server is not there.
         """
         if not self.differs(values):
             if self._set_id:
-                await self._door.begin_deadline(self._set_id, within_s)
+                await self._prolong(within_s)
             return
         await self.revert("other values follow")
         if not values:
@@ -57,9 +67,19 @@ class StandingValues:
         terms = Terms(keep_within_s=within_s, reason=f"{self._reason} {words}", set_id=set_id, of_experiment=True)
         self._set_id = set_id
         await self._sets.apply(
-            ChangeSet(parameters=tuple(WantedParameter(name, value) for name, value in values.items())), terms
+            ChangeSet(
+                parameters=tuple(WantedParameter(*each) for each in values.items() if each[0] not in self._settings),
+                settings=tuple(WantedSetting(*each) for each in values.items() if each[0] in self._settings),
+            ),
+            terms,
         )
         self.values = dict(values)
+
+    async def _prolong(self, within_s: float) -> None:
+        if not self._settings.issuperset(self.values):
+            await self._door.begin_deadline(self._set_id, within_s)
+        if self._machine is not None and not self._settings.isdisjoint(self.values):
+            await self._machine.begin_deadline(self._set_id, within_s)
 
     async def revert(self, why: str) -> None:
         """Takes them out of force. Raises as `to`."""

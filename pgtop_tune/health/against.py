@@ -6,7 +6,7 @@ A recording has no answers of databases and no settings of the machine; checks t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,10 +121,13 @@ def _said(finding: Mapping[str, Any]) -> tuple[Severity, str]:
     return Severity(finding["severity"]), str(finding["says"])
 
 
-def only_new(report: Report, former: Former) -> Report:
+def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozenset()) -> Report:
     """The report without what the former check had found at the same severity or a worse one.
 
     What it had found and is no more is `gone`, unless the check is unknown now.
+
+    Args:
+        near: (check id, subject) of what stands just beside a limit: what goes to and fro there is not gone.
     """
     results: list[Result] = []
     known = 0
@@ -142,12 +145,10 @@ def only_new(report: Report, former: Former) -> Report:
         )
         known += len(result.findings) - len(new)
         results.append(replace(result, findings=new, known=len(result.findings) - len(new)))
-    gone = tuple(
-        (id_, said)
-        for (id_, subject), (_, said) in former.findings.items()
-        if (id_, subject) not in there and id_ in seen
-    )
-    return replace(report, results=tuple(results), compared_with=former.name, known=known, gone=gone)
+    missing = {key: said for key, (_, said) in former.findings.items() if key not in there and key[0] in seen}
+    gone = tuple((id_, said) for (id_, subject), said in missing.items() if (id_, subject) not in near)
+    still = len(missing) - len(gone)
+    return replace(report, results=tuple(results), compared_with=former.name, known=known + still, gone=gone)
 
 
 def recorded_facts(path: Path) -> CheckFacts:

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from pgtop_tune.advice.facts import DiskKind, Workload
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -120,6 +121,7 @@ class CheckFacts(Struct, frozen=True):
         unanswered: Why a question has no answer at all.
         measured: What --measure found.
         described: Which server: "user@host:port/dbname", or the file. Foreign text.
+        disk, workload: What the operator says; None goes by what was seen.
     """
 
     frames: tuple[Frame, ...]
@@ -128,6 +130,8 @@ class CheckFacts(Struct, frozen=True):
     unanswered: Unavailable = NOT_ASKED
     measured: Measured | Unavailable = NOT_MEASURED
     described: str = ""
+    disk: DiskKind | None = None
+    workload: Workload | None = None
 
     # asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
     __repr__ = object.__repr__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -14,6 +14,7 @@ from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, L
 from pgtop_tune.health.facts import Answer, CheckFacts, Missing, Question
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.units import about
 
 # Fits a fix to the server it is for: a standby takes no statement that changes data, ALTER SYSTEM may be switched
 # off.
@@ -94,7 +95,21 @@ def judge(
         results=tuple(_result(check, facts, thresholds.get(check.id, {}), young) for check in checks),
         ceilings=() if isinstance(facts.measured, Unavailable) else facts.measured.ceilings,
         not_measured=() if isinstance(facts.measured, Unavailable) else facts.measured.missing,
+        identity=tuple(_identity(facts)),
     )
+
+
+def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
+    """What tells the server and its machine from others."""
+    server, host = needs.SERVER.of(facts), needs.HOST.of(facts)
+    if not isinstance(server, Unavailable):
+        yield "system identifier", server.system_identifier
+        yield "role", "standby" if server.in_recovery else "primary"
+        if server.pooled:
+            yield "connection", "through a pooler: what is said of sessions is said of the pooler's"
+    if not isinstance(host, Unavailable):
+        cpus = "1 CPU" if host.cpu_count == 1 else f"{host.cpu_count} CPUs"
+        yield "machine", f"{host.hostname}, Linux {host.kernel}, {cpus}, {about(host.memory_bytes)} of memory"
 
 
 def statistics_age_s(facts: CheckFacts) -> float | None:

@@ -4,21 +4,83 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.health.check import Check, Limits
+from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
+from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.measure import busy, keep, measure
-from pgtop_tune.health.project_file import project_wishes
-from pgtop_tune.health.registry import chosen, thresholds
+from pgtop_tune.health.project_file import ProjectWishes, project_wishes
+from pgtop_tune.health.proposing import proposed_values
+from pgtop_tune.health.registry import by_id, chosen, thresholds
 from pgtop_tune.health.report import Report
+from pgtop_tune.health.told import NOTHING_TOLD, Told
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
+
+_BESIDE: Final = 0.1
+"""Of a limit."""
+
+
+class Wanted(Struct, frozen=True):
+    """What is to be checked, and how.
+
+    Attributes:
+        limits: Of the checks, by id.
+        accept: What the project has signed for.
+        proposes: Whether the report ends with a proposal.
+        told: What is said of a machine that cannot be seen.
+    """
+
+    checks: tuple[Check, ...]
+    limits: Mapping[str, Limits]
+    accept: tuple[AcceptedRisk, ...] = ()
+    proposes: bool = False
+    told: Told = NOTHING_TOLD
+
+    @classmethod
+    def of(cls, wishes: ProjectWishes, *, proposes: bool = False, told: Told = NOTHING_TOLD) -> Self:
+        """Of a project's wishes, with what the command line has changed of them.
+
+        Raises:
+            UsageProblem: The choice of checks, a threshold, or the check of an acceptance is wrong.
+        """
+        for risk in wishes.accept:
+            by_id(risk.check)
+        return cls(chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds), wishes.accept, proposes, told)
+
+    @classmethod
+    def by_project(cls) -> Self:
+        """As the file in the working directory has it. Raises as `of`."""
+        return cls.of(project_wishes())
+
+    def judged(self, facts: CheckFacts) -> Report:
+        """The report."""
+        facts = self.told.of(facts)
+        report = with_accepted(judge(self.checks, facts, self.limits), self.accept)
+        return replace(report, proposal=proposed_values(facts)) if self.proposes else report
+
+    def near(self, facts: CheckFacts) -> frozenset[tuple[str, str]]:
+        """(check id, subject) of what would be found if each limit were a tenth lower, or a tenth higher."""
+        found: set[tuple[str, str]] = set()
+        checks = [check for check in self.checks if check.thresholds]
+        for factor in (1.0 - _BESIDE, 1.0 + _BESIDE):
+            limits = {
+                check.id: {each.name: factor * self._limit(check, each) for each in check.thresholds}
+                for check in checks
+            }
+            report = judge(checks, self.told.of(facts), limits)
+            found |= {(check.id, finding.subject) for check, finding in report.findings}
+        return frozenset(found)
+
+    def _limit(self, check: Check, threshold: Threshold) -> float:
+        return self.limits.get(check.id, {}).get(threshold.name, threshold.default)
 
 
 class Looking(Struct, frozen=True):
@@ -36,35 +98,20 @@ class Looking(Struct, frozen=True):
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
-        wishes = await _wishes()
-        return await wishes.judged(await self._gathered(wishes))
+        wanted = await asyncio.to_thread(Wanted.by_project)
+        return await asyncio.to_thread(wanted.judged, await self._gathered(wanted))
 
     async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
         """See `CheckControl.measure`."""
-        wishes = await _wishes()
-        facts = await self._gathered(wishes)
+        wanted = await asyncio.to_thread(Wanted.by_project)
+        facts = await self._gathered(wanted)
         disturbs = busy(facts)
         if disturbs and not anyway:
             return disturbs
         measured = await measure(self.conninfo, facts)
         await asyncio.to_thread(keep, facts, measured)
-        return await wishes.judged(replace(facts, measured=measured))
+        # Frames are sampled in the caller's loop: it is judged beside it.
+        return await asyncio.to_thread(wanted.judged, replace(facts, measured=measured))
 
-    async def _gathered(self, wishes: _Wishes) -> CheckFacts:
-        return await gather(self.conninfo, wishes.checks, poolers=self.poolers, host_source=self.host_source)
-
-
-class _Wishes(Struct, frozen=True):
-    """What the project wants to be checked."""
-
-    checks: tuple[Check, ...]
-    limits: Mapping[str, Limits]
-
-    async def judged(self, facts: CheckFacts) -> Report:
-        """Frames are sampled in the caller's loop: it is done beside it."""
-        return await asyncio.to_thread(judge, self.checks, facts, self.limits)
-
-
-async def _wishes() -> _Wishes:
-    wishes = await asyncio.to_thread(project_wishes)
-    return _Wishes(chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds))
+    async def _gathered(self, wanted: Wanted) -> CheckFacts:
+        return await gather(self.conninfo, wanted.checks, poolers=self.poolers, host_source=self.host_source)

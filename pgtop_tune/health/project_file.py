@@ -9,17 +9,25 @@ fail_on = "high"
 MEM-01 = 95
 SLOT-01 = "2GB"
 "MEM-01.high" = 120
+
+[[check.accept]]
+check = "DISK-07"
+subject = "*"
+reason = "one disk until the new server is here"
+until = 2027-01-31
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.health.accepting import AcceptedRisk
 from pgtop_tune.paths import opened
 from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
@@ -35,12 +43,14 @@ class ProjectWishes(Struct, frozen=True):
         select, ignore: As --select and --ignore.
         fail_on: As --fail-on; "" where it does not say.
         thresholds: As --threshold: "MEM-01=95".
+        accept: Findings that the project has signed for.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     fail_on: str = ""
     thresholds: tuple[str, ...] = ()
+    accept: tuple[AcceptedRisk, ...] = ()
 
 
 def project_wishes(path: Path | None = None) -> ProjectWishes:
@@ -73,6 +83,12 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
         ]
     else:
         mistakes.append("check has to be a table")
+    if isinstance(table, dict) and _tables(table.get("accept", [])):
+        mistakes += [
+            f"[[check.accept]] number {number}: {why}"
+            for number, entry in enumerate(table.get("accept", []), start=1)
+            if (why := _not_an_acceptance(entry))
+        ]
     if mistakes:
         raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"[check] may have {', '.join(_KEYS)}")
     given: Mapping[str, Any] = table
@@ -81,6 +97,15 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
         ignore=tuple(given.get("ignore", ())),
         fail_on=given.get("fail_on", ""),
         thresholds=tuple(f"{name}={value}" for name, value in given.get("thresholds", {}).items()),
+        accept=tuple(
+            AcceptedRisk(
+                check=entry["check"].strip().upper(),
+                subject=entry.get("subject", "*"),
+                reason=entry["reason"].strip(),
+                until=entry["until"],
+            )
+            for entry in given.get("accept", ())
+        ),
     )
 
 
@@ -97,15 +122,42 @@ def _number(value: object) -> bool:
     return type(value) in (int, float) or (isinstance(value, str) and value[:1].isdecimal())
 
 
+_ACCEPT: Final = ("check", "subject", "reason", "until")
+
+
+def _tables(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
+def _not_an_acceptance(entry: Mapping[str, Any]) -> str:
+    """Why an entry is none; "" where it is one. Without a reason and a last day nothing is accepted."""
+    if unknown := [name for name in entry if name not in _ACCEPT]:
+        return f"unknown key {unknown[0]!r}, it may have {', '.join(_ACCEPT)}"
+    for name in ("check", "reason"):
+        if not isinstance(entry.get(name), str) or not entry[name].strip():
+            return f"{name} is missing"
+    if not isinstance(entry.get("subject", "*"), str):
+        return "subject: a pattern in quotes expected"
+    until = entry.get("until")
+    # A moment is a day to Python as well.
+    return (
+        ""
+        if isinstance(until, date) and not isinstance(until, datetime)
+        else "until: a day such as 2027-01-31 expected"
+    )
+
+
 _KEYS: Final[Mapping[str, str]] = {
     "select": "a list of checks in quotes expected",
     "ignore": "a list of checks in quotes expected",
     "fail_on": f"one of {', '.join(_WORDS)} expected",
     "thresholds": 'a table of ID = number or "2GB" expected, IDs with a dot in quotes ("MEM-01.high" = 120)',
+    "accept": "tables [[check.accept]] with check, reason, until expected",
 }
 _FITS: Final[Mapping[str, Any]] = {
     "select": _texts,
     "ignore": _texts,
     "fail_on": lambda value: value in _WORDS,
     "thresholds": _numbers,
+    "accept": _tables,
 }

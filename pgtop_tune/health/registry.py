@@ -118,7 +118,7 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
     for assignment in _listed(assignments):
         place, equals, word = assignment.partition("=")
         id_, _, name = place.strip().partition(".")
-        check = _by_id(id_)
+        check = by_id(id_)
         names = [threshold.name for threshold in check.thresholds]
         if not names:
             raise UsageProblem(f"{check.id} has no thresholds")
@@ -188,7 +188,12 @@ def _meant(word: str) -> list[Check]:
     return found
 
 
-def _by_id(word: str) -> Check:
+def by_id(word: str) -> Check:
+    """The check of an id, in any case.
+
+    Raises:
+        UsageProblem: There is none; with the nearest.
+    """
     found = next((check for check in CHECKS if check.id.lower() == word.strip().lower()), None)
     if found is None:
         raise _no_check(word)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
 from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
 
 from pgtop_tune.health.check import Check, Finding, Severity, Unknown
+from pgtop_tune.health.proposing import ProposedValues
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import NEWEST_MAJOR
 from pgtop_tune.model.setup import MeasuredLimit
 
@@ -20,6 +23,19 @@ class CheckOutcome(StrEnum):
     PASSED = "passed"
 
 
+class Accepted(Struct, frozen=True):
+    """A finding that the project has signed for.
+
+    Attributes:
+        reason: The project's. Foreign text.
+        until: The last day.
+    """
+
+    finding: Finding
+    reason: str
+    until: date
+
+
 class Result(Struct, frozen=True):
     """One check.
 
@@ -27,17 +43,19 @@ class Result(Struct, frozen=True):
         findings: Worst first.
         unknowns: What it could not see, also beside findings.
         known: Findings that are left out because a former check had them: it has not passed.
+        accepted: Findings that the project has signed for: it has not passed either.
     """
 
     check: Check
     findings: tuple[Finding, ...] = ()
     unknowns: tuple[Unknown, ...] = ()
     known: int = 0
+    accepted: tuple[Accepted, ...] = ()
 
     @property
     def outcome(self) -> CheckOutcome:
-        """FOUND when there is a finding, also one known before, UNKNOWN when something was not seen, else PASSED."""
-        if self.findings or self.known:
+        """FOUND with a finding, also one known before or accepted, UNKNOWN when something was not seen, else PASSED."""
+        if self.findings or self.known or self.accepted:
             return CheckOutcome.FOUND
         return CheckOutcome.UNKNOWN if self.unknowns else CheckOutcome.PASSED
 
@@ -59,6 +77,9 @@ class Report(Struct, frozen=True):
         compared_with: What findings were compared with when only new ones are in the results; "" otherwise.
         known: Findings left out because a former check had them.
         gone: (check id, what it said) of a former check's findings that are no more.
+        lapsed: (check id, why) of acceptances that are over, or cover nothing. Foreign text.
+        identity: (name, value) of what tells this server and its machine from others. Foreign text.
+        proposal: Values that fit together; why there are none; None where it is not asked for.
         ceilings: What was measured; empty without --measure.
         not_measured: (what, why not) of what could not be. Foreign text.
     """
@@ -71,8 +92,11 @@ class Report(Struct, frozen=True):
     compared_with: str = ""
     known: int = 0
     gone: tuple[tuple[str, str], ...] = ()
+    lapsed: tuple[tuple[str, str], ...] = ()
     ceilings: tuple[MeasuredLimit, ...] = ()
     not_measured: tuple[tuple[str, str], ...] = ()
+    identity: tuple[tuple[str, str], ...] = ()
+    proposal: ProposedValues | Unavailable | None = None
 
     @property
     def findings(self) -> tuple[tuple[Check, Finding], ...]:
@@ -84,6 +108,12 @@ class Report(Struct, frozen=True):
     def unknowns(self) -> tuple[tuple[Check, Unknown], ...]:
         """All of them, in the order of the registry."""
         return tuple((result.check, unknown) for result in self.results for unknown in result.unknowns)
+
+    @property
+    def accepted(self) -> tuple[tuple[Check, Accepted], ...]:
+        """All of them, worst first."""
+        found = [(result.check, each) for result in self.results for each in result.accepted]
+        return tuple(sorted(found, key=lambda each: -each[1].finding.severity.rank))
 
     @property
     def passed(self) -> int:

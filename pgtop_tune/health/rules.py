@@ -127,7 +127,7 @@ def on_standby(facts: CheckFacts) -> bool:
 
 def advice_facts(facts: CheckFacts) -> AdviceFacts | None:
     """What advice is derived from; None when the server was not seen."""
-    known = facts_of(facts.interval, Beside(machine=_machine(facts)))
+    known = facts_of(facts.interval, Beside(machine=_machine(facts), disk=facts.disk, workload=facts.workload))
     measured = None if isinstance(facts.measured, Unavailable) else facts.measured.value(CLOCK)
     return known if known is None or measured is None else replace(known, clock_ns=measured)
 

@@ -54,10 +54,13 @@ from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.machine_setup import machine_details, read_setup
 from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
 from pgtop_tune.host.mounts import Background, FileSystems, Mount, parse_mountinfo, places_of
+from pgtop_tune.host.other_programs import OtherPrograms
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread, pgbench_processes
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.host_values import busy_ticks
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import (
+    CpuSample,
     DiskSample,
     HostFacts,
     HostSample,
@@ -110,6 +113,8 @@ def _policy(directory: Path) -> CpuFrequency:
 _THREADS_MOST: Final = 128
 _RESTING_EVERY: Final = 16
 """Processes that do nothing are looked at in turns, each once in so many looks."""
+_OTHERS_SHARE: Final = 0.15
+"""Of all CPU time: from here on the programs are looked for that take it."""
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _Seen = tuple[tuple[bytes, tuple[int, int] | None, int | None], ProcessCounters]
 """What was read of a process, and what was made of it: the same object as long as nothing changes."""
@@ -154,6 +159,9 @@ class LocalHost:
         self._device_names: tuple[str, ...] = ()
         self._seen: dict[int, _Seen] = {}
         self._looks = 0
+        self._others = OtherPrograms(clock, str(root / "proc"))
+        self._cpu: CpuSample | None = None
+        self._not_ours: tuple[float, int] | None = None
 
     def facts(self) -> HostFacts | Unavailable:
         """What does not change while we look; read once."""
@@ -172,9 +180,9 @@ class LocalHost:
         """See `working_directory`."""
         return working_directory(pid)
 
-    def pgbench_processes(self) -> tuple[int, ...]:
+    def pgbench_processes(self, besides: Collection[int] = ()) -> tuple[int, ...]:
         """See `pgbench_processes`."""
-        return pgbench_processes()
+        return pgbench_processes(besides)
 
     def machine_details(
         self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None
@@ -219,9 +227,11 @@ class LocalHost:
                 them then is good for some looks more.
             seen: Of processes, from a look that is good for this one too; None looks at them.
         """
+        cpu = or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC)
+        self._cpu = None if isinstance(cpu, Unavailable) else cpu
         return HostSample(
             facts=self.facts(),
-            cpu=or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC),
+            cpu=cpu,
             memory=or_why(self._memory, NO_PROC),
             pressure=or_why(lambda: pressure_section(self._clock(), self._read), NO_PSI),
             disks=or_why(self._disks, NO_DISKSTATS),
@@ -235,6 +245,18 @@ class LocalHost:
             cgroup=or_why(self._cgroup, NO_LIMITS),
             setup=self._setup.latest() or NOT_YET,
         )
+
+    def _others_take_cpu(self, processes: Iterable[ProcessCounters]) -> bool:
+        """Whether other programs have taken a good part of the CPUs since the look before: else nobody asks who."""
+        if self._cpu is None:
+            return False
+        used = sum([each.user_ticks + each.system_ticks for each in processes])
+        now = self._cpu.at_s, busy_ticks(self._cpu.total) - used
+        before, self._not_ours = self._not_ours, now
+        if before is None:
+            return False
+        whole = (now[0] - before[0]) * os.sysconf("SC_CLK_TCK") * len(self._cpu.cores)
+        return now[1] - before[1] >= _OTHERS_SHARE * whole > 0
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
         """Every thread of these processes."""
@@ -363,7 +385,13 @@ class LocalHost:
         if pids and not seen and not (self._root / "proc/self").exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root / "proc"))
         found = tuple(counters for _, counters in seen.values())
-        return ProcessSample(at_s=at_s, processes=found, io_refused=refused, threads=self.threads(thread_pids))
+        return ProcessSample(
+            at_s=at_s,
+            processes=found,
+            io_refused=refused,
+            threads=self.threads(thread_pids),
+            others=self._others.latest(pids) if self._others_take_cpu(found) else (),
+        )
 
     def _delay(self, pid: int) -> int | None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct
@@ -19,13 +20,17 @@ PGBENCH: Final = "pgbench"
 MOST_PGBENCH: Final = 8
 
 
-def pgbench_processes(proc: str = "/proc") -> tuple[int, ...]:
+def pgbench_processes(besides: Collection[int] = (), proc: str = "/proc") -> tuple[int, ...]:
     """Their pids, ascending; the first eight. None where there is no /proc.
+
+    Args:
+        besides: Processes that are known to be others: the server's are most of a machine's.
+        proc: The /proc directory.
 
     Source: /proc/PID/comm.
     """
     try:
-        pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
+        pids = sorted({int(name) for name in os.listdir(proc) if name.isdigit()}.difference(besides))
     except OSError:
         return ()
     found: list[int] = []
@@ -140,6 +145,16 @@ def parse_lineage(stat: bytes) -> Lineage:
     words = _words(stat)
     name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
     return Lineage(name.decode("utf-8", "replace"), unsigned(words[_PARENT]), unsigned(words[_START]))
+
+
+def cpu_ticks(stat: bytes) -> int:
+    """CPU time of the process of a /proc/PID/stat, user and system.
+
+    Raises:
+        ValueError: The content is not what the kernel writes.
+    """
+    words = _words(stat)
+    return unsigned(words[_USER]) + unsigned(words[_SYSTEM])
 
 
 def _words(stat: bytes) -> list[bytes]:

@@ -96,8 +96,8 @@ class PsutilHost:
         """See `PsutilProcesses.working_directory`."""
         return self._processes.working_directory(pid)
 
-    def pgbench_processes(self) -> tuple[int, ...]:
-        """See `PsutilProcesses.pgbench`."""
+    def pgbench_processes(self, besides: Collection[int] = ()) -> tuple[int, ...]:
+        """See `PsutilProcesses.pgbench`, which knows all processes anyway."""
         return self._processes.pgbench()
 
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:

@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 from enum import StrEnum
+from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -81,15 +83,20 @@ def activity_of(count: WaitCount) -> SessionActivity:
     """What the module says, for one kind of wait."""
     if count.is_idle:
         return SessionActivity.TURN
-    if count.backend_type == IO_WORKER:
+    return _activity(count.wait_event_type, count.wait_event, count.backend_type)
+
+
+@lru_cache(1024)
+def _activity(wait_event_type: str, wait_event: str, backend_type: str) -> SessionActivity:
+    if backend_type == IO_WORKER:
         return SessionActivity.IO_WORKER
-    event = count.wait_event.lower()
-    if (count.backend_type, event) == _DECODING_AT_REST:
+    event = wait_event.lower()
+    if (backend_type, event) == _DECODING_AT_REST:
         return SessionActivity.PACING
-    remote = count.backend_type != CLIENT_BACKEND and count.wait_event_type == CLIENT and event in _FROM_THE_PRIMARY
-    if remote or count.backend_type == _ARCHIVER or (count.wait_event_type, event) in _SLEEPS:
+    remote = backend_type != CLIENT_BACKEND and wait_event_type == CLIENT and event in _FROM_THE_PRIMARY
+    if remote or backend_type == _ARCHIVER or (wait_event_type, event) in _SLEEPS:
         return SessionActivity.PACING
-    return SessionActivity.ACTIVE if count.backend_type in _SESSIONS else SessionActivity.BACKGROUND
+    return SessionActivity.ACTIVE if backend_type in _SESSIONS else SessionActivity.BACKGROUND
 
 
 def is_active(count: WaitCount) -> bool:
@@ -123,6 +130,12 @@ def sessions(interval: Interval, window_s: float) -> list[Sessions] | None:
     return interval.once(_Over(window_s))
 
 
+_KIND: Final = attrgetter(
+    "wait_event_type", "wait_event", "backend_type", "query_id", "datname", "usename", "of_load"
+)  # fmt: skip
+"""What tells kinds of sessions apart."""
+
+
 class _Over(Struct, frozen=True):
     window_s: float
 
@@ -136,16 +149,16 @@ class _Over(Struct, frozen=True):
         seen: dict[tuple[object, ...], int] = {}
         for reading in recent:
             for count in reading.counts:
-                if not count.observations:
+                observations = count.observations
+                if not observations:
                     continue
-                event = TURN if joined and count.wait_event == BETWEEN and count.is_idle else count.wait_event
-                key = (
-                    count.wait_event_type, event, count.backend_type, count.query_id, count.datname, count.usename,
-                    count.of_load,
-                )  # fmt: skip
-                if key not in kinds:
-                    kinds[key] = count if event == count.wait_event else replace(count, wait_event=event)
-                seen[key] = seen.get(key, 0) + count.observations
+                if joined and count.wait_event == BETWEEN and count.is_idle:
+                    count = replace(count, wait_event=TURN)
+                key = _KIND(count)
+                if key in seen:
+                    seen[key] += observations
+                else:
+                    kinds[key], seen[key] = count, observations
         found = [Sessions(kind, seen[key] / samples) for key, kind in kinds.items()]
         use = cpu_of_load(interval, self.window_s)
         return found if use is None else _with_cpu(found, use.used * use.share, (use.queued or 0.0) * use.share)
@@ -217,14 +230,17 @@ class _UseOver(Struct, frozen=True):
         host = interval.newest.host
         if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
             return None
-        pids = next(filter(None, map(_of_load, interval.recent(sections.activity, self.window_s))), frozenset())
+        known = interval.once(_LoadSeen)
+        pids = next(filter(None, map(known.pids, interval.recent(sections.activity, self.window_s))), frozenset())
         recent = interval.recent(sections.processes, self.window_s, least=2)
-        last = next((at for at, sample in enumerate(recent) if len(_rows(sample, pids)) >= COVERED * len(pids)), None)
-        if not pids or last is None:
+        if not pids:
             return None
-        newest = _rows(recent[last], pids)
+        last = next((at for at, look in enumerate(recent) if len(known.rows(look, pids)) >= COVERED * len(pids)), None)
+        if last is None:
+            return None
+        newest = known.rows(recent[last], pids)
         for oldest in reversed(recent[last + 1 :]):
-            before = _rows(oldest, pids)
+            before = known.rows(oldest, pids)
             pairs = [
                 (before[pid], row)
                 for pid, row in newest.items()
@@ -235,6 +251,28 @@ class _UseOver(Struct, frozen=True):
                 use = _use(pairs, seconds, host.facts.ticks_per_s, len(pids) / len(pairs))
                 return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
         return None
+
+
+class _LoadSeen:
+    """What was found in the looks of an interval: windows of different lengths share most of them."""
+
+    def __init__(self, _: Interval) -> None:
+        self._pids: dict[int, frozenset[int]] = {}
+        self._rows: dict[tuple[int, frozenset[int]], dict[int, ProcessCounters]] = {}
+
+    def pids(self, activity: Activity) -> frozenset[int]:
+        """See `_of_load`."""
+        found = self._pids.get(id(activity))
+        if found is None:
+            found = self._pids[id(activity)] = _of_load(activity)
+        return found
+
+    def rows(self, sample: ProcessSample, pids: frozenset[int]) -> dict[int, ProcessCounters]:
+        """See `_rows`."""
+        found = self._rows.get((id(sample), pids))
+        if found is None:
+            found = self._rows[id(sample), pids] = _rows(sample, pids)
+        return found
 
 
 def load_pids(frame: Frame) -> frozenset[int]:
@@ -257,7 +295,7 @@ def _use(
 ) -> CpuUse | None:
     if seconds <= 0 or ticks_per_s <= 0:
         return None
-    ticks = sum(new.user_ticks + new.system_ticks - old.user_ticks - old.system_ticks for old, new in pairs)
+    ticks = sum([new.user_ticks + new.system_ticks - old.user_ticks - old.system_ticks for old, new in pairs])
     delays = [
         new.run_delay_ms - old.run_delay_ms
         for old, new in pairs

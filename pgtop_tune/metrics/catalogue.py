@@ -159,8 +159,9 @@ class Interval:
         last, missed, gap_s = len(self._frames) - 2, 0, 0.0
         for index in range(last, max(last - _LOOK_BACK, -1), -1):
             older = reach(self._frames[index])
-            if _is_after_gap(self._frames[index + 1]) and newest.at_s > self._frames[index].elapsed_s:
-                gap_s += self._frames[index + 1].elapsed_s - self._frames[index].elapsed_s
+            later = self._frames[index + 1]
+            if later.events and _is_after_gap(later) and newest.at_s > self._frames[index].elapsed_s:
+                gap_s += later.elapsed_s - self._frames[index].elapsed_s
             if isinstance(older, Unavailable):
                 missed += 1
                 if _is_outage(older, self._frames[index], missed):
@@ -192,7 +193,13 @@ class Interval:
         later: Frame | None = None
         for frame in reversed(self._frames):
             reading = reach(frame)
-            if later is not None and _is_after_gap(later) and found and found[0].at_s > frame.elapsed_s:
+            if (
+                later is not None
+                and later.events
+                and found
+                and found[0].at_s > frame.elapsed_s
+                and _is_after_gap(later)
+            ):
                 gap_s += later.elapsed_s - frame.elapsed_s
             later = frame
             if isinstance(reading, Unavailable):
@@ -217,7 +224,7 @@ class Interval:
 
 
 def _is_after_gap(frame: Frame) -> bool:
-    return bool(frame.events) and any(event.kind in NOTHING_BEFORE for event in frame.events)
+    return any(event.kind in NOTHING_BEFORE for event in frame.events)
 
 
 def _is_outage(absent: Unavailable, frame: Frame, frames: int) -> bool:

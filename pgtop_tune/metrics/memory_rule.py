@@ -103,6 +103,24 @@ def terms(use: MemoryUse) -> tuple[Term, ...]:
     return tuple(sorted(said, key=lambda term: -term.size_bytes))
 
 
+def book_terms(use: MemoryUse) -> tuple[Term, ...]:
+    """The rule as a book has it, in its order; each term by the name that it has in ours.
+
+    2 GB + shared_buffers + max_connections × (work_mem + temp_buffers) + workers × maintenance_work_mem
+    """
+    workers = _WORKERS if use.autovacuum_max_workers is None else use.autovacuum_max_workers
+    each = use.maintenance_work_mem_bytes
+    each = maintenance_bytes(use.major, use.ram_bytes, workers) if each is None else each
+    session = use.work_mem_bytes + use.temp_buffers_bytes
+    parts = f"work_mem {about(use.work_mem_bytes)} + temp_buffers {about(use.temp_buffers_bytes)}"
+    return (
+        Term("system", _SYSTEM_BYTES, about(_SYSTEM_BYTES)),
+        Term(SHARED, use.shared_buffers_bytes, f"shared_buffers {about(use.shared_buffers_bytes)}"),
+        Term(SESSIONS, use.max_connections * session, f"{use.max_connections} connections × ({parts})"),
+        Term(AUTOVACUUM, workers * each, f"{workers} workers × maintenance_work_mem {about(each)}"),
+    )
+
+
 def work_mem_ceiling_bytes(use: MemoryUse, share: float = 1.0) -> float:
     """What each sort may take if all sessions sort at once: the memory rule solved for work_mem.
 

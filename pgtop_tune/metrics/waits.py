@@ -210,18 +210,54 @@ def _group(groups: dict[Hashable, WaitGroup], key: Hashable, kind: WaitCount) ->
     return group
 
 
+class _Sums(Struct, frozen=True):
+    """Mean sessions over a window.
+
+    Attributes:
+        active: All active ones.
+        by_class: These by wait class.
+        beside: Those beside them.
+    """
+
+    active: float
+    by_class: dict[str, float]
+    beside: dict[SessionActivity, float]
+
+
+class _SumsOver(Struct, frozen=True):
+    """Adds up once for all metrics of this module; None when nobody looked."""
+
+    window_s: float
+
+    def __call__(self, interval: Interval) -> _Sums | None:
+        found = sessions(interval, self.window_s)
+        if found is None:
+            return None
+        active = 0.0
+        by_class: defaultdict[str, float] = defaultdict(float)
+        beside: defaultdict[SessionActivity, float] = defaultdict(float)
+        for one in found:
+            which = activity_of(one.kind)
+            if which is SessionActivity.ACTIVE:
+                active += one.mean
+                by_class[one.kind.wait_event_type] += one.mean
+            else:
+                beside[which] += one.mean
+        return _Sums(active, dict(by_class), dict(beside))
+
+
 class _Mean(Struct, frozen=True):
     """Mean sessions of some kinds over the newest frame, or over a window."""
 
-    wanted: Callable[[WaitCount], bool]
+    pick: Callable[[_Sums], float]
 
     def __call__(self, interval: Interval) -> float | None:
         looked = interval.now(sections.waits) is not None and not interval.after_gap
         return self.over(interval, NEWEST) if looked else None
 
     def over(self, interval: Interval, window_s: float) -> float | None:
-        found = sessions(interval, window_s)
-        return None if found is None else sum(one.mean for one in found if self.wanted(one.kind))
+        found = interval.once(_SumsOver(window_s))
+        return None if found is None else self.pick(found)
 
 
 class _Queue(_Mean, frozen=True):
@@ -255,7 +291,7 @@ def io_worker_processes(interval: Interval) -> int:
 
 
 def _stands(which: SessionActivity) -> _Mean:
-    return _Mean(lambda kind: activity_of(kind) is which)
+    return _Mean(lambda sums: sums.beside.get(which, 0.0))
 
 
 _BUFFER: Final = "Buffer"
@@ -268,7 +304,13 @@ def _class(
     title: str, classes: tuple[str, ...], definition: str, *, others: bool = False, source: str = _SAMPLED
 ) -> Metric:
     identity = f"waits.{title.lower().replace(' ', '_')}"
-    value = _MEANS.get(classes, _Mean)(lambda kind: is_active(kind) and (kind.wait_event_type in classes) is not others)
+
+    def pick(sums: _Sums) -> float:
+        if others:
+            return sum(mean for name, mean in sums.by_class.items() if name not in classes)
+        return sums.by_class.get(classes[0], 0.0)
+
+    value = _MEANS.get(classes, _Mean)(pick)
     return Metric(id=identity, title=title, unit="sessions", definition=definition, source=source, value=value)
 
 
@@ -276,7 +318,7 @@ ACTIVE_SESSIONS: Final = Metric(
     "waits.active", "active sessions", "sessions",
     "Mean number of sessions that the server works for, or that wait for a resource: a lock, a disk, another process, the client in the middle of a statement, a CPU. The wait "
     "classes add up to it. It excludes client think/network time, background processes, pacing, and io workers, whose reads a session already waits for. More active sessions than CPUs, most of them on CPU, mean that the machine is too small.",
-    "pg_stat_activity sampled several times a second: observations / samples", _Mean(is_active),
+    "pg_stat_activity sampled several times a second: observations / samples", _Mean(lambda sums: sums.active),
 )  # fmt: skip
 _MEASURED: Final = (
     "/proc/PID/stat and schedstat of backends with application_name pgbench, where the machine is known; "

@@ -299,6 +299,19 @@ class ThreadCounters(Struct, frozen=True):
     run_delay_ms: int | None
 
 
+class OtherProgram(Struct, frozen=True):
+    """A process that is neither the server's, nor pgbench, nor ourselves.
+
+    Attributes:
+        name: /proc/PID/comm, at most 15 bytes; foreign text.
+        cpu_percent: Of a core, over some seconds.
+    """
+
+    pid: int
+    name: str
+    cpu_percent: float
+
+
 class ProcessSample(Struct, frozen=True):
     """The server's processes, pgbench and ourselves."""
 
@@ -309,6 +322,8 @@ class ProcessSample(Struct, frozen=True):
     those that are closed to us altogether."""
     threads: Annotated[tuple[ThreadCounters, ...], KeyedBy("tid")] = ()
     """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
+    others: Annotated[tuple[OtherProgram, ...], KeyedBy("pid")] = ()
+    """The busiest two, looked for while others take CPU time; their numbers are some seconds old."""
 
 
 class HostSample(Struct, frozen=True):

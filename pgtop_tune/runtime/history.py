@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics.load import P99, PER_SECOND, Quantile, quantiles_ms
 from pgtop_tune.metrics.percentiles import Merged, enough, merge
+from pgtop_tune.runtime.column_means import ColumnMeans, usual_s
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.catalogue import Interval
@@ -53,6 +54,8 @@ class History:
         self._metrics = tuple(metrics)
         self._at_s = array("d")
         self._values = {metric.id: array("d") for metric in self._metrics}
+        self._means: dict[tuple[str, int], ColumnMeans] = {}
+        self._usual: tuple[tuple[int, float], float] = ((0, 0.0), 0.0)
 
     def append(self, interval: Interval) -> None:
         """Computes every metric for the newest frame and keeps the values."""
@@ -68,17 +71,20 @@ class History:
     def adopt(self, other: History, until_s: float = math.inf) -> None:
         """Takes over the values of another history of the same metrics, up to and with that moment."""
         end = bisect_right(other._at_s, until_s)
+        self._means.clear()
         self._at_s = other._at_s[:end]
         self._values = {name: column[:end] for name, column in other._values.items()}
 
     def cut(self, until_s: float) -> None:
         """Forgets what came after that moment."""
         end = bisect_right(self._at_s, until_s)
+        self._means.clear()
         for column in (self._at_s, *self._values.values()):
             del column[end:]
 
     def clear(self) -> None:
         """Forgets everything."""
+        self._means.clear()
         for column in (self._at_s, *self._values.values()):
             del column[:]
 
@@ -98,6 +104,32 @@ class History:
             SeriesPoint(at_s, None if math.isnan(value) else value)
             for at_s, value in zip(self._at_s[first:end], column[first:end], strict=True)
         ]
+
+    def is_known(self, metric: Charted, since_s: float, until_s: float) -> bool:
+        """Whether there is a value from that moment of the session on and before the other."""
+        column = self._values[metric.id]
+        return any(
+            value == value for value in column[bisect_left(self._at_s, since_s) : bisect_left(self._at_s, until_s)]
+        )
+
+    def means(self, metric: Charted, since_s: float, until_s: float, columns: int) -> list[float | None]:
+        """Means in the columns of a chart; `ColumnMeans` of a column before them on. What was drawn is added to."""
+        first, end = bisect_left(self._at_s, since_s - (until_s - since_s) / columns), bisect_left(self._at_s, until_s)
+        window = since_s, until_s, columns, self._usual_s(first, end)
+        drawn = self._means.get((metric.id, columns))
+        if drawn is None or drawn.window != window:
+            drawn = self._means[metric.id, columns] = ColumnMeans(*window)
+        begin = first if drawn.last_s is None else bisect_right(self._at_s, drawn.last_s)
+        if begin < end:
+            drawn.take(zip(self._at_s[begin:end], self._values[metric.id][begin:end], strict=True))
+        return drawn.means
+
+    def _usual_s(self, first: int, end: int) -> float:
+        """Of the same points it is asked for many series."""
+        asked = end - first, self._at_s[end - 1] if end > first else 0.0
+        if self._usual[0] != asked:
+            self._usual = asked, usual_s(self._at_s[first:end])
+        return self._usual[1]
 
 
 class LatencyPoint(Struct, frozen=True):

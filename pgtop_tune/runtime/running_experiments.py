@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DETACHED: Final = "PGTOP_TUNE_DETACHED"
 """Variable of a run that --detach has started: its name."""
 _EVERY_S: Final = 2.0
+_LOOK_S: Final = 0.5
 _LARGEST_BYTES: Final = 128 * 1024
 _MOST_FILES: Final = 32
 _MOST_VALUES: Final = 16
@@ -143,6 +144,19 @@ def check_alone(server: ServerKey) -> None:
         raise UsageProblem(f"another experiment runs on this server ({other.words})", other.hint)
 
 
+async def until_alone(server: ServerKey, within_s: float) -> None:
+    """Waits for an experiment that may just be ending, as one of a worker that was killed. Raises as `check_alone`."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        try:
+            check_alone(server)
+            return
+        except UsageProblem:
+            if time.monotonic() > deadline_s:
+                raise
+        await asyncio.sleep(_LOOK_S)
+
+
 class Announcement:
     """The file of an experiment of ours. A sink of the engine; written in a thread, at most every other second.
 
@@ -161,7 +175,7 @@ class Announcement:
         server: ServerKey | None = None,
     ) -> None:
         self._program: Final = program
-        self._parameters: Final = tuple(parameters)
+        self._parameters = tuple(parameters)
         self._state: Final = state
         self._server = server
         self._began_ms: Final = _now_ms()
@@ -180,6 +194,12 @@ class Announcement:
             check_alone(self._server)
         self._begun = True
         self._write()
+
+    def switches(self, parameters: Sequence[str]) -> None:
+        """Names that it switches, known only now. In the engine's loop."""
+        self._parameters = tuple(parameters)
+        self._due_s = 0.0
+        self.tick()
 
     def accept(self, step: Step) -> None:
         """See `FrameSink.accept`."""

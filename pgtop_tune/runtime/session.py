@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from msgspec import Struct
 
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import running
 from pgtop_tune.metrics.stall import stalled_s
@@ -53,6 +54,7 @@ class Session:
         self.events: Final[deque[tuple[float, Event]]] = deque(maxlen=KEEP_EVENTS)
         self._known_s: Final[deque[float]] = deque(maxlen=KEEP_EVENTS)
         self._interval: Interval | None = None
+        self._sessions_seen: Frame | None = None
         self._known: dict[Callable[[Session], object], object] = {}
 
     def apply(self, step: Step) -> None:
@@ -66,7 +68,7 @@ class Session:
             self.history.clear()
             self.latency.clear()
             self._forget_events(0)
-            self._interval = None
+            self._interval = self._sessions_seen = None
         if step.back_to_s is not None:
             self._set_back(step.back_to_s, step.frames)
             return
@@ -85,6 +87,7 @@ class Session:
         self._known_s.extend(whole._known_s)
         self._forget_events(bisect_right(self._known_s, until_s))
         self._interval = Interval(self._frames)
+        self._sessions_seen = _with_sessions(self._frames)
 
     def _set_back(self, until_s: float, frames: Sequence[Frame]) -> None:
         begin_s = frames[0].elapsed_s if frames else math.nextafter(until_s, math.inf)
@@ -95,6 +98,7 @@ class Session:
         self.latency.cut(until_s)
         self._forget_events(bisect_right(self._known_s, until_s))
         self._interval = Interval(self._frames) if self._frames else None
+        self._sessions_seen = _with_sessions(self._frames)
 
     def _forget_events(self, beyond: int) -> None:
         while len(self.events) > beyond:
@@ -104,6 +108,8 @@ class Session:
     def _append(self, frame: Frame) -> None:
         self._frames.append(frame)
         self._interval = Interval(self._frames)
+        if not isinstance(sections.activity(frame), Unavailable):
+            self._sessions_seen = frame
         offset_s = frame.taken_at_ms / 1000.0 - frame.elapsed_s
         self.events.extend((event.at_ms / 1000.0 - offset_s, event) for event in frame.events)
         self._known_s.extend(frame.elapsed_s for _ in frame.events)
@@ -129,12 +135,18 @@ class Session:
         twin.events.extend(self.events)
         twin._known_s.extend(self._known_s)
         twin._interval = Interval(twin._frames) if twin._frames else None
+        twin._sessions_seen = self._sessions_seen
         return twin
 
     @property
     def interval(self) -> Interval | None:
         """What metrics are computed from; None before the first frame."""
         return self._interval
+
+    @property
+    def sessions_seen(self) -> Frame | None:
+        """The newest frame that has the server's sessions, however long the server has been away since."""
+        return self._sessions_seen
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -145,6 +157,10 @@ class Session:
     def now(self) -> Frame | None:
         """The newest frame."""
         return self._frames[-1] if self._frames else None
+
+
+def _with_sessions(frames: Sequence[Frame]) -> Frame | None:
+    return next((frame for frame in reversed(frames) if not isinstance(sections.activity(frame), Unavailable)), None)
 
 
 # The second of the transaction log that percentiles on a screen are of.

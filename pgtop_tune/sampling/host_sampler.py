@@ -206,7 +206,7 @@ class HostSampler:
             return ()
         if self._clock() >= self._pgbench_due_s:
             self._pgbench_due_s = self._clock() + _PGBENCH_EVERY_S
-            self._pgbench = self._host.pgbench_processes()
+            self._pgbench = self._host.pgbench_processes({backend.pid for backend in backends})
         return self._pgbench
 
     def _resting(self, backends: tuple[Backend, ...]) -> set[int]:

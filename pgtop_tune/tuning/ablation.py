@@ -70,7 +70,7 @@ def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
     changed = sorted(
         search.space.differing(search.best, search.space.start),
         key=lambda place: (
-            not search.space.dimensions[place].restart,
+            not search.space.dimensions[place].separate,
             search.claimed.get(place, 0.0),
             abs(search.screened.get(place, 0.0)),
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct, field
@@ -43,6 +43,7 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
         budget: In the unit of the costs: evaluations, or seconds.
         cost: Of one evaluation.
         restart_cost: Of one evaluation whose two arms differ in a knob that takes a restart.
+        machine_cost: Of one whose arms differ in a setting of the machine, and in none that takes a restart.
         seed: Of all that is drawn.
         engine: A name of `engines.registry`.
         worth: The smallest effect worth having, as a share.
@@ -54,11 +55,19 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
     budget: float
     cost: float = 1.0
     restart_cost: float = 1.0
+    machine_cost: float = 1.0
     seed: int = 0
     engine: str = "climb"
     worth: float = 0.02
     constraints: tuple[Constraint, ...] = ()
     predictions: dict[str, Prediction] = field(default_factory=dict)
+
+    def cost_of(self, places: Iterable[int]) -> float:
+        """Of one evaluation whose arms differ in these knobs."""
+        knobs = [self.space.dimensions[place] for place in places]
+        if any(knob.restart for knob in knobs):
+            return self.restart_cost
+        return self.machine_cost if any(knob.machine for knob in knobs) else self.cost
 
 
 NO_FIGURES: Mapping[str, float] = MappingProxyType({})

@@ -293,10 +293,10 @@ def _kept(search: Search, places: Sequence[int]) -> float:
 
 
 def _batches(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
-    """Knobs that take a restart first and together: each restart answers for all of them, and the rest needs none."""
+    """Knobs that need blocks of their own first and together: each answers for all of them, and the rest needs none."""
     sides = [
-        tuple(place for place in places if search.space.dimensions[place].restart is restart)
-        for restart in (True, False)
+        tuple(place for place in places if search.space.dimensions[place].separate is separate)
+        for separate in (True, False)
     ]
     return [side for side in sides if side]
 

@@ -31,8 +31,8 @@ def design(knobs: int) -> list[tuple[int, ...]]:
 
 
 def rows_of(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
-    """The design for these knobs: 12 rows, or the fewest where each row takes a restart."""
-    thrifty = any(search.space.dimensions[place].restart for place in places)
+    """The design for these knobs: 12 rows, or the fewest where each row takes blocks of their own."""
+    thrifty = any(search.space.dimensions[place].separate for place in places)
     return design(len(places)) if thrifty else [row[: len(places)] for row in design(MOST_KNOBS)]
 
 

@@ -39,6 +39,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         candidate, against: Points of the plan's space; the same in the noise phase.
         values, against_values: What the two arms set, by knob; knobs that were let go of are missing.
         restart: Going from one arm to the other takes a restart.
+        separate: Each block has a load of its own.
         cost: As the plan has it.
         why: One line.
     """
@@ -52,6 +53,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     restart: bool
     cost: float
     why: str
+    separate: bool = False
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -191,9 +193,8 @@ class Search:
 
     def cost_of(self, places: Iterable[int]) -> float:
         """The same for points that differ in these knobs."""
-        restart = any(self.space.dimensions[place].restart for place in places)
         planned, took = self._pace
-        return (self.plan.restart_cost if restart else self.plan.cost) * (took / planned if planned else 1.0)
+        return self.plan.cost_of(places) * (took / planned if planned else 1.0)
 
     def broken(self, figures: Mapping[str, float]) -> str:
         """The first constraint that does not hold, in words; ""."""
@@ -215,7 +216,8 @@ class Search:
             evaluation = Evaluation(
                 number=len(self.tried) + 1, phase=phase, candidate=candidate, against=against,
                 values=self.values(candidate), against_values=self.values(against),
-                restart=self.space.restarts(candidate, against), cost=cost, why=why,
+                restart=self.space.restarts(candidate, against), separate=self.space.separate(candidate, against),
+                cost=cost, why=why,
             )  # fmt: skip
             try:
                 outcome = yield evaluation
@@ -224,7 +226,7 @@ class Search:
         took = cost if outcome.took is None else outcome.took
         self.spent += took
         if not outcome.stopped:
-            planned = self.plan.restart_cost if evaluation.restart else self.plan.cost
+            planned = self.plan.cost_of(self.space.differing(candidate, against))
             self._pace = (self._pace[0] + planned, self._pace[1] + took)
         self.tried.append(Tried(evaluation, outcome))
         if outcome.error is not None:

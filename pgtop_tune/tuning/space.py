@@ -26,6 +26,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
         stride: Levels that make one step of the screen's and the climb's: 1 on a grid of doublings, 2 where each level
             is 1.4 times the one before.
         restart: A change takes a restart of the server.
+        machine: A setting of the operating system: measured in blocks that have a load of their own.
         group: For the report.
     """
 
@@ -35,13 +36,35 @@ class Dimension(Struct, frozen=True, kw_only=True):
     ordered: bool = True
     stride: int = 1
     restart: bool = False
+    machine: bool = False
     group: str = ""
+
+    @property
+    def separate(self) -> bool:
+        """Its values cannot be switched within one run of a load."""
+        return self.restart or self.machine
 
     def __post_init__(self) -> None:
         if len(self.levels) < 2 or len(set(self.levels)) < len(self.levels):
             raise ValueError(f"{self.name}: at least two levels are needed, each once")
         if not 0 <= self.start < len(self.levels) or self.stride < 1:
             raise ValueError(f"{self.name}: start or stride outside of the levels")
+
+
+class KnobSpace(Struct, frozen=True):
+    """What may be searched.
+
+    Attributes:
+        dimensions: In the order of the parameter screen.
+        left_out: (knob, why) of those that were asked for, or belong to the group, and cannot be searched.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+    def beside(self, other: KnobSpace) -> KnobSpace:
+        """Both together."""
+        return KnobSpace((*self.dimensions, *other.dimensions), (*self.left_out, *other.left_out))
 
 
 class Space(Struct, frozen=True, dict=True):
@@ -84,6 +107,10 @@ class Space(Struct, frozen=True, dict=True):
     def restarts(self, one: Point, other: Point) -> bool:
         """Whether going from one point to the other takes a restart."""
         return any(self.dimensions[place].restart for place in self.differing(one, other))
+
+    def separate(self, one: Point, other: Point) -> bool:
+        """Whether the two are measured in blocks that have a load of their own."""
+        return any(self.dimensions[place].separate for place in self.differing(one, other))
 
     def clipped(self, place: int, level: int) -> int:
         """The nearest level that exists."""

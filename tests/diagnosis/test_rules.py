@@ -17,7 +17,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import HostSample
+from pgtop_tune.model.host import HostSample, OtherProgram
 from pgtop_tune.model.postgres import PostgresSample
 from tests.support.made_situations import MADE, RETAINED, queued_rows
 from tests.support.situations import Situation
@@ -191,6 +191,16 @@ def test_spills_that_cost_little_are_a_note() -> None:
 def test_what_removing_a_finding_brings_ends_at_the_next_resource() -> None:
     evidence = dict(said(MADE["hot row"][1]).first.evidence)
     assert evidence["without it"] == "at most 3.3 times the throughput: then the CPUs are full"
+
+
+def test_other_programs_are_named_where_the_machine_tells_them() -> None:
+    made = next(situation for rule, situation in MADE.values() if rule == "cpu.others")
+    assert "most of it" not in said(made).first.sentence
+    programs = OtherProgram(4711, "stress\x1b[2J", 98.0), OtherProgram(12, "python3", 40.0)
+    sentence = said(replace(made, programs=programs)).first.sentence
+    assert "CPUs, most of it stress" in sentence
+    assert "(4711), python3 (12): up to" in sentence
+    assert "\x1b" not in sentence
 
 
 def test_every_rule_has_a_situation_or_is_known_to_have_none() -> None:

@@ -10,6 +10,7 @@ from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
 from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge
+from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.registry import CHECKS, chosen
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.recording.test_recording_roundtrip import write
@@ -39,6 +40,16 @@ def test_what_is_the_same_is_known_and_has_not_passed(tmp_path: Path) -> None:
     assert report.findings == ()
     assert report.known == 1
     assert report.passed == len(MEMORY) - 1
+
+
+def test_what_goes_to_and_fro_beside_a_limit_is_not_gone(tmp_path: Path) -> None:
+    """shared_buffers above 40 % of 16 GB is a finding."""
+    former = former_check(_written(tmp_path / "a.json", shared_buffers="6656MB"))
+    wanted = Wanted(MEMORY, {})
+    for value, known, gone in (("6400MB", 1, []), ("5GB", 0, ["MEM-02"])):
+        facts = spoilt({"shared_buffers": value})
+        report = only_new(wanted.judged(facts), former, wanted.near(facts))
+        assert (report.known, [id_ for id_, _ in report.gone]) == (known, gone)
 
 
 def test_what_is_unknown_now_is_not_gone(tmp_path: Path) -> None:

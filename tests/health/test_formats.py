@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from datetime import date
 from typing import Any
 from xml.etree import ElementTree
 
@@ -25,7 +26,7 @@ from pgtop_tune.health.formats.writers import (
 )
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.health.report import CheckOutcome, Report, Result
+from pgtop_tune.health.report import Accepted, CheckOutcome, Report, Result
 from pgtop_tune.model.setup import MeasuredLimit
 from tests.support.health_facts import spoilt
 from tests.support.report_formats import junit_mistakes, report_mistakes, sarif_mistakes
@@ -71,8 +72,18 @@ NASTY = report(
 )
 
 
+ACCEPTED = report(
+    Result(
+        _check("AAA-01"), accepted=(Accepted(_finding(Severity.HIGH, "one disk", "db t"), HOSTILE, date(2027, 1, 31)),)
+    ),
+    lapsed=(("AAA-01", f"accepted until 2026-01-31, which is over: {HOSTILE}"),),
+)
+
+
 REPORTS = pytest.mark.parametrize(
-    "shown", [MIXED, NASTY, report(), judge(CHECKS, spoilt())], ids=["mixed", "nasty", "none", "all"]
+    "shown",
+    [MIXED, NASTY, ACCEPTED, report(), judge(CHECKS, spoilt())],
+    ids=["mixed", "nasty", "accepted", "none", "all"],
 )
 
 
@@ -255,3 +266,19 @@ def test_a_check_with_known_findings_has_not_passed() -> None:
 def test_several_warnings_are_warnings() -> None:
     mild = (_finding(Severity.WARNING), _finding(Severity.WARNING), _finding(Severity.INFO), _finding(Severity.INFO))
     assert summary(report(Result(_check("AAA-01"), mild))).startswith("found: 2 warnings, 2 info · ")
+
+
+def test_what_is_accepted_is_shown_and_counted_and_fails_nothing() -> None:
+    lines = text_lines(ACCEPTED)
+    assert lines[1].startswith("accepted  AAA-01    high, db t: one disk · ")
+    assert lines[1].endswith(", until 2027-01-31")
+    assert lines[2].startswith("accepted  AAA-01    no longer: accepted until 2026-01-31, which is over: ")
+    assert lines[-1].startswith("found: nothing · accepted: 1 · unknown: 0 · passed: 0")
+    assert "| high | AAA-01 | db t: one disk |" in "\n".join(markdown_lines(ACCEPTED))
+    document = json_document(ACCEPTED)
+    assert (document["summary"]["accepted"], document["findings"], document["passed"]) == (1, [], [])
+    assert document["accepted"][0]["until"] == "2027-01-31"
+    assert [each["suppressions"][0]["kind"] for each in sarif_document(ACCEPTED)["runs"][0]["results"]] == ["external"]
+    root = ElementTree.fromstring("\n".join(junit_lines(ACCEPTED, Severity.INFO)))
+    assert (root.get("failures"), root.find(".//skipped")) == ("0", None)
+    assert ACCEPTED.at_least(Severity.INFO) == 0

@@ -84,7 +84,7 @@ COLUMNS: dict[str, list[str]] = {
     "names": ["kind", "oid", "name"],
     "waits": [
         *names(WaitCount, "datname", "usename", "of_load"),
-        *("datid", "usesysid", "of_load", "pid", "xact_start_ms", "age_ms"),
+        *("datid", "usesysid", "of_load", "state", "pids", "xact_starts_ms", "now_ms"),
     ],
     "tail_blockers": ["pid", "blocker", "state", "query"],
     "wait_profile": ["pid", *names(WaitCount, "datname", "usename", "of_load"), "datid", "usesysid", "of_load"],

@@ -17,7 +17,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.sampling.postgres_sampler import next_waits
+from pgtop_tune.sampling.postgres_sampler import next_waits, waits_every_s
 from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
@@ -71,3 +71,11 @@ def test_after_a_stop_in_the_middle_of_a_look_waits_are_looked_at_within_their_w
     assert next_waits(100.0, 100.3, 0.01) == 100.3 + sections.waits.every_s, "late looks are not made up for"
     assert next_waits(100.0, 100.08, 0.08, 0.02, 3.0) == 100.08 + 2 * 0.08, "in a burst a third is"
     assert next_waits(100.0, 110.0, 10.0) - 110.0 < WAITS_WINDOW_S
+
+
+def test_a_crowd_is_looked_at_less_often_and_never_seen_less() -> None:
+    """A look at a thousand sessions costs the server as much as four at three hundred."""
+    observations = [sessions / waits_every_s(sessions) for sessions in range(1, 2000)]
+    assert waits_every_s(300) == sections.waits.every_s
+    assert waits_every_s(1000) > sections.waits.every_s
+    assert min(observations[300:]) >= observations[249]

@@ -22,6 +22,7 @@ from pgtop_tune.model.host import (
     CpuTimes,
     DiskSample,
     HostSample,
+    OtherProgram,
     PressureLine,
     PressureSample,
     ProcessCounters,
@@ -65,6 +66,7 @@ class Situation(Struct, frozen=True, kw_only=True):
         cpus: Of the machine.
         busy: Per cent of them that are busy; `system` of it the kernel's, `steal` the hypervisor's.
         pgbench: CPU and waiting for a CPU of each of its threads, per cent.
+        programs: The busiest of others.
         counters: Growth per second of counters, by "section.field": "wal.wal_syncs".
         gauges: Values of fields by the same names.
         parameters: Rows of pg_settings beside the made-up ones, by name.
@@ -87,6 +89,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     system: float = 10.0
     steal: float = 0.0
     pgbench: tuple[tuple[float, float], ...] = ((20.0, 0.0),)
+    programs: tuple[OtherProgram, ...] = ()
     counters: Mapping[str, Rate] = {}
     gauges: Mapping[str, Any] = {}
     parameters: tuple[Parameter, ...] = ()
@@ -172,7 +175,7 @@ class Situation(Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         found: dict[str, Any] = {
             "cpu": self._cpu(second),
-            "processes": ProcessSample(at_s, tuple(rows), threads=threads if self.load else ()),
+            "processes": ProcessSample(at_s, tuple(rows), threads=threads if self.load else (), others=self.programs),
             "disks": DiskSample(at_s, ()),
             "pressure": PressureSample(at_s, PressureLine(0, 0), PressureLine(0, 0), PressureLine(0, 0)),
         }

@@ -23,6 +23,7 @@ class Knob(Struct, frozen=True):
             Empty: each step doubles or halves.
         from_zero: Where doubling goes from 0, -1 and other values that mean "off".
         warning: One sentence that must be read before applying; "" when there is none.
+        of_values: The same of single values, where one sentence does not fit all: (value, sentence); others need none.
         special: Values that are not a quantity, and what they mean: ("0", "switched off").
         moves_with: Parameters to look at when this one changes.
         unsafe: Values that can lose data, and what is lost: locked until somebody unlocks them. The value "*" is any
@@ -37,9 +38,14 @@ class Knob(Struct, frozen=True):
     steps: tuple[str, ...] = ()
     from_zero: str = ""
     warning: str = ""
+    of_values: tuple[tuple[str, str], ...] = ()
     special: tuple[tuple[str, str], ...] = ()
     moves_with: tuple[str, ...] = ()
     unsafe: tuple[tuple[str, str], ...] = ()
+
+    def warning_of(self, value: str | None) -> str:
+        """The sentence that must be read before this value is applied; None is a reset."""
+        return dict(self.of_values).get(value or "", "") if self.of_values else self.warning
 
 
 # The next value of a parameter, a step up or down. Pure.

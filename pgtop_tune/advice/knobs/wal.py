@@ -200,6 +200,13 @@ COMMIT: Final[tuple[Knob, ...]] = (
         steps=("off", "local", "remote_write", "on", "remote_apply"),
         warning="Off loses up to 3 × wal_writer_delay (600 ms by default) of acknowledged commits when the server "
         "crashes; the data stay consistent. local and remote_write weaken only the confirmation by a standby.",
+        of_values=(
+            ("remote_write", "A commit is confirmed once a standby has received it, and may not have flushed it."),
+            (
+                "remote_apply",
+                "Each commit waits until the synchronous standbys have replayed it; a slow one stops commits.",
+            ),
+        ),
         unsafe=UNSAFE["synchronous_commit"],
         moves_with=("wal_writer_delay",),
     ),

@@ -13,12 +13,12 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
-    from pgtop_tune.health.facts import CheckFacts
     from pgtop_tune.health.project_file import ProjectWishes
-    from pgtop_tune.health.report import Report
-    from pgtop_tune.postgres.server.conninfo import ConnInfo
+    from pgtop_tune.health.told import Told
 
 _CHOICE: Final = "Which checks"
+_SERVERS: Final = "Several servers"
+_MACHINE: Final = "A machine that cannot be seen"
 
 
 class FailOn(StrEnum):
@@ -31,6 +31,24 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
+class DiskChoice(StrEnum):
+    """What the data lie on."""
+
+    HDD = "hdd"
+    SSD = "ssd"
+    NVME = "nvme"
+    NETWORK = "network"
+
+
+class WorkloadChoice(StrEnum):
+    """What a server is for."""
+
+    OLTP = "oltp"
+    OLAP = "olap"
+    MIXED = "mixed"
+    WEB = "web"
+
+
 class ReportFormat(StrEnum):
     """How the report is written to stdout."""
 
@@ -40,6 +58,8 @@ class ReportFormat(StrEnum):
     JUNIT = "junit"
     SARIF = "sarif"
     SCRIPT = "script"
+    HTML = "html"
+    OPENMETRICS = "openmetrics"
 
 
 def check(
@@ -98,6 +118,15 @@ def check(
             "little, and asks first on a busy server.",
         ),
     ] = False,
+    watch: Annotated[
+        str,
+        typer.Option(
+            "--watch",
+            metavar="TIME",
+            show_default=False,
+            help="Look again every half minute for so long (10m): finds what only load shows. Ctrl-C ends it.",
+        ),
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Measure a busy server without asking.")] = False,
     fail_on: Annotated[
         FailOn | None,
@@ -105,11 +134,74 @@ def check(
             "--fail-on", show_default=False, help="Exit with 1 for findings at or above this severity (warning)."
         ),
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for unknown checks, too.")] = False,
     format: Annotated[
-        ReportFormat, typer.Option("--format", help="Output format; script: the fixes as a shell script.")
+        ReportFormat,
+        typer.Option("--format", help="Output format; html: for signatures; script: the fixes as a shell script."),
     ] = ReportFormat.TEXT,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", show_default=False, help="Write the report into a file; never over one."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of -o.")] = False,
     host_source: options.HostSourceChoice = HostSource.AUTO,
     pooler: options.Poolers = None,
+    services: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--services",
+            metavar="PATTERN",
+            rich_help_panel=_SERVERS,
+            show_default=False,
+            help="Check every service of the service file that matches ('prod-*'), a few at a time; repeatable.",
+        ),
+    ] = None,
+    service_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--service-file",
+            metavar="FILE",
+            rich_help_panel=_SERVERS,
+            show_default=False,
+            help="The service file (default: PGSERVICEFILE, else ~/.pg_service.conf).",
+        ),
+    ] = None,
+    servers: Annotated[
+        Path | None,
+        typer.Option(
+            "--servers",
+            metavar="FILE",
+            rich_help_panel=_SERVERS,
+            show_default=False,
+            help="Check every server of a file: one URI or connection string per line.",
+        ),
+    ] = None,
+    host_memory: Annotated[
+        str,
+        typer.Option(
+            "--host-memory",
+            metavar="SIZE",
+            rich_help_panel=_MACHINE,
+            show_default=False,
+            help="Memory of the server's machine (64GB), where it cannot be seen; with --host-cpus.",
+        ),
+    ] = "",
+    host_cpus: Annotated[
+        int | None,
+        typer.Option(
+            "--host-cpus", min=1, rich_help_panel=_MACHINE, show_default=False, help="CPUs of the server's machine."
+        ),
+    ] = None,
+    disk: Annotated[
+        DiskChoice | None,
+        typer.Option("--disk", rich_help_panel=_MACHINE, show_default=False, help="What the data lie on."),
+    ] = None,
+    profile: Annotated[
+        WorkloadChoice | None,
+        typer.Option("--profile", rich_help_panel=_MACHINE, show_default=False, help="What the server is for."),
+    ] = None,
     list_: Annotated[
         bool,
         typer.Option("--list", rich_help_panel=_CHOICE, help="List the checks and their limits; checks nothing."),
@@ -122,15 +214,21 @@ def check(
     """Check a server and its machine before production: risks, their fixes, and how to undo each fix.
 
     Changes nothing; only --measure writes, into an unlinked file and a few bytes of WAL. A check without its input is
-    unknown and counted as such, never passed. Exit status: 0 clean, 1 findings at or above --fail-on, any other: could
-    not run.
+    unknown and counted as such, never passed. Exit status: 0 clean, 1 findings at or above --fail-on (with --strict
+    unknown checks as well), any other: could not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
-    pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM
+    pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM  ·
+    pgtop-tune check --measure --format html -o go-live.html -d bench  ·
+    pgtop-tune check --services 'prod-*' --format json  ·
+    pgtop-tune check --host-memory 64GB --host-cpus 16 --disk network -h db1 bench
     """
+    from pgtop_tune.cli.checking import checked, watched
+    from pgtop_tune.cli.commands.set import for_seconds
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.output import say, write_for_programs
+    from pgtop_tune.errors import UsageProblem
     from pgtop_tune.health.check import Severity
     from pgtop_tune.health.formats.writers import WRITERS, Wish
     from pgtop_tune.health.project_file import ProjectWishes, project_wishes
@@ -141,18 +239,62 @@ def check(
         ignore=(*project.ignore, *(ignore or ())),
         fail_on=fail_on or project.fail_on or FailOn.WARNING,
         thresholds=(*project.thresholds, *(threshold or ())),
+        accept=project.accept,
     )
     if list_:
         _list(wishes)
         return
-    report = _checked(words, wishes, against, pooler, host_source, measure, yes)
-    if format is not ReportFormat.TEXT:
-        write_for_programs()
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
-    for line in WRITERS[format.value](report, Wish(verbose, limit, _width())):
+    told = _told(host_memory, host_cpus, disk, profile)
+    if services or servers:
+        from pgtop_tune.cli.checking_servers import ServersWanted, check_all
+        from pgtop_tune.health.looking import Wanted
+
+        if against is not None or measure or watch or output is not None:
+            raise UsageProblem("--against, --measure, --watch and -o are for one server", "leave them out")
+        many = ServersWanted(tuple(services or ()), service_file, servers)
+        raise typer.Exit(check_all(many, Wanted.of(wishes, told=told), format.value, limit, strict=strict))
+    if watch:
+        if against is not None or measure:
+            raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
+        report = watched(words, wishes, pooler, host_source, for_s=for_seconds(watch) or 0.0, told=told)
+    else:
+        report = checked(words, wishes, against, pooler, host_source, measure=measure, yes=yes, told=told)
+    if format is not ReportFormat.TEXT and output is None:
+        write_for_programs()
+    lines = WRITERS[format.value](report, Wish(verbose, limit, None if output else _width(), strict))
+    if output is not None:
+        from pgtop_tune.cli.report_files import write_text
+        from pgtop_tune.safe_text import printable
+
+        write_text(output, "".join(f"{printable(line)}\n" for line in lines), force=force)
+    for line in lines if output is None else ():
         say(line)
-    if limit is not None and report.at_least(limit):
+    if (limit is not None and report.at_least(limit)) or (strict and report.unknowns):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _told(memory: str, cpus: int | None, disk: DiskChoice | None, profile: WorkloadChoice | None) -> Told:
+    """What the operator says of the machine.
+
+    Raises:
+        UsageProblem: A size that is none, or memory without CPUs.
+    """
+    from pgtop_tune.advice.facts import DiskKind, Workload
+    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.health.told import Told
+    from pgtop_tune.model.parameter_values import parse
+
+    if bool(memory) != bool(cpus):
+        raise UsageProblem("--host-memory and --host-cpus go together", "pass both: --host-memory 64GB --host-cpus 16")
+    kinds = {DiskChoice.NETWORK: DiskKind.SAN}
+    loads = {WorkloadChoice.OLAP: Workload.WAREHOUSE}
+    return Told(
+        memory_bytes=int(parse(memory, "B", integer=True)) if memory else None,
+        cpus=cpus,
+        disk=None if disk is None else kinds.get(disk) or DiskKind(disk.value),
+        workload=None if profile is None else loads.get(profile) or Workload(profile.value),
+    )
 
 
 def _list(wishes: ProjectWishes) -> None:
@@ -174,86 +316,3 @@ def _width() -> int | None:
     import sys
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _checked(
-    words: ConnectionWords,
-    wishes: ProjectWishes,
-    against: Path | None,
-    pooler: list[str] | None,
-    host_source: HostSource,
-    measure: bool,
-    yes: bool,
-) -> Report:
-    """The report.
-
-    Raises:
-        UsageProblem: The choice of checks, a threshold, the file or a pooler is wrong.
-        RecordingProblem: The recording cannot be read.
-        ConnectionProblem: The server is not there or does not let us in.
-    """
-    import asyncio
-
-    from pgtop_tune.changes.confirm.orphans import leave_watchdogs
-    from pgtop_tune.changes.machine.control import HostControl
-    from pgtop_tune.changes.server.control import PostgresControl
-    from pgtop_tune.cli.live_options import pooler_addresses
-    from pgtop_tune.cli.looking import let_in
-    from pgtop_tune.cli.output import tell
-    from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
-    from pgtop_tune.health.gather import gather
-    from pgtop_tune.health.judge import judge
-    from pgtop_tune.health.registry import chosen, thresholds
-
-    poolers = pooler_addresses(pooler)
-    checks, limits = chosen(wishes.select, wishes.ignore), thresholds(wishes.thresholds)
-    if against is not None and is_recording(against):
-        return judge(checks, recorded_facts(against), limits)
-    former = None if against is None else former_check(against)
-
-    async def both(conninfo: ConnInfo) -> CheckFacts:
-        facts = await gather(conninfo, checks, poolers=poolers, host_source=host_source)
-        control = PostgresControl(conninfo)
-        await leave_watchdogs(control, HostControl(), None, tell)
-        await control.aclose()
-        return facts
-
-    def look(conninfo: ConnInfo) -> CheckFacts:
-        facts = asyncio.run(both(conninfo))
-        return _measured(conninfo, facts, yes) if measure else facts
-
-    facts = let_in(words, look)
-    report = judge(checks, facts, limits)
-    return report if former is None else only_new(report, former)
-
-
-def _measured(conninfo: ConnInfo, facts: CheckFacts, yes: bool) -> CheckFacts:
-    """The facts with what was measured.
-
-    Raises:
-        UsageProblem: The server is busy, and nobody says that it may be measured all the same.
-    """
-    import asyncio
-    import sys
-
-    from msgspec.structs import replace
-
-    from pgtop_tune.cli.output import complain, tell
-    from pgtop_tune.errors import UsageProblem
-    from pgtop_tune.health.measure import LIMIT_S, busy, keep, measure
-
-    disturbs = busy(facts)
-    if disturbs and not yes:
-        said = f"the server is busy: {'; '.join(disturbs)}"
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageProblem(said, "--yes measures anyway")
-        tell(said)
-        if not typer.confirm("Measure it anyway?", err=True):
-            raise UsageProblem("not measured", "without --measure nothing is written")
-    tell(f"measuring, up to {LIMIT_S:.0f} s")
-    measured = asyncio.run(measure(conninfo, facts))
-    try:
-        keep(facts, measured)
-    except UsageProblem as problem:
-        complain(problem)
-    return replace(facts, measured=measured)

@@ -29,6 +29,7 @@ class AdviceFormat(StrEnum):
     SQL = "sql"
     CONF = "conf"
     SYSCTL = "sysctl"
+    ANSIBLE = "ansible"
 
 
 class WorkloadWord(StrEnum):
@@ -121,7 +122,10 @@ def advise(
     ] = 3.0,
     format: Annotated[
         AdviceFormat,
-        typer.Option("--format", help="text, json, an ALTER SYSTEM script, a conf file, or a file for sysctl.d."),
+        typer.Option(
+            "--format",
+            help="text, json, ALTER SYSTEM, a conf file, a file for sysctl.d, or variables for Ansible.",
+        ),
     ] = AdviceFormat.TEXT,
     apply: Annotated[
         bool, typer.Option("--apply", help="Apply the advised values as one change set, the machine's half first.")

@@ -11,6 +11,7 @@ import typer
 
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
+from pgtop_tune.cli.commands.experiment.plans import WorkersAddress, check_for_workers
 from pgtop_tune.cli.commands.set import for_seconds
 from pgtop_tune.cli.connecting import ConnectionOptions
 from pgtop_tune.cli.load_options import Clients, OneProfile, ProtocolChoice, Rate, Threads
@@ -153,6 +154,7 @@ def tune(
     load_from: options.LoadFrom = None,
     host_source: options.HostSourceChoice = HostSource.AUTO,
     detach: options.Detach = False,
+    workers: WorkersAddress = "",
     connection: ConnectionOptions,
 ) -> None:
     """Search for better values of parameters, unattended, and put everything back.
@@ -169,6 +171,7 @@ def tune(
     pgtop-tune tune --group wal --objective p99@500 --constraint 'tps >= 490' --budget 8h --detach -d bench  ·
     pgtop-tune tune --watch --budget 1h -d shop  ·
     pgtop-tune tune --resume last -d bench  ·
+    pgtop-tune tune --group planner --workers tcp://scheduler:8786  ·
     pgtop-tune tune --show last -o tune.html
     """
     from pgtop_tune.bench.places import parse_address
@@ -190,16 +193,32 @@ def tune(
         from pgtop_tune.cli.detached import start_detached
 
         sys.exit(start_detached(["tune"]))
-    from pgtop_tune.cli import tuning
+    from pgtop_tune.cli import tuning, tuning_workers
+    from pgtop_tune.cli.experiment_workers import Asked, to_the_end
+    from pgtop_tune.cli.tuning_beginning import SearchRequest
     from pgtop_tune.tuning.on_server.journal import TuningRequest
 
     live = LiveOptions(
         pgbench=pgbench, host_source=host_source, load_from=parse_address(load_from) if load_from else None
     )
     against_load = against_load or watch
+    if workers and (against_load or apply or load_from or host_source is not HostSource.AUTO):
+        raise UsageProblem(
+            "with --workers each worker drives the load of its own server, and reads its own host",
+            "leave --against-load, --watch, --apply, --load-from and --host-source out",
+        )
+    if workers:
+        check_for_workers(connection)
+    of_workers = Asked(profiles=profiles, pgbench=pgbench, allow_unsafe=False)
     if watch and (apply or allow_restart):
         raise UsageProblem("--watch makes proposals, without restarts", "leave --apply and --allow-restart out")
-    if resume:
+    if resume and workers:
+        code, directory = to_the_end(
+            tuning_workers.resume_on_workers(
+                workers, tuning_results.directory_named(resume), of_workers, stop_file=stop_file
+            )
+        )
+    elif resume:
         asked = tuning.ResumeRequest(
             connection=connection,
             directory=tuning_results.directory_named(resume),
@@ -226,8 +245,7 @@ def tune(
             recovery_s=recovery_s,
             block_s=block_s,
         )
-        wanted = tuning.TuneRequest(
-            connection=connection,
+        search = SearchRequest(
             knobs=tuple(name.strip() for name in knobs.split(",") if name.strip()),
             groups=tuple(group or ()),
             budget_s=budget_s,
@@ -235,13 +253,22 @@ def tune(
             engine=engine,
             worth=worth / 100.0,
             seed=seed,
+        )
+        wanted = tuning.TuneRequest(
+            connection=connection,
+            search=search,
             profiles_directory=profiles,
             stop_file=stop_file,
             yes=yes,
             watch=watch,
             live=live,
         )
-        code, directory = asyncio.run(tuning.tune(wanted))
+        if workers:
+            code, directory = to_the_end(
+                tuning_workers.tune_on_workers(workers, search, of_workers, stop_file=stop_file, yes=yes)
+            )
+        else:
+            code, directory = asyncio.run(tuning.tune(wanted))
     if apply and directory is not None and code == 0:
         code = tuning_results.apply_result(connection, directory, yes=yes)
     sys.exit(code)

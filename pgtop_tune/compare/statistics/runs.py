@@ -21,7 +21,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.compare.statistics.effect import SAME, Effect, RunSpread
+from pgtop_tune.compare.statistics.effect import SAME, Effect, RunSpread, spread_of
 from pgtop_tune.compare.statistics.student import t_probability, t_quantile
 
 ASSUMED_SD: Final = 0.02
@@ -57,6 +57,7 @@ def run_noise(
     history: RunSpread | None = None,
     *,
     foreseen: bool = True,
+    spread: RunSpread | None = None,
 ) -> RunNoise:
     """From the runs of both sides, what history knows, and the prior.
 
@@ -65,12 +66,14 @@ def run_noise(
         within: Variance of one such value from the run's own seconds.
         history: Squares about the means of groups of earlier runs that were made alike.
         foreseen: The assumption holds for this figure: throughput or mean latency.
+        spread: Of these runs, where it is not that about the means of both sides.
     """
     past = history or RunSpread()
     kept = min(past.degrees, MOST_HISTORY)
     squares = past.squares * kept / past.degrees if past.degrees else 0.0
-    squares += math.fsum((value - fmean(side)) ** 2 for side in (a, b) if side for value in side)
-    measured = kept + max(len(a) - 1, 0) + max(len(b) - 1, 0)
+    now = spread or spread_of((a, b))
+    squares += now.squares
+    measured = kept + now.degrees
     degrees = PRIOR_DEGREES + measured
     found = RunNoise(
         sd=math.sqrt(max((PRIOR_DEGREES * (ASSUMED_SD**2 + within) + squares) / degrees, within)),
@@ -83,16 +86,24 @@ def run_noise(
 
 
 def runs_effect(
-    a: Sequence[float], b: Sequence[float], noise: RunNoise, *, ratio: bool = True, change: float | None = None
+    a: Sequence[float],
+    b: Sequence[float],
+    noise: RunNoise,
+    *,
+    ratio: bool = True,
+    change: float | None = None,
+    root: float | None = None,
 ) -> Effect:
     """B against A; at least one run on each side.
 
     Args:
         a, b: Logarithms of the runs' figures, or shares where `ratio` is not set.
         change: The difference, where it is not that of the means (a percentile of all runs together).
+        root: What a run's deviation is multiplied with for the error of the difference, where runs are in blocks.
     """
     moved = fmean(b) - fmean(a) if change is None else change
-    root = math.sqrt(1.0 / len(a) + 1.0 / len(b))
+    if root is None:
+        root = math.sqrt(1.0 / len(a) + 1.0 / len(b))
     half = t_quantile(_DECIDES, noise.degrees) * noise.sd * root
     seen = half + t_quantile(0.8, noise.degrees) * noise.sd * root
     told = math.expm1 if ratio else float

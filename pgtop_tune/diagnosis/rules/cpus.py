@@ -119,8 +119,12 @@ def _others(facts: Facts) -> Hit | None:
     if others is None or others < _OTHERS * cpus:
         return None
     share = min(others / (busy / 100.0 * cpus), 1.0)
+    first = f", most of it {facts.other_names}" if facts.other_names else ""
     return Hit(
-        sentence=f"other programs use {others:.1f} of {cpus} CPUs: up to {with_ms(waiting_ms * share)} of each transaction",
+        sentence=(
+            f"other programs use {others:.1f} of {cpus} CPUs{first}: up to {with_ms(waiting_ms * share)}"
+            " of each transaction"
+        ),
         short=f"other programs use {others:.1f} of {cpus} CPUs",
         impact_ms=waiting_ms * share,
         evidence=told(("other programs", f"{others:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),

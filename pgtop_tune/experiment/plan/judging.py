@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.compare.statistics.effect import Effect, Verdict, spread_of, verdict, without_verdict
-from pgtop_tune.compare.statistics.runs import run_noise, runs_effect, runs_needed
+from pgtop_tune.compare.statistics.blocked import server_effects
+from pgtop_tune.compare.statistics.effect import Effect, Verdict, verdict, without_verdict
+from pgtop_tune.compare.statistics.runs import runs_needed
 from pgtop_tune.experiment.attribution import attribution
 from pgtop_tune.experiment.plan.estimate import JUDGED_S
-from pgtop_tune.experiment.plan.latencies import LatencyChange, known, latency_changes, trade_of
+from pgtop_tune.experiment.plan.latencies import LatencyChange, compare_runs, latency_changes, trade_of
 from pgtop_tune.experiment.plan.model import Cell
 from pgtop_tune.experiment.plan.results import CellResult, Outcome
 
@@ -22,6 +24,7 @@ Load = tuple[int, str, str, int]
 _CLIENT_BOUND: Final = "CLIENT-BOUND"
 NOT_ATTRIBUTABLE: Final = "not attributable"
 """Verdict of a difference that others' CPU time may have made."""
+_LEVELLED: Final = ("tps", "latency_ms", "p50_ms", "p99_ms", "connect_ms")
 LOUD: Final = 0.10
 """A difference that is told also where the runs are too few to be certain of it."""
 
@@ -74,10 +77,20 @@ def load_of(cell: Cell) -> Load:
 
 def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
     """In the order of the arms, and of the baseline's loads."""
-    groups = results_by_arm(outcome)
+    groups, levelled = _by_arm(outcome, outcome.results), results_by_arm(outcome)
     base = outcome.plan.baseline
     return tuple(
-        _judged(arm.name, load, groups[base, load], groups[arm.name, load], outcome)
+        _judged(
+            Judgement(
+                arm=arm.name,
+                load=load,
+                tps=fmean(_tps(levelled[arm.name, load])),
+                baseline_tps=fmean(_tps(levelled[base, load])),
+            ),
+            groups[base, load],
+            groups[arm.name, load],
+            outcome,
+        )
         for arm in outcome.plan.arms
         if arm.name != base
         for name, load in groups
@@ -85,19 +98,22 @@ def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
     )
 
 
-def _judged(arm: str, load: Load, base: list[CellResult], runs: list[CellResult], outcome: Outcome) -> Judgement:
-    a, b = [math.log(tps) for tps in _tps(base)], [math.log(tps) for tps in _tps(runs)]
-    found = Judgement(arm=arm, load=load, tps=fmean(_tps(runs)), baseline_tps=fmean(_tps(base)))
+def _judged(found: Judgement, base: list[CellResult], runs: list[CellResult], outcome: Outcome) -> Judgement:
+    """A judgement that has the figures, with the verdict."""
+    arm, load = found.arm, found.load
     if outcome.plan.time_s < JUDGED_S:
         return replace(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
     if any(doubt.startswith(_CLIENT_BOUND) for run in (*base, *runs) for doubt in run.doubts):
         return replace(found, why_not="not judged: pgbench was the limit, not the server")
     alike = [
-        each for key, each in results_by_arm(outcome).items() if key not in ((arm, load), (outcome.plan.baseline, load))
+        each
+        for key, each in _by_arm(outcome, outcome.results).items()
+        if key not in ((arm, load), (outcome.plan.baseline, load))
     ]
-    history = spread_of([[math.log(tps) for tps in _tps(each)] for each in alike]) + known(base, "tps")
-    noise = run_noise(a, b, fmean(run.within for run in (*base, *runs)), history)
-    effect = runs_effect(a, b, noise)
+    compared = compare_runs(base, runs, alike, "tps", within=fmean(run.within for run in (*base, *runs)))
+    if compared is None:
+        return replace(found, why_not=f"not judged: no server ran both {arm} and {outcome.plan.baseline}")
+    effect, noise = compared
     said = verdict(effect, higher_is_better=True)
     if not noise.measured:
         # How runs differ on this machine is not known: two runs that differ say nothing of the next two.
@@ -114,13 +130,39 @@ def _judged(arm: str, load: Load, base: list[CellResult], runs: list[CellResult]
 
 
 def results_by_arm(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:
-    """Results with figures by arm and load, repeats together."""
+    """Results with figures by arm and load, repeats together; of several servers levelled to their mean."""
+    return _by_arm(outcome, levelled_results(outcome))
+
+
+def _by_arm(outcome: Outcome, results: Mapping[int, CellResult]) -> dict[tuple[str, Load], list[CellResult]]:
     found: dict[tuple[str, Load], list[CellResult]] = {}
     for cell in sorted(outcome.plan.cells, key=lambda each: each.number):
-        result = outcome.results.get(cell.number)
+        result = results.get(cell.number)
         if result is not None and result.tps:
             found.setdefault((cell.arm, load_of(cell)), []).append(result)
     return found
+
+
+def levelled_results(outcome: Outcome) -> Mapping[int, CellResult]:
+    """Results as on a server of mean speed, so that no arm gains by the servers that ran it."""
+    results = dict(outcome.results)
+    if len({each.server for each in results.values()}) < 2:
+        return results
+    loads: dict[Load, list[Cell]] = {}
+    for cell in outcome.plan.cells:
+        if cell.number in results:
+            loads.setdefault(load_of(cell), []).append(cell)
+    for cells in loads.values():
+        for figure in _LEVELLED:
+            known = [
+                (cell, result, value)
+                for cell in cells
+                if (value := getattr(result := results[cell.number], figure)) is not None and value > 0.0
+            ]
+            effects = server_effects((cell.arm, result.server, math.log(value)) for cell, result, value in known)
+            for cell, result, value in known:
+                results[cell.number] = replace(result, **{figure: value / math.exp(effects[result.server])})
+    return results
 
 
 def _tps(runs: list[CellResult]) -> list[float]:

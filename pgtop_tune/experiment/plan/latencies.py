@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.compare.statistics.blocked import in_blocks
 from pgtop_tune.compare.statistics.effect import (
     Effect,
     RunSpread,
@@ -18,12 +19,12 @@ from pgtop_tune.compare.statistics.effect import (
     verdict,
     without_verdict,
 )
-from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
+from pgtop_tune.compare.statistics.runs import RunNoise, run_noise, runs_effect
 from pgtop_tune.experiment.plan.results import CellResult
 
 TITLES: Final = {"latency_ms": "latency avg", "p50_ms": "latency p50", "p99_ms": "latency p99"}
 """By field of a result."""
-_KNOWN_AS: Final = {"latency_ms": "tps", "p50_ms": "p50", "p99_ms": "p99"}
+_KNOWN_AS: Final = {"tps": "tps", "latency_ms": "tps", "p50_ms": "p50", "p99_ms": "p99"}
 """Figure of the noise store; clients that wait for each other's end have the mean's noise in TPS."""
 
 
@@ -64,12 +65,9 @@ def latency_changes(
     """
     found: dict[str, tuple[Effect, bool]] = {}
     for figure in TITLES:
-        a, b = _logs(base, figure), _logs(runs, figure)
-        if not a or not b:
-            continue
-        history = spread_of([_logs(group, figure) for group in alike]) + known(base, _KNOWN_AS[figure])
-        noise = run_noise(a, b, 0.0, history, foreseen=figure == "latency_ms")
-        found[figure] = runs_effect(a, b, noise), bool(noise.measured)
+        compared = compare_runs(base, runs, alike, figure, foreseen=figure == "latency_ms")
+        if compared is not None:
+            found[figure] = compared[0], bool(compared[1].measured)
     chances = {figure: 1.0 if effect.chance is None else effect.chance for figure, (effect, _) in found.items()}
     certain = certain_together(chances)
     changes = []
@@ -85,6 +83,36 @@ def latency_changes(
             )
         )
     return tuple(changes)
+
+
+def compare_runs(
+    base: Sequence[CellResult],
+    runs: Sequence[CellResult],
+    alike: Sequence[Sequence[CellResult]],
+    figure: str,
+    *,
+    within: float = 0.0,
+    foreseen: bool = True,
+) -> tuple[Effect, RunNoise] | None:
+    """One figure of both sides, each server a block; None where no server has it of both.
+
+    Args:
+        base, runs, alike: See `latency_changes`.
+        within, foreseen: See `run_noise`.
+    """
+    found = in_blocks(_logs(base, figure), _logs(runs, figure))
+    if found is None:
+        return None
+    groups = [
+        [y for at, y in logs if at == server]
+        for group in alike
+        if (logs := _logs(group, figure))
+        for server in dict.fromkeys(at for at, _ in logs)
+    ]
+    history = spread_of(groups) + known(base, _KNOWN_AS[figure])
+    noise = run_noise((), (), within, history, foreseen=foreseen, spread=found.spread)
+    counted = [0.0] * found.runs_a, [0.0] * found.runs_b
+    return runs_effect(*counted, noise, change=found.change, root=found.root), noise
 
 
 def trade_of(said: str, change: float, latencies: Sequence[LatencyChange]) -> str:
@@ -105,8 +133,8 @@ def known(runs: Sequence[CellResult], figure: str) -> RunSpread:
     return spreads.get(figure, RunSpread())
 
 
-def _logs(runs: Sequence[CellResult], figure: str) -> list[float]:
-    return [math.log(value) for run in runs if (value := getattr(run, figure))]
+def _logs(runs: Sequence[CellResult], figure: str) -> list[tuple[str, float]]:
+    return [(run.server, math.log(value)) for run in runs if (value := getattr(run, figure))]
 
 
 def _mean(runs: Sequence[CellResult], figure: str) -> float:

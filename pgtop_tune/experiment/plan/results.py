@@ -37,6 +37,7 @@ class CellResult(Struct, frozen=True, kw_only=True):
         record: Name of the run's record.
         cpu: While it ran.
         known: By figure of the noise store, how earlier runs of this machine and load differed.
+        server: Name of the server that made it, where there are several; "" for the one of the plan.
     """
 
     number: int
@@ -55,6 +56,7 @@ class CellResult(Struct, frozen=True, kw_only=True):
     p50_ms: float | None = None
     cpu: Surroundings = Surroundings()
     known: Mapping[str, RunSpread] = {}
+    server: str = ""
 
 
 class MadeData(Struct, frozen=True, kw_only=True):
@@ -137,6 +139,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         ended: How it ended: "complete", or why it stopped; "" while it runs, or was killed.
         server: Parameters of the server as they were at first, between its arms; empty before.
         spent_s: For which it ran so far; the time between a stop and `resume` does not count.
+        workers: Names of the servers that it was begun on, where there are several.
     """
 
     id: str
@@ -153,6 +156,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     ended: str = ""
     server: Mapping[str, str] = {}
     spent_s: float = 0.0
+    workers: tuple[str, ...] = ()
 
     def of_arm(self, arm: str) -> tuple[tuple[Cell, CellResult], ...]:
         """Its cells with a result, in order."""
@@ -220,6 +224,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
         ended=ended,
         server=server,
         spent_s=_spent_s(lines),
+        workers=tuple(str(name) for name in lines[0].get("workers", ())),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -47,8 +47,7 @@ class RivalSettings:
         return ""
 
     async def _live(self) -> dict[str, str]:
-        found = by_name(await self.control.settings())
-        return {rival.name: str(found[rival.name].live) for rival in self.rivals}
+        return await live_values(self.control, [rival.name for rival in self.rivals])
 
 
 async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) -> tuple[Rival, ...]:
@@ -71,6 +70,12 @@ async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) ->
             raise UsageProblem(f"{rival.name}: A and B are both {rival.b}", "pass two different values")
         told.append(replace(rival, a=a))
     return tuple(told)
+
+
+async def live_values(control: MachineControl, names: Iterable[str]) -> dict[str, str]:
+    """What the kernel has now, by name. Raises as `by_name`."""
+    found = by_name(await control.settings())
+    return {name: str(found[name].live) for name in names}
 
 
 def by_name(found: Sequence[SystemSetting] | Unavailable) -> Mapping[str, SystemSetting]:

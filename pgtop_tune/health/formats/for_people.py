@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
-from pgtop_tune.health.report import CheckOutcome, Report, documentation
+from pgtop_tune.health.proposing import ProposedValues
+from pgtop_tune.health.report import Accepted, CheckOutcome, Report, documentation
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MeasuredLimit
 from pgtop_tune.safe_text import one_line, printable
 
@@ -29,12 +31,17 @@ def text_lines(report: Report, everything: bool = False, width: int | None = Non
             None breaks nothing.
     """
     server = f" · {one_line(report.server)}" if report.server else ""
-    found = [f"{one_line(report.target)}{server}"]
+    through = [value for name, value in report.identity if name == "connection"]
+    found = [f"{one_line(report.target)}{server}", *through]
     for check, finding in report.findings:
         found += _row(finding.severity, check.id, about(finding), width)
         if everything:
             narrow = None if width is None else width - _MARGIN
             found += [f"{' ' * _MARGIN}{line}" for line in details(check, finding, report.major, narrow)]
+    for check, accepted in report.accepted:
+        found += _row("accepted", check.id, accepted_words(accepted), width)
+    for id_, why in report.lapsed:
+        found += _row("accepted", id_, f"no longer: {why}", width)
     if everything:
         for check, unknown in report.unknowns:
             found += _row("unknown", check.id, f"{check.title}: {unknown.reason}", width)
@@ -47,7 +54,49 @@ def text_lines(report: Report, everything: bool = False, width: int | None = Non
         found += _row("measured", "", ceiling(each), width)
     for id_, why in report.not_measured:
         found += _row("measured", "", f"not {id_}: {why}", width)
+    found += _proposal_lines(report, everything, width)
     return [*found, *_broken(summary(report, everything), 0, width)]
+
+
+PROPOSAL_HEADS: Final = ("name", "now", "pending", "proposed", "others", "because")
+_OTHERS: Final = PROPOSAL_HEADS.index("others")
+_ADVISE: Final = "`pgtop-tune advise --apply` sets it, `--format conf|sql|sysctl|ansible` writes it"
+
+
+def proposal_cells(found: ProposedValues) -> list[tuple[str, ...]]:
+    """A row for each value, the machine's first; what takes a restart is marked."""
+    return [
+        (
+            one_line(row.name),
+            one_line(row.now) or "''",
+            one_line(row.pending),
+            f"{one_line(row.proposed)}{' (restart)' if row.restart else ''}",
+            ", ".join(f"{who} {value}" for who, value in row.others),
+            one_line(row.because),
+        )
+        for row in found.rows
+    ]
+
+
+def _proposal_lines(report: Report, everything: bool, width: int | None) -> Iterator[str]:
+    """The proposal as a table of its own, between two empty lines; what others propose with everything else."""
+    found = report.proposal
+    if found is None or isinstance(found, Unavailable):
+        return
+    if not found.rows:
+        yield "proposal: the values that fit together here are all in force"
+        return
+    shown = [place for place in range(len(PROPOSAL_HEADS)) if everything or place != _OTHERS]
+    cells = [[row[place] for place in shown] for row in (PROPOSAL_HEADS, *proposal_cells(found))]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(shown) - 1)]
+    yield ""
+    yield from _broken(f"proposal, values that fit together: {_ADVISE}", 2, width)
+    for row in cells:
+        line = "  ".join((*(cell.ljust(size) for cell, size in zip(row, widths, strict=False)), row[-1]))
+        yield from _broken(f"  {line.rstrip()}", 2 + sum(widths) + 2 * len(widths), width)
+    for line in (*found.memory, *(f"{name}: {why}" for name, why in found.refused)):
+        yield from _broken(f"  {one_line(line)}", 4, width)
+    yield ""
 
 
 def summary(report: Report, everything: bool = False) -> str:
@@ -57,6 +106,8 @@ def summary(report: Report, everything: bool = False) -> str:
     unknown = sum(1 for result in report.results if result.unknowns)
     new = " new" if report.compared_with else ""
     parts = [f"found{new}: {said}", f"unknown: {unknown}", f"passed: {report.passed}"]
+    if report.accepted:
+        parts.insert(1, f"accepted: {len(report.accepted)}")
     if report.compared_with:
         parts.append(f"known from {one_line(report.compared_with)}: {report.known}, gone: {len(report.gone)}")
     more = "" if everything or not (report.findings or unknown) else "   (-v shows reason, fix and undo)"
@@ -71,6 +122,12 @@ def about(finding: Finding) -> str:
     """What was found, in one line, with what it is about."""
     subject = f"{one_line(finding.subject)}: " if finding.subject and finding.subject not in finding.says else ""
     return f"{subject}{one_line(finding.says)}"
+
+
+def accepted_words(accepted: Accepted) -> str:
+    """A finding that the project has signed for, in one line."""
+    said = f"{accepted.finding.severity}, {about(accepted.finding)}"
+    return f"{said} · {one_line(accepted.reason)}, until {accepted.until}"
 
 
 def ceiling(measured: MeasuredLimit) -> str:
@@ -143,14 +200,32 @@ def markdown_lines(report: Report) -> list[str]:
         ]
     for check, finding in report.findings:
         found += ["", *_section(check, finding, report.major)]
+    if report.accepted:
+        found += ["", "## Accepted risks", ""]
+        found += ["| severity | check | found | accepted because | until |", "|---|---|---|---|---|"]
+        for check, each in report.accepted:
+            said = f"{_plain(about(each.finding))} | {_plain(each.reason)} | {each.until}"
+            found.append(f"| {each.finding.severity} | {check.id} | {said} |")
+    found += _listed("Acceptances that are over", [f"{id_}: {_plain(why)}" for id_, why in report.lapsed])
     found += _listed(
         "Unknown", [f"{check.id} {_plain(check.title)}: {_plain(each.reason)}" for check, each in report.unknowns]
     )
     passed = [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED]
     found += _listed("Passed", [", ".join(passed)] if passed else [])
     found += _listed("No longer found", [f"{id_} {_plain(said)}" for id_, said in report.gone])
+    found += _proposed(report)
     measured = [_plain(ceiling(each)) for each in report.ceilings]
     return [*found, *_listed("Measured", measured + [f"{id_}: {_plain(why)}" for id_, why in report.not_measured])]
+
+
+def _proposed(report: Report) -> list[str]:
+    proposal = report.proposal
+    if proposal is None or isinstance(proposal, Unavailable) or not proposal.rows:
+        return []
+    rows = [f"| {' | '.join(map(_plain, cells))} |" for cells in proposal_cells(proposal)]
+    heads = [f"| {' | '.join(PROPOSAL_HEADS)} |", "|---|---|---|---|---|---|"]
+    memory = ["", *(f"- {_plain(line)}" for line in proposal.memory)]
+    return ["", "## Proposal", "", *heads, *rows, *memory]
 
 
 def _section(check: Check, finding: Finding, major: int | None) -> Iterator[str]:

@@ -13,9 +13,11 @@ from msgspec import Struct
 
 from pgtop_tune import __version__
 from pgtop_tune.health.check import Check, Finding, Fix, Severity, Unknown
-from pgtop_tune.health.formats.for_people import about, details, markdown_lines, text_lines
+from pgtop_tune.health.formats.for_people import about, accepted_words, details, markdown_lines, text_lines
 from pgtop_tune.health.formats.script import script_lines
+from pgtop_tune.health.proposing import ProposedValues
 from pgtop_tune.health.report import CheckOutcome, Report, Result, documentation
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.safe_text import one_line
 
 # A report as one JSON object; its schema is `health/report.schema.json`.
@@ -46,11 +48,21 @@ def json_document(report: Report) -> dict[str, Any]:
             "unknown": sum(1 for result in report.results if result.unknowns),
             "passed": report.passed,
             "known": report.known,
+            "accepted": len(report.accepted),
         },
         "findings": [_finding(check, finding, report.major) for check, finding in report.findings],
         "unknown": [
             {"check": check.id, "title": check.title, "reason": unknown.reason} for check, unknown in report.unknowns
         ],
+        "accepted": [
+            {
+                "finding": _finding(check, each.finding, report.major),
+                "reason": each.reason,
+                "until": each.until.isoformat(),
+            }
+            for check, each in report.accepted
+        ],
+        "lapsed": [{"check": id_, "says": said} for id_, said in report.lapsed],
         "passed": [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED],
         "compared_with": report.compared_with or None,
         "gone": [{"check": id_, "says": said} for id_, said in report.gone],
@@ -59,6 +71,30 @@ def json_document(report: Report) -> dict[str, Any]:
             for each in report.ceilings
         ],
         "not_measured": [{"id": id_, "reason": reason} for id_, reason in report.not_measured],
+        "identity": dict(report.identity),
+        "proposal": _proposal(report.proposal),
+    }
+
+
+def _proposal(found: ProposedValues | Unavailable | None) -> dict[str, Any] | None:
+    if found is None or isinstance(found, Unavailable):
+        return None
+    return {
+        "values": [
+            {
+                "name": row.name,
+                "now": row.now,
+                "pending": row.pending or None,
+                "proposed": row.proposed,
+                "because": row.because,
+                "restart": row.restart,
+                "of_machine": row.of_machine,
+                "others": dict(row.others),
+            }
+            for row in found.rows
+        ],
+        "memory": list(found.memory),
+        "refused": [{"name": name, "reason": why} for name, why in found.refused],
     }
 
 
@@ -135,11 +171,12 @@ def _case(result: Result, fail_on: Severity | None, major: int | None) -> Elemen
         said = "; ".join(about(finding) for finding in failing)
         failure = ElementTree.SubElement(case, "failure", type=str(result.severity), message=_legal(said))
         failure.text = _legal("\n".join(line for each in failing for line in details(check, each, major)))
-    elif result.unknowns and not result.findings:
+    elif result.unknowns and not result.findings and not result.accepted:
         ElementTree.SubElement(case, "skipped", message=_legal(_reasons(result.unknowns)))
     mild = [finding for finding in result.findings if finding not in failing]
     output = [f"{finding.severity}: {about(finding)}" for finding in mild]
-    if result.findings:
+    output += [accepted_words(each) for each in result.accepted]
+    if result.findings or result.accepted:
         output += [f"unknown: {one_line(unknown.reason)}" for unknown in result.unknowns]
     if output:
         ElementTree.SubElement(case, "system-out").text = _legal("\n".join(output))
@@ -219,6 +256,16 @@ def _results(report: Report, places: Mapping[str, int]) -> Iterator[dict[str, An
             "partialFingerprints": {"finding/v1": _fingerprint(report.target, check, finding)},
             "properties": _properties(finding),
         }
+    for check, accepted in report.accepted:
+        finding = accepted.finding
+        justification = f"{accepted.reason} (until {accepted.until})"
+        yield {
+            **_head(check, places, "fail", _LEVELS[finding.severity], about(finding)),
+            "locations": _locations(report.target, finding.subject),
+            "partialFingerprints": {"finding/v1": _fingerprint(report.target, check, finding)},
+            "properties": _properties(finding),
+            "suppressions": [{"kind": "external", "justification": justification}],
+        }
     for check, unknown in report.unknowns:
         yield {
             **_head(check, places, "open", _NONE, f"{check.title}: {unknown.reason}"),
@@ -270,11 +317,26 @@ class Wish(Struct, frozen=True):
         details: Everything behind each finding, unknowns and passes (text).
         fail_on: From which severity on a pipeline fails; None for never.
         width: Cells of the terminal it is read in (text); None where it is no terminal.
+        strict: What is unknown fails a pipeline as well.
     """
 
     details: bool
     fail_on: Severity | None
     width: int | None = None
+    strict: bool = False
+
+
+def _html(report: Report, wish: Wish) -> list[str]:
+    # Its parts are those of comparisons, which a screen does without.
+    from pgtop_tune.health.formats.signed import html_lines
+
+    return html_lines(report, wish.fail_on, strict=wish.strict)
+
+
+def _openmetrics(report: Report, wish: Wish) -> list[str]:
+    from pgtop_tune.health.formats.exposed import openmetrics_lines
+
+    return openmetrics_lines(report)
 
 
 WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxyType(
@@ -284,6 +346,8 @@ WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxy
         "markdown": lambda report, wish: markdown_lines(report),
         "junit": lambda report, wish: junit_lines(report, wish.fail_on),
         "script": lambda report, wish: script_lines(report, wish.fail_on),
+        "html": _html,
+        "openmetrics": _openmetrics,
         "sarif": lambda report, wish: sarif_lines(report),
     }
 )

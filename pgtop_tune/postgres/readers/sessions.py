@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.tail import Blocker, OldTransaction
-from pgtop_tune.model.waits import LockSample, LockWait, WaitCount, WaitLook
+from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, TURN, LockSample, LockWait, WaitCount, WaitLook
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME
@@ -76,6 +76,18 @@ _KINDS_SHARED: Final = 10_000
 """Distinct rows kept for sharing; beyond it they are forgotten and collected anew."""
 
 
+_PAUSES: Final = {"idle": BETWEEN, "idle in transaction": TURN, "idle in transaction (aborted)": TURN}
+"""States in which a session has nothing to do."""
+
+
+def _wait(kind: str | None, event: str | None, state: str | None) -> tuple[str, str]:
+    """Class and event as `WaitCount` has them."""
+    pause = _PAUSES.get(state or "")
+    if pause is not None:
+        return CLIENT, pause
+    return (CPU, "") if event is None else (kind or "", event)
+
+
 class WaitReader:
     """Reads waits.14.sql; remembers the objects of rows it has seen and what the oids in them are called."""
 
@@ -91,18 +103,18 @@ class WaitReader:
         old: list[OldTransaction] = []
         asked = False
         for row in await context.fetch("waits", floor_ms, one_in):
-            key = tuple(row)
-            if key[8] is not None:
-                kind, event, _, counted, query_id, _, _, of_load, pid, began_ms, age_ms = key
+            kind, event, *who, state, pids, began_ms, now_ms = row
+            kind, event = _wait(kind, event, state)
+            key = (kind, event, *who)
+            for pid, began in zip(pids or (), began_ms or (), strict=True):
                 old.append(
                     OldTransaction(
-                        pid=pid, xact_start_ms=began_ms, age_ms=age_ms, wait_event_type=kind, wait_event=event,
-                        query_id=query_id, of_load=of_load,
+                        pid=pid, xact_start_ms=int(began), age_ms=now_ms - int(began), wait_event_type=kind,
+                        wait_event=event, query_id=key[4], of_load=key[7],
                     )
                 )  # fmt: skip
-                if not counted:
-                    continue
-            key = key[:8]
+            if not key[3]:
+                continue
             count = self._known.get(key)
             if count is None:
                 if not asked and not self._names_known(*key[5:7]):

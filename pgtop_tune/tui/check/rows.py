@@ -12,8 +12,8 @@ from pgtop_tune.advice.facts import MachineLook
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Unknown
-from pgtop_tune.health.formats.for_people import about, summary
-from pgtop_tune.health.report import Report, documentation
+from pgtop_tune.health.formats.for_people import about, accepted_words, summary
+from pgtop_tune.health.report import Accepted, Report, documentation
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.safe_text import one_line
@@ -23,17 +23,25 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, labelled, shortened, wrapped
 
 _UNKNOWN: Final = "unknown"
+_ACCEPTED: Final = "accepted"
 
 
 class CheckRow(Struct, frozen=True):
-    """One finding, or one thing that is unknown."""
+    """One finding, or one thing that is unknown.
+
+    Attributes:
+        accepted: The project has signed for the finding.
+    """
 
     check: Check
     said: Finding | Unknown
+    accepted: Accepted | None = None
 
     @property
     def kind(self) -> str:
-        """The severity, or "unknown"."""
+        """The severity, "accepted", or "unknown"."""
+        if self.accepted is not None:
+            return _ACCEPTED
         return self.said.severity.value if isinstance(self.said, Finding) else _UNKNOWN
 
     @property
@@ -68,6 +76,7 @@ class CheckTable:
         here = self.selected
         self.report = report
         found = [CheckRow(check, finding) for check, finding in report.findings]
+        found += [CheckRow(check, each.finding, each) for check, each in report.accepted]
         self.rows = (*found, *(CheckRow(check, unknown) for check, unknown in report.unknowns))
         self._tags &= {row.key for row in self.rows}
         keys = [row.key for row in self.rows]
@@ -111,7 +120,9 @@ class CheckTable:
 
 # How the check is drawn: a line for each finding, words on the selected one, and all that is known of one. Pure.
 
-_STYLES: Final = {"critical": "critical", "high": "critical", "warning": "warning", "info": PLAIN, "unknown": "dim"}
+_STYLES: Final = {"critical": "critical", "high": "critical", "warning": "warning", "info": PLAIN} | dict.fromkeys(
+    ("accepted", "unknown"), "dim"
+)
 _KIND_CELLS: Final = 9
 _ID_CELLS: Final = 9
 _MARK_CELLS: Final = 4
@@ -146,12 +157,14 @@ def _row_line(row: CheckRow, at_cursor: bool, tagged: bool, cells: int, glyphs: 
         (clip(row.check.id, _ID_CELLS), "label"),
         (
             shortened(_says(row), words, glyphs.ellipsis),
-            "cursor" if at_cursor else "dim" if row.kind == "unknown" else PLAIN,
+            "cursor" if at_cursor else "dim" if _STYLES[row.kind] == "dim" else PLAIN,
         ),
     )
 
 
 def _says(row: CheckRow) -> str:
+    if row.accepted is not None:
+        return accepted_words(row.accepted)
     if isinstance(row.said, Finding):
         return about(row.said)
     return one_line(f"{row.check.title}: {row.said.reason}")

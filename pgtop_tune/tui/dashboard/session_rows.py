@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
@@ -68,7 +69,7 @@ class ProcessFigures:
         return PROCESS_RUN_DELAY(self._interval)
 
 
-class SessionRow(NamedTuple):
+class SessionRow(Struct, frozen=True):
     """A backend with what its process did; numbers are None where unknown.
 
     Of hundreds of rows a screen shows some dozens: a figure is computed when it is read. `rank` is one of BUSY … IDLE.
@@ -79,6 +80,8 @@ class SessionRow(NamedTuple):
     now_ms: int
     """The server's clock when it was seen."""
     processes: ProcessFigures
+    stale: bool = False
+    """Of an earlier frame: the server has not answered since."""
 
     @property
     def cpu_percent(self) -> float | None:
@@ -185,15 +188,16 @@ SORTS: Final[dict[str, Callable[[SessionRow], float | None]]] = {
 
 
 def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[SessionRow]:
-    """The sessions to show, in order; empty while pg_stat_activity is not available.
+    """The sessions to show, in order: those of the newest frame that has them, which `SessionRow.stale` tells.
 
     Busy sessions come first, idle ones last; sorted by pid they mix. Ties go to the lower pid.
     """
-    interval = session.interval
-    activity = None if interval is None else interval.now(sections.activity)
-    if interval is None or activity is None:
+    interval, seen = session.interval, session.sessions_seen
+    activity = None if seen is None else sections.activity(seen)
+    if interval is None or seen is None or activity is None or isinstance(activity, Unavailable):
         return []
-    processes, now_ms = ProcessFigures(interval), activity.now_ms
+    stale = seen is not session.now
+    processes, now_ms = ProcessFigures(Interval([seen]) if stale else interval), activity.now_ms
     wanted = view.filter.casefold()
     blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
     rows = []
@@ -204,7 +208,7 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
             rank = BUSY
         if (view.hide_idle and rank == IDLE) or (wanted and not _contains(backend, wanted)):
             continue
-        rows.append(SessionRow(backend, rank, now_ms, processes))
+        rows.append(SessionRow(backend, rank, now_ms, processes, stale))
     return _ordered(rows, view)
 
 

@@ -35,7 +35,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
 )
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting
 from pgtop_tune.tui.widgets.table import GAP, Cell, Column, table_lines
 from pgtop_tune.tui.widgets.wait_style import wait_style
 from pgtop_tune.units import UNKNOWN, age, count, percent, size
@@ -228,8 +228,8 @@ def cells_of(row: SessionRow, columns: tuple[SessionColumn, ...]) -> tuple[Cell,
 
 
 def is_dim(row: SessionRow) -> bool:
-    """Whether the row matters least: idle, or an auxiliary process in its loop."""
-    return row.rank == IDLE or (row.rank == AUXILIARY and row.backend.wait_event_type in (_PAUSING, None))
+    """Whether the row matters least: idle, an auxiliary process in its loop, or not of now."""
+    return row.stale or row.rank == IDLE or (row.rank == AUXILIARY and row.backend.wait_event_type in (_PAUSING, None))
 
 
 def style_of(row: SessionRow, column: SessionColumn) -> str:
@@ -301,7 +301,9 @@ def _head(
     activity = NOT_YET if frame is None else sections.activity(frame)
     if frame is None or interval is None or isinstance(activity, Unavailable):
         reason = activity if isinstance(activity, Unavailable) else NOT_YET
-        return head((("sessions  ", "title"), *absence(reason)), width, glyphs)
+        old = seen_before(session)
+        of_then: Line = ((f"of {old}  ", "warning"),) if old else ((" ", PLAIN),)
+        return head((("sessions ", "title"), *of_then, *absence(reason)), width, glyphs)
     server = sections.server(frame)
     most = "" if isinstance(server, Unavailable) else f"/{server.max_connections}"
     lingering = any(row.rank == IN_TRANSACTION for row in rows)
@@ -324,6 +326,12 @@ def _head(
         Phrase(((_range(view.top, visible, len(rows)), "label"),) if len(rows) > visible else (), 2),
     ]
     return head(fitting(title, int(width * _TITLE_SHARE), dot(glyphs)), width, glyphs, chosen)
+
+
+def seen_before(session: Session) -> str:
+    """How old the list is that stands there while the server does not answer: "42 s ago"; "" for one of now."""
+    now, seen = session.now, session.sessions_seen
+    return "" if now is None or seen is None or seen is now else f"{lasting(now.elapsed_s - seen.elapsed_s)} ago"
 
 
 def _hidden(why: Unavailable) -> Phrase:

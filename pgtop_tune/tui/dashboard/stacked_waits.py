@@ -75,9 +75,7 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
     rows = height - 1 - clock
     axis = time_axis(session, left, SPARK_ROWS + 1, span_s)
     classes = wait_classes(interval.newest)
-    stacked, shown = _stacked(
-        [axis.means(session.history.series(metric, axis.since_s - axis.column_s)) for metric in classes]
-    )
+    stacked, shown = _stacked([axis.means_of(session, metric) for metric in classes])
     areas = [
         Area(values, wait_style(metric.title), _density(metric))
         for metric, values in zip(classes, stacked, strict=True)

@@ -159,20 +159,19 @@ def throughput_lines(
     """
     axis = time_axis(session, width, height, span_s)
     begin_s = axis.since_s - axis.column_s
-    server = session.history.series(TPS, begin_s)
-    client = session.history.series(CLIENT_TPS, begin_s)
-    loaded = any(point.value is not None for point in client)
+    server, client = axis.means_of(session, TPS), axis.means_of(session, CLIENT_TPS)
+    loaded = session.history.is_known(CLIENT_TPS, begin_s, axis.until_s)
     if height <= SPARK_ROWS:
-        points, style = (client, "series-1") if loaded else (server, "series-2")
+        values, style = (client, "series-1") if loaded else (server, "series-2")
         figures = _figures(session, _SPARK_CELLS)
         found = session.once(since_change)
         if found is not None:
             figures.insert(1, Phrase(since_short(found, glyphs), 1))
         if baseline is not None:
             figures.insert(1, short_of(throughput_phrase(session, baseline, glyphs)))
-        return [spark_line("TPS", axis.means(points), style, figures, axis, glyphs, session.once(arm_bands))]
+        return [spark_line("TPS", values, style, figures, axis, glyphs, session.once(arm_bands))]
     held_s = session.once(_held_s)
-    areas, levels = _curves(axis.means(server), axis.means(client) if loaded else None, held=held_s is not None)
+    areas, levels = _curves(server, client if loaded else None, held=held_s is not None)
     figures, taken = _figures(session, _CELLS), 0
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("tps", begin_s, axis.until_s))

@@ -17,7 +17,8 @@ from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.host_history import history_lines
-from pgtop_tune.tui.pages.host_tables import TABLES
+from pgtop_tune.tui.pages.host_tables import FILE_SYSTEMS, NETWORK, TABLES
+from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page
 from pgtop_tune.tui.scene.explain import Described
 from pgtop_tune.tui.widgets.gauges import bar, heat_strip, heat_style
@@ -39,6 +40,7 @@ HALVES_FROM: Final = 160
 """Cells from which on histories stand beside the figures,"""
 _MOST_HALVES: Final = 31
 """in at most so many lines."""
+_SMALL: Final = (FILE_SYSTEMS, NETWORK)
 _SHARE: Final = 3
 """The summary takes at most every third line."""
 
@@ -85,11 +87,14 @@ def summary_needs(session: Session, width: int) -> int:
 
 
 def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The figures; on a wide screen in the left half, and the histories in the right one."""
+    """The figures; on a wide screen in the left half, with tables as far as there is room, and the histories in the
+    right one.
+    """
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return summary_lines(session, width, height, glyphs)
     left = width // 2 - 1
-    figures = summary_lines(session, left, height, glyphs)
+    said = len(_summary(session, left, height, glyphs))
+    figures = [*summary_lines(session, left, min(said, height), glyphs), *_below(session, left, height - said, glyphs)]
     charts = history_lines(session, width - left - 1, height, glyphs)
     return [(*padded(line, left), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
 
@@ -100,11 +105,28 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     The most important lines first; the strip takes the lines that are left, so that 384 cores have a cell each where
     there is room.
     """
+    return _filled(_summary(session, width, height, glyphs), width, height)
+
+
+def _below(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """The tables that need few lines, one under the other, each with its rows as far as there is room."""
+    lines: list[Line] = []
+    for table in _SMALL:
+        rows = table.rows(session)
+        room = min(height - len(lines), HEAD_ROWS + (1 if isinstance(rows, Unavailable) else max(len(rows), 1)))
+        if room > HEAD_ROWS:
+            view = first_view(table)
+            found = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
+            lines += listing_lines((table,), table, view, found, width, room, glyphs)
+    return _filled(lines, width, max(height, 0))
+
+
+def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     frame, interval = session.now, session.interval
     host = NOT_YET if frame is None else frame.host
     if frame is None or interval is None or isinstance(host, Unavailable):
         reason = host if isinstance(host, Unavailable) else NOT_YET
-        return _filled([_line("host", absence(reason), width)], width, height)
+        return [_line("host", absence(reason), width)]
     cpu, memory = sections.cpu(frame), sections.memory(frame)
     told = _told(frame)
     parts: list[tuple[str, object, Callable[[Any], list[Phrase]]]] = [
@@ -128,7 +150,7 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     room = max(height - 2 - len(rest), 1)
     strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
     above = [_source(host, width), *_notes(host, width), kinds, *strips]
-    return _filled([*above, *rest], width, height)
+    return [*above, *rest]
 
 
 def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:

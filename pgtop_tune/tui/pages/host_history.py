@@ -110,7 +110,7 @@ def history_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
 def _drawn(
     chart: _Chart, session: Session, interval: Interval, axis: TimeAxis, rows: int, glyphs: Glyphs
 ) -> list[Line]:
-    values = [axis.means(session.history.series(each.metric, axis.since_s - axis.column_s)) for each in chart.curves]
+    values = [axis.means_of(session, each.metric) for each in chart.curves]
     if chart.stacked:
         shown: list[Columns] = []
         for each in values:

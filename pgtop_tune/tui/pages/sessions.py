@@ -16,10 +16,11 @@ from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import details_lines
 from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
-from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, style_of
+from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, style_of
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit
+from pgtop_tune.tui.widgets.phrase import absence
 from pgtop_tune.units import UNKNOWN, age, percent, wall_clock
 
 # Tables about the server as a whole: connections and their limits (page 2), parameters that were set, its log (9).
@@ -195,7 +196,16 @@ def _style(column: SessionColumn, row: Any) -> str:
 def _rows(session: Session) -> Sequence[SessionRow] | Unavailable:
     frame = session.now
     activity = NOT_YET if frame is None else sections.activity(frame)
-    return activity if isinstance(activity, Unavailable) else session_rows(session)
+    return session_rows(session) or (activity if isinstance(activity, Unavailable) else [])
+
+
+def _why_old(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """That the list is not of now, and why."""
+    frame = session.now
+    activity = None if frame is None else sections.activity(frame)
+    if not isinstance(activity, Unavailable):
+        return []
+    return [fit(((f"  sessions of {seen_before(session)}  ", "warning"), *absence(activity)), width)][:height]
 
 
 def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
@@ -228,4 +238,12 @@ TABLE: Final = PageTable(
     quiet=lambda row: row.rank == IDLE,
 )
 
-PAGE: Final = Page(key="2", id="sessions", title="sessions", tables=(TABLE, CONNECTIONS, LIMITS))
+PAGE: Final = Page(
+    key="2",
+    id="sessions",
+    title="sessions",
+    tables=(TABLE, CONNECTIONS, LIMITS),
+    summary=_why_old,
+    summary_rows=lambda width, height: 1,
+    summary_needs=lambda session, width: int(bool(seen_before(session))),
+)

@@ -91,7 +91,7 @@ class Applying:
         try:
             wires = conditions.trip_wires()
             question = self._question(rows, wanted, conditions, sql, lost)
-            warned = bool(lost) or any(row.knob.warning for row in rows)
+            warned = bool(lost) or any(row.warning for row in rows)
             if (warned or not shown) and not await self._app.push_screen_wait(question):
                 return _NOTHING
             confirmed = await self.unlock(rows, ends=conditions.keep_within_s is not None)
@@ -216,9 +216,9 @@ class Applying:
     ) -> ConfirmDialog[bool]:
         said = [Paragraph(text, "critical") for text in lost]
         said += [
-            Paragraph(f"{self._glyphs.warning} {row.knob.warning}", "warning")
+            Paragraph(f"{self._glyphs.warning} {row.warning}", "warning")
             for row in rows
-            if row.knob.warning and not row.loss
+            if row.warning and not row.loss
         ]
         said += [Paragraph(text, "strong") for text in sql]
         said += [Paragraph(""), *(Paragraph(text) for text in wanted.connected), Paragraph(pending_words(conditions))]

@@ -158,7 +158,7 @@ def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lo
     advice = row.advice
     advised = "" if advice is None or advice.value is None else f"{advice.value}. {advice.because}"
     said = [
-        ("beware", lost or row.knob.warning, "critical" if lost else "warning"),
+        ("beware", lost or row.warning, "critical" if lost else "warning"),
         ("changed", "" if row.change is None else changed_words(row.change), "event-parameter"),
         ("why", row.knob.why, PLAIN),
         ("costs", row.knob.trades, PLAIN),

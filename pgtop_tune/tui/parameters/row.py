@@ -94,6 +94,11 @@ class SettingRow(Struct, frozen=True):
         )
 
     @property
+    def warning(self) -> str:
+        """What must be read before the staged value is applied; of the parameter while nothing is staged."""
+        return self.knob.warning if self.staged is None else self.knob.warning_of(self.staged.value)
+
+    @property
     def loss_now(self) -> str:
         """What the present value can lose; "" when nothing."""
         return "" if self.setting is not None else loss_of(self.name, self.parameter.setting, self.parameter.boot_val)

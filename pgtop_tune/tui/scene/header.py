@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -25,6 +26,8 @@ from pgtop_tune.units import clock, percent, size, wall_clock
 
 _NARROW: Final = 100
 _APART: Final = ("  ", PLAIN)
+_CLOCK: Final = 3
+"""Rank of the clock; what costs less room to lose comes after it."""
 _NAME: Final = 40
 _REASON: Final = 300
 """Characters of a host or user name that are shown."""
@@ -55,9 +58,12 @@ def header_lines(
     """
     frame = session.now
     right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)
-    left = [*_left(frame, target, narrow=columns < _NARROW), *_going_on(load)]
-    # The moment shown and the recording come before whatever is to the left.
-    first = [phrase for phrase in right if phrase.rank == 0] or right[:1]
+    going_on = _going_on(load)
+    left = [*_left(frame, target, narrow=columns < _NARROW), *going_on]
+    # The recording comes before whatever is to the left; so does the clock, unless something has to be told there.
+    told = going_on or frame is None or isinstance(sections.server(frame), Unavailable)
+    last = 0 if told else _CLOCK
+    first = [replace(phrase, line=phrase.short or phrase.line) for phrase in right if phrase.rank <= last] or right[:1]
     clock_cells = width(fitting(first, columns, _APART))
     most = max(columns - 3 - clock_cells, 1)
     said = fitting(left, most, dot(glyphs))
@@ -79,7 +85,11 @@ def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
     at: Line = ((" @ ", "dim"), *name) if name else ()
     return [
         Phrase(((one_line(server.database, _NAME), "title"), *at)),
-        Phrase(((one_line(f"{server.user}@{server.endpoint}", _NAME), PLAIN),), 3),
+        Phrase(
+            ((one_line(f"{server.user}@{server.endpoint}", _NAME), PLAIN),),
+            2,
+            ((one_line(server.endpoint, _NAME), PLAIN),),
+        ),
         Phrase(_product(server, narrow=narrow), 1, _product(server, narrow=True)),
         _unknown_major(server),
         Phrase((("via pooler", "warning"),) if server.pooled else (), 2),
@@ -143,7 +153,7 @@ def _right(
         now_s = frame.elapsed_s + abs(offset_s or 0.0)
         found.append(Phrase(_recording(recording, now_s, glyphs)))
     if frame is not None and session.interval is not None:
-        found.append(_moment(session.interval, narrow=narrow))
+        found.append(_moment(session.interval))
     cost = value_of(OWN_CPU, session)
     if cost is None:
         return [phrase for phrase in found if phrase.line]
@@ -157,14 +167,16 @@ def _right(
     return [phrase for phrase in found if phrase.line]
 
 
-def _moment(interval: Interval, *, narrow: bool) -> Phrase:
+def _moment(interval: Interval) -> Phrase:
     """When the newest frame was made, and how long after the one before it."""
     at: Line = ((wall_clock(interval.newest.taken_at_ms), PLAIN),)
     looks = interval.pair(sections.footprint)
-    if narrow or looks is None:
-        return Phrase(at, 4)
-    apart_s = looks[1].at_s - looks[0].at_s
-    return Phrase((*at, (" every ", "label"), (f"{apart_s:.1f}".removesuffix(".0"), PLAIN), (" s", "label")), 3, at)
+    if looks is None:
+        return Phrase(at, _CLOCK)
+    apart_s = f"{looks[1].at_s - looks[0].at_s:.1f}".removesuffix(".0")
+    return Phrase(
+        (*at, (" every ", "label"), (apart_s, PLAIN), (" s", "label")), _CLOCK, (*at, (f" /{apart_s}s", "label"))
+    )
 
 
 def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:

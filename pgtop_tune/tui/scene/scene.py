@@ -146,13 +146,13 @@ class SceneScreen(MouseScreen):
         self._scene = first
         self._filtering: TextField | None = None
         self._arranged: Set[str] = frozenset()
+        self._canvases = {name: LineCanvas(glyphs, id=name) for name in self.STACK}
         self._painting = False
         self._last_pane = ("", 0)
 
     def compose(self) -> ComposeResult:
         """A canvas per name, from top to bottom."""
-        for name in self.STACK:
-            yield LineCanvas(self._glyphs, id=name)
+        yield from self._canvases.values()
 
     def on_mount(self) -> None:
         """First layout."""
@@ -171,10 +171,13 @@ class SceneScreen(MouseScreen):
     def show(self, scene: Scene) -> None:
         """Draws another scene; only what differs reaches the terminal."""
         self._scene = scene
-        if self.is_mounted and self._extra.keys() != self._arranged:
+        if not self.is_mounted:
+            return
+        extra = self._extra
+        if extra.keys() != self._arranged:
             self._arrange()
             self.paint_soon()
-        self.paint()
+        self._paint(extra)
 
     def paint_soon(self) -> None:
         """Once, when the layout stands, however often it is asked for until then."""
@@ -188,11 +191,13 @@ class SceneScreen(MouseScreen):
 
     def paint(self) -> None:
         """Draws every canvas anew, in one batch."""
-        if not self.is_mounted:
-            return
+        if self.is_mounted:
+            self._paint(self._extra)
+
+    def _paint(self, extra: Mapping[str, Line]) -> None:
         width = self.app.size.width
         drawn = dict(self.drawn(width))
-        drawn |= {name: [line] for name, line in self._extra.items()}
+        drawn |= {name: [line] for name, line in extra.items()}
         if self._filtering is not None:
             drawn["footer"] = [_filter_line(self._filtering, width)]
         if self._scene.message is not None:
@@ -200,7 +205,7 @@ class SceneScreen(MouseScreen):
         self._drawn = drawn
         with self.app.batch_update():
             for name, lines in drawn.items():
-                self.query_one(f"#{name}", LineCanvas).show(lines)
+                self._canvases[name].show(lines)
 
     def _put_message(self, drawn: dict[str, Sequence[Line]], message: Sequence[Line]) -> None:
         """Over the lowest lines of the last pane: nothing moves when a message comes or goes."""
@@ -215,7 +220,7 @@ class SceneScreen(MouseScreen):
         self._arranged = self._extra.keys()
         heights = self.heights(width, max(height - len(self._arranged), 1)) | dict.fromkeys(self._arranged, 1)
         for name in self.STACK:
-            canvas, rows = self.query_one(f"#{name}", LineCanvas), heights.get(name, 0)
+            canvas, rows = self._canvases[name], heights.get(name, 0)
             canvas.display = rows > 0
             canvas.styles.height = rows
             if rows and name not in (*BELOW, "footer"):

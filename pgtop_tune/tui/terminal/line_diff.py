@@ -295,14 +295,14 @@ def _keys(text: str, look: _Look) -> str:
 
 def _changes(text: str, keys: str, old_text: str, old_keys: str) -> list[tuple[int, int]]:
     """Spans of cells to write, never beginning or ending inside a wide character."""
+    cells = [cell for cell, (new, old) in enumerate(zip(text, old_text, strict=True)) if new != old]
+    if keys != old_keys:
+        of_looks = [cell for cell, (new, old) in enumerate(zip(keys, old_keys, strict=True)) if new != old]
+        cells = sorted({*cells, *of_looks})
     spans: list[tuple[int, int]] = []
-    first = last = -1
-    for cell, (new, key, old, old_key) in enumerate(zip(text, keys, old_text, old_keys, strict=True)):
-        if new == old and key == old_key:
-            continue
-        if first < 0:
-            first = cell
-        elif cell - last > _NEAR:
+    first = last = cells[0]
+    for cell in cells:
+        if cell - last > _NEAR:
             spans.append((first, last))
             first = cell
         last = cell + 1

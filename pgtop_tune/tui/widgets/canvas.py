@@ -93,7 +93,7 @@ class LineCanvas(Widget):
     def _strip(self, line: Line, width: int) -> Strip:
         segments: list[Segment] = []
         left = width
-        for shown, name in line:
+        for shown, name in _joined(line):
             text, style = self._drawn(shown, name)
             if not text.isprintable():
                 text = printable(text)
@@ -108,6 +108,19 @@ class LineCanvas(Widget):
         if left:
             segments.append(Segment(" " * left, self._palette.get(PLAIN)))
         return Strip(segments, width)
+
+
+def _joined(line: Line) -> list[list[str]]:
+    """Neighbours of one style as one: every segment is styled, written and compared by itself."""
+    found: list[list[str]] = []
+    last = None
+    for text, style in line:
+        if style == last:
+            found[-1][0] += text
+        else:
+            found.append([text, style])
+            last = style
+    return found
 
 
 def _line(lines: Sequence[Line], y: int) -> Line:

@@ -6,6 +6,7 @@ A column is one cell wide and drawn in eighths of a cell, so that a chart which 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -90,11 +91,14 @@ def filled_lines(
         return []
     if columns < 1:
         return [((" " * width, PLAIN),)] * height
-    heights = [[_height(value, top, height) for value in area.values[:columns]] for area in areas]
-    cells = _area_cells(areas, heights, columns, height, glyphs)
-    _shade(cells, bands_of_columns(bands, since_s, until_s, columns), glyphs)
-    for level in levels:
-        _draw_level(cells, level, heights[0] if areas else [], top, glyphs)
+    drawing = _drawing(
+        tuple((area.style, area.density) for area in areas),
+        tuple((level.style, level.char or glyphs.level, level.apart) for level in levels),
+        height,
+        top,
+        (glyphs.rising, glyphs.densities, glyphs.shades),
+    )
+    rows = drawing.rows(_contents(areas, levels, bands_of_columns(bands, since_s, until_s, columns), columns))
     uprights = {
         column: (glyphs.mark_upright, mark.style)
         for mark in marks
@@ -105,9 +109,9 @@ def filled_lines(
     return [
         (
             (f"{labels.get(row, ''):>{LABEL}} {glyphs.axis}", "dim"),
-            *_spans(cells[row], uprights, {} if row else over, glyphs.grid if row in labels else " ", columns, glyphs),
+            *drawing.spans(row, cells, uprights, {} if row else over, glyphs.grid if row in labels else " "),
         )
-        for row in range(height)
+        for row, cells in enumerate(rows)
     ]
 
 
@@ -118,110 +122,183 @@ def _height(value: float | None, top: float, rows: int) -> int | None:
     return max(1, round(min(value / top, 1.0) * rows * _PARTS)) if top > 0 else 1
 
 
-def _area_cells(
-    areas: Sequence[Area], heights: Sequence[Sequence[int | None]], columns: int, rows: int, glyphs: Glyphs
-) -> list[dict[int, Cell]]:
-    """Drawn cells by row from the top and column."""
-    found: list[dict[int, Cell]] = [{} for _ in range(rows)]
-    fillings = {id(area): filling(area.density, area.style, glyphs) for area in areas}
-    for column in range(columns):
-        known = [
-            (area, high)
-            for area, of_columns in zip(areas, heights, strict=True)
-            if column < len(of_columns) and (high := of_columns[column]) is not None
+_Fill = tuple[str, int]
+"""Style and density of an area."""
+_Line = tuple[str, str, bool]
+"""Style and character of a level, and whether it is drawn only apart from the foremost area."""
+_Content = tuple[tuple[float | None, ...], tuple[bool, ...], str, bool]
+"""All of which a column is made: a value per area and level, per area whether zero is an alarm, the arm ("" without
+one), and whether it begins here."""
+
+
+def _contents(
+    areas: Sequence[Area], levels: Sequence[Level], bands: Mapping[int, ArmBand], columns: int
+) -> list[_Content]:
+    series = [area.values for area in areas] + [level.values for level in levels]
+    values = [[*each[:columns], *[None] * (columns - len(each))] for each in series]
+    of_columns = list(zip(*values, strict=True)) if values else [()] * columns
+    alarmed = any(area.alarms for area in areas)
+    return [
+        (
+            of_column,
+            tuple([column in area.alarms for area in areas]) if alarmed else (),
+            bands[column].arm if column in bands else "",
+            column in bands and bands.get(column - 1) is not bands[column],
+        )
+        for column, of_column in enumerate(of_columns)
+    ]
+
+
+class _Drawing:
+    """Draws columns, each from its own content alone; a column, and a row, that is as before is not drawn again.
+
+    Args:
+        fills: The areas, the foremost first.
+        lines: The levels.
+        height: Rows.
+        top: The value at the upper edge.
+        characters: `Glyphs.rising`, `.densities` and `.shades`.
+    """
+
+    def __init__(
+        self, fills: tuple[_Fill, ...], lines: tuple[_Line, ...], height: int, top: float,
+        characters: tuple[str, str, tuple[str, str]],
+    ) -> None:  # fmt: skip
+        self._fills = fills
+        self._lines = lines
+        self._height = height
+        self._top = top
+        self._rising, self._densities, self._shades = characters
+        self._contents: list[_Content] = []
+        self._columns: list[tuple[Cell | None, ...]] = []
+        self._rows: dict[int, tuple[object, list[Span]]] = {}
+
+    def rows(self, contents: list[_Content]) -> list[tuple[Cell | None, ...]]:
+        """Cells by row from the top; None where nothing is drawn."""
+        before = zip(self._contents, self._columns, strict=True)
+        self._columns = [
+            known[1] if (known := next(before, None)) is not None and known[0] == content else self._column(*content)
+            for content in contents
         ]
+        self._contents = contents
+        return list(zip(*self._columns, strict=True))
+
+    def spans(
+        self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], over: Mapping[int, Cell],
+        empty: str,
+    ) -> list[Span]:  # fmt: skip
+        """A row's cells as spans.
+
+        Args:
+            row: Its number.
+            cells: Of that row.
+            uprights: Go through empty cells and the inside of areas.
+            over: Stand over everything.
+            empty: Character of empty cells.
+        """
+        content = cells, uprights, over, empty
+        known = self._rows.get(row)
+        if known is None or known[0] != content:
+            known = self._rows[row] = content, _spans(cells, uprights, over, empty, self._densities)
+        return known[1]
+
+    def _column(
+        self, values: tuple[float | None, ...], alarms: tuple[bool, ...], arm: str, begins: bool
+    ) -> tuple[Cell | None, ...]:
+        cells: list[Cell | None] = [None] * self._height
+        of_areas = values[: len(self._fills)]
+        heights = [_height(value, self._top, self._height) for value in of_areas]
+        known = [(fill, high) for fill, high in zip(self._fills, heights, strict=True) if high is not None]
         filled, edges = 0, set()
-        for area, high in known:
+        for fill, high in known:
             if high <= filled:
                 continue
-            cell = fillings[id(area)]
+            cell = _filling(*fill, self._densities)
             for row in range(-(-filled // _PARTS), high // _PARTS):
-                found[rows - 1 - row][column] = cell
+                cells[-1 - row] = cell
             if high % _PARTS:
                 edges.add(high // _PARTS)
             filled = high
+        alarm = any(each and value == 0.0 for each, value in zip(alarms, of_areas, strict=False))
         for row in edges:
             base = row * _PARTS
-            edge = _edge(known, base, glyphs)
-            found[rows - 1 - row][column] = _top(known, filled, base, column, glyphs) if edge is None else edge
-    return found
+            cells[-1 - row] = self._edge(known, base) or self._upper(known, filled, base, alarm=alarm)
+        if arm:
+            self._shade(cells, arm, begins=begins)
+        for line, value in zip(self._lines, values[len(self._fills) :], strict=True):
+            self._draw_level(cells, line, value, heights[0] if heights else None)
+        return tuple(cells)
+
+    def _upper(self, known: Sequence[tuple[_Fill, int]], tallest: int, base: int, *, alarm: bool) -> Cell:
+        """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
+        part = tallest - base
+        style = next(fill[0] for fill, high in known if high >= base + part / 2)
+        return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
+
+    def _edge(self, known: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
+        """A cell that two areas fill, the lower one on the other's colour; None where one does, or it is not full.
+
+        Of three those with the largest parts. Without colours the one that fills at least half has the cell.
+        """
+        parts: list[tuple[int, int, _Fill]] = []
+        filled, full = base, base + _PARTS
+        for fill, high in known:
+            if high > filled:
+                top = high if high < full else full
+                parts.append((top - filled, top - base, fill))
+                filled = top
+                if filled == full:
+                    break
+        if len(parts) < 2 or filled < full:
+            return None
+        if len(parts) > 2:
+            parts = sorted(sorted(parts, key=lambda part: -part[0])[:2], key=lambda part: part[1])
+        (_, lower_part, lower), (_, _, upper) = parts
+        last = len(self._rising) - 1
+        char = self._rising[min(max(1, round(lower_part / _PARTS * last)), last - 1)]
+        foremost = lower if 2 * lower_part >= _PARTS else upper
+        return char, on(lower[0], upper[0], self._densities[foremost[1]])
+
+    def _shade(self, cells: list[Cell | None], arm: str, *, begins: bool) -> None:
+        """Draws an arm of an experiment into the full cells, on their own colour; its letter stands at the foot of its
+        first column."""
+        style = f"arm-{arm.lower()}"
+        for row, cell in enumerate(cells):
+            if cell is not None and cell[0] in self._densities:
+                cells[row] = self._shades[arm == "B"], on(style, cell[1].partition(ON)[0])
+        if begins:
+            cells[-1] = arm, style
+
+    def _draw_level(self, cells: list[Cell | None], line: _Line, value: float | None, front: int | None) -> None:
+        style, char, apart = line
+        if value is None or value > self._top:
+            return
+        high = _height(value, self._top, self._height) or 1
+        if apart and front is not None and abs(high - front) < _PARTS:
+            return
+        row = -1 - (high - 1) // _PARTS
+        ground = self._ground(cells[row])
+        cells[row] = char, on(style, ground) if ground else style
+
+    def _ground(self, cell: Cell | None) -> str:
+        """The style of the area that a line goes through; "" where there is none."""
+        if cell is None:
+            return ""
+        front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
+        return behind or (front if cell[0] in self._densities else "")
 
 
-def _top(known: Sequence[tuple[Area, int]], tallest: int, base: int, column: int, glyphs: Glyphs) -> Cell:
-    """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
-    part = tallest - base
-    area = next(area for area, high in known if high >= base + part / 2)
-    alarm = column in area.alarms and not area.values[column]
-    return _partial(part, glyphs), "critical" if alarm else area.style
-
-
-def _edge(known: Sequence[tuple[Area, int]], base: int, glyphs: Glyphs) -> Cell | None:
-    """A cell that two areas fill, the lower one drawn on the other's colour; None where one does, or it is not full.
-
-    Of three those with the largest parts. Without colours the one that fills at least half has the cell.
-    """
-    parts: list[tuple[int, int, Area]] = []
-    filled, full = base, base + _PARTS
-    for area, high in known:
-        if high > filled:
-            top = high if high < full else full
-            parts.append((top - filled, top - base, area))
-            filled = top
-            if filled == full:
-                break
-    if len(parts) < 2 or filled < full:
-        return None
-    if len(parts) > 2:
-        parts = sorted(sorted(parts, key=lambda part: -part[0])[:2], key=lambda part: part[1])
-    lower, upper = parts
-    last = len(glyphs.rising) - 1
-    char = glyphs.rising[min(max(1, round(lower[1] / _PARTS * last)), last - 1)]
-    foremost = lower[2] if 2 * lower[1] >= _PARTS else upper[2]
-    return char, on(lower[2].style, upper[2].style, glyphs.densities[foremost.density])
+_drawing = lru_cache(maxsize=8)(_Drawing)
+"""As many charts as a page has: one and the same, as long as its styles, size and scale are."""
 
 
 def filling(density: int, style: str, glyphs: Glyphs) -> Cell:
     """A full cell of an area: with colours all of it, without them as dense as it is."""
-    return glyphs.densities[density], on(style, style) if density else style
+    return _filling(style, density, glyphs.densities)
 
 
-def _partial(part: int, glyphs: Glyphs) -> str:
-    """The edge of an area."""
-    return glyphs.rising[max(1, round(part / _PARTS * (len(glyphs.rising) - 1)))]
-
-
-def _shade(cells: Sequence[dict[int, Cell]], bands: Mapping[int, ArmBand], glyphs: Glyphs) -> None:
-    """Draws the arms of an experiment into the full cells; an arm's letter stands at its first column's foot."""
-    for column, band in bands.items():
-        for row in cells:
-            if row.get(column, ("", ""))[0] in glyphs.densities:
-                row[column] = (glyphs.shades[band.arm == "B"], band.style)
-        if bands.get(column - 1) is not band:
-            cells[-1][column] = (band.arm, band.style)
-
-
-def _draw_level(
-    cells: Sequence[dict[int, Cell]], level: Level, foremost: Sequence[int | None], top: float, glyphs: Glyphs
-) -> None:
-    rows = len(cells)
-    for column, value in enumerate(level.values):
-        if value is None or value > top:
-            continue
-        high = _height(value, top, rows) or 1
-        front = foremost[column] if column < len(foremost) else None
-        if level.apart and front is not None and abs(high - front) < _PARTS:
-            continue
-        row = cells[rows - 1 - (high - 1) // _PARTS]
-        ground = _ground(row.get(column), glyphs)
-        row[column] = (level.char or glyphs.level, on(level.style, ground) if ground else level.style)
-
-
-def _ground(cell: Cell | None, glyphs: Glyphs) -> str:
-    """The style of the area that a line goes through; "" where there is none."""
-    if cell is None:
-        return ""
-    front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
-    return front if cell[0] in glyphs.densities else behind
+def _filling(style: str, density: int, densities: str) -> Cell:
+    return densities[density], on(style, style) if density else style
 
 
 def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
@@ -237,20 +314,20 @@ def _is_round(value: float) -> bool:
 
 
 def _spans(
-    cells: Mapping[int, Cell], uprights: Mapping[int, Cell], over: Mapping[int, Cell], empty: str, columns: int,
-    glyphs: Glyphs,
-) -> list[Span]:  # fmt: skip
+    cells: Sequence[Cell | None], uprights: Mapping[int, Cell], over: Mapping[int, Cell], empty: str, densities: str
+) -> list[Span]:
     """Cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
     spans: list[Span] = []
     text: list[str] = []
     current = PLAIN
-    for column in range(columns):
-        cell = over.get(column)
-        if cell is None:
-            drawn, mark = cells.get(column), uprights.get(column)
+    blank = (empty, "dim") if empty != " " else None
+    for column, drawn in enumerate(cells):
+        cell = drawn or blank
+        if column in uprights and (drawn is None or drawn[0] in densities):
             # An upright goes through the inside of an area and leaves its edge.
-            inside = drawn is None or drawn[0] in glyphs.densities
-            cell = mark if mark is not None and inside else drawn or ((empty, "dim") if empty != " " else None)
+            cell = uprights[column]
+        if column in over:
+            cell = over[column]
         if cell is None and ON not in current:
             text.append(" ")
             continue

@@ -63,7 +63,7 @@ def text_width(text: str) -> int:
 
 def width(line: Line) -> int:
     """Cells a line takes on screen."""
-    return sum([text_width(text) for text, _ in line])
+    return sum([len(text) if text.isascii() else cell_len(text) for text, _ in line])
 
 
 def text_of(line: Line) -> str:

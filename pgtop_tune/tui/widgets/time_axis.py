@@ -82,6 +82,10 @@ class TimeAxis(Struct, frozen=True):
         """A series in its columns, see `mean_columns`."""
         return mean_columns(points, self.since_s, self.until_s, self.columns)
 
+    def means_of(self, session: Session, metric: Charted) -> list[float | None]:
+        """The same of a series that the session keeps."""
+        return session.history.means(metric, self.since_s, self.until_s, self.columns) if self.columns > 0 else []
+
 
 def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPANS_S[0]) -> TimeAxis:
     """The window of both charts and the tape at this moment.

@@ -14,16 +14,17 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from pgtop_tune.changes.change_sets import ChangeSets
-from pgtop_tune.changes.ports import ChangeControl
+from pgtop_tune.changes.ports import ChangeControl, MachineControl
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Block, Lengths, Pair
 from pgtop_tune.experiment.switchback.figures import ratios_of
+from pgtop_tune.experiment.switchback.machine_arms import live_values
 from pgtop_tune.experiment.switchback.same_mix import AT_COMMIT, fixed_mix
 from pgtop_tune.experiment.switchback.state import (
     ContinuousLoad,
@@ -32,7 +33,6 @@ from pgtop_tune.experiment.switchback.state import (
     SwitchbackState,
 )
 from pgtop_tune.experiment.switchback.switchback import Switchback
-from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tuning.on_server.objective import FIGURES, Objective
 from pgtop_tune.tuning.search import Evaluation, Outcome
@@ -127,8 +127,8 @@ class CurrentBlocks:
         self.frames.close()
 
 
-class Restarting(Protocol):
-    """What an evaluation needs where its arms, or what both share, take restarts."""
+class OwnBlocks(Protocol):
+    """What an evaluation needs where its arms, or what both share, cannot be switched within one run of the load."""
 
     @property
     def standing(self) -> StandingValues:
@@ -139,8 +139,17 @@ class Restarting(Protocol):
         """Waits until frames show the server as it is after a restart."""
         ...
 
-    def experiment(self, plan: SwitchbackPlan, frames: BlockFrames, rivals: Sequence[Rival], seen: Seen) -> Switchback:
-        """Blocks with restarts."""
+    def experiment(
+        self,
+        plan: SwitchbackPlan,
+        frames: BlockFrames,
+        parameters: Sequence[Rival],
+        settings: Sequence[Rival],
+        seen: Seen,
+        *,
+        restart: bool,
+    ) -> Switchback:
+        """Blocks that have a load of their own each, and begin with a restart where one is asked for."""
         ...
 
 
@@ -151,7 +160,8 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
         control: Parameters of the server.
         load: Held between evaluations.
         blocks: A sink of the engine.
-        restarting: None where nothing may take a restart.
+        own_blocks: None where every knob can be switched within one run of the load.
+        machine: Settings of the operating system; None where none is among the knobs.
         seen: Takes each state of an evaluation.
         before_set: Told the id of a change set before it is made.
     """
@@ -159,7 +169,8 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
     control: ChangeControl
     load: HeldLoad
     blocks: CurrentBlocks
-    restarting: Restarting | None
+    own_blocks: OwnBlocks | None
+    machine: MachineControl | None
     seen: Seen
     before_set: Callable[[str], None]
 
@@ -169,7 +180,6 @@ class Evaluator:
 
     Args:
         space: Of the search.
-        found: Parameters of the server as they were, by name.
         objective: What decides; None where the same mix of statements does, under the load of somebody else.
         load_words: For the record.
         lengths: Of the blocks of evaluations without a restart.
@@ -180,7 +190,6 @@ class Evaluator:
         self,
         parts: EvaluatingParts,
         space: Space,
-        found: Mapping[str, Parameter],
         objective: Objective | None,
         load_words: str,
         lengths: Lengths,
@@ -189,14 +198,12 @@ class Evaluator:
         self._parts: Final = parts
         self._start: Final = space.values(space.start)
         self._restarts: Final = frozenset(each.name for each in space.dimensions if each.restart)
-        self._found: Final = found
+        self._settings: Final = frozenset(each.name for each in space.dimensions if each.machine)
         self._objective: Final = objective
         self._load_words: Final = load_words
         self._lengths: Final = lengths
         self._longest_s: Final = longest_s
-        self._standing: Final = StandingValues(
-            ChangeSets(parts.control, None), parts.control, parts.before_set, "tune:"
-        )
+        self._standing: Final = StandingValues(parts.control, parts.before_set, "tune:", parts.machine, self._settings)
         self._steady = False
 
     async def measure(self, wanted: Evaluation, seed: int) -> Outcome:
@@ -218,9 +225,9 @@ class Evaluator:
         except ConnectionProblem as problem:
             raise Disturbed(problem.message, gone=True) from None
         rivals = [Rival(name, wanted.against_values[name], wanted.values[name]) for name in differing]
-        if wanted.restart:
+        if wanted.separate:
             await self._forget_load()
-        experiment = self._experiment(rivals, seed, restart=wanted.restart)
+        experiment = self._experiment(rivals, seed, wanted)
         try:
             state = await experiment.run()
         except LoadProblem:
@@ -230,7 +237,7 @@ class Evaluator:
             raise Disturbed(problem.message, gone=True) from None
         except PgtopError as problem:
             return Outcome(effect=None, stopped=problem.message)
-        return await self._outcome(state, differing)
+        return await self._outcome(state, differing, wanted)
 
     async def put_back(self, why: str) -> None:
         """Ends the load and takes everything out of force. Raises as `StandingValues.revert`."""
@@ -238,38 +245,41 @@ class Evaluator:
             await self._parts.load.end()
         finally:
             await self._standing.revert(why)
-            if self._parts.restarting is not None:
-                await self._parts.restarting.standing.revert(why)
+            if self._parts.own_blocks is not None:
+                await self._parts.own_blocks.standing.revert(why)
 
     async def _check_unchanged(self, values: Mapping[str, str]) -> None:
         """Raises KnobsChanged where a knob has neither the value of before nor the one that stands by us."""
         standing = dict(self._standing.values)
-        if self._parts.restarting is not None:
-            standing |= self._parts.restarting.standing.values
+        if self._parts.own_blocks is not None:
+            standing |= self._parts.own_blocks.standing.values
         changed = [
             each.name
-            for each in await self._parts.control.list(tuple(values))
+            for each in await self._parts.control.list(tuple(name for name in values if name not in self._settings))
             if each.shown != as_shown(each, standing.get(each.name, self._start[each.name]))
         ]
+        if self._parts.machine is not None and (names := self._settings.intersection(values)):
+            live = await live_values(self._parts.machine, names)
+            changed += [name for name in sorted(names) if live[name] != standing.get(name, self._start[name])]
         if changed:
             raise KnobsChanged(changed)
 
     async def _stand(self, shared: Mapping[str, str]) -> None:
         within_s = self._longest_s + _MARGIN_S
-        restarting = self._parts.restarting
+        own_blocks = self._parts.own_blocks
         of_restart = {name: value for name, value in shared.items() if name in self._restarts}
-        if restarting is not None:
-            if restarting.standing.differs(of_restart):
+        if own_blocks is not None:
+            if own_blocks.standing.differs(of_restart):
                 # A restart ends the load: it is ours to end it before.
                 await self._parts.load.end()
                 self._steady = False
-                await restarting.standing.to(of_restart, within_s)
-                await restarting.answers()
+                await own_blocks.standing.to(of_restart, within_s)
+                await own_blocks.answers()
             else:
-                await restarting.standing.to(of_restart, within_s)
+                await own_blocks.standing.to(of_restart, within_s)
         await self._standing.to({name: value for name, value in shared.items() if name not in of_restart}, within_s)
 
-    def _experiment(self, rivals: Sequence[Rival], seed: int, *, restart: bool) -> Switchback:
+    def _experiment(self, rivals: Sequence[Rival], seed: int, wanted: Evaluation) -> Switchback:
         plan = SwitchbackPlan(
             rivals=tuple(rivals),
             load=self._load_words,
@@ -283,13 +293,17 @@ class Evaluator:
             steady=self._steady and self._parts.load.runs,
         )
         frames = self._parts.blocks.renewed()
-        if restart and self._parts.restarting is not None:
-            return self._parts.restarting.experiment(plan, frames, rivals, self._parts.seen)
+        if wanted.separate and self._parts.own_blocks is not None:
+            parameters = [each for each in rivals if each.name not in self._settings]
+            settings = [each for each in rivals if each.name in self._settings]
+            return self._parts.own_blocks.experiment(
+                plan, frames, parameters, settings, self._parts.seen, restart=wanted.restart
+            )
         control = self._parts.control
         arms = Arms(ChangeSets(control, None), control, rivals, frozenset())
         return Switchback(plan, frames, arms, self._parts.load, self._parts.seen)
 
-    async def _outcome(self, state: SwitchbackState, differing: Sequence[str]) -> Outcome:
+    async def _outcome(self, state: SwitchbackState, differing: Sequence[str], wanted: Evaluation) -> Outcome:
         ending = state.ending
         if state.left_in_force:
             raise ServerProblem(state.left_in_force)
@@ -300,7 +314,8 @@ class Evaluator:
         if ending is Ending.ENDED:
             raise Disturbed(state.reason, gone=True)
         if ending is Ending.CHANGED:
-            await self._check_unchanged(self._start)
+            # Knobs that were let go of are not among these: they may change as they like.
+            await self._check_unchanged(wanted.values)
             raise Disturbed(state.reason)
         if ending is Ending.GENERATOR:
             raise LoadProblem(f"the load cannot judge settings: {state.reason}", "more threads, or more clients")
@@ -311,9 +326,8 @@ class Evaluator:
         pairs = _counted(state)
         ratios = _of_same_mix(pairs, differing) if self._objective is None else _of_blocks(pairs, self._objective)
         if pairs and not ratios:
-            raise UsageProblem(
-                "this load does not measure the objective", "`pgtop-tune tune --help` has the figures to choose from"
-            )
+            words = "the time of the same statements" if self._objective is None else self._objective.words
+            return Outcome(effect=None, stopped=f"under this load {words} has no value above 0")
         if len(ratios) < _LEAST_PAIRS:
             raise Disturbed(f"{len(ratios)} pairs of blocks count: {state.reason}")
         return Outcome(

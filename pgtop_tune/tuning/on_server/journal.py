@@ -60,6 +60,7 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
         ended: "complete", or why it stopped; "" where it runs or was killed.
         result: Of a search that is complete: a later version would search otherwise, and has it from here.
         applied: Whether the result was made permanent.
+        workers: Names of the servers that it runs on, where there are several.
     """
 
     id: str
@@ -73,6 +74,7 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
     ended: str = ""
     result: Result | None = None
     applied: bool = False
+    workers: tuple[str, ...] = ()
 
 
 def write_first(
@@ -82,6 +84,7 @@ def write_first(
     plan: TuningPlan,
     guards: Guards,
     left_out: Sequence[tuple[str, str]],
+    workers: Sequence[str] = (),
 ) -> None:
     """The first line. Raises as `ExperimentLog.write`."""
     log.write(
@@ -93,6 +96,7 @@ def write_first(
         plan=to_builtins(plan),
         guards=to_builtins(guards),
         left_out=to_builtins(tuple(left_out)),
+        workers=list(workers),
     )
 
 
@@ -151,6 +155,7 @@ def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
         ended=ended,
         result=result,
         applied=applied,
+        workers=convert(head.get("workers", ()), tuple[str, ...]),
     )
 
 

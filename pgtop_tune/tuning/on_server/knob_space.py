@@ -7,14 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from msgspec import Struct
-
 from pgtop_tune.advice.knobs.catalogue import BY_NAME, GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, show
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tuning.space import Dimension, log_grid
+from pgtop_tune.tuning.on_server.machine_space import (
+    MACHINE_GROUPS,
+    MACHINE_KNOBS,
+    is_machine_group,
+    is_machine_knob,
+)
+from pgtop_tune.tuning.space import Dimension, KnobSpace, log_grid
 
 _RELOADED: Final = frozenset({"user", "superuser", "sighup"})
 _RESTART: Final = "postmaster"
@@ -26,35 +30,26 @@ _TOLD_BY: Final = frozenset({"throughput", "latency", "budget"})
 _EACH_WAY: Final = 6
 
 
-class KnobSpace(Struct, frozen=True):
-    """What may be searched.
-
-    Attributes:
-        dimensions: In the order of the parameter screen.
-        left_out: (knob, why) of those that were asked for, or belong to the group, and cannot be searched.
-    """
-
-    dimensions: tuple[Dimension, ...]
-    left_out: tuple[tuple[str, str], ...]
-
-
 def wanted_knobs(names: Sequence[str], groups: Sequence[str]) -> tuple[Knob, ...]:
-    """Knobs by name, or of groups; without either all whose effect shows within minutes.
+    """Knobs of the server by name, or of groups; without either all whose effect shows within minutes.
+
+    Names and groups of the machine are left to `machine_space`.
 
     Raises:
         UsageProblem: A name or a group that is none.
     """
-    known = GROUPS
     for group in groups:
-        if group not in known:
-            raise UsageProblem(f"no knobs stand under {group!r}", _nearest(group, known))
+        if group not in GROUPS and not is_machine_group(group):
+            raise UsageProblem(f"no knobs stand under {group!r}", _nearest(group, (*GROUPS, *MACHINE_GROUPS)))
     found = []
     for name in names:
+        if is_machine_knob(name):
+            continue
         knob = BY_NAME.get(name.lower())
         if knob is None:
-            raise UsageProblem(f"{name} is no knob that a search knows", _nearest(name, BY_NAME))
+            raise UsageProblem(f"{name} is no knob that a search knows", _nearest(name, (*BY_NAME, *MACHINE_KNOBS)))
         found.append(knob)
-    if found or groups:
+    if names or groups:
         return tuple(dict.fromkeys((*found, *(knob for knob in KNOBS if knob.group in groups))))
     return tuple(knob for knob in KNOBS if knob.group in _GROUPS and not _TOLD_BY.isdisjoint(knob.panes))
 

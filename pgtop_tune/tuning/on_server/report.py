@@ -24,6 +24,7 @@ from pgtop_tune.tuning.on_server.words import (
 )
 from pgtop_tune.tuning.result import Result
 from pgtop_tune.tuning.search import Finish, Phase, Raced, Tried
+from pgtop_tune.tuning.space import Dimension
 from pgtop_tune.units import duration
 
 _LONGEST: Final = 200
@@ -109,12 +110,16 @@ def _knobs(kept: KeptTuning, found: Result) -> Iterator[Sheet]:
     if found.examined:
         yield Sheet("Changed", tuple(one_line(examined_words(each), 300) for each in found.examined))
     rows = tuple(
-        (each.name, each.levels[each.start], each.levels[0], each.levels[-1], "restart" if each.restart else "reload")
+        (each.name, each.levels[each.start], each.levels[0], each.levels[-1], _takes(each))
         for each in kept.plan.space.dimensions
     )
     yield Sheet("Searched", table=Table(("knob", "start", "from", "to", "takes"), rows, frozenset()))
     if left_out := (*kept.left_out, *found.left_out):
         yield Sheet("Not searched", tuple(one_line(f"{name}: {why}", 300) for name, why in left_out))
+
+
+def _takes(knob: Dimension) -> str:
+    return "restart" if knob.restart else "a load of its own" if knob.machine else "reload"
 
 
 def _evaluations(tried: Sequence[Tried]) -> Sheet:

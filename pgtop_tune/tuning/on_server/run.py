@@ -11,23 +11,18 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import ConnectionProblem, PgtopError
+from pgtop_tune.errors import PgtopError
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.plan.run import SPARE_BYTES
-from pgtop_tune.tuning.on_server.evaluating import Disturbed, Evaluator, KnobsChanged
+from pgtop_tune.tuning.on_server.attempts import Attempts
+from pgtop_tune.tuning.on_server.evaluating import Evaluator, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event
 from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line
 from pgtop_tune.tuning.protocol import Released, Tuning
 from pgtop_tune.tuning.result import Result
-from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+from pgtop_tune.tuning.search import Evaluation
 from pgtop_tune.units import about
-
-_ATTEMPTS: Final = 3
-"""At one evaluation, before the candidate, or the machine, is held to be the reason."""
-_AGAIN_S: Final = 5.0
-_BACK_S: Final = 600.0
-"""A server that has ended is waited for so long."""
 
 
 class RunParts(Struct, frozen=True, kw_only=True):
@@ -64,6 +59,7 @@ class TuningRun:
         self._log: Final = log
         self._evaluator: Final = evaluator
         self._parts: Final = parts
+        self._attempts: Final = Attempts(evaluator, parts.answers, parts.told)
 
     async def run(self) -> Result:
         """Runs to the result; everything is put back before it returns, or raises.
@@ -88,7 +84,7 @@ class TuningRun:
         self._parts.told(evaluation_line(wanted))
         began_s = time.monotonic()
         try:
-            outcome = await self._measured(wanted)
+            outcome = await self._attempts.outcome(wanted, self._seed)
         except KnobsChanged as changed:
             for name in changed.names:
                 self._parts.told(f"{name} was changed by someone else: the search lets go of it")
@@ -102,54 +98,25 @@ class TuningRun:
         self._parts.told(outcome_line(wanted, outcome))
         self._parts.changed()
 
-    async def _measured(self, wanted: Evaluation) -> Outcome:
-        """The outcome, after as many attempts as it takes.
-
-        Raises:
-            KnobsChanged: See `Evaluator.measure`.
-            PgtopError: The setting of before cannot be measured, or the server does not come back.
-        """
-        why = ""
-        for attempt in range(_ATTEMPTS):
-            try:
-                return await self._evaluator.measure(wanted, _coin(self._seed, wanted, attempt))
-            except Disturbed as disturbed:
-                why = str(disturbed)
-                self._parts.told(f"evaluation {wanted.number} has no outcome: {why}")
-                if disturbed.gone:
-                    await self._until_back()
-        if wanted.phase is Phase.NOISE:
-            raise Stopped(f"the load cannot be measured: {why}", "`pgtop-tune experiment noise` shows how it runs")
-        return Outcome(effect=None, stopped=f"no outcome in {_ATTEMPTS} attempts: {why}")
-
-    async def _until_back(self) -> None:
-        """Waits for a server that has ended. Raises a ConnectionProblem where it does not come back."""
-        deadline_s = time.monotonic() + _BACK_S
-        while True:
-            await asyncio.sleep(_AGAIN_S)
-            try:
-                await self._parts.answers()
-                return
-            except ConnectionProblem:
-                if time.monotonic() > deadline_s:
-                    raise
-
     async def _check_limits(self) -> None:
         """Raises Stopped where it must not go on."""
-        stop_file = self._parts.stop_file
-        if stop_file is not None and stop_file.exists():
-            raise Stopped(f"{stop_file} is there", "remove it, then `pgtop-tune tune --resume`")
-        free_bytes = await self._parts.free_bytes()
-        if free_bytes is not None and free_bytes < SPARE_BYTES:
-            raise Stopped(
-                f"{about(free_bytes)} are left on the disk of the data, less than {about(SPARE_BYTES)}",
-                "free some space, then `pgtop-tune tune --resume`",
-            )
+        check_stop_file(self._parts.stop_file)
+        check_room(await self._parts.free_bytes())
 
 
-def _coin(seed: int, wanted: Evaluation, attempt: int) -> int:
-    """The seed of the coin that orders the blocks of an evaluation: resumed, it falls as it would have."""
-    return seed * 1_000_003 + wanted.number * 11 + attempt
+def check_stop_file(stop_file: Path | None) -> None:
+    """Raises Stopped where it is there."""
+    if stop_file is not None and stop_file.exists():
+        raise Stopped(f"{stop_file} is there", "remove it, then `pgtop-tune tune --resume`")
+
+
+def check_room(free_bytes: int | None) -> None:
+    """Raises Stopped where the disk of the data is nearly full."""
+    if free_bytes is not None and free_bytes < SPARE_BYTES:
+        raise Stopped(
+            f"{about(free_bytes)} are left on the disk of the data, less than {about(SPARE_BYTES)}",
+            "free some space, then `pgtop-tune tune --resume`",
+        )
 
 
 def why_unfinished(problem: BaseException) -> str:

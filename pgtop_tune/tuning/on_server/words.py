@@ -135,7 +135,11 @@ def status_lines(kept: KeptTuning, progress: Progress | None, result: Result | N
         yield f"{why}: `pgtop-tune tune --resume {kept.id}` continues"
 
 
-def script(found: Result, statements: Sequence[str], confirmed: str) -> list[str]:
-    """For psql; what it is as comments."""
+def script(statements: Sequence[str], commands: Sequence[str], confirmed: str) -> list[str]:
+    """For psql; what it is, and the commands for the machine's half, as comments."""
     lines = [f"-- {line}" for line in ("Found and confirmed by pgtop-tune tune.", confirmed)]
-    return [*lines, *(f"{statement};" for statement in statements), "SELECT pg_reload_conf();"]
+    if commands:
+        lines += ["-- In a shell of the server's machine:", *(f"--   {command}" for command in commands)]
+    if statements:
+        lines += [*(f"{statement};" for statement in statements), "SELECT pg_reload_conf();"]
+    return lines

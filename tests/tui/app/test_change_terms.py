@@ -147,6 +147,21 @@ async def test_synchronous_commit_is_tried_within_a_deadline_with_its_loss_in_nu
         assert control.terms.confirmed == frozenset()
 
 
+async def test_what_off_would_lose_is_not_told_of_remote_apply() -> None:
+    control = ScriptedParameters()
+    async with running_screen(parameters=control, knobs=KNOBS) as rig:
+        await opened(rig)
+        await at(rig, "synchronous_commit")
+        await rig.press("enter")
+        await rig.sees("Enter choose")
+        await rig.press("end", "enter")
+        await rig.sees("SET synchronous_commit = 'remote_apply'")
+        await rig.press("a")
+        await rig.sees("change synchronous_commit?")
+        await rig.sees("have replayed it")
+        assert "loses" not in rig.text()
+
+
 async def test_a_longer_wal_writer_delay_tells_the_loss_it_brings() -> None:
     async with running_screen(parameters=_with_wal_writer(), knobs=KNOBS, size=(160, 50)) as rig:
         await opened(rig)

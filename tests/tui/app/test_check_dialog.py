@@ -7,6 +7,7 @@ import re
 import stat
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.change_sets import BACKSTOP_S
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.report import Result
+from pgtop_tune.health.report import Accepted, Result
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.check.dialog import CheckDialog
 from pgtop_tune.tui.dashboard.screen import Dashboard
@@ -49,6 +50,20 @@ async def test_findings_come_worst_first_and_unknowns_are_counted() -> None:
         assert order == sorted(order)
         assert "found: 1 critical, 1 high, 1 warning, 2 info · unknown: 1 · passed: 1" in text
         assert "\x1b" not in text
+
+
+async def test_what_the_project_has_signed_for_stands_below_what_is_found() -> None:
+    signed = sets("work_mem", "8MB", Severity.HIGH, "sorts spill")
+    shown = report(
+        Result(check_row("AAA-01"), (sets("jit", "off", Severity.INFO, "jit is on"),)),
+        Result(check_row("XXX-01"), accepted=(Accepted(signed, "until the next machine", date(2027, 1, 31)),)),
+    )
+    async with running_screen(checks=ScriptedCheck(shown)) as rig:
+        await _opened(rig)
+        await rig.sees("accepted XXX-01   high, sorts spill · until the next machine, until 2027-01-31")
+        text = rig.text()
+        assert text.index("AAA-01") < text.index("XXX-01")
+        assert "found: 1 info · accepted: 1 ·" in text
 
 
 async def test_enter_says_why_with_evidence_fix_undo_and_documentation() -> None:

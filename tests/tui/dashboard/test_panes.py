@@ -360,3 +360,14 @@ def test_a_server_that_never_answered_is_not_named_in_every_pane() -> None:
         words = pane_text(session, pane, 80, 24)
         assert "password authentication failed" in words
         assert TARGET not in words
+
+
+def test_at_80_columns_the_header_has_the_endpoint_and_the_interval_before_its_own_cost() -> None:
+    """Also while a recording runs, which is never left out."""
+    for recording in (None, RecordingState("run.jsonl", 2.0, 100)):
+        line = text_of(header_lines(session_of(30), 80, 1, UNICODE, recording=recording)[0])
+        assert line.startswith(" bench @ db1 · ")
+        assert "/run/postgresql:5432" in line
+        assert " /1s" in line.replace("every 1 s", "/1s"), line
+        assert ("rec" in line) is (recording is not None)
+    assert "own" not in line

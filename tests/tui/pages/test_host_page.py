@@ -56,6 +56,14 @@ def table_text(session: Session, table: PageTable, cells: int = 160, rows: int =
     return [text_of(line) for line in listing_lines(PAGE.tables, table, view, shown, cells, rows, UNICODE)]
 
 
+def test_on_a_large_screen_the_half_under_the_figures_has_tables_instead_of_nothing() -> None:
+    left = [line[:98] for line in summary(full_session(40), 200, 25)]
+    assert sum(not line.strip() for line in left) <= 6
+    assert any("file systems" in line for line in left)
+    assert any("network" in line for line in left)
+    assert not any("file systems" in line for line in summary(full_session(40), 120, 14)), "nor is there room"
+
+
 @pytest.mark.parametrize(("cells", "rows"), SIZES, ids=lambda number: str(number))
 def test_summary_and_tables_as_pictures(cells: int, rows: int) -> None:
     session = full_session(60)

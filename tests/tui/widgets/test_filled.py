@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune import units
 from pgtop_tune.runtime.history import SeriesPoint
+from pgtop_tune.tui.widgets import filled
 from pgtop_tune.tui.widgets.chart import ArmBand, ChartMark
 from pgtop_tune.tui.widgets.columns import mean_columns, worst_columns
 from pgtop_tune.tui.widgets.filled import Area, Level, filled_lines
@@ -65,6 +66,15 @@ def test_a_mark_goes_through_the_inside_and_leaves_the_edge() -> None:
 def test_arms_of_an_experiment_shade_the_area_and_their_letters_stand_at_its_foot() -> None:
     bands = (ArmBand(0.0, 2.0, "A"), ArmBand(2.0, 4.0, "B"))
     assert picture(drawn(Area([8.0] * 4, "series-1"), bands=bands)) == ["··░░", "A·B░"]
+
+
+def test_the_area_keeps_its_colour_under_the_arms() -> None:
+    """Shades of one colour hid the curve: they lie on the area's own."""
+    bands = (ArmBand(0.0, 2.0, "A"), ArmBand(2.0, 4.0, "B"))
+    (_, *spans) = drawn(Area([8.0] * 4, "series-1"), bands=bands)[0]
+    assert spans == [("··", on("arm-a", "series-1")), ("░░", on("arm-b", "series-1"))]
+    (_, *spans) = drawn(Area([8.0] * 4, "series-1"), levels=(Level([8.0] * 4, "strong"),), bands=bands)[0]
+    assert {style for _, style in spans} == {on("strong", "series-1")}
 
 
 def test_labels_stand_at_round_values() -> None:
@@ -149,3 +159,25 @@ def test_a_gap_behind_an_area_on_another_s_colour_is_plain() -> None:
 def test_a_line_through_an_area_leaves_its_colour_around_it() -> None:
     lines = drawn(Area([8.0, None], "series-1"), levels=(Level([3.0, 3.0], "dim", "·"),), columns=2)
     assert [span for span in lines[1] if span[0] == "·"] == [("·", on("dim", "series-1")), ("·", "dim")]
+
+
+SERIES = st.lists(st.one_of(st.none(), st.floats(0.0, 12.0)), min_size=9, max_size=9)
+
+
+@given(st.lists(st.tuples(SERIES, SERIES, SERIES, st.integers(0, 9), st.sampled_from([8.0, 10.0])), max_size=4))
+def test_what_was_drawn_before_never_shows(
+    frames: list[tuple[list[float | None], list[float | None], list[float | None], int, float]],
+) -> None:
+    """Columns and rows that are as before are not drawn again; the picture is that of a chart drawn anew."""
+    for first, second, line, at, top in frames:
+        areas = Area(first, "series-1", alarms=set(range(at))), Area(second, "series-2", 1)
+        levels = (Level(line, "strong", apart=True),)
+        marks = (ChartMark(float(at), label="▲9"),)
+        bands = (ArmBand(float(at), at + 3.0, "A"), ArmBand(at + 3.0, at + 5.0, "B"))
+
+        def once_more() -> list[Line]:
+            return drawn(*areas, levels=levels, columns=9, height=3, top=top, marks=marks, bands=bands)  # noqa: B023
+
+        again = once_more()
+        filled._drawing.cache_clear()
+        assert again == once_more()

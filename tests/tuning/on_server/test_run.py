@@ -17,11 +17,14 @@ from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import FILE, ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
+from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.tuning.on_server.evaluating import Disturbed, KnobsChanged
 from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first, write_result
 from pgtop_tune.tuning.on_server.report import tuning_chapters
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
+from pgtop_tune.tuning.on_server.shown import ShownTuning
 from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line, result_lines, status_lines
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.protocol import Tuning
@@ -166,7 +169,7 @@ def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_sear
 
 
 def test_a_server_that_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.tuning.on_server.run._AGAIN_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.tuning.on_server.attempts._AGAIN_S", 0.0)
     begun(tmp_path)
     made, asked = Made(), []
 
@@ -293,3 +296,39 @@ def test_the_report_has_the_path_the_knobs_and_the_script_also_of_a_search_that_
     text = report_markdown("x", tuning_chapters(kept_tuning(tmp_path / "refused"), refused, []))
     assert "The budget is too small" in text
     assert "would do" in text
+
+
+def test_a_screen_gets_the_arms_of_each_evaluation_and_none_while_nothing_is_switched(tmp_path: Path) -> None:
+    begun(tmp_path)
+    kept = kept_tuning(tmp_path)
+    tuning = Tuning(kept.plan)
+    shown = ShownTuning(kept, tuning)
+    shown.take(SwitchbackState(arm=Arm.B))
+    assert (shown.newest.phase, shown.newest.arm_words) == ("noise", "")
+    while isinstance(wanted := tuning.next(), Evaluation) and wanted.phase is Phase.NOISE:
+        tuning.tell(Outcome(effect=0.0, error=0.004))
+    shown.changed()
+    shown.take(SwitchbackState(arm=Arm.B))
+    first, since_ms = shown.newest.arm_words, shown.newest.arm_since_ms
+    assert first.startswith("B: ")
+    assert "work_mem=" in first
+    assert since_ms > 0
+    shown.take(SwitchbackState(arm=None))
+    assert (shown.newest.arm_words, shown.newest.arm_since_ms) == (first, since_ms)
+    shown.take(SwitchbackState(arm=Arm.A))
+    assert shown.newest.arm_words.startswith("A: ")
+
+
+def test_someone_who_goes_on_changing_a_knob_that_was_let_go_of_does_not_hold_up_the_search(tmp_path: Path) -> None:
+    begun(tmp_path)
+    made, changed = Made(), []
+
+    def foreign(wanted: Evaluation, seed: int) -> None:
+        if "work_mem" in wanted.values:
+            changed.append(wanted.number)
+            raise KnobsChanged(["work_mem"])
+
+    made.before = foreign
+    found = run(tmp_path, made)
+    assert changed == [1]
+    assert found.ending is Ending.START_KEPT

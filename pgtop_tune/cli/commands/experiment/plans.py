@@ -12,6 +12,7 @@ from msgspec import Struct
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
 from pgtop_tune.cli.connecting import ConnectionOptions
+from pgtop_tune.errors import UsageProblem
 
 _OVERRIDES: Final = "In place of what the plan says"
 
@@ -27,6 +28,23 @@ Experiment = Annotated[
 AllowUnsafe = Annotated[
     bool, typer.Option("--allow-unsafe", help="Allow configurations that can lose data, as fsync = off.")
 ]
+
+
+WorkersAddress = Annotated[
+    str,
+    typer.Option(
+        "--workers",
+        metavar="ADDRESS",
+        show_default=False,
+        help="Scheduler of Dask distributed (the extra dask) with one worker beside each of several servers alike.",
+    ),
+]
+
+
+def check_for_workers(connection: ConnectionOptions) -> None:
+    """Raises UsageProblem where a server is named: with workers each names its own."""
+    if connection.host or connection.port or connection.user or connection.database:
+        raise UsageProblem("with --workers the environment of each worker names its server", "leave -d, -h, -p, -U out")
 
 
 class PlanOverrides(Struct, frozen=True):
@@ -123,6 +141,7 @@ def run(
     allow_unsafe: AllowUnsafe = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before restarts that end sessions of others.")] = False,
     detach: options.Detach = False,
+    workers: WorkersAddress = "",
     overrides: PlanOverrides,
     session: SessionOptions,
     connection: ConnectionOptions,
@@ -135,12 +154,20 @@ def run(
 
     Examples: pgtop-tune experiment run P1 -d bench  ·
     pgtop-tune experiment run P1 --scale 5 --time 10s --allow-unsafe  ·
-    pgtop-tune experiment run P5 --endpoint PgBouncer=:6432/bench -d bench
+    pgtop-tune experiment run P5 --endpoint PgBouncer=:6432/bench -d bench  ·
+    pgtop-tune experiment run P1 --workers tcp://scheduler:8786
     """
     if detach:
         from pgtop_tune.cli.detached import start_detached
 
         sys.exit(start_detached(["experiment", "run"]))
+    if workers:
+        from pgtop_tune.cli.experiment_workers import run_on_workers
+
+        check_for_workers(connection)
+        if plan_hash:
+            raise UsageProblem("--plan-hash is of one server", "leave it out with --workers")
+        sys.exit(run_on_workers(workers, plan, overrides, session, allow_unsafe=allow_unsafe, yes=yes))
     from pgtop_tune.cli.experimenting import run_plan
 
     sys.exit(run_plan(connection, plan, overrides, session, plan_hash, allow_unsafe=allow_unsafe, yes=yes))
@@ -154,6 +181,7 @@ def resume(
         bool, typer.Option("--abandon", help="Revert what is left of it, drop its database, and end it.")
     ] = False,
     detach: options.Detach = False,
+    workers: WorkersAddress = "",
     session: SessionOptions,
     connection: ConnectionOptions,
 ) -> None:
@@ -165,6 +193,11 @@ def resume(
         from pgtop_tune.cli.detached import start_detached
 
         sys.exit(start_detached(["experiment", "resume"]))
+    if workers:
+        from pgtop_tune.cli.experiment_workers import resume_on_workers
+
+        check_for_workers(connection)
+        sys.exit(resume_on_workers(workers, experiment, session, allow_unsafe=allow_unsafe, abandon=abandon))
     from pgtop_tune.cli.experimenting import resume_experiment
 
     sys.exit(resume_experiment(connection, experiment, session, allow_unsafe=allow_unsafe, abandon=abandon))

@@ -1,4 +1,4 @@
-"""The restarts of a search: consent to them, what stands in force behind one, blocks that begin with one."""
+"""What a search measures in blocks of their own: consent to restarts, what stands in force behind one, the blocks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart, check_up
 from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.changes.ports import MachineControl
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.restarting import confirm
 from pgtop_tune.cli.wiring import LiveSession
@@ -14,62 +15,74 @@ from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
-from pgtop_tune.experiment.switchback.arms import Rival
+from pgtop_tune.experiment.switchback.arms import Arms, Rival
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Arm, Lengths
 from pgtop_tune.experiment.switchback.loads import ArmLoads
+from pgtop_tune.experiment.switchback.machine_arms import RivalSettings
 from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, SeparateBlocks, SeparatePlan
 from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.units import counted
 
-_AROUND_S: Final = 15.0
+_RESTARTED_S: Final = 15.0
+_PREPARED_S: Final = 5.0
 _BLOCKS: Final = 8
 
 
-def separate_lengths(block_s: float) -> Lengths:
-    """Of a block behind a restart: 20 s to warm up and 30 s that count, where a block of one run counts 10 s."""
-    return Lengths(settle_s=2.0 * block_s, measured_s=3.0 * block_s)
+def separate_lengths(block_s: float, *, restart: bool) -> Lengths:
+    """Of a block with a load of its own: 30 s that count where a block of one run counts 10 s, behind 10 s to warm up,
+    or 20 s after a restart."""
+    return Lengths(settle_s=(2.0 if restart else 1.0) * block_s, measured_s=3.0 * block_s)
 
 
-def separate_cost_s(block_s: float) -> float:
+def separate_cost_s(block_s: float, *, restart: bool) -> float:
     """What an evaluation takes, as assumed before the first."""
-    lengths = separate_lengths(block_s)
-    return _BLOCKS * (_AROUND_S + lengths.settle_s + lengths.measured_s)
+    lengths = separate_lengths(block_s, restart=restart)
+    return _BLOCKS * (_around_s(restart=restart) + lengths.settle_s + lengths.measured_s)
 
 
-class Restarts:
-    """Fits `tuning.evaluating.Restarting`.
+def _around_s(*, restart: bool) -> float:
+    return _RESTARTED_S if restart else _PREPARED_S
+
+
+class OwnBlocks:
+    """Fits `tuning.evaluating.OwnBlocks`.
 
     Args:
         session: The watched server.
+        machine: Settings of the operating system; None where none is among the knobs.
+        settings: Their names.
         run, cell: The load.
         keeper: Frames.
         before_set: Told the id of a change set before it is made.
         block_s: Of a block in one run.
 
     Raises:
-        UsageProblem: The load is somebody else's: it would not survive a restart.
+        UsageProblem: The load is somebody else's: it would not survive a restart, and has no blocks.
     """
 
     def __init__(
         self,
         session: LiveSession,
+        machine: MachineControl | None,
+        settings: frozenset[str],
         run: LoadRun,
         keeper: FrameKeeper,
         cell: RunCell | None,
         before_set: Callable[[str], None],
         block_s: float,
     ) -> None:
-        self._lengths: Final = separate_lengths(block_s)
+        self._block_s: Final = block_s
         if cell is None:
             raise UsageProblem("a load of somebody else does not survive a restart", "leave --allow-restart out")
         self._session: Final = session
+        self._machine: Final = machine
         self._keeper: Final = keeper
         self._door: Final = WithRestart(session.parameters, session.restart, tell, anyway=False)
         self._loads: Final = ArmLoads(run, session.load, dict.fromkeys(Arm, cell))
-        self.standing: Final = StandingValues(ChangeSets(self._door, None), self._door, before_set, "tune:")
+        self.standing: Final = StandingValues(self._door, before_set, "tune:", machine, settings)
 
     async def agree(self, *, yes: bool) -> None:
         """Somebody has to want that sessions are cut off.
@@ -90,32 +103,39 @@ class Restarts:
         confirm(plan, yes=yes, anyway=False)
 
     async def answers(self) -> None:
-        """See `Restarting.answers`."""
+        """See `tuning.evaluating.OwnBlocks.answers`."""
         await until_frames_show_it(self._session.open_sql_session, self._keeper)
 
     def experiment(
         self,
         plan: SwitchbackPlan,
         frames: BlockFrames,
-        rivals: Sequence[Rival],
+        parameters: Sequence[Rival],
+        settings: Sequence[Rival],
         seen: Callable[[SwitchbackState], None],
+        *,
+        restart: bool,
     ) -> Switchback:
-        """See `Restarting.experiment`."""
+        """See `tuning.evaluating.OwnBlocks.experiment`."""
         meant = SeparatePlan(
-            rivals=tuple(rivals),
+            rivals=plan.rivals,
             load=plan.load,
             loaded=True,
             for_s=plan.for_s,
             seed=plan.seed,
-            lengths=self._lengths,
+            lengths=separate_lengths(self._block_s, restart=restart),
             objective=plan.objective,
             a_in_force=False,
             most_pairs=plan.most_pairs,
-            around_s=_AROUND_S,
+            around_s=_around_s(restart=restart),
         )
         control = self._session.parameters
-        arms = CheckedArms(ChangeSets(self._door, None), control, rivals, frozenset(), None, self._door)
-        return SeparateBlocks(meant, frames, arms, self._loads, self.answers, self._restart, seen)
+        door = self._door if restart else control
+        of_machine = None if self._machine is None or not settings else RivalSettings(self._machine, settings)
+        kind = CheckedArms if restart else Arms
+        arms = kind(ChangeSets(door, self._machine), control, parameters, frozenset(), of_machine, door)
+        restarts = self._restart if restart else None
+        return SeparateBlocks(meant, frames, arms, self._loads, self.answers, restarts, seen)
 
     async def _restart(self) -> None:
         outcome = await self._session.restart.apply((), Terms(), tell)

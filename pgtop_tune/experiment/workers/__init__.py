@@ -1,0 +1,1 @@
+"""Units of work on several servers: one worker beside each server."""

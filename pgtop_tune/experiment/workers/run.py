@@ -1,0 +1,149 @@
+"""Runs the cells of a plan on several servers at a time: each server takes one cell after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from msgspec import Struct, to_builtins
+
+from pgtop_tune.experiment.plan.log import ExperimentLog
+from pgtop_tune.experiment.plan.model import Cell
+from pgtop_tune.experiment.plan.parts import Stopped
+from pgtop_tune.experiment.plan.results import CellResult, Outcome, failed
+from pgtop_tune.experiment.workers.distribution import Distribution
+from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
+from pgtop_tune.units import counted, duration
+
+_BACK_S: Final = 60.0
+"""A worker that has ended is waited for so long: its supervisor may start it again."""
+_LOOK_S: Final = 1.0
+
+
+class CellOnServer(Struct, frozen=True, kw_only=True):
+    """How one cell is made on a server, and what is known of the servers.
+
+    Attributes:
+        run: (server, cell) → result. Raises as `Workers.run`.
+        servers: Names of those that are there now.
+        told: Takes what is going on, one line.
+    """
+
+    run: Callable[[str, Cell], Awaitable[CellResult]]
+    servers: Callable[[], Awaitable[Sequence[str]]]
+    told: Callable[[str], None]
+
+
+class RunOnServers:
+    """Runs what is left of an experiment.
+
+    Args:
+        outcome: Of its journal so far.
+        log: Its journal, open.
+        servers: That take part.
+        cells: Makes cells.
+    """
+
+    def __init__(self, outcome: Outcome, log: ExperimentLog, servers: Sequence[str], cells: CellOnServer) -> None:
+        self._plan: Final = outcome.plan
+        self._log: Final = log
+        self._servers: Final = tuple(servers)
+        self._cells: Final = cells
+        self._spent_s: Final = outcome.spent_s
+        self._done = set(outcome.results)
+        self._left: Final = Distribution(outcome.plan, self._done)
+        self._news: Final = asyncio.Condition()
+        self._began_s: Final = time.monotonic()
+
+    async def measure(self) -> None:
+        """Runs all that is left.
+
+        Raises:
+            Stopped: No server is left, or the time of the plan is over.
+            PgtopError: The journal cannot be written.
+        """
+        for cell in self._plan.cells:
+            if cell.impossible and cell.number not in self._done:
+                self._keep(failed(cell, cell.impossible))
+        if self._left.blocks < len(self._servers):
+            self._cells.told(
+                f"{counted(self._left.blocks, 'block')} of cells for {counted(len(self._servers), 'server')}: "
+                "all configurations of one load and repeat stay on one server"
+            )
+        try:
+            async with asyncio.TaskGroup() as group:
+                for server in self._servers:
+                    group.create_task(self._of_server(server))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        if missing := len(self._plan.cells) - len(self._done):
+            raise Stopped(
+                f"no worker is left, and {counted(missing, 'cell')} are to be run", "start workers, then resume"
+            )
+
+    async def _of_server(self, server: str) -> None:
+        while not self._all_done:
+            async with self._news:
+                await self._news.wait_for(lambda: self._left.has_work(server) or self._all_done)
+            cell = self._left.next(server)
+            if cell is None:
+                continue
+            self._check_time()
+            if not await self._made(server, cell):
+                self._left.give_up(server)
+                await self._tell_others()
+                return
+            await self._tell_others()
+
+    @property
+    def _all_done(self) -> bool:
+        return len(self._done) == len(self._plan.cells)
+
+    async def _tell_others(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def _made(self, server: str, cell: Cell) -> bool:
+        """Whether the server can take another one."""
+        self._log.write("cell_began", number=cell.number, server=server)
+        self._cells.told(f"cell {cell.number} of {len(self._plan.cells)} on {server}: {cell.words}")
+        try:
+            self._keep(await self._cells.run(server, cell))
+            return True
+        except UnitFailed as problem:
+            self._keep(failed(cell, problem.message), server)
+            self._cells.told(f"{server} takes no more cells")
+            return False
+        except WorkerGone as gone:
+            self._keep(failed(cell, gone.message), server)
+        if await self._is_back(server):
+            return True
+        self._cells.told(f"the worker of {server} has not come back: the others take its cells")
+        return False
+
+    async def _is_back(self, server: str) -> bool:
+        deadline_s = time.monotonic() + _BACK_S
+        while time.monotonic() < deadline_s:
+            if server in await self._cells.servers():
+                return True
+            await asyncio.sleep(_LOOK_S)
+        return False
+
+    def _keep(self, result: CellResult, server: str = "") -> None:
+        self._log.write("cell", result=to_builtins(result))
+        self._done.add(result.number)
+        at = result.server or server
+        if result.reason:
+            self._cells.told(f"cell {result.number}{f' on {at}' if at else ''} failed: {result.reason}")
+        elif result.tps is not None:
+            self._cells.told(f"cell {result.number} on {at}: {result.tps:.2f} tps")
+
+    def _check_time(self) -> None:
+        limit_s, took_s = self._plan.limits.time_s, self._spent_s + time.monotonic() - self._began_s
+        if limit_s is not None and took_s > limit_s:
+            raise Stopped(
+                f"it took {duration(took_s)}, and its limit is {duration(limit_s)}",
+                "`experiment report` shows what was measured; a plan with a larger limit begins anew",
+            )

@@ -1,0 +1,65 @@
+"""Accepted risks: findings that the project has signed for, with a reason and until a day. Pure.
+
+They are counted and shown, and no pipeline fails for them. After the day the finding counts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.health.check import Finding
+from pgtop_tune.health.report import Accepted, Report, Result
+
+
+class AcceptedRisk(Struct, frozen=True):
+    """An entry of the project's file.
+
+    Attributes:
+        check: Id: "DISK-07".
+        subject: Pattern of what a finding is about: "bench public.*"; "*" is whatever it is about.
+        reason: Why it is accepted.
+        until: The last day.
+    """
+
+    check: str
+    subject: str
+    reason: str
+    until: date
+
+    def covers(self, check: str, finding: Finding) -> bool:
+        """Whether it is about this finding, whatever the day."""
+        return self.check == check and fnmatchcase(finding.subject, self.subject)
+
+
+def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
+    """The report with what is accepted apart from what is found; entries that are over, or cover nothing, are told."""
+    today = datetime.fromtimestamp(report.at_ms / 1000.0).astimezone().date()
+    results = tuple(_divided(result, risks, today) for result in report.results)
+    found = [(result.check.id, finding) for result in report.results for finding in result.findings]
+    looked_at = {result.check.id for result in report.results}
+    lapsed = []
+    for risk in risks:
+        covers = any(risk.covers(check, finding) for check, finding in found)
+        if covers and risk.until < today:
+            lapsed.append((risk.check, f"accepted until {risk.until}, which is over: {risk.reason}"))
+        elif not covers and risk.check in looked_at:
+            about = "" if risk.subject == "*" else f" of {risk.subject!r}"
+            lapsed.append((risk.check, f"the acceptance{about} covers nothing: take it out of the file"))
+    return replace(report, results=results, lapsed=tuple(lapsed))
+
+
+def _divided(result: Result, risks: Sequence[AcceptedRisk], today: date) -> Result:
+    findings: list[Finding] = []
+    accepted: list[Accepted] = []
+    for finding in result.findings:
+        risk = next((each for each in risks if each.covers(result.check.id, finding) and each.until >= today), None)
+        if risk is None:
+            findings.append(finding)
+        else:
+            accepted.append(Accepted(finding, risk.reason, risk.until))
+    return replace(result, findings=tuple(findings), accepted=tuple(accepted))

@@ -1,0 +1,103 @@
+"""The report that is signed off: go or no-go, findings, accepted risks, limits, the proposal; one HTML file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pgtop_tune.compare.reports.html import html
+from pgtop_tune.compare.reports.report import Chapter
+from pgtop_tune.compare.reports.sheets import Sheet
+from pgtop_tune.compare.reports.tables import Table
+from pgtop_tune.health.check import Finding, Severity
+from pgtop_tune.health.formats.for_people import PROPOSAL_HEADS, about, ceiling, details, proposal_cells, summary
+from pgtop_tune.health.report import CheckOutcome, Report
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.units import wall_moment
+
+_LONGEST: Final = 300
+_SIGNED: Final = ("checked by", "accepted by", "date", "signature")
+
+
+def html_lines(report: Report, fail_on: Severity | None, *, strict: bool) -> list[str]:
+    """The file.
+
+    Args:
+        fail_on: From which severity on it is no-go; None for never.
+        strict: What is unknown makes it no-go as well.
+    """
+    return html(f"Check of {one_line(report.target)}", tuple(_chapters(report, fail_on, strict))).splitlines()
+
+
+def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
+    """The headline."""
+    against = []
+    if fail_on is not None and (found := report.at_least(fail_on)):
+        plural = "s" if found != 1 else ""
+        level = fail_on.value if fail_on is Severity.CRITICAL else f"{fail_on.value} or worse"
+        against.append(f"{found} finding{plural}, {level}")
+    unknown = sum(1 for result in report.results if result.unknowns)
+    if strict and unknown:
+        against.append(f"{unknown} unknown")
+    if against:
+        return f"NO-GO: {'; '.join(against)}"
+    what = "nothing counts against it" if fail_on is None else f"no finding at {fail_on.value} or worse"
+    accepted = f"; {len(report.accepted)} accepted" if report.accepted else ""
+    return f"GO: {what}{accepted}{f'; {unknown} unknown' if unknown else ''}"
+
+
+def _chapters(report: Report, fail_on: Severity | None, strict: bool) -> Iterator[Chapter]:
+    identity = tuple(f"{name}: {one_line(value)}" for name, value in report.identity)
+    head = (wall_moment(report.at_ms), one_line(report.server), *identity, summary(report, everything=True))
+    yield Chapter(verdict(report, fail_on, strict=strict), (Sheet("", tuple(filter(None, head))),))
+    yield from _listed(
+        "Findings",
+        ("severity", "check", "found", "fix"),
+        [(finding.severity.value, check.id, about(finding), _fix(finding)) for check, finding in report.findings],
+    )
+    yield from _listed(
+        "Accepted risks",
+        ("severity", "check", "found", "accepted because", "until"),
+        [
+            (each.finding.severity.value, check.id, about(each.finding), one_line(each.reason), str(each.until))
+            for check, each in report.accepted
+        ],
+        notes=[f"{id_}: {one_line(why)}" for id_, why in report.lapsed],
+    )
+    yield from _listed(
+        "Unknown",
+        ("check", "title", "why"),
+        [(check.id, check.title, one_line(unknown.reason)) for check, unknown in report.unknowns],
+    )
+    limits = [ceiling(each) for each in report.ceilings]
+    limits += [f"not {id_}: {one_line(why)}" for id_, why in report.not_measured]
+    if limits:
+        yield Chapter("Measured limits", (Sheet("", tuple(limits)),))
+    if report.proposal is not None and not isinstance(report.proposal, Unavailable):
+        rows = proposal_cells(report.proposal)
+        notes = [*report.proposal.memory, *(f"{name}: {why}" for name, why in report.proposal.refused)]
+        yield from _listed("Proposal", PROPOSAL_HEADS, rows, notes=notes)
+    sheets = [
+        Sheet(f"{check.id}: {about(finding)}", tuple(map(one_line, details(check, finding, report.major))))
+        for check, finding in report.findings
+    ]
+    if sheets:
+        yield Chapter("Evidence, fix and undo of each finding", tuple(sheets), folded=True)
+    passed = [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED]
+    if passed:
+        yield Chapter(f"Passed: {len(passed)} checks", (Sheet("", (", ".join(passed),)),), folded=True)
+    table = Table(("", ""), tuple((name, "") for name in _SIGNED), frozenset())
+    yield Chapter("Signed", (Sheet("", table=table),))
+
+
+def _fix(finding: Finding) -> str:
+    return "" if finding.fix is None else one_line(finding.fix.do, _LONGEST)
+
+
+def _listed(
+    heading: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], notes: Sequence[str] = ()
+) -> Iterator[Chapter]:
+    if rows or notes:
+        table = Table(heads, tuple(rows), frozenset()) if rows else None
+        yield Chapter(heading, (Sheet("", table=table, notes=tuple(notes)),))

@@ -1,0 +1,107 @@
+"""Accepted risks: which findings they cover, until when, and what the project's file may say of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
+from pgtop_tune.health.check import Check, Evidence, Finding, Severity
+from pgtop_tune.health.looking import Wanted
+from pgtop_tune.health.project_file import project_wishes
+from pgtop_tune.health.report import CheckOutcome, Report, Result
+
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+ENTRY = '[[check.accept]]\ncheck = "key-03"\nreason = "as ordered"\nuntil = 2027-01-31\n'
+
+
+def report() -> Report:
+    """Two findings of one check, one of another, and a check that found nothing."""
+
+    def check(id_: str) -> Check:
+        return Check(id_, "g", "t", "Why.", Severity.HIGH, "p.html", (), lambda facts, limits: ())
+
+    def finding(subject: str) -> Finding:
+        return Finding(Severity.HIGH, f"{subject} is bad", (Evidence("1", "v"),), subject=subject)
+
+    results = (
+        Result(check("AAA-01"), (finding("bench public.a"), finding("bench private.b"))),
+        Result(check("AAA-02"), (finding(""),)),
+        Result(check("AAA-03")),
+    )
+    return Report(round(NOW.timestamp() * 1000), "t", "PostgreSQL 18.1", 18, results)
+
+
+def risk(check: str = "AAA-01", subject: str = "*", until: date = date(2026, 12, 31)) -> AcceptedRisk:
+    return AcceptedRisk(check, subject, "a reason", until)
+
+
+def test_a_pattern_covers_what_a_finding_is_about() -> None:
+    found = with_accepted(report(), [risk(subject="bench public.*")])
+    assert {finding.subject for _, finding in found.findings} == {"", "bench private.b"}
+    assert [each.finding.subject for _, each in found.accepted] == ["bench public.a"]
+    assert found.lapsed == ()
+    assert found.results[0].outcome is CheckOutcome.FOUND
+
+
+def test_a_check_whose_findings_are_all_accepted_has_not_passed() -> None:
+    found = with_accepted(report(), [risk()])
+    assert found.results[0].outcome is CheckOutcome.FOUND
+    assert found.passed == 1
+
+
+def test_until_is_the_last_day() -> None:
+    assert with_accepted(report(), [risk(until=NOW.astimezone().date())]).lapsed == ()
+    found = with_accepted(report(), [risk(until=date(2026, 11, 25))])
+    assert found.accepted == ()
+    assert len(found.findings) == 3
+    assert found.lapsed == (("AAA-01", "accepted until 2026-11-25, which is over: a reason"),)
+
+
+def test_an_acceptance_that_covers_nothing_is_told() -> None:
+    found = with_accepted(report(), [risk("AAA-03"), risk(subject="other*")])
+    assert found.lapsed == (
+        ("AAA-03", "the acceptance covers nothing: take it out of the file"),
+        ("AAA-01", "the acceptance of 'other*' covers nothing: take it out of the file"),
+    )
+    # Of a check that is not made nothing can be said.
+    assert with_accepted(report(), [risk("ZZZ-09")]).lapsed == ()
+
+
+def written(directory: Path, text: str) -> Path:
+    file = directory / "pgtop-tune.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_file_has_a_check_a_reason_and_a_last_day(tmp_path: Path) -> None:
+    [found] = project_wishes(written(tmp_path, ENTRY)).accept
+    assert found == AcceptedRisk("KEY-03", "*", "as ordered", date(2027, 1, 31))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('reason = "as ordered"', "", "number 1: reason is missing"),
+        ('reason = "as ordered"', 'reason = " "', "number 1: reason is missing"),
+        ("until = 2027-01-31", "", "a day such as 2027-01-31"),
+        ("2027-01-31", '"2027-01-31"', "a day such as 2027-01-31"),
+        ("2027-01-31", "2027-01-31T12:00:00", "a day such as 2027-01-31"),
+        ("until", "untill", "unknown key 'untill'"),
+        ('"key-03"', "3", "check is missing"),
+        ("[[check.accept]]", '[[check.accept]]\nsubject = ["a"]', "subject: a pattern"),
+        ("[[check.accept]]", "[check.accept]", "tables"),
+    ],
+)
+def test_what_accepts_nothing_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(UsageProblem, match=said):
+        project_wishes(written(tmp_path, ENTRY.replace(old, new)))
+
+
+def test_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    wishes = project_wishes(written(tmp_path, ENTRY.replace("key-03", "KEY-99")))
+    with pytest.raises(UsageProblem, match="there is no check 'KEY-99'"):
+        Wanted.of(wishes)

@@ -1,0 +1,129 @@
+"""Several servers in one table, and several looks as one report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.cli.checking_servers import worst_status
+from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.health.check import Severity, Unknown
+from pgtop_tune.health.formats.writers import WRITERS, Wish
+from pgtop_tune.health.many import AT_ONCE, ServerResult, check_servers, servers_document, table_lines
+from pgtop_tune.health.report import Report, Result
+from pgtop_tune.health.watching import Looks
+from tests.cli.runs import run
+from tests.export.pages import values
+from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report
+from tests.support.servers import conninfo
+
+GONE = ConnectionProblem("no server has a socket there")
+
+
+async def test_a_few_are_looked_at_at_a_time_and_one_that_is_away_is_a_result() -> None:
+    under_way = most = 0
+
+    async def look(name: str) -> Report:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        under_way -= 1
+        if name == "s3":
+            raise GONE
+        return MIXED
+
+    told: list[str] = []
+    names = [f"s{number}" for number in range(9)]
+    found = await check_servers(names, look, lambda result: told.append(result.name))
+    assert most == AT_ONCE
+    assert [result.name for result in found] == names
+    assert sorted(told) == names
+    assert [result.name for result in found if result.report is None] == ["s3"]
+
+
+def test_a_row_has_the_counts_and_the_worst() -> None:
+    lines = table_lines([ServerResult("a", MIXED), ServerResult("b", problem=GONE), ServerResult("c", ACCEPTED)])
+    assert lines[0].split() == [
+        "server", "PostgreSQL", "critical", "high", "warning", "info", "accepted", "unknown", "worst",
+    ]  # fmt: skip
+    assert lines[1].split(maxsplit=8) == ["a", "18.1", "1", "0", "1", "1", "0", "2", "BBB-01 worst"]
+    assert lines[2].endswith("not checked: no server has a socket there")
+    assert lines[3].split() == ["c", "18.1", "0", "0", "0", "0", "1", "0"]
+    assert "\x1b" not in "".join(table_lines([ServerResult(HOSTILE, NASTY)]))
+    document = servers_document([ServerResult("a", MIXED), ServerResult("b", problem=GONE)])
+    assert [each["problem"] for each in document["servers"]] == [None, "no server has a socket there"]
+    json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("results", "strict", "status"),
+    [
+        ([ServerResult("a", ACCEPTED)], False, ExitCode.OK),
+        ([ServerResult("a", ACCEPTED), ServerResult("b", MIXED)], False, ExitCode.FAILED),
+        ([ServerResult("b", MIXED), ServerResult("c", problem=GONE)], False, ExitCode.CONNECTION),
+        ([ServerResult("a", report(Result(_check("AAA-01"), unknowns=(Unknown("?"),))))], False, ExitCode.OK),
+        ([ServerResult("a", report(Result(_check("AAA-01"), unknowns=(Unknown("?"),))))], True, ExitCode.FAILED),
+    ],
+)
+def test_the_status_is_that_of_the_worst(results: list[ServerResult], strict: bool, status: ExitCode) -> None:
+    assert worst_status(results, Severity.WARNING, strict=strict) == status
+
+
+def test_services_are_chosen_by_pattern_and_a_password_is_not_shown(server: Throwaway, tmp_path: Path) -> None:
+    services = tmp_path / "services"
+    services.write_text(
+        f"[prod-a]\nhost={server.socket_dir}\nport={server.port}\nuser={server.user}\ndbname=postgres\n"
+        f"[prod-b]\nhost={tmp_path}\n[other]\nhost=/nowhere\n"
+    )
+    words = ("check", "--select", "DUR-01", "--service-file", str(services), "--format", "json")
+    ran = run(*words, "--services", "prod-*", home=tmp_path)
+    found = {each["name"]: each for each in json.loads(ran.out)["servers"]}
+    assert found.keys() == {"prod-a", "prod-b"}
+    assert found["prod-a"]["report"]["findings"][0]["check"] == "DUR-01"
+    assert "no server has a socket there" in found["prod-b"]["problem"]
+    assert ran.status == ExitCode.CONNECTION
+    assert "has no service 'x*'" in run(*words, "--services", "x*", home=tmp_path).err
+    servers = tmp_path / "servers"
+    servers.write_text(f"# mine\n\n{conninfo(server)} password=ohsecret\n")
+    ran = run("check", "--select", "DUR-01", "--servers", str(servers), home=tmp_path)
+    assert ran.status == ExitCode.FAILED
+    assert "ohsecret" not in ran.out + ran.err
+    assert "DUR-01 fsync is off" in ran.out
+
+
+def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None:
+    def look(*severities: Severity, unknown: bool = False) -> Report:
+        findings = tuple(_finding(each, f"{each} now", f"s{place}") for place, each in enumerate(severities))
+        return report(
+            Result(_check("AAA-01"), findings),
+            Result(_check("AAA-02"), unknowns=(Unknown("not yet"),) if unknown else ()),
+            Result(_check("AAA-03"), unknowns=(Unknown("never"),)),
+        )
+
+    looks = Looks()
+    looks.take(look(Severity.INFO, unknown=True))
+    new, gone = looks.take(look(Severity.HIGH, Severity.WARNING))
+    assert ([finding.subject for _, finding in new], gone) == (["s1"], [])
+    new, gone = looks.take(look())
+    assert (new, [finding.subject for _, finding in gone]) == ([], ["s0", "s1"])
+    found = looks.together()
+    assert [(each.subject, each.severity, each.evidence[-1].says) for _, each in found.findings] == [
+        ("s0", Severity.HIGH, "seen in 2 of 3 looks"), ("s1", Severity.WARNING, "seen in 1 of 3 looks"),
+    ]  # fmt: skip
+    assert [check.id for check, _ in found.unknowns] == ["AAA-03"]
+
+
+@pytest.mark.parametrize("shown", [MIXED, NASTY, ACCEPTED, report()])
+def test_a_page_of_openmetrics_has_a_sample_for_each_finding(shown: Report) -> None:
+    text = "\n".join((*WRITERS["openmetrics"](shown, Wish(details=False, fail_on=None)), ""))
+    names = [name for name, _ in values(text)]
+    assert names.count("pgtop_check_finding") == len(shown.findings)
+    assert names.count("pgtop_check_accepted") == len(shown.accepted)
+    assert names.count("pgtop_check_outcome") == len(shown.results)

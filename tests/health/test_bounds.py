@@ -10,6 +10,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding
+from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
 from tests.support.health_facts import found, parameter
 from tests.support.made_conditions import PARAMETERS
@@ -115,6 +116,16 @@ def test_limits_of_a_standby_are_no_matter_of_its_primary(make_server: Callable[
     assert {name for check, name in findings(primary) if check == "REP-05"} == set()
     names = {name for check, name in settled(standby, lambda seen: len(seen) > 1) if check == "REP-05"}
     assert names == {"max_standby_streaming_delay", "max_standby_archive_delay"}
+
+
+def test_a_thousand_settings_of_roles_are_one_finding_of_a_readable_length() -> None:
+    check = next(each for each in CHECKS if each.id == "CFG-09")
+    rows = tuple(ScopedSettings(None, f"tenant_{number}", ("work_mem=8MB",)) for number in range(1000))
+    (finding,) = found(check, spoiled(answers={"check_scoped_settings": rows}))
+    assert finding.says.startswith("1000 settings of roles and databases override the server's: work_mem for role ten")
+    assert finding.fix is not None
+    assert len(finding.fix.do.splitlines()) == 20
+    assert "980 more are not listed" in finding.fix.remark
 
 
 @pytest.mark.parametrize(

@@ -110,13 +110,18 @@ def _found(bound: Bound, known: Parameters, facts: CheckFacts, limits: Limits) -
     row = known.find(bound.name)
     if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(known, row, limits):
         return None
+    fix = advised_or(facts, bound.name, bound.better)
     if is_advised(facts, row):
-        return None
+        above = known.find(bound.other)
+        if above is None or is_advised(facts, above):
+            return None
+        # It is the other one that has to change.
+        fix = advised_or(facts, bound.other, row.shown)
     names = (bound.name, bound.other) if bound.other else (bound.name,)
     return Finding(
         severity=bound.severity,
         says=f"{bound.name} is {row.shown or 'empty'}: {bound.says}",
         evidence=(setting(facts, *names),),
-        fix=advised_or(facts, bound.name, bound.better),
+        fix=fix,
         subject=bound.name,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +20,12 @@ from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.further_rows import BackupHistory, ServerCertificate
 from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.model.io import ArchiverStatus
 from tests.support.certificates import Authority
 from tests.support.health_facts import found, unknown
 from tests.support.made_conditions import ARCHIVE_COMMANDS, RULES
 from tests.support.real_check import DEADLINE_S, checked, ids
-from tests.support.server_facts import NOW_MS, spoiled
+from tests.support.server_facts import LSN, NOW_MS, RESET_MS, spoiled, wal
 from tests.support.servers import conninfo
 
 BY_ID = {check.id: check for check in CHECKS}
@@ -81,6 +82,33 @@ def test_an_archive_that_has_grown_old(make_server: Callable[..., Throwaway]) ->
         while ids(checked(server, "postgres", select=("ARC-05",))) and time.monotonic() < until:
             time.sleep(0.05)
         assert ids(checked(server, "postgres", select=("ARC-05",))) == set()
+
+
+LAST, LAST_BUT_ONE = "0000000100000063000000FF", "0000000100000063000000FE"
+"""Segments that end where the WAL of these facts does, and 16 MB before."""
+HOUR_MS = 3_600_000
+
+
+def archived(segment: str | None, hours: float, parameters: Mapping[str, str] | None = None) -> CheckFacts:
+    at_ms = None if segment is None else int(NOW_MS - hours * HOUR_MS)
+    status = ArchiverStatus(1.0, 10, segment, at_ms, 0, "", None, RESET_MS)
+    seen = spoiled(parameters, postgres={"archiver": status, "wal": wal()})
+    assert LSN == 0x64 * 2**32
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("segment", "hours", "is_old"),
+    [(LAST, 2.0, False), (LAST_BUT_ONE, 2.0, True), (LAST_BUT_ONE, 0.9, False), (None, 2.0, True)],
+)
+def test_an_idle_server_has_nothing_to_archive(segment: str | None, hours: float, is_old: bool) -> None:
+    said = found(BY_ID["ARC-05"], archived(segment, hours))
+    assert [finding.severity for finding in said] == ([Severity.WARNING] if is_old else [])
+
+
+def test_a_quiet_server_without_archive_timeout_is_told_of_it() -> None:
+    said = found(BY_ID["ARC-05"], archived(LAST, 2.0, {"archive_timeout": "0"}))
+    assert [finding.severity for finding in said] == [Severity.INFO]
 
 
 def test_a_base_backup_that_is_long_ago(make_server: Callable[..., Throwaway]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding
+from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
 from tests.support.health_facts import found, parameter
 from tests.support.made_conditions import PARAMETERS
@@ -117,6 +118,16 @@ def test_limits_of_a_standby_are_no_matter_of_its_primary(make_server: Callable[
     assert names == {"max_standby_streaming_delay", "max_standby_archive_delay"}
 
 
+def test_a_thousand_settings_of_roles_are_one_finding_of_a_readable_length() -> None:
+    check = next(each for each in CHECKS if each.id == "CFG-09")
+    rows = tuple(ScopedSettings(None, f"tenant_{number}", ("work_mem=8MB",)) for number in range(1000))
+    (finding,) = found(check, spoiled(answers={"check_scoped_settings": rows}))
+    assert finding.says.startswith("1000 settings of roles and databases override the server's: work_mem for role ten")
+    assert finding.fix is not None
+    assert len(finding.fix.do.splitlines()) == 20
+    assert "980 more are not listed" in finding.fix.remark
+
+
 @pytest.mark.parametrize(
     ("id_", "name", "good", "bad"),
     [
@@ -133,6 +144,20 @@ def test_the_limit_itself_is_no_finding(id_: str, name: str, good: str, bad: str
 def test_another_limit_can_be_given() -> None:
     check = next(each for each in CHECKS if each.id == "WAL-07")
     assert found(check, spoiled({"max_wal_size": "512"}), max_wal_size=256 * 2**20) == ()
+
+
+def test_a_number_that_is_advised_is_kept_and_its_limit_raised() -> None:
+    """The control group of these facts has two processors."""
+    check = next(each for each in CHECKS if each.id == "PLAN-05")
+    workers, most = (
+        parameter(name, value, vartype="integer")
+        for name, value in (("max_parallel_workers", "2"), ("max_worker_processes", "1"))
+    )
+    (finding,) = (
+        each for each in found(check, spoiled(more=(workers, most))) if each.subject == "max_parallel_workers"
+    )
+    assert finding.fix is not None
+    assert finding.fix.parameter == ("max_worker_processes", "8")
 
 
 def test_a_value_that_is_advised_for_this_server_is_no_finding() -> None:

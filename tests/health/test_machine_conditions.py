@@ -18,6 +18,7 @@ from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.host.mounts import FileSystems, parse_mountinfo, places_of
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.host import FileSystem, FileSystemSample
 from tests.health.test_machine_tree import KB, PID, WELL_SET, meminfo
 from tests.support.health_facts import details, found, spoilt, unknown
 from tests.support.machine_tree import write
@@ -152,6 +153,17 @@ def pool_files(total: int, free: int) -> dict[str, str]:
         "proc/vmstat": "pswpin 0\npswpout 0\n",
         **{f"{directory}/{name}": f"{count}\n" for name, count in counts.items()},
     }
+
+
+@pytest.mark.parametrize(("free", "severity"), [(31, None), (30, Severity.WARNING), (10, Severity.CRITICAL)])
+def test_a_tablespace_whose_file_system_fills_up(free: int, severity: Severity | None) -> None:
+    places = (
+        FileSystem("/", "xfs", "/dev/vda1", ("data", "wal"), 100, 90, 90, 0, 0),
+        FileSystem("/big", "xfs", "/dev/vdb", ("tablespace big",), 100, free, free, 0, 0),
+    )
+    said = found(BY_ID["DISK-01"], spoilt(host={"file_systems": FileSystemSample(1.0, places)}))
+    assert [finding.severity for finding in said] == ([] if severity is None else [severity])
+    assert all("holds tablespace big" in finding.evidence[1].says for finding in said)
 
 
 @pytest.mark.parametrize(("left", "severity"), [(201, None), (200, Severity.WARNING), (50, Severity.CRITICAL)])

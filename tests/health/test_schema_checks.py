@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health.check import Finding, Language
+from pgtop_tune.health.check import Finding, Language, Severity
 from tests.support.made_conditions import IN_A_DATABASE, OF_ROLES
 from tests.support.real_check import checked
 from tests.support.servers import MAJORS, conninfo
@@ -67,6 +67,9 @@ def test_each_condition_of_a_database_is_found_mended_and_put_back(
         assert {id_ for id_, _ in seen} == wanted, made
         assert len([id_ for id_, _ in seen if id_ == "TAB-08"]) == 2
         assert len([id_ for id_, _ in seen if id_ == "KEY-01"]) == 2
+        assert {each.severity for (id_, _), each in seen.items() if id_ == "SEC-08"} == {
+            Severity.HIGH, Severity.WARNING,
+        }  # fmt: skip
         mendable = {key for key, finding in seen.items() if finding.fix and finding.fix.language is Language.SQL}
         assert {id_ for id_, _ in seen} - {id_ for id_, _ in mendable} == {"TAB-05"}
         for key in sorted(mendable):

@@ -138,8 +138,16 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "SEC-08",
-        "a SECURITY DEFINER function without search_path",
+        "a SECURITY DEFINER function of a superuser without search_path",
         ('CREATE FUNCTION "odd""one"(integer, text) RETURNS int SECURITY DEFINER LANGUAGE sql AS \'SELECT 1\'',),
+    ),
+    (
+        "SEC-08",
+        "a SECURITY DEFINER function of another role without search_path",
+        (
+            "CREATE FUNCTION ordinarys() RETURNS int SECURITY DEFINER LANGUAGE sql AS 'SELECT 1'",
+            "ALTER FUNCTION ordinarys() OWNER TO ordinary",
+        ),
     ),
     (
         "SEC-09",
@@ -238,6 +246,7 @@ OF_OTHER_TESTS: Final[tuple[tuple[str, str], ...]] = (
     ("CPU-02", "periods in which the CPU quota was used up"),
     ("CPU-03", "the frequency governor powersave"),
     ("DISK-01", "a file system that is 95 % full"),
+    ("DISK-01", "a tablespace on a file system that is full"),
     ("DISK-02", "a file system without inodes"),
     ("DISK-03", "data on an overlay file system"),
     ("DISK-04", "a mount with nobarrier"),

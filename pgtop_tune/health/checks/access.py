@@ -1,4 +1,4 @@
-"""Who gets in without a proof, and which roles can do more than their tables allow."""
+"""Logins without a proof, and roles that can do more than the rights on their tables allow."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _STARTS: Final = (
             below=100_000_000,
             better=better,
             limit=f"{name}_low",
-            says="all tables are read again and again to freeze rows, at hours that nobody chose",
+            says="all tables are read again and again to freeze rows, at unplanned hours",
         )
         for name, better in (
             ("autovacuum_freeze_max_age", "200000000"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.health import needs
 from pgtop_tune.health.catalogue_conditions import Condition, conditions
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity
@@ -144,15 +146,22 @@ _DEFINER: Final = Condition(
     kind="security definer",
     one="SECURITY DEFINER function has no search_path",
     many="SECURITY DEFINER functions have no search_path",
-    so="a caller can make them run his own functions with their owner's rights",
+    so="functions that a caller puts in front run with the owner's rights",
     source="pg_proc.prosecdef, proconfig",
     do="ALTER ROUTINE {part} SET search_path = {detail}, pg_temp;",
     undo="ALTER ROUTINE {part} RESET search_path;",
     parts=_routine,
     locks=False,
     remark="with all schemas that the function needs, and pg_temp as the last one",
-    severity=Severity.HIGH,
     named=lambda row: row.part,
+)
+_SUPERUSERS: Final = replace(
+    _DEFINER,
+    kind="superuser's definer",
+    one="SECURITY DEFINER function of a superuser has no search_path",
+    many="SECURITY DEFINER functions of superusers have no search_path",
+    so="functions that a caller puts in front run with all rights",
+    severity=Severity.HIGH,
 )
 _EVENT: Final = Condition(
     kind="event trigger",
@@ -225,6 +234,8 @@ def _outdated(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _not_loaded(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    if not any(row.name[0] in _PRELOADED for _, row in _extensions(facts)):
+        return
     library = needs.parameters(facts).row("shared_preload_libraries")
     loaded = {each.strip().strip('"').rpartition("/")[2].removesuffix(".so") for each in library.setting.split(",")}
     databases: dict[str, list[str]] = {}
@@ -290,11 +301,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     _row(
         "SEC-08", "functions with their owner's rights",
         "Without a search_path of its own such a function finds what its caller put in front.",
-        "sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY", _DEFINER, group="security",
+        "sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY", _DEFINER, _SUPERUSERS, group="security",
     ),
     _row(
         "SEC-09", "event triggers",
-        "An event trigger runs with the rights of whoever changes a schema, superusers included.",
+        "An event trigger runs with the rights of the role that changes a schema, superusers included.",
         "event-triggers.html", _EVENT, group="security",
     ),
     _row(

@@ -1,4 +1,4 @@
-"""What every session gets from the server: time limits, and switches that change what statements mean."""
+"""Settings that every session gets from the server: time limits, and switches that change the meaning of statements."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pgtop_tune.health.rules import Scoped, on_standby, scoped, setting
 _CONNECTIONS: Final = "connections"
 _CONFIGURATION: Final = "configuration"
 _SHOWN: Final = 5
+_MENDED: Final = 20
 _UNLIMITED: Final = {"statement_timeout": "0", "lock_timeout": "0", "temp_file_limit": "-1"}
 _TIMES: Final = (
     Bound(
@@ -213,7 +214,7 @@ def _overriding(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     shown = "; ".join(f"{each.name} for {each.where}" for each in found[:_SHOWN]) + (
         " …" if len(found) > _SHOWN else ""
     )
-    fixes = [each.fix for each in found]
+    fixes = [each.fix for each in found[:_MENDED]]
     yield Finding(
         severity=Severity.INFO,
         says=f"{len(found)} {'settings' if len(found) > 1 else 'setting'} of roles and databases override the "
@@ -222,7 +223,8 @@ def _overriding(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         fix=Fix(
             do="\n".join(fix.do for fix in fixes),
             undo="\n".join(fix.undo for fix in fixes),
-            remark="for new sessions; where a setting has no use",
+            remark="for new sessions; where a setting has no use"
+            + (f"; {len(found) - _MENDED} more are not listed" if len(found) > _MENDED else ""),
         ),
         subject="settings",
     )

@@ -1,8 +1,8 @@
--- Functions, event triggers, extensions and collations of this database, ten of each kind with how many there are. Only
+-- Functions, event triggers, extensions and collations of this database, some of each kind with how many there are. Only
 -- names and marks of the catalogue are read: nothing of others is run.
-(SELECT 'security definer' AS kind, count(*) OVER () AS n_all, ARRAY[n.nspname::text, p.proname::text] AS name,
-        p.oid::regprocedure::text AS part,
-        CASE WHEN r.rolsuper THEN 'superuser' ELSE '' END AS detail
+(SELECT CASE WHEN r.rolsuper THEN 'superuser''s definer' ELSE 'security definer' END AS kind,
+        count(*) OVER (PARTITION BY r.rolsuper) AS n_all,
+        ARRAY[n.nspname::text, p.proname::text] AS name, p.oid::regprocedure::text AS part, '' AS detail
    FROM pg_proc p
    JOIN pg_namespace n ON n.oid = p.pronamespace
    JOIN pg_roles r ON r.oid = p.proowner
@@ -12,7 +12,7 @@
                  WHERE x.grantee <> p.proowner AND x.privilege_type = 'EXECUTE')
     AND NOT EXISTS (SELECT FROM pg_depend d
                      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
-  ORDER BY r.rolsuper DESC, p.oid LIMIT 10)
+  ORDER BY row_number() OVER (PARTITION BY r.rolsuper ORDER BY p.oid), p.oid LIMIT 20)
 UNION ALL
 (SELECT 'event trigger', count(*) OVER (), ARRAY[e.evtname::text], p.oid::regprocedure::text,
         r.rolname::text || CASE e.evtenabled WHEN 'A' THEN ' ALWAYS' WHEN 'R' THEN ' REPLICA' ELSE '' END

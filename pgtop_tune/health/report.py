@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -65,6 +66,38 @@ class Result(Struct, frozen=True):
         return max((finding.severity for finding in self.findings), key=lambda each: each.rank, default=None)
 
 
+class UnknownCause(Struct, frozen=True):
+    """What keeps checks from saying anything: a missing right, a closed database, young counters.
+
+    Attributes:
+        checks: That cannot say, in the order of the registry.
+        reason: Of the first of them; the others' differ in numbers, or in what the same right would open.
+    """
+
+    checks: tuple[Check, ...]
+    reason: str
+
+    @property
+    def short(self) -> str:
+        """The check's id, or how many checks."""
+        return self.checks[0].id if len(self.checks) == 1 else f"{len(self.checks)} checks"
+
+    @property
+    def ids(self) -> str:
+        """Of the checks: "WAL-01, WAL-02"."""
+        return ", ".join(check.id for check in self.checks)
+
+
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:\s?(?:ms|s|min|h|d)\b)?")
+_RIGHT: Final = re.compile(r"GRANT .*")
+
+
+def _cause(reason: str) -> str:
+    """The same for reasons that one thing would mend."""
+    right = _RIGHT.search(reason)
+    return _NUMBER.sub("#", reason) if right is None else right[0]
+
+
 class Report(Struct, frozen=True):
     """All checks of one look.
 
@@ -108,6 +141,15 @@ class Report(Struct, frozen=True):
     def unknowns(self) -> tuple[tuple[Check, Unknown], ...]:
         """All of them, in the order of the registry."""
         return tuple((result.check, unknown) for result in self.results for unknown in result.unknowns)
+
+    @property
+    def unknown_causes(self) -> tuple[UnknownCause, ...]:
+        """What is unknown, by what keeps it so; those that keep the most from being known first."""
+        found: dict[str, list[tuple[Check, str]]] = {}
+        for check, unknown in self.unknowns:
+            found.setdefault(_cause(unknown.reason), []).append((check, unknown.reason))
+        causes = [UnknownCause(tuple(dict.fromkeys(check for check, _ in each)), each[0][1]) for each in found.values()]
+        return tuple(sorted(causes, key=lambda cause: -len(cause.checks)))
 
     @property
     def accepted(self) -> tuple[tuple[Check, Accepted], ...]:

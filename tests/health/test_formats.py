@@ -282,3 +282,24 @@ def test_what_is_accepted_is_shown_and_counted_and_fails_nothing() -> None:
     root = ElementTree.fromstring("\n".join(junit_lines(ACCEPTED, Severity.INFO)))
     assert (root.get("failures"), root.find(".//skipped")) == ("0", None)
     assert ACCEPTED.at_least(Severity.INFO) == 0
+
+
+def test_unknown_checks_of_one_cause_are_one_line() -> None:
+    """Young counters differ in their numbers, and one right opens several questions."""
+    reasons = {
+        "AAA-01": "the counters are 4.1 s old: too young for a result",
+        "AAA-02": "backups: no rights; GRANT pg_monitor TO u",
+        "AAA-03": "the counters are 9 s old: too young for a result",
+        "AAA-04": "queue: denied; GRANT pg_monitor TO u",
+        "AAA-05": "not measured: pass --measure",
+        "AAA-06": "the counters are 1 min old: too young for a result",
+    }
+    shown = report(*(Result(_check(id_), unknowns=(Unknown(why),)) for id_, why in reasons.items()))
+    assert [cause.ids for cause in shown.unknown_causes] == ["AAA-01, AAA-03, AAA-06", "AAA-02, AAA-04", "AAA-05"]
+    lines = [line for line in text_lines(shown, everything=True) if line.startswith("unknown")]
+    assert lines == [
+        "unknown   3 checks  the counters are 4.1 s old: too young for a result (AAA-01, AAA-03, AAA-06)",
+        "unknown   2 checks  backups: no rights; GRANT pg_monitor TO u (AAA-02, AAA-04)",
+        "unknown   AAA-05    a title: not measured: pass --measure",
+    ]
+    assert "unknown: 6" in text_lines(shown)[-1]

@@ -9,7 +9,7 @@ from typing import Final
 
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
 from pgtop_tune.health.proposing import ProposedValues
-from pgtop_tune.health.report import Accepted, CheckOutcome, Report, documentation
+from pgtop_tune.health.report import Accepted, CheckOutcome, Report, UnknownCause, documentation
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MeasuredLimit
 from pgtop_tune.safe_text import one_line, printable
@@ -43,8 +43,8 @@ def text_lines(report: Report, everything: bool = False, width: int | None = Non
     for id_, why in report.lapsed:
         found += _row("accepted", id_, f"no longer: {why}", width)
     if everything:
-        for check, unknown in report.unknowns:
-            found += _row("unknown", check.id, f"{check.title}: {unknown.reason}", width)
+        for cause in report.unknown_causes:
+            found += _row("unknown", cause.short, cause_words(cause), width)
         for result in report.results:
             if result.outcome is CheckOutcome.PASSED:
                 found += _row("passed", result.check.id, result.check.title, width)
@@ -122,6 +122,13 @@ def about(finding: Finding) -> str:
     """What was found, in one line, with what it is about."""
     subject = f"{one_line(finding.subject)}: " if finding.subject and finding.subject not in finding.says else ""
     return f"{subject}{one_line(finding.says)}"
+
+
+def cause_words(cause: UnknownCause) -> str:
+    """What keeps checks from saying anything, in one line."""
+    if len(cause.checks) == 1:
+        return f"{cause.checks[0].title}: {one_line(cause.reason)}"
+    return f"{one_line(cause.reason)} ({cause.ids})"
 
 
 def accepted_words(accepted: Accepted) -> str:
@@ -207,9 +214,7 @@ def markdown_lines(report: Report) -> list[str]:
             said = f"{_plain(about(each.finding))} | {_plain(each.reason)} | {each.until}"
             found.append(f"| {each.finding.severity} | {check.id} | {said} |")
     found += _listed("Acceptances that are over", [f"{id_}: {_plain(why)}" for id_, why in report.lapsed])
-    found += _listed(
-        "Unknown", [f"{check.id} {_plain(check.title)}: {_plain(each.reason)}" for check, each in report.unknowns]
-    )
+    found += _listed("Unknown", [f"{cause.short} {_plain(cause_words(cause))}" for cause in report.unknown_causes])
     passed = [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED]
     found += _listed("Passed", [", ".join(passed)] if passed else [])
     found += _listed("No longer found", [f"{id_} {_plain(said)}" for id_, said in report.gone])

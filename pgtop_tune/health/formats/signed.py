@@ -69,8 +69,8 @@ def _chapters(report: Report, fail_on: Severity | None, strict: bool) -> Iterato
     )
     yield from _listed(
         "Unknown",
-        ("check", "title", "why"),
-        [(check.id, check.title, one_line(unknown.reason)) for check, unknown in report.unknowns],
+        ("check", "why"),
+        [(cause.ids, one_line(cause.reason)) for cause in report.unknown_causes],
     )
     limits = [ceiling(each) for each in report.ceilings]
     limits += [f"not {id_}: {one_line(why)}" for id_, why in report.not_measured]

@@ -32,8 +32,8 @@ class RolePower(Struct, frozen=True):
     """A right of a role that is no superuser.
 
     Attributes:
-        kind: "bypass" for BYPASSRLS, "files read" for pg_read_server_files, "server account" for those with which a
-            role becomes the account that runs the server.
+        kind: "row security" for BYPASSRLS, "files read" for pg_read_server_files, "server account" for those with which
+            a role becomes the account that runs the server.
         through: The role it was granted; "" for an attribute of its own.
         with_admin: Whether it may grant that on.
     """

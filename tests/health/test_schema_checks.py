@@ -96,7 +96,7 @@ def test_rights_of_roles_are_found_taken_away_and_given_back(major: int, make_se
         wanted = sorted({check for check, _, _ in OF_ROLES})
         seen = findings(server, "postgres", wanted)
         assert {key for key in seen if key[0] != "SEC-07"} == {
-            ("SEC-12", "bypass"), ("SEC-12", "server account"), ("SEC-12", "files read"), ("SEC-13", "roles"),
+            ("SEC-12", "row security"), ("SEC-12", "server account"), ("SEC-12", "files read"), ("SEC-13", "roles"),
             ("CFG-09", "settings"),
         }  # fmt: skip
         assert ("SEC-07", "late") in seen

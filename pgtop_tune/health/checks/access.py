@@ -55,7 +55,7 @@ def _certificate(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
 
 
 _POWERS: Final = {
-    "bypass": (Severity.WARNING, "row security does not hold for"),
+    "row security": (Severity.WARNING, "row security does not hold for"),
     "files read": (Severity.WARNING, "files of the server, its passwords among them, are open to"),
     "server account": (
         Severity.HIGH,

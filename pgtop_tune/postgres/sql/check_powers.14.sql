@@ -1,7 +1,7 @@
 -- Roles besides superusers with rights that lead around those of tables: of row security, or of the server's files and
 -- programs. Members are those that were granted the role itself.
 SELECT p.kind, p.role, p.through, p.with_admin
-  FROM (SELECT 'bypass' AS kind, r.rolname::text AS role, '' AS through, false AS with_admin, r.oid
+  FROM (SELECT 'row security' AS kind, r.rolname::text AS role, '' AS through, false AS with_admin, r.oid
           FROM pg_roles r
          WHERE r.rolbypassrls AND NOT r.rolsuper
         UNION ALL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -144,14 +145,16 @@ def test_without_proc_a_server_that_hands_out_its_own_is_seen_through_it(server:
 def test_without_proc_checks_of_the_machine_are_unknown_with_the_reason(
     server: Throwaway, watcher: str, tmp_path: Path
 ) -> None:
-    ran = hidden(tmp_path, "check", "-v", "--fail-on", "never", "--select", "OS,CPU,HUGE,MEM", "-d", watcher)
+    words = ("--fail-on", "never", "--select", "OS,CPU,HUGE,MEM", "--format", "json")
+    ran = hidden(tmp_path, "check", *words, "-d", watcher)
     assert ran.status == 0, ran.err
-    judged = {line.split()[1]: line for line in ran.out.splitlines() if line.startswith(("passed", "unknown"))}
+    report = json.loads(ran.out)
+    unknown = {each["check"]: each["reason"] for each in report["unknown"]}
+    judged = [*unknown, *report["passed"]]
     of_machine = [id_ for id_ in judged if id_.startswith(("OS-", "CPU-")) or id_ in ("MEM-01", "HUGE-03", "HUGE-04")]
     assert len(of_machine) >= 14
     for id_ in of_machine:
-        assert judged[id_].startswith("unknown"), judged[id_]
-        assert "psutil" in judged[id_]
+        assert "psutil" in unknown[id_]
 
 
 @hides_proc

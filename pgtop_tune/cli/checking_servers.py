@@ -43,9 +43,6 @@ class ServersWanted(Struct, frozen=True):
     service_file: Path | None = None
     file: Path | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.services or self.file)
-
 
 def servers_of(wanted: ServersWanted) -> dict[str, ConnInfo]:
     """Connections by name, without a question for a password.
@@ -120,10 +117,10 @@ def check_all(servers: ServersWanted, wanted: Wanted, format: str, fail_on: Seve
 
 
 def worst_status(results: Sequence[ServerResult], fail_on: Severity | None, *, strict: bool) -> int:
-    """That of a server which could not be checked, else that of findings."""
+    """The exit status of the first server that could not be checked; else 1 where a report fails, 0 where none does."""
     for result in results:
         if result.problem is not None:
             return exit_code(result.problem)
     reports = [result.report for result in results if result.report is not None]
-    failed = any((fail_on is not None and each.at_least(fail_on)) or (strict and each.unknowns) for each in reports)
+    failed = any(each.fails(fail_on, strict=strict) for each in reports)
     return ExitCode.FAILED if failed else ExitCode.OK

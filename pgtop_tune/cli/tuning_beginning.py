@@ -77,7 +77,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
 
 
 def objective_of(request: TuningRequest) -> Objective | None:
-    """None where the load is somebody else's: its mix of statements decides."""
+    """None where another program drives the load: the mix of statements decides."""
     return objective(request.objective, request.rate_per_s) if request.profile else None
 
 

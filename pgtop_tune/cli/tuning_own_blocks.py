@@ -60,7 +60,7 @@ class OwnBlocks:
         block_s: Of a block in one run.
 
     Raises:
-        UsageProblem: The load is somebody else's: it would not survive a restart, and has no blocks.
+        UsageProblem: Another program drives the load: the load would not survive a restart, and has no blocks.
     """
 
     def __init__(

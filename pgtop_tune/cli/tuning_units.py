@@ -55,7 +55,7 @@ def begin(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
-    """One evaluation: its outcome, or the knobs that somebody else has changed."""
+    """One evaluation: its outcome, or the knobs that another session has changed."""
     asked, plan = convert(request["request"], TuningRequest), convert(request["plan"], TuningPlan)
     wanted, seed = convert(request["evaluation"], Evaluation), plan.seed
 

@@ -166,6 +166,10 @@ class Report(Struct, frozen=True):
         """Findings of a severity and above."""
         return sum(1 for _, finding in self.findings if finding.severity.rank >= severity.rank)
 
+    def fails(self, severity: Severity | None, *, strict: bool) -> bool:
+        """Whether the exit status is 1: findings from a severity on (None: never); strict: unknown checks as well."""
+        return bool((severity is not None and self.at_least(severity)) or (strict and self.unknowns))
+
 
 def documentation(check: Check, major: int | None) -> str:
     """Where PostgreSQL's documentation of that major speaks of it; a major newer than we know is "devel"."""

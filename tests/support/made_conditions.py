@@ -160,7 +160,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "COL-01",
-        "a collation of another version than that of the C library or ICU",
+        "a collation whose recorded version the C library or ICU no longer has",
         (
             'CREATE TABLE sorted (word text COLLATE "en-x-icu" PRIMARY KEY)',
             "UPDATE pg_collation SET collversion = '1.0' WHERE collname = 'en-x-icu'",

@@ -270,7 +270,7 @@ def check(
         write_text(output, "".join(f"{printable(line)}\n" for line in lines), force=force)
     for line in lines if output is None else ():
         say(line)
-    if (limit is not None and report.at_least(limit)) or (strict and report.unknowns):
+    if report.fails(limit, strict=strict):
         raise typer.Exit(ExitCode.FAILED)
 
 

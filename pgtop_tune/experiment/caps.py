@@ -14,12 +14,13 @@ from msgspec import Struct
 from pgtop_tune import units
 from pgtop_tune.advice.reach import reached
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.active_sessions import cpu_of_load
 from pgtop_tune.metrics.budget import LatencyBudget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.ceilings import MOST_FLUSHES, disk_headroom
 from pgtop_tune.metrics.io import WAL_FLUSHES
 from pgtop_tune.metrics.server import client_backends
-from pgtop_tune.model.waits import CPU
+from pgtop_tune.model.waits import CPU, QUEUE
 
 _FEWEST_FLUSHES: Final = 1.0
 """A second; fewer say nothing of a transaction."""
@@ -42,12 +43,13 @@ class _Row(Struct, frozen=True):
 
     Attributes:
         saved_by: Beginnings of the labels of waits; a parameter that reaches one of them may save what this limits.
-        most: Times the throughput of now; None where the limit is not known, or nothing of it is used.
+        most: Times the throughput of now, with the milliseconds of waiting that the parameter may save; None where the
+            limit is not known, or nothing of it is used.
         words: What is the case then.
     """
 
     saved_by: tuple[str, ...]
-    most: Callable[[Interval, LatencyBudget], float | None]
+    most: Callable[[Interval, LatencyBudget, float], float | None]
     words: Callable[[Interval], str]
 
 
@@ -57,24 +59,27 @@ def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) 
     Args:
         reach: As `advice.reach.reach_of` gives it.
     """
+    saved_ms = sum(part.ms for part in budget.parts if part.label not in (CPU, QUEUE) and reached(part.label, reach))
     found = [
         Cap(max(times - 1.0, 0.0), row.words(interval))
         for row in _ROWS
         if not any(reached(prefix, row.saved_by) for prefix in reach)
-        and (times := row.most(interval, budget)) is not None
+        and (times := row.most(interval, budget, saved_ms)) is not None
     ]
     return min(found, key=lambda cap: cap.most, default=None)
 
 
-def _by_cores(interval: Interval, budget: LatencyBudget) -> float | None:
-    cpu = interval.now(sections.cpu)
+def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> float | None:
+    """Less waiting is fewer system calls: a millisecond of it that goes takes one of the kernel's along at most."""
+    cpu, use = interval.now(sections.cpu), cpu_of_load(interval)
     cpu_ms = sum(part.ms for part in budget.parts if part.label == CPU)
     if cpu is None or not cpu.cores or cpu_ms <= 0.0 or budget.tps <= 0.0:
         return None
-    return 1000.0 * len(cpu.cores) / cpu_ms / budget.tps
+    cpu_ms -= min(saved_ms, cpu_ms * (0.0 if use is None else use.system))
+    return 1000.0 * len(cpu.cores) / cpu_ms / budget.tps if cpu_ms > 0.0 else None
 
 
-def _by_flushes(interval: Interval, budget: LatencyBudget) -> float | None:
+def _by_flushes(interval: Interval, budget: LatencyBudget, _saved_ms: float) -> float | None:
     """A flush takes the commits along that came while the one before was under way: half of the clients at best."""
     flushes, most = WAL_FLUSHES(interval), MOST_FLUSHES(interval)
     if flushes is None or flushes < _FEWEST_FLUSHES or most is None or budget.tps <= 0.0:
@@ -94,7 +99,7 @@ def _flush_words(interval: Interval) -> str:
     return f"the WAL device does its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s"
 
 
-def _by_disks(interval: Interval, budget: LatencyBudget) -> float | None:
+def _by_disks(interval: Interval, _budget: LatencyBudget, _saved_ms: float) -> float | None:
     return min((room.times for room in disk_headroom(interval)), default=None)
 
 

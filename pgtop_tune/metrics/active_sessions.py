@@ -175,11 +175,13 @@ class CpuUse(Struct, frozen=True):
     Attributes:
         used: Mean CPUs they ran on.
         queued: Mean backends that were ready to run and did not; None where the kernel does not say.
+        system: Share of that time which the kernel spent for them (stime): system calls.
         share: Part of the window that this is about: less than 1 where the backends are younger.
     """
 
     used: float
     queued: float | None
+    system: float = 0.0
     share: float = 1.0
 
 
@@ -295,7 +297,8 @@ def _use(
 ) -> CpuUse | None:
     if seconds <= 0 or ticks_per_s <= 0:
         return None
-    ticks = sum([new.user_ticks + new.system_ticks - old.user_ticks - old.system_ticks for old, new in pairs])
+    system = sum([new.system_ticks - old.system_ticks for old, new in pairs])
+    ticks = system + sum([new.user_ticks - old.user_ticks for old, new in pairs])
     delays = [
         new.run_delay_ms - old.run_delay_ms
         for old, new in pairs
@@ -303,7 +306,8 @@ def _use(
     ]
     known = len(delays) >= COVERED * len(pairs)
     queued = sum(delays) / 1000.0 / seconds * all_to_known * len(pairs) / len(delays) if known else None
-    return CpuUse(ticks / ticks_per_s / seconds * all_to_known, queued)
+    used = ticks / ticks_per_s / seconds * all_to_known
+    return CpuUse(used=used, queued=queued, system=system / ticks if ticks > 0 else 0.0)
 
 
 # Sessions this role may not look into: where they may be all there is, no rows do not mean that there is nothing.

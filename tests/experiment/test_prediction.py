@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.advice.reach import _REACH, reach_of, reached
-from pgtop_tune.experiment import prediction
+from pgtop_tune.experiment import caps, prediction
 from pgtop_tune.experiment.prediction import Prediction, Trial, inside, predict, prediction_words, score, score_words
+from pgtop_tune.metrics.active_sessions import CpuUse
 from pgtop_tune.metrics.budget import BudgetPart, LatencyBudget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -77,6 +78,20 @@ def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
     nothing = bounded(replace(budget, parts=(replace(parts[0], ms=1.99), parts[1])), MACHINE, *NAMES)
     assert nothing.nothing
     assert prediction_words(nothing) == "at most +1 %: then the CPUs are full; no value can bring more than 4 %"
+
+
+def test_waits_that_go_take_their_system_calls_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 0.28 ms on a CPU 60 % are system calls: without the flushes, 0.11 ms at least are left for four CPUs."""
+    parts = (BudgetPart("CPU", "CPU", 0.28), BudgetPart("IO:WalSync", "IO", 0.69))
+    budget = replace(BUDGET, total_ms=1.0, tps=8000.0, parts=parts)
+    use = CpuUse(used=2.24, queued=0.0, system=0.6)
+    monkeypatch.setattr(caps, "cpu_of_load", lambda interval: use)
+    assert bounded(budget, MACHINE, *NAMES).most == pytest.approx(1.0 / 0.31 - 1.0)
+    # A wait of 0.05 ms held no more than 0.05 ms of system calls.
+    short = replace(budget, parts=(parts[0], replace(parts[1], ms=0.05), BudgetPart("Client:think", "Client", 0.6)))
+    few = bounded(replace(short, tps=17_000.0), MACHINE, *NAMES)
+    assert few.by == "the CPUs are full"
+    assert few.most == pytest.approx(4000.0 / 0.23 / 17_000.0 - 1.0)
 
 
 def flushing(ceiling: float, clients: int = 2) -> list[Frame]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.host.psutil_rows import NEVER
-from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_active, sessions
+from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, cpu_of_load, is_active, sessions
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host_values import untold
@@ -122,6 +122,12 @@ def test_the_queue_is_taken_from_the_client_s_turn_and_stands_on_its_own() -> No
     means = {metric.title: metric(found) for metric in (*CLASSES, ACTIVE_SESSIONS, CLIENT_THINKS)}
     expected = {"IO": 1.0, "CPU": 0.5, QUEUE: 2.0, "active sessions": 3.5, "client think/network": 2.5}
     assert {name: value for name, value in means.items() if value} == pytest.approx(expected)
+
+
+def test_time_in_system_calls_is_a_share_of_the_cpu_time_of_the_load() -> None:
+    use = cpu_of_load(interval(waiting("CPU", "", 10), cpu_ticks=30, system_ticks=10))
+    assert use is not None
+    assert (use.used, use.system) == pytest.approx((0.8, 0.25))
 
 
 def test_a_queue_that_the_host_source_does_not_tell_is_no_0() -> None:

@@ -35,6 +35,7 @@ def interval(
     latency_ms: float = 10.0,
     cpu_ticks: int | None = None,
     delay_ms: int | None = None,
+    system_ticks: int = 0,
     rate_per_s: float | None = None,
     load: bool = True,
 ) -> Interval:
@@ -48,7 +49,8 @@ def interval(
         if cpu_ticks is not None:
             delay = None if delay_ms is None else delay_ms * second
             rows = tuple(
-                ProcessCounters(pid, pid, "S", cpu_ticks * second, 0, 0, 0, None, None, delay) for pid in (11, 12)
+                ProcessCounters(pid, pid, "S", cpu_ticks * second, system_ticks * second, 0, 0, None, None, delay)
+                for pid in (11, 12)
             )
             host = host_sample(second, processes=ProcessSample(float(second), rows))
         bench = bench_sample(second, progress=(BenchProgress(float(second), TPS, latency_ms, 1.0),))

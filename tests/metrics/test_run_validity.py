@@ -298,6 +298,19 @@ def test_a_server_that_sees_nothing_of_the_load_is_another_one() -> None:
     assert "OTHER-SERVER" in found(postgres=lambda second: counters(second, xact_commit=3 * second))
 
 
+def test_counters_that_were_read_before_the_end_of_a_short_run_are_no_other_server() -> None:
+    """A full machine: the last look at counters is of second 2 of 4, and sessions had not yet told of second 2."""
+
+    def late(second: int, per_s: int) -> dict[str, object]:
+        database = server(min(second, 2)).database
+        assert isinstance(database, DatabaseCounters)
+        return {"database": replace(database, xact_commit=per_s * min(max(second - 1, 0), 1))}
+
+    short = replace(FACTS, processed=4 * TPS)
+    assert "OTHER-SERVER" not in found(short, seconds=4, postgres=lambda second: late(second, TPS))
+    assert "OTHER-SERVER" in found(short, seconds=4, postgres=lambda second: late(second, 10))
+
+
 def test_autovacuum_counts_on_the_tables_of_the_load() -> None:
     doubt = found(postgres=worker("autovacuum: VACUUM ANALYZE public.pgbench_accounts (to prevent wraparound)"))
     assert f"pgbench_accounts in {SECONDS} of {SECONDS} samples" in doubt["AUTOVACUUM"].reason

@@ -17,11 +17,13 @@ from msgspec import Struct, field
 from pgtop_tune import units
 
 FOREIGN_POINTS: Final = 5.0
-"""Of all CPU time: others that take so much more beside one arm make no difference attributable."""
+"""Of all CPU time: others that take so much more beside one arm count."""
+_LEAST_POINTS: Final = 0.5
+"""Less is what ticks cannot tell."""
 _LEAST_IO: Final = 1e6
 """Bytes per second that others read and write more: less keeps no disk busy."""
-_IO_SHARE: Final = 0.05
-"""Of the load's own I/O: others that read and write so much more beside one arm count."""
+_OWN_SHARE: Final = 0.05
+"""Of the load's own CPU time or I/O: others that take so much more beside one arm count."""
 _GRANTED: Final = 2.0
 """Times what others took more of."""
 
@@ -94,11 +96,12 @@ class _Source(Struct, frozen=True):
 
 
 def _many_points(points: float, own: float) -> bool:
-    return points > FOREIGN_POINTS
+    """Few points are much to a load that has few itself."""
+    return points > (min(FOREIGN_POINTS, max(_LEAST_POINTS, _OWN_SHARE * own)) if own > 0.0 else FOREIGN_POINTS)
 
 
 def _much_io(bytes_per_s: float, own: float) -> bool:
-    return bytes_per_s > max(_LEAST_IO, _IO_SHARE * own)
+    return bytes_per_s > max(_LEAST_IO, _OWN_SHARE * own)
 
 
 def _cores(who: str) -> Callable[[float, int], str]:

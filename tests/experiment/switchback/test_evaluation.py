@@ -118,6 +118,15 @@ def test_an_effect_beyond_what_that_cpu_time_could_give_is_attributable() -> Non
     assert evaluate(pairs(6, -0.3, noise=0.05, a=a, b=b)).over
 
 
+def test_few_points_of_others_are_much_to_a_load_that_has_few_itself() -> None:
+    """Seen in a recording without a change: 7 points of the CPU time are the load's, others take two of them."""
+    a, b = {"foreign": 93.0, "sums": {"cpu": (1000.0, 10.0)}}, {"foreign": 95.0, "sums": {"cpu": (1000.0, 10.0)}}
+    found = evaluate(pairs(6, -0.28, noise=0.03, a=a, b=b))
+    assert (found.main.verdict, found.unattributable) == ("worse", "others took 0.1 cores more beside B: not attributable")
+    assert not found.over
+    assert evaluate(pairs(6, -0.28, noise=0.03, a=a, b={**b, "foreign": 93.1})).over
+
+
 def test_steal_is_told_apart_from_other_programs() -> None:
     found = evaluate(pairs(6, 0.4, a={"foreign": 30.0, "steal": 30.0}, b={"foreign": 0.0, "steal": 0.0}))
     assert found.unattributable == "the hypervisor took 1.2 cores more beside A: not attributable"

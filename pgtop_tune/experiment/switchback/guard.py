@@ -19,6 +19,8 @@ _LONG: Final = 2.0
 _FAILED_POINTS: Final = 5.0
 """Per cent of transactions that fail under B and not under A."""
 _IN_A_ROW: Final = 2
+_USUAL: Final = 10
+"""Blocks of A before them: the worst of these shows what happens under A, too."""
 
 
 class Harm(Struct, frozen=True):
@@ -34,7 +36,7 @@ class Harm(Struct, frozen=True):
 
 
 class Collapse(Struct, frozen=True):
-    """Two blocks of B in a row below half of A.
+    """Two blocks of B in a row below half of each of A.
 
     Attributes:
         share: Throughput of B, of A's.
@@ -77,7 +79,7 @@ def _stopped(words: str, unattributable: str = "") -> str:
 
 
 def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Collapse | None:
-    """Where B's last two blocks were below half of A's around them; else None.
+    """Where B's last two blocks were below half of each of A's before and among them; else None.
 
     Args:
         blocks: In the order of time.
@@ -112,16 +114,16 @@ class _Of(Struct, frozen=True):
 
 
 def _last_and_usual(blocks: Sequence[Block], of: Callable[[Block], float | None]) -> tuple[_Of, _Of] | None:
-    """A figure of B's last two blocks, and of A's around them; None where there are too few.
+    """A figure of B's last two blocks, and of A's before and among them; None where there are too few.
 
-    One of these blocks of A comes after the first of B's two: a load that slumps by itself slumps there, too. Blocks
-    that do not count are left out.
+    One of these blocks of A comes after the first of B's two: a load that slumps by itself slumps there, too. One that
+    goes up and down by itself did so within the blocks of A before. Blocks that do not count are left out.
     """
     counted = [block for block in blocks if not block.spoiled]
     places = [place for place, block in enumerate(counted) if block.arm is Arm.B][-_IN_A_ROW:]
     if len(places) < _IN_A_ROW:
         return None
-    before = [block for block in counted[: places[0]] if block.arm is Arm.A][-1:]
+    before = [block for block in counted[: places[0]] if block.arm is Arm.A][-_USUAL:]
     after = [block for block in counted[places[0] :] if block.arm is Arm.A]
     last, usual = _with(of, [counted[place] for place in places]), _with(of, [*before, *after])
     return (last, usual) if after and usual.values and len(last.values) == _IN_A_ROW else None

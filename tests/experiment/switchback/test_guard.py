@@ -34,6 +34,15 @@ def test_two_blocks_of_b_below_half_are_a_collapse() -> None:
     assert share_of_collapse(low, a, replace(low, spoiled="jit on→off, changed by someone else")) is None
 
 
+def test_a_load_that_goes_up_and_down_by_itself_is_not_stopped_while_it_is_down() -> None:
+    """As in a recording without a change: what a block of A showed some pairs before is nothing that B did."""
+    up, down = block(Arm.A, *[1500.0] * 10), block(Arm.A, *[350.0] * 10)
+    low = block(Arm.B, *[300.0] * 10)
+    assert share_of_collapse(up, low, up, low) == pytest.approx(0.2)
+    assert share_of_collapse(down, block(Arm.B, *[1200.0] * 10), up, low, up, low) is None
+    assert share_of_collapse(down, *[up] * 10, low, up, low) == pytest.approx(0.2), "long ago"
+
+
 def test_a_collapse_that_others_explain_is_not_put_down_to_b() -> None:
     busy = {"sums": {"cpu": (1000.0, 10.0)}}
     a = replace(block(Arm.A, *[1000.0] * 10, foreign=30.0), **busy)

@@ -73,7 +73,14 @@ def looked(meter: StorageIoMeter, newer: Callable[[StorageIo], bool], own: tuple
 def test_children_of_the_postmaster_and_sessions_are_own_and_the_rest_is_foreign(tmp_path: Path) -> None:
     now_s = 0.0
     meter = StorageIoMeter(lambda: now_s, tmp_path)
-    machine(tmp_path, init=(0, 0, 0), server=(5, 5, 5), session=(1000, 700, 700), helper=(50, 0, 0), other=(10**9, 10**9, 10**9))
+    machine(
+        tmp_path,
+        init=(0, 0, 0),
+        server=(5, 5, 5),
+        session=(1000, 700, 700),
+        helper=(50, 0, 0),
+        other=(10**9, 10**9, 10**9),
+    )
     before = looked(meter, lambda found: True)
     assert before == StorageIo(0.0, 0, 0, 0, 0, 0)
     # `wchar` of a pipe is no I/O, nor is a folio of which one byte was written.

@@ -178,7 +178,8 @@ async def measure(wanted: BenchRequest) -> int:
     session.engine.attach(keeper)
     if wish.until is not None:
         session.engine.attach(surroundings)
-    run = LoadRun(session.load, keeper, session.open_sql_session, tell)
+    configured = ConfiguredRuns(wanted.configurations, session.parameters, before)
+    run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured)
     measured: list[RunResult] = []
     unwritten: list[RecordingProblem] = []
 
@@ -196,8 +197,7 @@ async def measure(wanted: BenchRequest) -> int:
             if doubt.verdict == "invalid":
                 tell(f"{doubt.id}: {doubt.reason}")
 
-    configured = ConfiguredRuns(wanted.configurations, session.parameters, before)
-    series = Series(run, plan, before, began, ended, repeats, configured.to)
+    series = Series(run, plan, before, began, ended, repeats)
 
     async def work() -> None:
         await first_answer(session, keeper)

@@ -7,7 +7,7 @@ import math
 import resource
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -86,6 +86,16 @@ class BeforeEachRun(Struct, frozen=True):
 NOTHING_BEFORE: Final = BeforeEachRun()
 
 
+class RunConfigurations(Protocol):
+    """Puts the configuration of each run into force."""
+
+    async def to(self, cell: RunCell) -> None:
+        """Before the run; raises a PgtopError where that cannot be done."""
+
+    async def lost(self, cell: RunCell) -> str:
+        """After it: why the run was not made under its configuration, or not throughout; "" where it was."""
+
+
 class UnderWay(Struct, frozen=True):
     """A run that was started.
 
@@ -109,16 +119,23 @@ class LoadRun:
         keeper: The frames.
         open_sql_session: SQL on the server that is watched.
         told: Takes what is going on, one line.
+        configurations: Of the cells; None where no cell has one.
     """
 
     def __init__(
-        self, runner: PgbenchRunner, keeper: FrameKeeper, open_sql_session: OpenSqlSession, told: Callable[[str], None]
+        self,
+        runner: PgbenchRunner,
+        keeper: FrameKeeper,
+        open_sql_session: OpenSqlSession,
+        told: Callable[[str], None],
+        configurations: RunConfigurations | None = None,
     ) -> None:
         self._runner = runner
         self._keeper = keeper
         self._open_sql_session = open_sql_session
         self._clock = ServerClock(open_sql_session)
         self._told = told
+        self._configurations = configurations
         self._runs = 0
 
     async def measure(self, cell: RunCell, before: BeforeEachRun) -> RunResult:
@@ -130,6 +147,8 @@ class LoadRun:
         """
         asked, facts = _asked(cell), _facts(cell)
         try:
+            if self._configurations is not None:
+                await self._configurations.to(cell)
             asked, facts = await self._prepare(cell, before)
             if before.warm_up_s:
                 await self._warm_up(asked.spec, before.warm_up_s)
@@ -146,7 +165,14 @@ class LoadRun:
             await self._runner.ended()
         except asyncio.CancelledError:
             raise Cancelled(await asyncio.shield(self._stopped(run))) from None
-        return await self._record(run)
+        return await self._record(replace(run, facts=replace(run.facts, lost=await self._lost(cell))))
+
+    async def _lost(self, cell: RunCell) -> str:
+        """See `RunConfigurations.lost`; a server that is gone is told by the frames."""
+        try:
+            return "" if self._configurations is None else await self._configurations.lost(cell)
+        except ConnectionProblem:
+            return ""
 
     async def start(self, cell: RunCell, before: BeforeEachRun = NOTHING_BEFORE) -> UnderWay:
         """Starts a run that somebody else ends.

@@ -72,6 +72,11 @@ def test_a_parameter_that_changes_within_the_run_is_told() -> None:
     assert set(found(postgres=looks(from_second=40, name="transaction_read_only"))) == USUAL
 
 
+def test_a_run_that_lost_its_configuration_does_not_count() -> None:
+    doubt = found(replace(FACTS, lost="others changed work_mem from 7MB to 11MB"))["CONFIGURATION-LOST"]
+    assert (doubt.verdict, doubt.reason) == (RunVerdict.INVALID, "others changed work_mem from 7MB to 11MB")
+
+
 def test_an_aborted_run_never_counts_though_it_has_a_tps_line() -> None:
     message = "pgbench: error: client 3 aborted in command 4\nhint: start it again"
     doubt = found(state=RunState.FAILED, run={"exit_status": 2, "message": message})["RUN-FAILED"]

@@ -158,6 +158,7 @@ async def measure(wanted: BenchRequest) -> int:
     plan, wish = _plan(wanted, loaded, places, steps), wanted.repetition
     check_length(plan, wish)
     repeats = Repeats(plan, wish)
+    in_cells = wish.most > 1 or bool(wanted.configurations)
     if wanted.output is not None:
         check_directory(wanted.output)
     session = LiveSession(conninfo, wanted.live)
@@ -185,7 +186,7 @@ async def measure(wanted: BenchRequest) -> int:
 
     def ended(result: RunResult) -> None:
         measured.append(result)
-        if wish.most > 1:
+        if in_cells:
             repeats.take(result)
         if wanted.output is not None:
             try:
@@ -220,8 +221,8 @@ async def measure(wanted: BenchRequest) -> int:
         finally:
             # However it ended: minutes of measuring are in them.
             if series.results and wanted.format:
-                _print(wanted.format, series.results, steps, repeats if wish.most > 1 else None, single=len(plan) == 1)
-            if wish.most > 1:
+                _print(wanted.format, series.results, steps, repeats if in_cells else None, single=len(plan) == 1)
+            if in_cells:
                 for line in (*repeats.outcome(), *filter(None, (repeats.keep(),))):
                     tell(line)
     if unwritten:

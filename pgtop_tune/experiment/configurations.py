@@ -28,8 +28,11 @@ _FORM: Final = "write --configuration 'big: work_mem=64MB jit=off'; 'now:' is th
 _MOST: Final = 20
 _MARGIN_S: Final = 3600.0
 """Beyond the run and its warm-up, before values revert by themselves: a vacuum of a large data set takes its time."""
-_REFUSED: Final = {"internal": "cannot be changed", "postmaster": "takes a restart of the server"}
-"""By pg_settings.context."""
+_REFUSED: Final = {
+    "internal": ("cannot be changed", "leave it out"),
+    "postmaster": ("takes a restart of the server", "`pgtop-tune experiment run` takes a plan with restarts"),
+}
+"""By pg_settings.context: why, and the remedy."""
 
 
 class Configuration(Struct, frozen=True):
@@ -96,9 +99,7 @@ def check_configurations(
         for name, value in configuration.values.items():
             parameter = found[name]
             if why := _REFUSED.get(parameter.context):
-                raise UsageProblem(
-                    f"{configuration.name}: {name} {why}", "`pgtop-tune experiment run` takes a plan with restarts"
-                )
+                raise UsageProblem(f"{configuration.name}: {name} {why[0]}", why[1])
             check_value(parameter, value)
             if why := OUT_OF_REACH.get(parameter.source, ""):
                 raise UsageProblem(f"{configuration.name}: {name}: {why}", "leave it out")

@@ -35,6 +35,8 @@ from pgtop_tune.runtime.run_frames import FrameKeeper
 QUIET_DEADLINE_S: Final = 60.0
 _FRAME_DEADLINE_S: Final = 20.0
 _LOOK_DEADLINE_S: Final = 5.0
+_AWAY_S: Final = 60.0
+_AGAIN_S: Final = 5.0
 _SILENCE_S: Final = 10.0
 """A server that says nothing for so long does not become quiet."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
@@ -147,9 +149,7 @@ class LoadRun:
         """
         asked, facts = _asked(cell), _facts(cell)
         try:
-            if self._configurations is not None:
-                await self._configurations.to(cell)
-            asked, facts = await self._prepare(cell, before)
+            asked, facts = await self._prepare_soon(cell, before)
             if before.warm_up_s:
                 await self._warm_up(asked.spec, before.warm_up_s)
             await self._keeper.fresh(_FRAME_DEADLINE_S)
@@ -248,6 +248,20 @@ class LoadRun:
             return ()
         sample = self._runner.sample(frames[-1].elapsed_s)
         return frames if isinstance(sample, Unavailable) else (*frames, replace(frames[-1], bench=sample))
+
+    async def _prepare_soon(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
+        """`_prepare` under the configuration of the cell; a server that went away after an earlier run is waited for."""
+        until_s = time.monotonic() + (_AWAY_S if self._runs else 0.0)
+        while True:
+            try:
+                if self._configurations is not None:
+                    await self._configurations.to(cell)
+                return await self._prepare(cell, before)
+            except ConnectionProblem as problem:
+                if isinstance(problem, NotLetIn) or time.monotonic() > until_s:
+                    raise
+                self._told(f"waiting for the server: {problem.message}")
+                await asyncio.sleep(_AGAIN_S)
 
     async def _prepare(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
         """Looks at all that the run needs, and does the housekeeping when it can begin.

@@ -36,6 +36,8 @@ STEAL: Final = 1.0
 LOGGED_BELOW_MS: Final = 1000.0
 _BACKUP: Final = "BASE BACKUP"
 _NAMED: Final = 3
+_LATE_LOOK_S: Final = 5.0
+"""After a run has begun, a look may still show what was changed right before it."""
 _OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")})
 
 
@@ -241,9 +243,9 @@ def not_durable(evidence: RunEvidence) -> Doubt | None:
 
 def parameter_changed(evidence: RunEvidence) -> Doubt | None:
     """Another value of a parameter at some moment of the run."""
-    began_s = evidence.inside[0].elapsed_s
-    looks = [look for look in evidence.readings(sections.parameters) if look.at_s >= began_s]
-    changes = [change for before, now in pairwise(looks) for change in changed_values(before, now)]
+    began_s = evidence.inside[0].elapsed_s + _LATE_LOOK_S
+    looks = pairwise(evidence.readings(sections.parameters))
+    changes = [change for before, now in looks if now.at_s >= began_s for change in changed_values(before, now)]
     if not changes:
         return None
     words = [

@@ -15,10 +15,13 @@ from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
+from pgtop_tune.changes import change_sets
+from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.experiment import load_run
 from pgtop_tune.experiment.configurations import (
     Configuration,
     ConfiguredRuns,
@@ -170,3 +173,50 @@ async def test_a_configuration_that_the_server_refuses_is_a_failed_run(server: T
     assert not result.valid
     assert [doubt.reason for doubt in result.doubts][0] == "the server refused work_mem"
     assert result.configuration == "a"
+
+
+async def test_between_two_runs_a_server_that_is_restarted_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+
+    class Away:
+        """For two attempts; then the server refuses."""
+
+        async def to(self, cell: RunCell) -> None:
+            raise ConnectionProblem("shutting down", "") if len(told) < 2 else ServerProblem("it is back", "")
+
+        async def lost(self, cell: RunCell) -> str:
+            return ""
+
+    async def open_nothing() -> SqlSession:
+        raise AssertionError("housekeeping of a run that is not made")
+
+    monkeypatch.setattr(load_run, "_AGAIN_S", 0.0)
+    run = LoadRun(PgbenchRunner(TARGET.endpoint), FrameKeeper(), open_nothing, told.append, Away())
+    first = await run.measure(made("a")[0], NOTHING_BEFORE)
+    assert ([doubt.reason for doubt in first.doubts][0], told) == ("shutting down", [])
+    run._runs = 1
+    second = await run.measure(made("a")[0], NOTHING_BEFORE)
+    assert [doubt.reason for doubt in second.doubts][0] == "it is back"
+    assert told == ["waiting for the server: shutting down"] * 2
+
+
+async def test_values_are_taken_back_once_a_server_that_is_away_is_there_again(
+    control: PostgresControl, server: Throwaway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = ConfiguredRuns(parse_configurations(["a: work_mem=7MB"]), control, NOTHING_BEFORE)
+    before = shown(server)
+    await runs.to(made("a")[0])
+    monkeypatch.setattr(change_sets, "AGAIN_S", 0.0)
+    revert_set, asked = control.revert_set, []
+
+    async def away(set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        asked.append(set_id)
+        if len(asked) < 3:
+            raise ConnectionProblem("shutting down", "")
+        return await revert_set(set_id, why)
+
+    monkeypatch.setattr(control, "revert_set", away)
+    await runs.revert()
+    assert shown(server) == before

@@ -202,7 +202,7 @@ async def measure(wanted: BenchRequest) -> int:
 
     async def work() -> None:
         await first_answer(session, keeper)
-        await _check(wanted.configurations, session, plan)
+        await _check(wanted.configurations, session, plan, configured)
         if wish.until is not None:
             machine = "" if wanted.live.load_from is None else str(wanted.live.load_from)
             loads = await _loads(surroundings, keeper, plan, machine)
@@ -257,7 +257,9 @@ def _plan(
     )
 
 
-async def _check(configurations: Sequence[Configuration], session: LiveSession, plan: Sequence[RunCell]) -> None:
+async def _check(
+    configurations: Sequence[Configuration], session: LiveSession, plan: Sequence[RunCell], configured: ConfiguredRuns
+) -> None:
     """Refuses configurations that cannot be put into force, before anything is run.
 
     Raises:
@@ -274,6 +276,7 @@ async def _check(configurations: Sequence[Configuration], session: LiveSession, 
         await sql_session.aclose()
     check_configurations(configurations, found, plan)
     await check_nothing_pending(session.parameters)
+    await configured.check()
 
 
 async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:

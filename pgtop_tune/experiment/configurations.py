@@ -6,6 +6,7 @@ takes a restart, and the machine's settings.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.ports import ChangeControl
-from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.load_run import BeforeEachRun, RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.metrics.durability import needs_unlocking
@@ -124,6 +125,24 @@ class ConfiguredRuns:
         self._standing: Final = StandingValues(control, lambda set_id: None, "bench run:")
         self._before_s: Final = before.quiet_deadline_s + before.warm_up_s + _MARGIN_S
         self._first: Final[dict[str, dict[str, str]]] = {}
+
+    async def check(self) -> None:
+        """Puts each into force for a moment: what the server refuses is said before anything is run.
+
+        Raises:
+            UsageProblem: The server refused one.
+            PgtopError: It is not there.
+        """
+        try:
+            for name, values in self._values.items():
+                try:
+                    await self._standing.to(values, _MARGIN_S)
+                except ConnectionProblem:
+                    raise
+                except PgtopError as problem:
+                    raise UsageProblem(f"{name}: {problem.message}", problem.hint) from None
+        finally:
+            await asyncio.shield(self._standing.revert("checked"))
 
     async def to(self, cell: RunCell) -> None:
         """Before the run.

@@ -153,8 +153,17 @@ async def test_a_value_that_others_change_is_told_and_further_runs_of_the_config
             others.execute("SELECT pg_reload_conf()")
 
 
-async def test_a_configuration_that_the_server_refuses_is_a_failed_run(server: Throwaway, tmp_path: Path) -> None:
-    """The server takes the value of one parameter only where another one has a certain value."""
+async def test_a_value_that_only_the_server_can_refuse_is_refused_before_anything_is_run(
+    control: PostgresControl, server: Throwaway
+) -> None:
+    before = shown(server)
+    configurations = parse_configurations(["a: work_mem=7MB", "b: default_tablespace=nowhere work_mem=9MB"])
+    with pytest.raises(UsageProblem, match='b: invalid value for parameter "default_tablespace"'):
+        await ConfiguredRuns(configurations, control, NOTHING_BEFORE).check()
+    assert (shown(server), await control.in_force()) == (before, ())
+
+
+async def test_a_configuration_that_the_server_refuses_later_is_a_failed_run() -> None:
 
     class Refuses:
         async def to(self, cell: RunCell) -> None:

@@ -122,7 +122,10 @@ def test_few_points_of_others_are_much_to_a_load_that_has_few_itself() -> None:
     """Seen in a recording without a change: 7 points of the CPU time are the load's, others take two of them."""
     a, b = {"foreign": 93.0, "sums": {"cpu": (1000.0, 10.0)}}, {"foreign": 95.0, "sums": {"cpu": (1000.0, 10.0)}}
     found = evaluate(pairs(6, -0.28, noise=0.03, a=a, b=b))
-    assert (found.main.verdict, found.unattributable) == ("worse", "others took 0.1 cores more beside B: not attributable")
+    assert (found.main.verdict, found.unattributable) == (
+        "worse",
+        "others took 0.1 cores more beside B: not attributable",
+    )
     assert not found.over
     assert evaluate(pairs(6, -0.28, noise=0.03, a=a, b={**b, "foreign": 93.1})).over
 

@@ -250,7 +250,7 @@ class LoadRun:
         return frames if isinstance(sample, Unavailable) else (*frames, replace(frames[-1], bench=sample))
 
     async def _prepare_soon(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
-        """`_prepare` under the configuration of the cell; a server that went away after an earlier run is waited for."""
+        """`_prepare` under the configuration of the cell; after an earlier run, a server that is away is waited for."""
         until_s = time.monotonic() + (_AWAY_S if self._runs else 0.0)
         while True:
             try:

@@ -141,7 +141,7 @@ def parse_thread(pid: int, stat: bytes, schedstat: bytes) -> ThreadCounters:
 
 
 class Lineage(Struct, frozen=True):
-    """Who a process is: its name (at most 15 bytes, foreign text), its parent, when it started, and whose work it does."""
+    """Who a process is: its name (at most 15 bytes, foreign text), parent and start; whether it is a kernel thread."""
 
     name: str
     parent_pid: int

@@ -180,7 +180,7 @@ async def test_a_configuration_that_the_server_refuses_later_is_a_failed_run() -
     run = LoadRun(runner, FrameKeeper(), open_nothing, lambda words: None, Refuses())
     result = await run.measure(made("a")[0], NOTHING_BEFORE)
     assert not result.valid
-    assert [doubt.reason for doubt in result.doubts][0] == "the server refused work_mem"
+    assert next(doubt.reason for doubt in result.doubts) == "the server refused work_mem"
     assert result.configuration == "a"
 
 
@@ -204,10 +204,10 @@ async def test_between_two_runs_a_server_that_is_restarted_is_waited_for(
     monkeypatch.setattr(load_run, "_AGAIN_S", 0.0)
     run = LoadRun(PgbenchRunner(TARGET.endpoint), FrameKeeper(), open_nothing, told.append, Away())
     first = await run.measure(made("a")[0], NOTHING_BEFORE)
-    assert ([doubt.reason for doubt in first.doubts][0], told) == ("shutting down", [])
+    assert (next(doubt.reason for doubt in first.doubts), told) == ("shutting down", [])
     run._runs = 1
     second = await run.measure(made("a")[0], NOTHING_BEFORE)
-    assert [doubt.reason for doubt in second.doubts][0] == "it is back"
+    assert next(doubt.reason for doubt in second.doubts) == "it is back"
     assert told == ["waiting for the server: shutting down"] * 2
 
 

@@ -182,7 +182,7 @@ def test_sessions_that_begin_or_end_between_two_looks_are_not_foreign() -> None:
             reaped_ticks=reaped,
         )  # fmt: skip
 
-    # 9 had 900 ticks and used 20 more to its end; two lived in between, of 15 ticks each; 11 began; 12 is an old session.
+    # 9 had 900 ticks and used 20 more to its end; two lived in between, of 15 ticks each; 11 began; 12 is an old one.
     before = (process(7, 3, reaped=5000), process(8, 40), process(9, 900))
     after = (process(7, 3, reaped=5950), process(8, 60), process(11, 30), process(12, 70_000))
     found = [

@@ -318,10 +318,8 @@ class _Reader:
 
     def _constraints(self, table: dict[str, Any]) -> tuple[Constraint, ...]:
         self._known(table, _CONSTRAINTS, ("constraints",))
-        found: list[tuple[str, str]] = []
+        found = []
         for name, value in table.items():
-            if name.lower() in {known.lower() for known, _ in found}:
-                raise self._wrong((*path, name), "is there twice")
             if type(value) not in (int, float) or not math.isfinite(value):
                 raise self._wrong(("constraints", name), "takes a number")
             figure, _, end = name.rpartition("_")

@@ -54,6 +54,11 @@ def test_the_same_within_a_table(text: str, line: int, near: str) -> None:
     assert f"did you mean {near}?" in words
 
 
+def test_several_constraints() -> None:
+    plan = parse_plan('name = "x"\n[constraints]\np99_ms_max = 20\ntps_min = 100\n')
+    assert [(each.figure, each.limit) for each in plan.constraints] == [("p99_ms", 20.0), ("tps", 100.0)]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -158,7 +158,8 @@ def test_what_others_took_stands_beside_the_figures() -> None:
     found = as_text("headline", evaluate(pairs(6, -0.4, a=seen, b={**seen, "foreign_io": 3.3e6})), ())
     rows = [line.split("  ") for line in found.splitlines() if line.startswith(("others'", "steal"))]
     assert [[cell.strip() for cell in row if cell] for row in rows] == [
-        ["others' CPU", "1.0 cores", "1.0 cores"], ["steal", "0 %", "0 %"], ["others' I/O", "at least 3.05MB/s", "at least 3.15MB/s"],
+        ["others' CPU", "1.0 cores", "1.0 cores"], ["steal", "0 %", "0 %"],
+        ["others' I/O", "at least 3.05MB/s", "at least 3.15MB/s"],
     ]  # fmt: skip
 
 

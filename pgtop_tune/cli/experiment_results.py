@@ -13,6 +13,7 @@ from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_markdown, text
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.log import experiments, is_running, newest, read_entries
+from pgtop_tune.experiment.plan.plan_file import read_plan
 from pgtop_tune.experiment.plan.report import RESULTS, chapters
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.status import status_lines
@@ -23,7 +24,7 @@ def directory_of(words: str) -> Path:
     """The directory of an experiment.
 
     Args:
-        words: Its id, or the name of its plan.
+        words: Its id, or the name of its plan, or the file of that plan.
 
     Raises:
         UsageProblem: There is none.
@@ -32,6 +33,8 @@ def directory_of(words: str) -> Path:
     if words and Path(words).name == words and named in experiments():
         return named
     found = newest(words)
+    if found is None and words.endswith(".toml"):
+        found = newest(read_plan(Path(words)).name)
     if found is None:
         raise UsageProblem(f"there is no experiment {words}", "`pgtop-tune experiment status` lists them")
     return found

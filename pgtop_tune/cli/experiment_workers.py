@@ -147,7 +147,7 @@ async def _resumed(address: str, directory: Path, asked: Asked, *, abandon: bool
         if not outcome.workers:
             raise UsageProblem(f"{outcome.id} runs on one server", "leave --workers out")
         if outcome.plan.unsafe and not asked.allow_unsafe and not abandon:
-            raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", "pass it again")
+            raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", f"`{outcome.resuming}`")
         workers = await DaskWorkers.connected(address)
         try:
             there = await workers.servers()
@@ -177,7 +177,7 @@ async def _gone_on(workers: Workers, log: ExperimentLog, asked: Asked, servers: 
             ).measure()
     except (PgtopError, asyncio.CancelledError) as problem:
         log.write("ended", why=unfinished(problem))
-        tell(f"stopped; `pgtop-tune experiment resume {outcome.id} --workers …` continues")
+        tell(f"stopped; `{outcome.resuming}` continues")
         raise
     ends = (workers.run(server, asked.request("tidy", plan=plan, id=outcome.id)) for server in servers)
     for server, end in zip(servers, await asyncio.gather(*ends, return_exceptions=True), strict=True):

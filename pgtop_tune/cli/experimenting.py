@@ -178,7 +178,7 @@ def _resumed(
         changed = [name for name, text in scripts if (name, text) not in outcome.plan.scripts]
         raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
     if outcome.plan.unsafe and not allow_unsafe and not abandon:
-        raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", "pass it again")
+        raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", f"`{outcome.resuming}`")
     log.write("resumed", at_ms=_now_ms())
     return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=abandon)
 
@@ -295,7 +295,7 @@ class ExperimentSession:
             await machine.aclose()
         if signalled:
             self._log.write("ended", why="stopped by a signal")
-            tell(f"stopped; `pgtop-tune experiment resume {self._outcome.id}` continues")
+            tell(f"stopped; `{self._outcome.resuming}` continues")
             return ExitCode.SIGNALLED + signalled
         if not self._keeps_data:
             await self._put_back(conninfo)

@@ -158,6 +158,7 @@ async def measure(wanted: BenchRequest) -> int:
     plan, wish = _plan(wanted, loaded, places, steps), wanted.repetition
     check_length(plan, wish)
     repeats = Repeats(plan, wish)
+    in_cells = wish.most > 1 or bool(wanted.configurations)
     if wanted.output is not None:
         check_directory(wanted.output)
     session = LiveSession(conninfo, wanted.live)
@@ -178,13 +179,14 @@ async def measure(wanted: BenchRequest) -> int:
     session.engine.attach(keeper)
     if wish.until is not None:
         session.engine.attach(surroundings)
-    run = LoadRun(session.load, keeper, session.open_sql_session, tell)
+    configured = ConfiguredRuns(wanted.configurations, session.parameters, before)
+    run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured)
     measured: list[RunResult] = []
     unwritten: list[RecordingProblem] = []
 
     def ended(result: RunResult) -> None:
         measured.append(result)
-        if wish.most > 1:
+        if in_cells:
             repeats.take(result)
         if wanted.output is not None:
             try:
@@ -196,12 +198,11 @@ async def measure(wanted: BenchRequest) -> int:
             if doubt.verdict == "invalid":
                 tell(f"{doubt.id}: {doubt.reason}")
 
-    configured = ConfiguredRuns(wanted.configurations, session.parameters, before)
-    series = Series(run, plan, before, began, ended, repeats, configured.to)
+    series = Series(run, plan, before, began, ended, repeats)
 
     async def work() -> None:
         await first_answer(session, keeper)
-        await _check(wanted.configurations, session, plan)
+        await _check(wanted.configurations, session, plan, configured)
         if wish.until is not None:
             machine = "" if wanted.live.load_from is None else str(wanted.live.load_from)
             loads = await _loads(surroundings, keeper, plan, machine)
@@ -220,8 +221,8 @@ async def measure(wanted: BenchRequest) -> int:
         finally:
             # However it ended: minutes of measuring are in them.
             if series.results and wanted.format:
-                _print(wanted.format, series.results, steps, repeats if wish.most > 1 else None, single=len(plan) == 1)
-            if wish.most > 1:
+                _print(wanted.format, series.results, steps, repeats if in_cells else None, single=len(plan) == 1)
+            if in_cells:
                 for line in (*repeats.outcome(), *filter(None, (repeats.keep(),))):
                     tell(line)
     if unwritten:
@@ -256,7 +257,9 @@ def _plan(
     )
 
 
-async def _check(configurations: Sequence[Configuration], session: LiveSession, plan: Sequence[RunCell]) -> None:
+async def _check(
+    configurations: Sequence[Configuration], session: LiveSession, plan: Sequence[RunCell], configured: ConfiguredRuns
+) -> None:
     """Refuses configurations that cannot be put into force, before anything is run.
 
     Raises:
@@ -273,6 +276,7 @@ async def _check(configurations: Sequence[Configuration], session: LiveSession, 
         await sql_session.aclose()
     check_configurations(configurations, found, plan)
     await check_nothing_pending(session.parameters)
+    await configured.check()
 
 
 async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:

@@ -66,7 +66,7 @@ def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, 
     rows = (
         ("others' CPU", a.foreign, b.foreign, lambda value: _cpu_words(value, cpus)),
         ("steal", a.steal, b.steal, units.share),
-        ("others' I/O", a.foreign_io, b.foreign_io, _rate_words),
+        ("others' I/O", a.foreign_io, b.foreign_io, lambda value: f"at least {_rate_words(value)}"),
     )
     return [
         (title, _or_unknown(words, of_a), _or_unknown(words, of_b))

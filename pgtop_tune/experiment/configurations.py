@@ -6,6 +6,7 @@ takes a restart, and the machine's settings.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.ports import ChangeControl
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.load_run import BeforeEachRun, RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.metrics.durability import needs_unlocking
@@ -26,10 +27,13 @@ from pgtop_tune.model.postgres import Parameter
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}")
 _FORM: Final = "write --configuration 'big: work_mem=64MB jit=off'; 'now:' is the server as it is"
 _MOST: Final = 20
-_MARGIN_S: Final = 600.0
-"""Beyond the run, its housekeeping and its warm-up, before values revert by themselves."""
-_REFUSED: Final = {"internal": "cannot be changed", "postmaster": "takes a restart of the server"}
-"""By pg_settings.context."""
+_MARGIN_S: Final = 3600.0
+"""Beyond the run and its warm-up, before values revert by themselves: a vacuum of a large data set takes its time."""
+_REFUSED: Final = {
+    "internal": ("cannot be changed", "leave it out"),
+    "postmaster": ("takes a restart of the server", "`pgtop-tune experiment run` takes a plan with restarts"),
+}
+"""By pg_settings.context: why, and the remedy."""
 
 
 class Configuration(Struct, frozen=True):
@@ -96,9 +100,7 @@ def check_configurations(
         for name, value in configuration.values.items():
             parameter = found[name]
             if why := _REFUSED.get(parameter.context):
-                raise UsageProblem(
-                    f"{configuration.name}: {name} {why}", "`pgtop-tune experiment run` takes a plan with restarts"
-                )
+                raise UsageProblem(f"{configuration.name}: {name} {why[0]}", why[1])
             check_value(parameter, value)
             if why := OUT_OF_REACH.get(parameter.source, ""):
                 raise UsageProblem(f"{configuration.name}: {name}: {why}", "leave it out")
@@ -108,7 +110,7 @@ def check_configurations(
 
 
 class ConfiguredRuns:
-    """Puts the configuration of each run into force.
+    """Puts the configuration of each run into force, and tells whether it stayed there. Implements `RunConfigurations`.
 
     Args:
         configurations: Of the series.
@@ -118,14 +120,55 @@ class ConfiguredRuns:
 
     def __init__(self, configurations: Sequence[Configuration], control: ChangeControl, before: BeforeEachRun) -> None:
         self._values: Final = {each.name: each.values for each in configurations}
+        self._names: Final = tuple(dict.fromkeys(name for each in configurations for name in each.values))
+        self._control: Final = control
         self._standing: Final = StandingValues(control, lambda set_id: None, "bench run:")
         self._before_s: Final = before.quiet_deadline_s + before.warm_up_s + _MARGIN_S
+        self._first: Final[dict[str, dict[str, str]]] = {}
+
+    async def check(self) -> None:
+        """Puts each into force for a moment: what the server refuses is said before anything is run.
+
+        Raises:
+            UsageProblem: The server refused one.
+            PgtopError: It is not there.
+        """
+        try:
+            for name, values in self._values.items():
+                try:
+                    await self._standing.to(values, _MARGIN_S)
+                except ConnectionProblem:
+                    raise
+                except PgtopError as problem:
+                    raise UsageProblem(f"{name}: {problem.message}", problem.hint) from None
+        finally:
+            await asyncio.shield(self._standing.revert("checked"))
 
     async def to(self, cell: RunCell) -> None:
-        """Before the run. Raises as `StandingValues.to`."""
-        if cell.configuration:
-            await self._standing.to(self._values[cell.configuration], (cell.spec.duration_s or 0) + self._before_s)
+        """Before the run.
+
+        Raises:
+            PgtopError: The server refused, or is not there; or others have changed a value since.
+        """
+        if not self._names:
+            return
+        await self._standing.to(self._values[cell.configuration], (cell.spec.duration_s or 0) + self._before_s)
+        if cell.configuration not in self._first:
+            self._first[cell.configuration] = await self._shown()
+        elif lost := await self.lost(cell):
+            raise ServerProblem(lost, "the runs of a configuration would not be alike")
+
+    async def lost(self, cell: RunCell) -> str:
+        """Which value of the run's configuration is no more in force, "" for none. Raises as `to`."""
+        if not self._names:
+            return ""
+        first, now = self._first[cell.configuration], await self._shown()
+        other = (name for name in self._names if now.get(name) != first.get(name))
+        return next((f"others changed {name} from {first.get(name)} to {now.get(name)}" for name in other), "")
 
     async def revert(self) -> None:
         """After the last one. Raises as `StandingValues.revert`."""
         await self._standing.revert("the series has ended")
+
+    async def _shown(self) -> dict[str, str]:
+        return {each.name.lower(): each.shown for each in await self._control.list(self._names)}

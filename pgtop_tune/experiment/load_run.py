@@ -7,7 +7,7 @@ import math
 import resource
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,8 @@ from pgtop_tune.runtime.run_frames import FrameKeeper
 QUIET_DEADLINE_S: Final = 60.0
 _FRAME_DEADLINE_S: Final = 20.0
 _LOOK_DEADLINE_S: Final = 5.0
+_AWAY_S: Final = 60.0
+_AGAIN_S: Final = 5.0
 _SILENCE_S: Final = 10.0
 """A server that says nothing for so long does not become quiet."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
@@ -86,6 +88,16 @@ class BeforeEachRun(Struct, frozen=True):
 NOTHING_BEFORE: Final = BeforeEachRun()
 
 
+class RunConfigurations(Protocol):
+    """Puts the configuration of each run into force."""
+
+    async def to(self, cell: RunCell) -> None:
+        """Before the run; raises a PgtopError where that cannot be done."""
+
+    async def lost(self, cell: RunCell) -> str:
+        """After it: why the run was not made under its configuration, or not throughout; "" where it was."""
+
+
 class UnderWay(Struct, frozen=True):
     """A run that was started.
 
@@ -109,16 +121,23 @@ class LoadRun:
         keeper: The frames.
         open_sql_session: SQL on the server that is watched.
         told: Takes what is going on, one line.
+        configurations: Of the cells; None where no cell has one.
     """
 
     def __init__(
-        self, runner: PgbenchRunner, keeper: FrameKeeper, open_sql_session: OpenSqlSession, told: Callable[[str], None]
+        self,
+        runner: PgbenchRunner,
+        keeper: FrameKeeper,
+        open_sql_session: OpenSqlSession,
+        told: Callable[[str], None],
+        configurations: RunConfigurations | None = None,
     ) -> None:
         self._runner = runner
         self._keeper = keeper
         self._open_sql_session = open_sql_session
         self._clock = ServerClock(open_sql_session)
         self._told = told
+        self._configurations = configurations
         self._runs = 0
 
     async def measure(self, cell: RunCell, before: BeforeEachRun) -> RunResult:
@@ -130,7 +149,7 @@ class LoadRun:
         """
         asked, facts = _asked(cell), _facts(cell)
         try:
-            asked, facts = await self._prepare(cell, before)
+            asked, facts = await self._prepare_soon(cell, before)
             if before.warm_up_s:
                 await self._warm_up(asked.spec, before.warm_up_s)
             await self._keeper.fresh(_FRAME_DEADLINE_S)
@@ -146,7 +165,14 @@ class LoadRun:
             await self._runner.ended()
         except asyncio.CancelledError:
             raise Cancelled(await asyncio.shield(self._stopped(run))) from None
-        return await self._record(run)
+        return await self._record(replace(run, facts=replace(run.facts, lost=await self._lost(cell))))
+
+    async def _lost(self, cell: RunCell) -> str:
+        """See `RunConfigurations.lost`; a server that is gone is told by the frames."""
+        try:
+            return "" if self._configurations is None else await self._configurations.lost(cell)
+        except ConnectionProblem:
+            return ""
 
     async def start(self, cell: RunCell, before: BeforeEachRun = NOTHING_BEFORE) -> UnderWay:
         """Starts a run that somebody else ends.
@@ -222,6 +248,20 @@ class LoadRun:
             return ()
         sample = self._runner.sample(frames[-1].elapsed_s)
         return frames if isinstance(sample, Unavailable) else (*frames, replace(frames[-1], bench=sample))
+
+    async def _prepare_soon(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
+        """`_prepare` under the configuration of the cell; after an earlier run, a server that is away is waited for."""
+        until_s = time.monotonic() + (_AWAY_S if self._runs else 0.0)
+        while True:
+            try:
+                if self._configurations is not None:
+                    await self._configurations.to(cell)
+                return await self._prepare(cell, before)
+            except ConnectionProblem as problem:
+                if isinstance(problem, NotLetIn) or time.monotonic() > until_s:
+                    raise
+                self._told(f"waiting for the server: {problem.message}")
+                await asyncio.sleep(_AGAIN_S)
 
     async def _prepare(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
         """Looks at all that the run needs, and does the housekeeping when it can begin.

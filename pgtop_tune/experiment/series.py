@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -103,7 +103,6 @@ class Series:
         began: Takes the number of the run from 0, and its cell.
         ended: Takes each result as it comes.
         order: Numbers of the cells in the order of the runs, asked for one by one; None runs each once.
-        configure: Puts the configuration of a cell into force; None where no cell has one.
 
     Attributes:
         results: So far, in order.
@@ -117,7 +116,6 @@ class Series:
         began: Callable[[int, RunCell], None],
         ended: Callable[[RunResult], None],
         order: Iterable[int] | None = None,
-        configure: Callable[[RunCell], Awaitable[None]] | None = None,
     ) -> None:
         self._run = run
         self._cells = tuple(cells)
@@ -125,21 +123,17 @@ class Series:
         self._before = before
         self._began = began
         self._ended = ended
-        self._configure = configure
         self.results: list[RunResult] = []
 
     async def measure(self) -> None:
         """Measures all cells.
 
         Raises:
-            PgtopError: A configuration cannot be put into force.
             asyncio.CancelledError: It was stopped; the run under way is in the results, marked partial.
         """
         for number, place in enumerate(self._order):
             cell = self._cells[place]
             self._began(number, cell)
-            if self._configure is not None:
-                await self._configure(cell)
             try:
                 result = await self._run.measure(cell, self._before)
             except Cancelled as cancelled:

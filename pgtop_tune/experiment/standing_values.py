@@ -6,6 +6,7 @@ from what an arm sets, so that the two change sets never stand on each other.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -14,6 +15,8 @@ from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.ports import MachineControl, SetControl
+
+_AWAY_S: Final = 30.0
 
 
 class StandingValues:
@@ -82,7 +85,11 @@ class StandingValues:
             await self._machine.begin_deadline(self._set_id, within_s)
 
     async def revert(self, why: str) -> None:
-        """Takes them out of force. Raises as `to`."""
+        """Takes them out of force; a server that is away is waited for. Raises as `to`."""
         if self._set_id:
-            (await self._sets.revert(self._set_id, f"{self._reason} {why}")).checked()
+            until_s = time.monotonic() + _AWAY_S
+            settled = await self._sets.revert_until_done(
+                self._set_id, f"{self._reason} {why}", lambda problem: None, lambda: time.monotonic() < until_s
+            )
+            settled.checked()
         self._set_id, self.values = "", {}

@@ -43,7 +43,13 @@ def pgbench_processes(besides: Collection[int] = (), proc: str = "/proc") -> tup
 
 
 # Positions after the closing parenthesis of field 2: field N of the manual page stands at N - 3.
-_STATE, _PARENT, _USER, _SYSTEM, _START, _RSS, _DELAY = 0, 1, 11, 12, 19, 21, 39
+_STATE, _PARENT, _FLAGS, _USER, _SYSTEM, _START, _RSS, _DELAY = 0, 1, 6, 11, 12, 19, 21, 39
+_REAPED: Final = slice(13, 15)
+_NO_CHILD: Final = [b"0", b"0"]
+_COUNTERS: Final = 1 << 64
+"""Values of a counter: a recording takes no larger ones."""
+_KERNEL_THREAD: Final = 0x0020_0000
+"""PF_KTHREAD of include/linux/sched.h."""
 RSS_STEP: Final = 128 * 1024
 """Nobody reads the memory of a backend finer, and one that reads touches pages all the time: a recording is smaller."""
 _IO: Final = re.compile(rb"^wchar: (\d+)\n(?:.*\n)*?read_bytes: (\d+)$", re.MULTILINE)
@@ -73,10 +79,16 @@ def parse_pid_stat(
         system_ticks=unsigned(words[_SYSTEM]),
         rss_bytes=unsigned(words[_RSS]) * page_bytes // RSS_STEP * RSS_STEP,
         delay_ticks=unsigned(words[_DELAY]),
+        reaped_ticks=0 if words[_REAPED] == _NO_CHILD else _reaped(words),
         read_bytes=read_bytes,
         write_bytes=write_bytes,
         run_delay_ms=run_delay_ms,
     )
+
+
+def _reaped(words: list[bytes]) -> int:
+    user, system = words[_REAPED]
+    return (unsigned(user) + unsigned(system)) % _COUNTERS
 
 
 def parse_pid_io(io: bytes) -> tuple[int, int]:
@@ -129,22 +141,28 @@ def parse_thread(pid: int, stat: bytes, schedstat: bytes) -> ThreadCounters:
 
 
 class Lineage(Struct, frozen=True):
-    """Who a process is: its name (at most 15 bytes, foreign text), its parent, and when it started."""
+    """Who a process is: its name (at most 15 bytes, foreign text), parent and start; whether it is a kernel thread."""
 
     name: str
     parent_pid: int
     start_ticks: int
+    kernel_thread: bool = False
 
 
 def parse_lineage(stat: bytes) -> Lineage:
-    """Name, parent and start of the process of a /proc/PID/stat.
+    """Name, parent, start and kind of the process of a /proc/PID/stat.
 
     Raises:
         ValueError: The content is not what the kernel writes.
     """
     words = _words(stat)
     name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
-    return Lineage(name.decode("utf-8", "replace"), unsigned(words[_PARENT]), unsigned(words[_START]))
+    return Lineage(
+        name=name.decode("utf-8", "replace"),
+        parent_pid=unsigned(words[_PARENT]),
+        start_ticks=unsigned(words[_START]),
+        kernel_thread=bool(unsigned(words[_FLAGS]) & _KERNEL_THREAD),
+    )
 
 
 def cpu_ticks(stat: bytes) -> int:

@@ -94,7 +94,9 @@ class PsutilProcesses:
 
     def _counters(self, process: Any, io: Mapping[str, int | None]) -> ProcessCounters:
         times = process.cpu_times()
-        waited_s = times._asdict().get("iowait")
+        told = times._asdict()
+        waited_s = told.get("iowait")
+        reaped_s = told.get("children_user", 0.0) + told.get("children_system", 0.0)
         return ProcessCounters(
             pid=process.pid,
             start_ticks=self._start_ticks(process),
@@ -105,6 +107,7 @@ class PsutilProcesses:
             delay_ticks=None if waited_s is None else round(waited_s * self._ticks),
             read_bytes=io.get("read_bytes"),
             write_bytes=io.get("write_bytes"),
+            reaped_ticks=round(reaped_s * self._ticks),
         )
 
     def _start_ticks(self, process: Any) -> int:

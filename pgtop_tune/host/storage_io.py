@@ -5,9 +5,10 @@ Looked at while an experiment runs, not by a screen that only watches: it opens 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from msgspec import Struct
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.kernel_text import unsigned
 from pgtop_tune.host.mounts import Background
-from pgtop_tune.host.process_files import parse_lineage
+from pgtop_tune.host.process_files import Lineage, parse_lineage
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import StorageIo
@@ -25,22 +26,28 @@ _COUNTER: Final = re.compile(rb"^(wchar|read_bytes|write_bytes): (\d+)$", re.MUL
 
 
 class _Counters(Struct, frozen=True):
-    """Of a process, /proc/PID/io."""
+    """Of a process and of those of its children that have ended, /proc/PID/io; or the difference of two looks."""
 
-    read: int
-    handed: int
-    dirtied: int
+    read: int = 0
+    handed: int = 0
+    dirtied: int = 0
 
-    def since(self, before: _Counters) -> tuple[int, int]:
-        """Bytes read from storage and bytes on their way there, since an earlier look.
+    def __sub__(self, other: _Counters) -> _Counters:
+        return _Counters(self.read - other.read, self.handed - other.handed, self.dirtied - other.dirtied)
 
-        Of what was written the smaller of `wchar` and `write_bytes`: the first counts pipes as well, the second whole
-        folios that a byte made dirty.
-        """
-        return self.read - before.read, min(self.handed - before.handed, self.dirtied - before.dirtied)
+    @property
+    def grown(self) -> bool:
+        """Whether no counter is below 0: each only grows in the life of a process."""
+        return min(self.read, self.handed, self.dirtied) >= 0
+
+    @property
+    def written(self) -> int:
+        """The smaller of `wchar` and `write_bytes`: the first counts pipes as well, the second whole folios that a byte
+        made dirty."""
+        return min(self.handed, self.dirtied)
 
 
-_NONE: Final = _Counters(0, 0, 0)
+_NONE: Final = _Counters()
 
 
 def parse_storage_io(io: bytes) -> _Counters:
@@ -59,7 +66,10 @@ def parse_storage_io(io: bytes) -> _Counters:
 class StorageIoMeter:
     """Adds up what each process reads and writes, from its first look on.
 
-    What a process does between its last look and its end is not seen: the sums are what was done at least.
+    A parent takes over the counters of a child that it waits for, perhaps a look after the child has ended. What the
+    child had done at its last look is taken off, what it did afterwards counts as the parent's. Of other children the
+    time after the last look is not seen: the sums are what was done at least. Threads of the kernel work for other
+    processes and are left out.
 
     Args:
         clock: Seconds on the session's monotonic clock.
@@ -72,7 +82,9 @@ class StorageIoMeter:
         self._own: Collection[int] = ()
         self._server: int | None = None
         self._before: dict[int, _Counters] | None = None
-        self._parents: dict[int, int] = {}
+        self._refused: frozenset[int] = frozenset()
+        self._lineages: dict[int, Lineage] = {}
+        self._late: dict[int, list[_Counters]] = {}
         self._sums = [0, 0, 0, 0]
         self._looks = Background(self._look, sections.storage_io.every_s, clock)
 
@@ -81,7 +93,7 @@ class StorageIoMeter:
 
         Args:
             own: Pids of the server's sessions, of the load and of this program.
-            server: Pid of the postmaster: all its children are the server's; None where it is not known.
+            server: Pid of the postmaster: all its descendants are the server's; None where it is not known.
         """
         self._own, self._server = frozenset(own), server
         return self._looks.latest() or Unavailable(Reason.NOT_YET, "the first look is under way")
@@ -89,21 +101,24 @@ class StorageIoMeter:
     def _look(self) -> StorageIo | Unavailable:
         at_s = self._clock()
         try:
-            pids = [int(name) for name in os.listdir(self._proc) if name.isdigit()]
+            alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
         except OSError as problem:
             return Unavailable(Reason.NOT_SUPPORTED, f"/proc: {problem.strerror}")
         found: dict[int, _Counters] = {}
-        refused = 0
-        for pid in pids:
+        refused: set[int] = set()
+        for pid in alive:
             try:
-                found[pid] = parse_storage_io(self._read(pid, "io"))
+                if not self._lineage(pid).kernel_thread:
+                    found[pid] = parse_storage_io(self._read(pid, "io"))
             except PermissionError:
-                refused += 1
+                refused.add(pid)
             except (OSError, ValueError):
                 continue  # ended since, or a kernel without I/O accounting
         if not found:
             return Unavailable(Reason.NO_PERMISSION, "/proc/PID/io: only root may read it of every program")
-        self._add(found)
+        self._add(found, alive)
+        self._refused = frozenset(refused)
+        self._keep_lineages(alive)
         own_read, own_written, read, written = self._sums
         return StorageIo(
             at_s=at_s,
@@ -111,34 +126,61 @@ class StorageIoMeter:
             own_write_bytes=own_written,
             others_read_bytes=read,
             others_write_bytes=written,
-            refused=refused,
+            refused=len(refused),
         )
 
-    def _add(self, found: dict[int, _Counters]) -> None:
+    def _add(self, found: dict[int, _Counters], alive: Collection[int]) -> None:
         before = found if self._before is None else self._before
+        reused = {pid for pid, now in found.items() if pid in before and not (now - before[pid]).grown}
+        late, self._late = self._late, {}
+        taken_over = {pid: list(counters) for pid, counters in late.items()}
+        for pid in before.keys() - (found.keys() - reused):
+            if (heir := self._heir(pid, alive)) is not None:
+                taken_over.setdefault(heir, []).append(before[pid])
+        unknown = {self._heir(pid, alive) for pid in self._refused.difference(alive)}
+        for pid in reused:
+            del self._lineages[pid]
         for pid, now in found.items():
-            read, written = now.since(before.get(pid, _NONE))
-            if read < 0 or written < 0:
-                read, written = now.since(_NONE)  # another process with the number of one that has ended
-                self._parents.pop(pid, None)
-            if read or written:
+            # Of a process that could not be read before it is not known when it did what it did.
+            since = now if pid in reused else now - before.get(pid, now if pid in self._refused else _NONE)
+            for counters in taken_over.get(pid, ()):
+                if (since - counters).grown:
+                    since -= counters
+                elif pid not in late:
+                    self._late.setdefault(pid, []).append(counters)
+            if since != _NONE and pid not in unknown:
                 place = 0 if self._is_own(pid) else 2
-                self._sums[place] += read
-                self._sums[place + 1] += written
+                self._sums[place] += since.read
+                self._sums[place + 1] += since.written
         self._before = found
-        self._parents = {pid: parent for pid, parent in self._parents.items() if pid in found}
+
+    def _heir(self, pid: int, alive: Collection[int]) -> int | None:
+        """The process that takes over the counters of one that has ended: its parent, or the next one that lives."""
+        return next((each for each in self._line(pid) if each != pid and each in alive), None)
 
     def _is_own(self, pid: int) -> bool:
-        if pid in self._own or pid == self._server:
-            return True
-        if self._server is None:
-            return False
-        if pid not in self._parents:
-            try:
-                self._parents[pid] = parse_lineage(self._read(pid, "stat")).parent_pid
-            except (OSError, ValueError):
-                return False
-        return self._parents[pid] == self._server
+        return any(each in self._own or each == self._server for each in self._line(pid))
+
+    def _line(self, pid: int) -> Iterator[int]:
+        """A process, its parent, and so on."""
+        seen: set[int] = set()
+        while pid in self._lineages and pid not in seen:
+            yield pid
+            seen.add(pid)
+            pid = self._lineages[pid].parent_pid
+
+    def _keep_lineages(self, alive: Collection[int]) -> None:
+        """Of those that live. Children of a process that has ended have another parent now."""
+        self._lineages = {pid: lineage for pid, lineage in self._lineages.items() if pid in alive}
+        for pid in [pid for pid, lineage in self._lineages.items() if lineage.parent_pid not in alive]:
+            del self._lineages[pid]
+            with contextlib.suppress(OSError, ValueError):
+                self._lineage(pid)
+
+    def _lineage(self, pid: int) -> Lineage:
+        if (found := self._lineages.get(pid)) is None:
+            found = self._lineages[pid] = parse_lineage(self._read(pid, "stat"))
+        return found
 
     def _read(self, pid: int, name: str) -> bytes:
         with open(f"{self._proc}/{pid}/{name}", "rb") as file:

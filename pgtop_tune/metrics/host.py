@@ -41,8 +41,8 @@ CPU_BUSY = Metric(
 )  # fmt: skip
 CPU_FOREIGN = Metric(
     "host.cpu.foreign", "foreign", "%",
-    "CPU time of other programs than the server, pgbench and this one, stolen time included; all cores are 100. Sessions shorter than an interval count as well.",
-    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime) of /proc/PID/stat", values.foreign_cpu,
+    "CPU time of other programs than the server, pgbench and this one, stolen time included; all cores are 100.",
+    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat", values.foreign_cpu,
 )  # fmt: skip
 CORE_BUSY: Final[Keyed[str]] = Keyed(
     "host.core.busy", "cores", "%", "Time this core was not idle; each core is 100. One full core among idle ones is a bottleneck that the total hides.",

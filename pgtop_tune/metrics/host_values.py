@@ -297,9 +297,30 @@ def foreign_cpu(interval: Interval) -> float | None:
     """Share of the time of all CPUs that neither the server nor pgbench nor we used, 0 to 100."""
     busy, looks = cpu_share(busy_ticks)(interval), processes_of_one_boot(interval)
     facts = None if looks is None else looks[1].facts
-    if busy is None or facts is None or not facts.cpu_count:
+    if busy is None or looks is None or facts is None or not facts.cpu_count:
         return None
-    return max(busy - sum(interval.once(process_cpu).values()) / facts.cpu_count, 0.0)
+    ended = _ended_cpu(*looks, facts.ticks_per_s)
+    return max(busy - (sum(interval.once(process_cpu).values()) + ended) / facts.cpu_count, 0.0)
+
+
+def _ended_cpu(older: HostLook[ProcessSample], newer: HostLook[ProcessSample], ticks_per_s: int) -> float:
+    """CPU time of processes that began or ended between two looks, as a share of one core.
+
+    The postmaster has the time of every session and worker that has ended, an archiver that of the programs it started.
+    A session whose whole time is more than the looks are apart began before, and was not looked at then.
+    """
+    seconds = newer.at_s - older.at_s
+    before = {process.pid: process for process in older.section.processes}
+    reaped = began = 0
+    for process in newer.section.processes:
+        known = before.get(process.pid)
+        if _same(known, process) and known is not None:
+            del before[process.pid]
+            reaped += max(process.reaped_ticks - known.reaped_ticks, 0)
+        elif (ticks := process.user_ticks + process.system_ticks) <= seconds * ticks_per_s:
+            began += ticks
+    gone = sum(process.user_ticks + process.system_ticks for process in before.values())
+    return 100.0 * (began + max(reaped - gone, 0)) / (ticks_per_s * seconds)
 
 
 def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:

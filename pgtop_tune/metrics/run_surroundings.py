@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, share
 from pgtop_tune.metrics.durability import AtRisk, risks
 from pgtop_tune.metrics.host_values import all_ticks
+from pgtop_tune.metrics.parameter_changes import changed_values, short_value
 from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.metrics.steady_state import ACTIVE, AUTOVACUUM, vacuumed_table
@@ -33,6 +35,9 @@ WRITES: Final = 0.1
 STEAL: Final = 1.0
 LOGGED_BELOW_MS: Final = 1000.0
 _BACKUP: Final = "BASE BACKUP"
+_NAMED: Final = 3
+_LATE_LOOK_S: Final = 5.0
+"""After a run has begun, a look may still show what was changed right before it."""
 _OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")})
 
 
@@ -233,6 +238,26 @@ def not_durable(evidence: RunEvidence) -> Doubt | None:
         verdict=RunVerdict.SUSPECT,
         reason=f"{' and '.join(off)} off: the cost of durability is missing",
         advice="turn it on to measure like production",
+    )
+
+
+def parameter_changed(evidence: RunEvidence) -> Doubt | None:
+    """Another value of a parameter at some moment of the run."""
+    began_s = evidence.inside[0].elapsed_s + _LATE_LOOK_S
+    looks = pairwise(evidence.readings(sections.parameters))
+    changes = [change for before, now in looks if now.at_s >= began_s for change in changed_values(before, now)]
+    if not changes:
+        return None
+    words = [
+        f"{old.name} was changed from {short_value(old.shown)} to {short_value(new.shown)}" for old, new in changes
+    ]
+    more = [f"{len(words) - _NAMED} more changes"] if len(words) > _NAMED else []
+    return Doubt(
+        id="PARAMETER-CHANGED",
+        verdict=RunVerdict.SUSPECT,
+        reason="; ".join([*words[:_NAMED], *more]),
+        advice="the figures are of both values: repeat the run",
+        numbers=(("changes", len(changes)),),
     )
 
 

@@ -325,6 +325,10 @@ def _closed_loop(evidence: RunEvidence) -> Doubt | None:
     )  # fmt: skip
 
 
+def _configuration_lost(evidence: RunEvidence) -> Doubt | None:
+    return Doubt("CONFIGURATION-LOST", INVALID, evidence.facts.lost) if evidence.facts.lost else None
+
+
 def _housekeeping(evidence: RunEvidence) -> Doubt | None:
     missed = [step for step in evidence.facts.housekeeping if step.problem]
     if not missed:
@@ -343,6 +347,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("LOG-INCOMPLETE", "Percentiles cover only part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a log that was sampled is a note", _log_incomplete),
     Rule("LOG-COUNTED", "Percentiles of quick transactions are estimates; number, slow ones and maximum are exact.", "lines of the transaction log that were only counted, like most above some ten thousand in a second", _log_counted),
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
+    Rule("CONFIGURATION-LOST", "The run was not made under its configuration.", "pg_settings after the run", _configuration_lost),
+    Rule("PARAMETER-CHANGED", "A parameter was changed during the run.", "pg_settings: two looks within the run differ", around.parameter_changed),
     Rule("OTHER-SERVER", "The watched server is not the one under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),

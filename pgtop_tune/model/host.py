@@ -286,6 +286,8 @@ class ProcessCounters(Struct, frozen=True):
     """Handed to write calls, `wchar`: files and pipes, not sockets; reaches storage later, if at all."""
     run_delay_ms: int | None = None
     """Waited for a CPU while ready to run: field 2 of /proc/PID/schedstat, main thread; None when not read."""
+    reaped_ticks: int = 0
+    """CPU time of children that have ended and of theirs, fields 16 and 17 of stat."""
 
 
 class ThreadCounters(Struct, frozen=True):

@@ -194,6 +194,7 @@ class RunFacts(Struct, frozen=True):
         unlogged: Those of them that write no WAL.
         direct: The endpoint is the server that is watched, nothing stands in between.
         warnings: What was said before the start: clients that will not find room.
+        lost: Why the run was not made under its configuration, or not throughout; "" where it was.
     """
 
     processed: int | None = None
@@ -209,6 +210,7 @@ class RunFacts(Struct, frozen=True):
     direct: bool = True
     housekeeping: tuple[HousekeepingStep, ...] = ()
     warnings: tuple[str, ...] = ()
+    lost: str = ""
 
 
 class StatementTimes(Struct, frozen=True):

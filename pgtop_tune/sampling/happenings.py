@@ -9,6 +9,7 @@ from typing import Any, Final
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.durability import risks
+from pgtop_tune.metrics.parameter_changes import parameter_pairs, short_value
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.metrics.stall import stalls
 from pgtop_tune.model.absence import Unavailable
@@ -162,14 +163,8 @@ RULES: Final[tuple[Callable[[Frame, Frame, Interval], Found], ...]] = (
 
 # Changes of the server's parameters, by any program: ticks read off two looks at pg_settings.
 
-_SHOWN: Final = 60
-"""Characters of a value in the tick; the whole of it is in the detail."""
 _AT_MOST: Final = 12
 """Ticks for one look; another server behind the same name differs in more, and one tick says so."""
-_NO_TICK: Final = frozenset({"transaction_read_only", "transaction_isolation", "transaction_deferrable"})
-"""What belongs to a transaction of ours."""
-_DERIVED: Final = "internal"
-"""Context of what nobody sets: it follows from others."""
 
 
 class ParameterWatch:
@@ -219,22 +214,15 @@ def parameter_events(
         at_ms: When it was noticed.
         left_out: Names of parameters that make no tick.
     """
-    known = {parameter.name: parameter for parameter in before.parameters if parameter.name not in left_out}
     found = [
-        _tick(known[parameter.name], parameter, at_ms)
-        for parameter in now.parameters
-        if parameter.name in known and _differs(known[parameter.name], parameter)
+        _tick(old, new, at_ms)
+        for old, new in parameter_pairs(before, now)
+        if new.name not in left_out and (old.shown != new.shown or (new.pending_restart and not old.pending_restart))
     ]
     if len(found) <= _AT_MOST:
         return tuple(found)
     detail = "; ".join(event.text for event in found)
     return (Event(at_ms=at_ms, kind=EventKind.PARAMETER, text=f"{len(found)} parameters changed", detail=detail),)
-
-
-def _differs(before: Parameter, now: Parameter) -> bool:
-    is_pending = now.pending_restart and not before.pending_restart
-    is_ours_to_tell = now.name not in _NO_TICK and now.context != _DERIVED
-    return is_ours_to_tell and (before.shown != now.shown or is_pending)
 
 
 def _tick(before: Parameter, now: Parameter, at_ms: int) -> Event:
@@ -248,9 +236,8 @@ def _tick(before: Parameter, now: Parameter, at_ms: int) -> Event:
     where = f"  ({now.sourcefile})" if now.sourcefile else f"  ({now.source})"
     detail = f"{before.shown}→{now.shown}{where}"
     return Event(
-        at_ms=at_ms, kind=EventKind.PARAMETER, text=f"{now.name} {_cut(before.shown)}→{_cut(now.shown)}", detail=detail
+        at_ms=at_ms,
+        kind=EventKind.PARAMETER,
+        text=f"{now.name} {short_value(before.shown)}→{short_value(now.shown)}",
+        detail=detail,
     )
-
-
-def _cut(value: str) -> str:
-    return f"{value[: _SHOWN - 1]}…" if len(value) > _SHOWN else value or "''"

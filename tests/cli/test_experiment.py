@@ -15,7 +15,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgtop_tune.cli import experiment_results
+from pgtop_tune.cli.experiment_results import directory_of
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import UsageProblem
 from pgtop_tune.runtime.running_experiments import Announcement, ServerKey
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
@@ -491,3 +494,13 @@ def test_an_experiment_that_there_is_not_is_said(tmp_path: Path) -> None:
         assert ran.status == 2
         assert "there is no experiment none" in ran.err
     assert experiment(tmp_path, "status").out.strip() == "no experiments"
+
+
+def test_an_experiment_is_found_by_the_file_of_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `experiment run wal.toml`, so in `experiment status wal.toml`."""
+    (tmp_path / "wal.toml").write_text('name = "other"\n')
+    monkeypatch.setattr(experiment_results, "experiments_dir", lambda: tmp_path)
+    monkeypatch.setattr(experiment_results, "newest", lambda name: tmp_path / "1" if name == "other" else None)
+    assert directory_of(str(tmp_path / "wal.toml")) == directory_of("other") == tmp_path / "1"
+    with pytest.raises(UsageProblem, match="there is no experiment wal"):
+        directory_of("wal")

@@ -185,11 +185,12 @@ class TestProcess:
         found = parse_pid_stat(pid_stat(pid, comm, numbers, state), 4096)
         assert (found.pid, found.state, found.start_ticks) == (pid, state, field(22))
         assert (found.user_ticks, found.system_ticks, found.delay_ticks) == (field(14), field(15), field(42))
+        assert found.reaped_ticks == (field(16) + field(17)) % (1 << 64)
         assert found.rss_bytes == field(24) * 4096 // 131072 * 131072
         assert found.read_bytes is found.write_bytes is None
         lineage = parse_lineage(pid_stat(pid, comm, numbers, state))
         assert (lineage.name, lineage.parent_pid) == (comm.decode("utf-8", "replace"), field(4))
-        assert lineage.start_ticks == field(22)
+        assert (lineage.start_ticks, lineage.kernel_thread) == (field(22), bool(field(9) & 0x200000))
 
     @pytest.mark.parametrize("comm", [b"postgres: x) R 1", b") S 1 1 (", b"a\nb", b"((", b""])
     def test_names_made_to_mislead(self, comm: bytes) -> None:

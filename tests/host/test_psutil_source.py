@@ -118,7 +118,8 @@ def counters(sample: HostSample) -> dict[str, float]:
         row = asdict(interface)
         found |= {f"{interface.name} {name}": row[name] for name in row if re.match("(received|sent)_", name)}
     for process in sample.processes.processes:
-        for name in ("start_ticks", "user_ticks", "system_ticks", "delay_ticks", "read_bytes", "write_bytes"):
+        kept = ("start_ticks", "user_ticks", "system_ticks", "reaped_ticks", "delay_ticks", "read_bytes", "write_bytes")
+        for name in kept:
             found |= {f"{process.pid} {name}": getattr(process, name)}
     for thread in sample.processes.threads:
         found |= {f"thread {thread.tid} user": thread.user_ticks, f"thread {thread.tid} system": thread.system_ticks}

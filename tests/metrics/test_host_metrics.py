@@ -171,6 +171,28 @@ def test_cpu_time_that_is_neither_the_server_s_nor_ours_is_foreign() -> None:
     assert metrics.CPU_FOREIGN(over(sections(cpu=older), sections(cpu=newer))) is None
 
 
+def test_sessions_that_begin_or_end_between_two_looks_are_not_foreign() -> None:
+    """Parallel workers, connections of a transaction each: the postmaster has the time of those that have ended."""
+    older = cpu(1.0, (cpu_times("cpu", 100, 0, 0, 500, 0, 0, 0, 0),))
+    newer = cpu(2.0, (cpu_times("cpu", 260, 0, 0, 540, 0, 0, 0, 0),))
+
+    def process(pid: int, ticks: int, reaped: int = 0) -> ProcessCounters:
+        return ProcessCounters(
+            pid=pid, start_ticks=1, state="R", user_ticks=ticks, system_ticks=0, rss_bytes=0, delay_ticks=0,
+            reaped_ticks=reaped,
+        )  # fmt: skip
+
+    # 9 had 900 ticks and used 20 more to its end; two lived in between, of 15 ticks each; 11 began; 12 is an old one.
+    before = (process(7, 3, reaped=5000), process(8, 40), process(9, 900))
+    after = (process(7, 3, reaped=5950), process(8, 60), process(11, 30), process(12, 70_000))
+    found = [
+        sections(cpu=sample, processes=ProcessSample(sample.at_s, processes))
+        for sample, processes in ((older, before), (newer, after))
+    ]
+    # Of 200 ticks 160 were not idle; 20 + 20 + 30 + 30 = 100 were the server's.
+    assert metrics.CPU_FOREIGN(over(*found)) == pytest.approx(30.0)
+
+
 @given(
     st.lists(st.integers(0, 1 << 40), min_size=8, max_size=8), st.lists(st.integers(0, 4000), min_size=8, max_size=8)
 )

@@ -57,6 +57,26 @@ def test_a_run_on_a_quiet_server_has_no_doubt_but_that_its_loop_is_closed() -> N
     assert set(found(run={"rate_per_s": float(TPS)})) == set()
 
 
+def test_a_parameter_that_changes_within_the_run_is_told() -> None:
+    def looks(*, from_second: int, name: str = "work_mem") -> Callable[[int], dict[str, object]]:
+        def made(second: int) -> dict[str, object]:
+            value = "8MB" if second >= from_second else "4MB"
+            return {"parameters": ParameterSample(second // 10 * 10.0, (*PARAMETERS, parameter(name, value, value)))}
+
+        return made
+
+    doubt = found(postgres=looks(from_second=40))["PARAMETER-CHANGED"]
+    assert (doubt.verdict, doubt.reason) == (RunVerdict.SUSPECT, "work_mem was changed from 4MB to 8MB")
+    # Before the run somebody may change what he likes; and what is read of a transaction of ours says nothing.
+    assert set(found(postgres=looks(from_second=0))) == USUAL
+    assert set(found(postgres=looks(from_second=40, name="transaction_read_only"))) == USUAL
+
+
+def test_a_run_that_lost_its_configuration_does_not_count() -> None:
+    doubt = found(replace(FACTS, lost="others changed work_mem from 7MB to 11MB"))["CONFIGURATION-LOST"]
+    assert (doubt.verdict, doubt.reason) == (RunVerdict.INVALID, "others changed work_mem from 7MB to 11MB")
+
+
 def test_an_aborted_run_never_counts_though_it_has_a_tps_line() -> None:
     message = "pgbench: error: client 3 aborted in command 4\nhint: start it again"
     doubt = found(state=RunState.FAILED, run={"exit_status": 2, "message": message})["RUN-FAILED"]

@@ -382,14 +382,15 @@ class OperatorSession:
 
 def allowed(parameter: Parameter) -> str:
     """What values a parameter takes, as a hint: "from 2 to 2147483647 MB, now 1GB"."""
+    now = f"now {parameter.shown}" if parameter.shown else "now it is empty"
     if parameter.vartype == "bool":
-        return f"on or off, now {parameter.shown}"
+        return f"on or off, {now}"
     if parameter.enumvals:
-        return f"one of {', '.join(parameter.enumvals)}, now {parameter.shown}"
+        return f"one of {', '.join(parameter.enumvals)}, {now}"
     if parameter.min_val and parameter.max_val:
         unit = f" in units of {parameter.unit}" if parameter.unit else ""
-        return f"from {parameter.min_val} to {parameter.max_val}{unit}, now {parameter.shown}"
-    return f"now {parameter.shown}"
+        return f"from {parameter.min_val} to {parameter.max_val}{unit}, {now}"
+    return f"its value is {parameter.shown}" if parameter.shown else "its value is empty now"
 
 
 def _state_of(error: psycopg.OperationalError, conninfo: ConnInfo) -> str:

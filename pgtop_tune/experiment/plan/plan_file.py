@@ -136,8 +136,17 @@ def _length_s(value: Any) -> float:
     return seconds(_text(value))
 
 
+def _limit_s(value: Any) -> float:
+    if not 1.0 <= (found := _length_s(value)) < math.inf:
+        raise ValueError
+    return found
+
+
 def _size(value: Any) -> float:
-    return float(value) if type(value) is int else parse(_text(value), _BYTES, integer=False)
+    found = float(value) if type(value) is int else parse(_text(value), _BYTES, integer=False)
+    if not 1.0 <= found < math.inf:
+        raise ValueError
+    return found
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -217,7 +226,10 @@ TABLES: Final = ("configuration", "endpoint", "limits", "constraints")
 _FIELDS: Final = {"time": "time_s", "warm_up": "warm_up_s"}
 _CONFIGURATION: Final = ("name", "parameters", "settings")
 _ENDPOINT: Final = ("name", "address")
-_LIMITS: Final[Mapping[str, _Key]] = {"time": _TIME, "disk": _Key(_size, "a size, as 50GB")}
+_LIMITS: Final[Mapping[str, _Key]] = {
+    "time": _Key(_limit_s, "a length of time from 1s on, as 30m or 6h"),
+    "disk": _Key(_size, "a size, as 50GB"),
+}
 _CONSTRAINTS: Final = tuple(f"{name}_{end}" for name, _ in FIGURES for end in ("max", "min"))
 
 
@@ -282,8 +294,10 @@ class _Reader:
     def _values(self, table: Any, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         if not isinstance(table, dict):
             raise self._wrong(path, "is a table of names and values")
-        found = []
+        found: list[tuple[str, str]] = []
         for name, value in table.items():
+            if name.lower() in {known.lower() for known, _ in found}:
+                raise self._wrong((*path, name), "is there twice")
             if type(value) not in (str, int, float, bool) or not str(value).isprintable():
                 raise self._wrong((*path, name), "takes a text, a number, true or false")
             found.append((name, ("off", "on")[value] if type(value) is bool else str(value)))

@@ -158,6 +158,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     spent_s: float = 0.0
     workers: tuple[str, ...] = ()
 
+    @property
+    def resuming(self) -> str:
+        """The command that continues it, with the options that it was begun with."""
+        words = ["pgtop-tune experiment resume", self.id]
+        words += ["--allow-unsafe"] if self.plan.unsafe else []
+        words += ["--workers ADDRESS"] if self.workers else []
+        return " ".join(words)
+
     def of_arm(self, arm: str) -> tuple[tuple[Cell, CellResult], ...]:
         """Its cells with a result, in order."""
         return tuple(

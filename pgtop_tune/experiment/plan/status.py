@@ -78,7 +78,7 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
         yield f"runs; {duration(found.seconds)} left, until {end}"
     else:
         why = f"stopped: {outcome.ended}" if outcome.ended else "not running"
-        yield f"{why}; {duration(found.seconds)} left: `pgtop-tune experiment resume {outcome.id}`"
+        yield f"{why}; {duration(found.seconds)} left: `{outcome.resuming}`"
     if outcome.database and not runs:
         yield f"its database {outcome.database} is kept for `resume`; `resume --abandon` drops it"
 

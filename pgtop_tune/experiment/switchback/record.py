@@ -122,6 +122,7 @@ class _Main(Struct):
 class _Evaluation(Struct):
     main: _Main
     others: tuple[_Main, ...] = ()
+    unattributable: str = ""
 
     @property
     def throughput(self) -> _Main | None:
@@ -150,7 +151,7 @@ def _trial(path: Path, server: str) -> Trial | None:
     if record.format != FORMAT or record.server != server or record.ending not in _OF_PARAMETERS:
         return None
     rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.throughput
-    if main is None:
+    if main is None or record.evaluation.unattributable:
         return None
     return Trial(
         names=tuple(rival.name for rival in rivals), values=tuple((rival.a, rival.b) for rival in rivals),

@@ -54,6 +54,11 @@ def test_the_same_within_a_table(text: str, line: int, near: str) -> None:
     assert f"did you mean {near}?" in words
 
 
+def test_several_constraints() -> None:
+    plan = parse_plan('name = "x"\n[constraints]\np99_ms_max = 20\ntps_min = 100\n')
+    assert [(each.figure, each.limit) for each in plan.constraints] == [("p99_ms", 20.0), ("tps", 100.0)]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -70,6 +75,14 @@ def test_the_same_within_a_table(text: str, line: int, near: str) -> None:
             "line 5: configuration.name 'a' is there twice",
         ),
         ('[limits]\ndisk = "much"', "line 3: limits.disk takes a size"),
+        ("[limits]\ndisk = -5", "line 3: limits.disk takes a size"),
+        ("[limits]\ntime = nan", "line 3: limits.time takes a length of time from 1s on"),
+        ("[limits]\ntime = inf", "line 3: limits.time takes a length of time from 1s on"),
+        ('[limits]\ntime = "0s"', "line 3: limits.time takes a length of time from 1s on"),
+        (
+            '[[configuration]]\nname = "a"\n[configuration.parameters]\njit = true\nJIT = false',
+            "line 6: configuration.parameters.JIT is there twice",
+        ),
         ("clients = [0]", "line 2: clients takes a list of different numbers, as 16"),
         ('clients = ["4 per cpu"]', "line 2: clients takes"),
         ('scales = ["50% of RMA"]', "line 2: scales takes a list of different scales, as 1000"),

@@ -247,6 +247,8 @@ def test_the_status_says_what_is_done_runs_and_is_left() -> None:
     killed = list(status_lines(some, 0, runs=False))
     assert killed[-2].endswith(": was lost")
     assert "`pgtop-tune experiment resume t-1`" in killed[-1]
+    unsafe = list(status_lines(replace(some, plan=replace(plan, unsafe=True), workers=("a", "b")), 0, runs=False))
+    assert "`pgtop-tune experiment resume t-1 --allow-unsafe --workers ADDRESS`" in unsafe[-1]
 
 
 def test_the_plan_is_shown_with_cells_cost_and_end() -> None:

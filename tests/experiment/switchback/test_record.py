@@ -52,6 +52,10 @@ def test_a_trial_has_its_parameters_in_order_and_what_was_predicted(kept: Path) 
         json.dumps(RECORD | {"ending": "not attributable"}), json.dumps(RECORD | {"ending": "generator-bound"}),
         json.dumps(RECORD | {"ending": "changed by someone else"}), json.dumps(RECORD | {"ending": "unheard of"}),
         json.dumps(RECORD | {"evaluation": {"main": {"id": "latency", "relative": 1.0, "low": None, "high": None}}}),
+        json.dumps(
+            RECORD
+            | {"ending": "undecided", "evaluation": RECORD["evaluation"] | {"unattributable": "others took 2 cores"}}
+        ),
     ],
 )  # fmt: skip
 def test_what_is_no_record_of_a_trial_is_left_out(kept: Path, content: str) -> None:

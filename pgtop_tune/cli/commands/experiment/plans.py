@@ -22,7 +22,9 @@ PlanArgument = Annotated[
 Experiment = Annotated[
     str,
     typer.Argument(
-        metavar="EXPERIMENT", show_default=False, help="Its id, or the name of its plan: the last one of that name."
+        metavar="EXPERIMENT",
+        show_default=False,
+        help="Its id, or its plan (the name, or the file): the last one of that name.",
     ),
 ]
 AllowUnsafe = Annotated[
@@ -205,7 +207,8 @@ def resume(
 
 def status(
     experiment: Annotated[
-        str, typer.Argument(metavar="[EXPERIMENT]", show_default=False, help="Its id or the name of its plan.")
+        str,
+        typer.Argument(metavar="[EXPERIMENT]", show_default=False, help="Its id, or its plan (the name, or the file)."),
     ] = "",
 ) -> None:
     """Show what an experiment has done, what runs, and the time left; without a name, list all experiments.

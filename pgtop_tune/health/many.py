@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -94,6 +95,11 @@ def table_lines(results: Sequence[ServerResult]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def servers_lines(results: Sequence[ServerResult]) -> list[str]:
+    """The object of `servers_document`, indented, in ASCII."""
+    return json.dumps(servers_document(results), ensure_ascii=True, indent=2).splitlines()
 
 
 def servers_document(results: Sequence[ServerResult]) -> dict[str, Any]:

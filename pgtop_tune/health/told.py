@@ -10,6 +10,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample
+from pgtop_tune.units import about
 
 _SOURCE = "as the operator says"
 
@@ -25,6 +26,14 @@ class Told(Struct, frozen=True):
     cpus: int | None = None
     disk: DiskKind | None = None
     workload: Workload | None = None
+
+    @property
+    def words(self) -> str:
+        """All of it in one line; "" where nothing is said."""
+        machine = () if self.memory_bytes is None else (f"{about(self.memory_bytes)} of memory", f"{self.cpus} CPUs")
+        disk = () if self.disk is None else (f"the data lie on {self.disk.value}",)
+        workload = () if self.workload is None else (f"the load is {self.workload.value}",)
+        return ", ".join((*machine, *disk, *workload))
 
     def of(self, facts: CheckFacts) -> CheckFacts:
         """The facts with it: memory and CPUs only where the machine was not seen."""

@@ -227,7 +227,7 @@ def check(
     from pgtop_tune.cli.checking import checked, watched
     from pgtop_tune.cli.commands.set import for_seconds
     from pgtop_tune.cli.exit_codes import ExitCode
-    from pgtop_tune.cli.output import say, write_for_programs
+    from pgtop_tune.cli.output import say_whole, whole, write_for_programs
     from pgtop_tune.errors import UsageProblem
     from pgtop_tune.health.check import Severity
     from pgtop_tune.health.formats.writers import WRITERS, Wish
@@ -247,13 +247,18 @@ def check(
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
     told = _told(host_memory, host_cpus, disk, profile)
     if services or servers:
-        from pgtop_tune.cli.checking_servers import ServersWanted, check_all
+        from pgtop_tune.cli.checking_servers import ServersShown, ServersWanted, check_all
         from pgtop_tune.health.looking import Wanted
 
-        if against is not None or measure or watch or output is not None:
-            raise UsageProblem("--against, --measure, --watch and -o are for one server", "leave them out")
+        if against is not None or measure or watch or output is not None or pooler:
+            raise UsageProblem("--against, --measure, --watch, --pooler and -o are for one server", "leave them out")
+        if any((words.target, words.host, words.port, words.user, words.database, words.ask_password)):
+            raise UsageProblem("--services and --servers name the servers", "leave the connection out")
         many = ServersWanted(tuple(services or ()), service_file, servers)
-        raise typer.Exit(check_all(many, Wanted.of(wishes, told=told), format.value, limit, strict=strict))
+        shown = ServersShown(format=format.value, details=verbose, fail_on=limit, strict=strict)
+        raise typer.Exit(check_all(many, Wanted.of(wishes, told=told), shown, host_source))
+    if service_file is not None:
+        raise UsageProblem("--service-file goes with --services", "--services 'prod-*' chooses some, '*' all of them")
     if watch:
         if against is not None or measure:
             raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
@@ -265,11 +270,10 @@ def check(
     lines = WRITERS[format.value](report, Wish(verbose, limit, None if output else _width(), strict))
     if output is not None:
         from pgtop_tune.cli.report_files import write_text
-        from pgtop_tune.safe_text import printable
 
-        write_text(output, "".join(f"{printable(line)}\n" for line in lines), force=force)
+        write_text(output, "".join(f"{whole(line)}\n" for line in lines), force=force)
     for line in lines if output is None else ():
-        say(line)
+        say_whole(line)
     if report.fails(limit, strict=strict):
         raise typer.Exit(ExitCode.FAILED)
 

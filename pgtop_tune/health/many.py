@@ -39,7 +39,8 @@ class ServerResult(Struct, frozen=True):
     def words(self) -> str:
         """The worst finding, or why there is no report."""
         if self.report is None:
-            return f"not checked: {self.problem.message if self.problem else ''}"
+            why = self.problem.message if self.problem else ""
+            return f"not checked: {why.removeprefix(f'{self.name}: ')}"
         worst = next(iter(self.report.findings), None)
         return "" if worst is None else f"{worst[0].id} {about(worst[1])}"
 

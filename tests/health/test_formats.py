@@ -325,3 +325,13 @@ def test_unknown_checks_of_one_cause_are_one_line() -> None:
         "unknown   AAA-05    a title: not measured: pass --measure",
     ]
     assert "unknown: 6" in text_lines(shown)[-1]
+
+
+@pytest.mark.parametrize("name", [*WRITERS])
+def test_what_is_accepted_and_what_is_no_longer_so_stands_in_every_format(name: str) -> None:
+    lapsed = (("AAA-01", "accepted until 2026-01-31, which is over: a reason"),)
+    accepted = Accepted(_finding(Severity.HIGH, "one disk"), "until the new server", date(2027, 1, 31))
+    shown = report(Result(_check("AAA-01"), accepted=(accepted,)), lapsed=lapsed)
+    said = "\n".join(WRITERS[name](shown, Wish(details=False, fail_on=Severity.WARNING))).replace("\\", "")
+    for words in ("until the new server", "2027-01-31", "accepted until 2026-01-31, which is over"):
+        assert words in said, words

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from datetime import date
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.checking_servers import ServersWanted, servers_of, worst_status
+from pgtop_tune.cli import checking_servers
+from pgtop_tune.cli.checking_servers import ServersShown, ServersWanted, check_all, servers_of, worst_status
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.health import many
 from pgtop_tune.health.accepting import AcceptedRisk
 from pgtop_tune.health.check import Severity, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.writers import WRITERS, Wish
+from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.many import (
     AT_ONCE,
     ServerResult,
@@ -25,11 +30,15 @@ from pgtop_tune.health.many import (
     servers_lines,
     table_lines,
 )
+from pgtop_tune.health.project_file import ProjectWishes
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.health.watching import Looks
+from pgtop_tune.host.source_names import HostSource
+from pgtop_tune.postgres.server.conninfo import ConnInfo
 from tests.cli.runs import run
 from tests.export.pages import values
 from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report
+from tests.support.health_facts import spoilt
 from tests.support.servers import conninfo
 
 GONE = ConnectionProblem("no server has a socket there")
@@ -232,3 +241,24 @@ def test_words_that_several_servers_do_not_take_are_refused(tmp_path: Path) -> N
     for words in (("-d", "bench"), ("-U", "u"), ("--pooler", "p=postgresql://a@127.0.0.1/pgbouncer")):
         assert run("check", "--servers", str(file), *words, home=tmp_path).status == ExitCode.USAGE
     assert "--services" in run("check", "--service-file", str(file), home=tmp_path).err
+
+
+def test_an_interrupt_shows_the_results_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def gathered(conninfo: ConnInfo, *words: object, **more: object) -> CheckFacts:
+        if conninfo.dbname == "second":
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(60)
+        return spoilt()
+
+    monkeypatch.setattr(checking_servers, "gather", gathered)
+    file = tmp_path / "servers"
+    file.write_text("".join(f"host=/a user=u dbname={name}\n" for name in ("first", "second", "third")))
+    shown = ServersShown(format="json", details=False, fail_on=Severity.WARNING, strict=False)
+    monkeypatch.setattr(many, "AT_ONCE", 1)
+    with pytest.raises(KeyboardInterrupt):
+        check_all(ServersWanted(file=file), Wanted.of(ProjectWishes()), shown, HostSource.AUTO)
+    found = json.loads(capsys.readouterr().out)["servers"]
+    assert [each["problem"] for each in found] == [None, "interrupted", "interrupted"]
+    assert found[0]["report"]["findings"]

@@ -154,7 +154,7 @@ def junit_lines(report: Report, fail_on: Severity | None, *, strict: bool = Fals
     totals = {"tests": 0, "failures": 0}
     for group in dict.fromkeys(result.check.group for result in report.results):
         results = [result for result in report.results if result.check.group == group]
-        cases = [_case(result, fail_on, report.major, strict=strict) for result in results]
+        cases = [_case(result, report, fail_on, strict=strict) for result in results]
         counts = {
             "tests": len(cases),
             "failures": sum(1 for case in cases if case.find("failure") is not None),
@@ -170,8 +170,8 @@ def junit_lines(report: Report, fail_on: Severity | None, *, strict: bool = Fals
     return ['<?xml version="1.0" encoding="UTF-8"?>', *text.splitlines()]
 
 
-def _case(result: Result, fail_on: Severity | None, major: int | None, *, strict: bool) -> ElementTree.Element:
-    check = result.check
+def _case(result: Result, report: Report, fail_on: Severity | None, *, strict: bool) -> ElementTree.Element:
+    check, major = result.check, report.major
     case = ElementTree.Element(
         "testcase", classname=f"pgtop-tune.{check.group.replace(' ', '-')}", name=f"{check.id} {check.title}"
     )
@@ -186,7 +186,8 @@ def _case(result: Result, fail_on: Severity | None, major: int | None, *, strict
         ElementTree.SubElement(case, "skipped", message=_legal(_reasons(result.unknowns)))
     mild = [finding for finding in result.findings if finding not in failing]
     output = [f"{finding.severity}: {about(finding)}" for finding in mild]
-    output += [accepted_words(each) for each in result.accepted]
+    output += [f"accepted: {accepted_words(each)}" for each in result.accepted]
+    output += [f"no longer accepted: {one_line(why)}" for id_, why in report.lapsed if id_ == check.id]
     if result.findings or result.accepted:
         output += [f"unknown: {one_line(unknown.reason)}" for unknown in result.unknowns]
     if output:
@@ -239,7 +240,19 @@ def sarif_document(report: Report) -> dict[str, Any]:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "invocations": [{"executionSuccessful": True}],
+                "invocations": [
+                    {
+                        "executionSuccessful": True,
+                        "toolConfigurationNotifications": [
+                            {
+                                "level": "warning",
+                                "message": {"text": why},
+                                "associatedRule": {"id": id_, "index": places[id_]},
+                            }
+                            for id_, why in report.lapsed
+                        ],
+                    }
+                ],
                 "properties": {"target": report.target, "server": report.server},
                 "results": [*_results(report, places)],
             }

@@ -66,16 +66,17 @@ class Wanted(Struct, frozen=True):
 
     def found(self, facts: CheckFacts) -> Report:
         """The report, with what is accepted still among the findings."""
+        changed = tuple(self._changed(facts))
         facts = self.told.of(facts)
         made = {check.id for check in self.checks}
         report = replace(
             judge(self.checks, facts, self.limits),
             left_out=tuple(check.id for check in CHECKS if check.id not in made),
-            changed=tuple(self._changed()),
+            changed=changed,
         )
         return replace(report, proposal=proposed_values(facts)) if self.proposes else report
 
-    def _changed(self) -> Iterator[tuple[str, str]]:
+    def _changed(self, facts: CheckFacts) -> Iterator[tuple[str, str]]:
         """What makes it another check than the one without options, besides the choice of checks."""
         limits = [
             f"{check.id}.{each.name} is {limit_words(each, self._limit(check, each))} ({limit_words(each)})"
@@ -85,8 +86,8 @@ class Wanted(Struct, frozen=True):
         ]
         if limits:
             yield "changed limits", ", ".join(limits)
-        if self.told.words:
-            yield "the operator's words on the machine", self.told.words
+        if words := self.told.words(facts):
+            yield "the operator's words on the machine", words
 
     def near(self, facts: CheckFacts) -> frozenset[tuple[str, str]]:
         """(check id, subject) of what would be found if each limit were a tenth lower, or a tenth higher."""

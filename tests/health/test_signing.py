@@ -23,6 +23,7 @@ from pgtop_tune.health.report import Accepted, Result
 from pgtop_tune.health.told import Told
 from tests.cli.runs import run
 from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report
+from tests.health.test_told import managed
 from tests.support.health_facts import spoilt
 from tests.support.machine_frames import GIB
 from tests.support.servers import conninfo
@@ -80,7 +81,7 @@ def test_the_page_has_all_that_is_signed_for() -> None:
 def test_a_signed_page_says_what_was_not_looked_at_and_by_which_limits() -> None:
     wishes = ProjectWishes(ignore=("OS", "SEC-15"), thresholds=("MEM-01=300", "SLOT-01=2GB"))
     told = Told(memory_bytes=64 * GIB, cpus=16, disk=DiskKind.SSD)
-    shown = Wanted.of(wishes, told=told).judged(spoilt())
+    shown = Wanted.of(wishes, told=told).judged(managed())
     for name in ("html", "markdown", "json"):
         page = "\n".join(WRITERS[name](shown, Wish(details=False, fail_on=None))).replace("\\", "")
         for words in ("OS-07", "SEC-15", "MEM-01.warning is 300% (90%)", "64 GB of memory, 16 CPUs"):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _CHOICE: Final = "Which checks"
 _SERVERS: Final = "Several servers"
 _MACHINE: Final = "A machine that cannot be seen"
+_LEAST_MEMORY: Final = 256 << 20
+_MOST_MEMORY: Final = 1 << 50
 
 
 class FailOn(StrEnum):
@@ -262,7 +264,7 @@ def check(
     if watch:
         if against is not None or measure:
             raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
-        report = watched(words, wishes, pooler, host_source, for_s=for_seconds(watch) or 0.0, told=told)
+        report = watched(words, wishes, pooler, host_source, for_s=for_seconds(watch, "--watch") or 0.0, told=told)
     else:
         report = checked(words, wishes, against, pooler, host_source, measure=measure, yes=yes, told=told)
     if format is not ReportFormat.TEXT and output is None:
@@ -291,10 +293,13 @@ def _told(memory: str, cpus: int | None, disk: DiskChoice | None, profile: Workl
 
     if bool(memory) != bool(cpus):
         raise UsageProblem("--host-memory and --host-cpus go together", "pass both: --host-memory 64GB --host-cpus 16")
+    size = int(parse(memory, "B", integer=True)) if memory else None
+    if size is not None and not _LEAST_MEMORY <= size <= _MOST_MEMORY:
+        raise UsageProblem(f"--host-memory {memory} is no memory of a machine", "pass a size with its unit: 64GB")
     kinds = {DiskChoice.NETWORK: DiskKind.SAN}
     loads = {WorkloadChoice.OLAP: Workload.WAREHOUSE}
     return Told(
-        memory_bytes=int(parse(memory, "B", integer=True)) if memory else None,
+        memory_bytes=size,
         cpus=cpus,
         disk=None if disk is None else kinds.get(disk) or DiskKind(disk.value),
         workload=None if profile is None else loads.get(profile) or Workload(profile.value),

@@ -92,16 +92,17 @@ def watched(
         ConnectionProblem: The server was not there at the first look.
     """
     wanted, poolers = Wanted.of(wishes, proposes=not wishes.select, told=told), pooler_addresses(pooler)
-    looks, started_s = Looks(), time.monotonic()
+    looks, started_s = Looks(wanted.accept), time.monotonic()
 
     async def look(conninfo: ConnInfo) -> None:
         facts = await gather(conninfo, wanted.checks, poolers=poolers, host_source=host_source)
-        report = wanted.judged(facts)
-        first = not looks.count
+        report, first = wanted.found(facts), not looks.count
+        if not first and looks.of_another_server(report):
+            raise ConnectionProblem(f"another server answers at {report.target}")
         for kind, found in zip(("new", "gone"), looks.take(report), strict=True):
             for check, finding in () if first else found:
                 tell(f"{wall_clock(report.at_ms)}  {kind}  {finding.severity}  {check.id}  {about(finding)}")
-        tell(f"{wall_clock(report.at_ms)}  look {looks.count}: {len(report.findings)} findings")
+        tell(f"{wall_clock(report.at_ms)}  look {looks.count}: {looks.standing} findings")
 
     async def watched(conninfo: ConnInfo) -> None:
         while True:
@@ -111,7 +112,8 @@ def watched(
             except ConnectionProblem as problem:
                 if not looks.count:
                     raise
-                tell(f"the server was not seen: {problem.message}")
+                looks.miss(problem.message)
+                tell(f"{wall_clock(int(time.time() * 1000))}  the server was not seen: {problem.message}")
             if began_s + _EVERY_S > started_s + for_s:
                 return
             await asyncio.sleep(max(began_s + _EVERY_S - time.monotonic(), 0.0))

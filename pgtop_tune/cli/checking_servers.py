@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -14,17 +12,18 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
-from pgtop_tune.cli.output import say, say_as_it_is, tell
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.cli.output import say, say_whole, tell
+from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.health.check import Severity
+from pgtop_tune.health.formats.for_people import text_lines
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.looking import Wanted
-from pgtop_tune.health.many import ServerResult, check_servers, servers_document, table_lines
+from pgtop_tune.health.many import ServerResult, check_servers, servers_lines, table_lines
 from pgtop_tune.health.report import Report
+from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.paths import opened
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 
-_SECTION: Final = re.compile(r"^\[([^\]]+)\]\s*$", re.MULTILINE)
 _MOST: Final = 500
 _LONGEST: Final = 1024 * 1024
 _FORMATS: Final = ("text", "json")
@@ -44,36 +43,82 @@ class ServersWanted(Struct, frozen=True):
     file: Path | None = None
 
 
-def servers_of(wanted: ServersWanted) -> dict[str, ConnInfo]:
-    """Connections by name, without a question for a password.
+class _Asked(Struct, frozen=True):
+    """A server as it is asked for.
+
+    Attributes:
+        place: "line 3 of FILE".
+        service: "" for a line of a file of connections.
+        target: As `resolve` takes it; may hold a password.
+    """
+
+    place: str
+    service: str
+    target: str
+
+
+def servers_of(wanted: ServersWanted) -> dict[str, ConnInfo | UsageProblem]:
+    """Connections by name, without a question for a password, or why libpq refuses one.
 
     Raises:
-        UsageProblem: A file cannot be read, a pattern means no service, or libpq refuses a connection.
+        UsageProblem: A file cannot be read or names no server, or a pattern means no service.
     """
-    targets: dict[str, str] = {}
-    if wanted.services:
-        file = wanted.service_file or Path(os.environ.get("PGSERVICEFILE") or Path.home() / ".pg_service.conf")
-        # libpq takes the file of a service from here.
-        os.environ["PGSERVICEFILE"] = str(file)
-        known = list(dict.fromkeys(_SECTION.findall(_read(file, "--service-file names it"))))
-        for pattern in wanted.services:
-            meant = [name for name in known if fnmatchcase(name, pattern)]
-            if not meant:
-                raise UsageProblem(f"{file} has no service {pattern!r}", f"it has {', '.join(known[:10]) or 'none'}")
-            targets |= {name: f"service='{_escaped(name)}'" for name in meant}
-    if wanted.file is not None:
-        lines = [line.strip() for line in _read(wanted.file, "--servers names it").splitlines()]
-        targets |= {line: line for line in lines if line and not line.startswith("#")}
-    if not targets:
-        raise UsageProblem(f"{wanted.file} names no server", "write one connection per line")
-    if len(targets) > _MOST:
-        raise UsageProblem(f"{len(targets)} servers", f"{_MOST} at most")
-    found: dict[str, ConnInfo] = {}
-    for name, target in targets.items():
-        conninfo = resolve(target)
-        # What was typed may hold a password.
-        found[name if target != name else conninfo.describe()] = conninfo
+    asked = [*_of_services(wanted), *_of_file(wanted.file)]
+    if len(asked) > _MOST:
+        raise UsageProblem(f"{len(asked)} servers", f"{_MOST} at most")
+    found: dict[str, ConnInfo | UsageProblem] = {}
+    for server in asked:
+        conninfo: ConnInfo | UsageProblem
+        try:
+            conninfo = resolve(server.target)
+            # What was typed may hold a password.
+            name = server.service or conninfo.describe()
+        except UsageProblem as problem:
+            conninfo, name = problem, server.service or server.place
+        while name in found:
+            name = f"{name} ({server.place})"
+        found[name] = conninfo
     return found
+
+
+def _of_services(wanted: ServersWanted) -> list[_Asked]:
+    if not wanted.services:
+        return []
+    file = wanted.service_file or Path(os.environ.get("PGSERVICEFILE") or Path.home() / ".pg_service.conf")
+    # libpq takes the file of a service from here.
+    os.environ["PGSERVICEFILE"] = str(file)
+    known: dict[str, int] = {}
+    for name, number in _sections(_read(file, "--service-file names it")):
+        # libpq takes the first of a name.
+        known.setdefault(name, number)
+    meant: dict[str, int] = {}
+    for pattern in wanted.services:
+        matching = {name: number for name, number in known.items() if fnmatchcase(name, pattern)}
+        if not matching:
+            raise UsageProblem(f"{file} has no service {pattern!r}", f"it has {', '.join([*known][:10]) or 'none'}")
+        meant |= matching
+    return [_Asked(f"line {number} of {file}", name, f"service='{_escaped(name)}'") for name, number in meant.items()]
+
+
+def _sections(text: str) -> Iterator[tuple[str, int]]:
+    """Names of services and where they begin. Source: libpq, parseServiceFileInfo()."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        name, closed, _ = line.strip().removeprefix("[").partition("]")
+        if line.lstrip().startswith("[") and closed and name:
+            yield name, number
+
+
+def _of_file(file: Path | None) -> list[_Asked]:
+    if file is None:
+        return []
+    targets: dict[str, int] = {}
+    for number, line in enumerate(map(str.strip, _read(file, "--servers names it").split("\n")), start=1):
+        if line and not line.startswith("#"):
+            # A line that stands twice is one server.
+            targets.setdefault(line, number)
+    if not targets:
+        raise UsageProblem(f"{file} names no server", "write one connection per line")
+    return [_Asked(f"line {number} of {file}", "", line) for line, number in targets.items()]
 
 
 def _escaped(name: str) -> str:
@@ -90,30 +135,72 @@ def _read(path: Path, hint: str) -> str:
         raise UsageProblem(f"{path} is not text", hint) from None
 
 
-def check_all(servers: ServersWanted, wanted: Wanted, format: str, fail_on: Severity | None, *, strict: bool) -> int:
+class ServersShown(Struct, frozen=True):
+    """How the results of several servers are wanted.
+
+    Attributes:
+        format: "text" or "json".
+        details: The report of each below the table, with everything behind its findings (text).
+        fail_on: From which severity on the exit status is 1; None for never.
+        strict: What is unknown counts as well.
+    """
+
+    format: str
+    details: bool
+    fail_on: Severity | None
+    strict: bool
+
+
+def check_all(servers: ServersWanted, wanted: Wanted, shown: ServersShown, host_source: HostSource) -> int:
     """Checks them, prints the table or the object, and gives the exit status of the worst.
 
     Raises:
         UsageProblem: As `servers_of`; or a format for one server.
+        KeyboardInterrupt: After the results so far.
     """
-    if format not in _FORMATS:
-        raise UsageProblem(f"--format {format} is for one server", f"several have {' and '.join(_FORMATS)}")
+    if shown.format not in _FORMATS:
+        raise UsageProblem(f"--format {shown.format} is for one server", f"several have {' and '.join(_FORMATS)}")
     conninfos = servers_of(servers)
+    done: dict[str, ServerResult] = {}
 
     async def look(name: str) -> Report:
-        facts = await gather(conninfos[name], wanted.checks)
+        conninfo = conninfos[name]
+        if isinstance(conninfo, UsageProblem):
+            raise conninfo
+        facts = await gather(conninfo, wanted.checks, host_source=host_source)
         return await asyncio.to_thread(wanted.judged, facts)
 
     def told(result: ServerResult) -> None:
+        done[result.name] = result
         tell(f"{result.name}: {'checked' if result.report else result.words}")
 
-    results = asyncio.run(check_servers(list(conninfos), look, told))
-    if format == "json":
-        say_as_it_is(json.dumps(servers_document(results), ensure_ascii=False, indent=2))
-    else:
-        for line in table_lines(results):
-            say(line)
-    return worst_status(results, fail_on, strict=strict)
+    try:
+        results = asyncio.run(check_servers(list(conninfos), look, told))
+    except KeyboardInterrupt:
+        _show(_with_unfinished(done, conninfos), shown)
+        raise
+    _show(results, shown)
+    return worst_status(results, shown.fail_on, strict=shown.strict)
+
+
+def _with_unfinished(done: Mapping[str, ServerResult], names: Mapping[str, object]) -> list[ServerResult]:
+    interrupted = PgtopError("interrupted")
+    return [done.get(name) or ServerResult(name, problem=interrupted) for name in names]
+
+
+def _show(results: Sequence[ServerResult], shown: ServersShown) -> None:
+    if shown.format == "json":
+        for line in servers_lines(results):
+            say_whole(line)
+        return
+    for line in table_lines(results):
+        say(line)
+    for result in results if shown.details else ():
+        if result.report is not None:
+            say()
+            say(result.name)
+            for line in text_lines(result.report, everything=True):
+                say_whole(line)
 
 
 def worst_status(results: Sequence[ServerResult], fail_on: Severity | None, *, strict: bool) -> int:

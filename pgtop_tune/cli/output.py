@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.safe_text import printable_lines
+from pgtop_tune.safe_text import printable, printable_lines
 
 PROGRAM = "pgtop-tune"
 _SUBSTITUTE: Final = "pgtop-tune-substitute"
@@ -56,6 +56,16 @@ def say(text: str = "") -> None:
         UsageProblem: stdout takes no more: its disk is full.
     """
     say_as_it_is("\n".join(printable_lines(text)) if text else "")
+
+
+def say_whole(line: str) -> None:
+    """One line of a document, of any length: a part of one would be none. Raises as `say`."""
+    say_as_it_is(whole(line))
+
+
+def whole(line: str) -> str:
+    """The line, safe to write to a terminal, of any length."""
+    return printable(line, max(len(line), 1))
 
 
 def say_as_it_is(text: str) -> None:

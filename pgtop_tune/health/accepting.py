@@ -41,13 +41,14 @@ def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
     today = datetime.fromtimestamp(report.at_ms / 1000.0).astimezone().date()
     results = tuple(_divided(result, risks, today) for result in report.results)
     found = [(result.check.id, finding) for result in report.results for finding in result.findings]
-    looked_at = {result.check.id for result in report.results}
+    # A check that did not see everything may have missed the finding.
+    saw_all = {result.check.id for result in report.results if not result.unknowns}
     lapsed = []
     for risk in risks:
         covers = any(risk.covers(check, finding) for check, finding in found)
         if covers and risk.until < today:
             lapsed.append((risk.check, f"accepted until {risk.until}, which is over: {risk.reason}"))
-        elif not covers and risk.check in looked_at:
+        elif not covers and risk.check in saw_all:
             about = "" if risk.subject == "*" else f" of {risk.subject!r}"
             lapsed.append((risk.check, f"the acceptance{about} covers nothing: take it out of the file"))
     return replace(report, results=results, lapsed=tuple(lapsed))

@@ -18,7 +18,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import NOT_IN_RECORDING, CheckFacts
 from pgtop_tune.health.formats.writers import FORMAT
-from pgtop_tune.health.report import Report, Result
+from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.setup import Measured, MeasuredLimit
@@ -35,7 +35,8 @@ class Former(Struct, frozen=True):
     """Findings of a former check.
 
     Attributes:
-        name: Of the file.
+        name: Of the file. Foreign text.
+        target, system_identifier: Of the server; "" where the report does not say. Foreign text.
         findings: (check id, subject) → severity and what it said. Foreign text.
         unknown: Ids of checks that could not see something then.
     """
@@ -43,6 +44,14 @@ class Former(Struct, frozen=True):
     name: str
     findings: Mapping[tuple[str, str], tuple[Severity, str]]
     unknown: frozenset[str] = frozenset()
+    target: str = ""
+    system_identifier: str = ""
+
+    def named_for(self, report: Report) -> str:
+        """The file, with its server where that is another one than the report's."""
+        now = dict(report.identity).get(SYSTEM_IDENTIFIER, "")
+        another = self.system_identifier and now and self.system_identifier != now
+        return f"{self.name}, a check of another server ({self.target})" if another else self.name
 
 
 def is_recording(path: Path) -> bool:
@@ -77,14 +86,16 @@ def former_check(path: Path) -> Former:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
         found = {(each["check"], each["subject"]): _said(each) for each in parsed["findings"]}
         unknown = frozenset(str(each["check"]) for each in parsed["unknown"])
+        target = str(parsed["target"])
+        identifier = str(parsed.get("identity", {}).get(SYSTEM_IDENTIFIER, ""))
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise UsageProblem(
             f"{path} is neither a report nor a recording: {_why(problem)}",
             "write one with `check --format json > FILE`",
         ) from None
-    return Former(str(path), found, unknown)
+    return Former(name=str(path), findings=found, unknown=unknown, target=target, system_identifier=identifier)
 
 
 def measured_in(path: Path) -> Measured:
@@ -135,6 +146,7 @@ def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozen
     seen: set[str] = set()
     for result in report.results:
         there |= {(result.check.id, finding.subject) for finding in result.findings}
+        there |= {(result.check.id, each.finding.subject) for each in result.accepted}
         if not result.unknowns:
             seen.add(result.check.id)
         new = tuple(
@@ -148,7 +160,9 @@ def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozen
     missing = {key: said for key, (_, said) in former.findings.items() if key not in there and key[0] in seen}
     gone = tuple((id_, said) for (id_, subject), said in missing.items() if (id_, subject) not in near)
     still = len(missing) - len(gone)
-    return replace(report, results=tuple(results), compared_with=former.name, known=known + still, gone=gone)
+    return replace(
+        report, results=tuple(results), compared_with=former.named_for(report), known=known + still, gone=gone
+    )
 
 
 def recorded_facts(path: Path) -> CheckFacts:

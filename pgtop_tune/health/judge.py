@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Limits, Unknown
 from pgtop_tune.health.facts import Answer, CheckFacts, Missing, Question
-from pgtop_tune.health.report import Report, Result
+from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import about
 
@@ -103,13 +103,15 @@ def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
     """What tells the server and its machine from others."""
     server, host = needs.SERVER.of(facts), needs.HOST.of(facts)
     if not isinstance(server, Unavailable):
-        yield "system identifier", server.system_identifier
+        yield SYSTEM_IDENTIFIER, server.system_identifier
         yield "role", "standby" if server.in_recovery else "primary"
         if server.pooled:
             yield "connection", "through a pooler: what is said of sessions is said of the pooler's"
     if not isinstance(host, Unavailable):
         cpus = "1 CPU" if host.cpu_count == 1 else f"{host.cpu_count} CPUs"
-        yield "machine", f"{host.hostname}, Linux {host.kernel}, {cpus}, {about(host.memory_bytes)} of memory"
+        system = f"Linux {host.kernel}" if host.kernel else ""
+        parts = (host.hostname, system, cpus, f"{about(host.memory_bytes)} of memory")
+        yield "machine", ", ".join(filter(None, parts))
 
 
 def statistics_age_s(facts: CheckFacts) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Self
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from pgtop_tune.health.judge import judge
 from pgtop_tune.health.measure import busy, keep, measure
 from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 from pgtop_tune.health.proposing import proposed_values
-from pgtop_tune.health.registry import by_id, chosen, thresholds
+from pgtop_tune.health.registry import CHECKS, by_id, chosen, limit_words, thresholds
 from pgtop_tune.health.report import Report
 from pgtop_tune.health.told import NOTHING_TOLD, Told
 from pgtop_tune.host.source_names import HostSource
@@ -62,9 +62,32 @@ class Wanted(Struct, frozen=True):
 
     def judged(self, facts: CheckFacts) -> Report:
         """The report."""
+        return with_accepted(self.found(facts), self.accept)
+
+    def found(self, facts: CheckFacts) -> Report:
+        """The report, with what is accepted still among the findings."""
+        changed = tuple(self._changed(facts))
         facts = self.told.of(facts)
-        report = with_accepted(judge(self.checks, facts, self.limits), self.accept)
+        made = {check.id for check in self.checks}
+        report = replace(
+            judge(self.checks, facts, self.limits),
+            left_out=tuple(check.id for check in CHECKS if check.id not in made),
+            changed=changed,
+        )
         return replace(report, proposal=proposed_values(facts)) if self.proposes else report
+
+    def _changed(self, facts: CheckFacts) -> Iterator[tuple[str, str]]:
+        """What makes it another check than the one without options, besides the choice of checks."""
+        limits = [
+            f"{check.id}.{each.name} is {limit_words(each, self._limit(check, each))} ({limit_words(each)})"
+            for check in self.checks
+            for each in check.thresholds
+            if self._limit(check, each) != each.default
+        ]
+        if limits:
+            yield "changed limits", ", ".join(limits)
+        if words := self.told.words(facts):
+            yield "the operator's words on the machine", words
 
     def near(self, facts: CheckFacts) -> frozenset[tuple[str, str]]:
         """(check id, subject) of what would be found if each limit were a tenth lower, or a tenth higher."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -38,7 +39,8 @@ class ServerResult(Struct, frozen=True):
     def words(self) -> str:
         """The worst finding, or why there is no report."""
         if self.report is None:
-            return f"not checked: {self.problem.message if self.problem else ''}"
+            why = self.problem.message if self.problem else ""
+            return f"not checked: {why.removeprefix(f'{self.name}: ')}"
         worst = next(iter(self.report.findings), None)
         return "" if worst is None else f"{worst[0].id} {about(worst[1])}"
 
@@ -94,6 +96,11 @@ def table_lines(results: Sequence[ServerResult]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def servers_lines(results: Sequence[ServerResult]) -> list[str]:
+    """The object of `servers_document`, indented, in ASCII."""
+    return json.dumps(servers_document(results), ensure_ascii=True, indent=2).splitlines()
 
 
 def servers_document(results: Sequence[ServerResult]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
         if value is None:
             raise UsageProblem(
                 f"--threshold {assignment}: {_wants(threshold.unit)} is missing",
-                f"as {check.id}.{threshold.name}={_default(threshold)}",
+                f"as {check.id}.{threshold.name}={limit_words(threshold)}",
             )
         found.setdefault(check.id, {})[threshold.name] = value
     return found
@@ -153,18 +153,19 @@ def catalogue(checks: Sequence[Check]) -> list[str]:
     width = max((len(f"{check.title} ({check.group})") for check in checks), default=0)
     return [
         f"{check.id:<9} {check.severity.value:<8} {f'{check.title} ({check.group})':<{width}}  "
-        + ", ".join(f"{threshold.name}={_default(threshold)}" for threshold in check.thresholds)
+        + ", ".join(f"{threshold.name}={limit_words(threshold)}" for threshold in check.thresholds)
         for check in checks
     ]
 
 
-def _default(threshold: Threshold) -> str:
-    """With the largest unit in which it is whole, as it may be typed."""
+def limit_words(threshold: Threshold, value: float | None = None) -> str:
+    """A value of it, or its default, with the largest unit in which it is whole, as it may be typed."""
+    number = threshold.default if value is None else value
     known = _UNITS.get(threshold.unit.partition("/")[0], {})
-    whole = [(factor, unit) for unit, factor in known.items() if _is_whole(threshold.default / factor)]
+    whole = [(factor, unit) for unit, factor in known.items() if _is_whole(number / factor)]
     base = next(((factor, unit) for unit, factor in known.items() if factor == 1.0), (1.0, ""))
     factor, unit = max(whole, default=base)
-    return f"{threshold.default / factor:g}{unit}"
+    return f"{number / factor:g}{unit}"
 
 
 def _is_whole(value: float) -> bool:

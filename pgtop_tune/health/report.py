@@ -15,6 +15,9 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import NEWEST_MAJOR
 from pgtop_tune.model.setup import MeasuredLimit
 
+SYSTEM_IDENTIFIER: Final = "system identifier"
+"""Name in a report's identity."""
+
 
 class CheckOutcome(StrEnum):
     """How a check ended."""
@@ -111,6 +114,8 @@ class Report(Struct, frozen=True):
         known: Findings left out because a former check had them.
         gone: (check id, what it said) of a former check's findings that are no more.
         lapsed: (check id, why) of acceptances that are over, or cover nothing. Foreign text.
+        left_out: Ids of checks that were not made, because of --select or --ignore.
+        changed: (what, how) of what else differs from the check without options: limits, words about the machine.
         identity: (name, value) of what tells this server and its machine from others. Foreign text.
         proposal: Values that fit together; why there are none; None where it is not asked for.
         ceilings: What was measured; empty without --measure.
@@ -128,6 +133,8 @@ class Report(Struct, frozen=True):
     lapsed: tuple[tuple[str, str], ...] = ()
     ceilings: tuple[MeasuredLimit, ...] = ()
     not_measured: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+    changed: tuple[tuple[str, str], ...] = ()
     identity: tuple[tuple[str, str], ...] = ()
     proposal: ProposedValues | Unavailable | None = None
 

@@ -7,9 +7,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import DiskKind, Workload
 from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample
+from pgtop_tune.units import about
 
 _SOURCE = "as the operator says"
 
@@ -25,6 +27,14 @@ class Told(Struct, frozen=True):
     cpus: int | None = None
     disk: DiskKind | None = None
     workload: Workload | None = None
+
+    def words(self, facts: CheckFacts) -> str:
+        """What of it counts for these facts, in one line; "" where nothing does."""
+        known = self.memory_bytes is None or not isinstance(sections.machine(facts.frames[-1]), Unavailable)
+        machine = () if known else (f"{about(self.memory_bytes or 0)} of memory", f"{self.cpus} CPUs")
+        disk = () if self.disk is None else (f"the data lie on {self.disk.value}",)
+        workload = () if self.workload is None else (f"the load is {self.workload.value}",)
+        return ", ".join((*machine, *disk, *workload))
 
     def of(self, facts: CheckFacts) -> CheckFacts:
         """The facts with it: memory and CPUs only where the machine was not seen."""

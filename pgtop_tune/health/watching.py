@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
 from pgtop_tune.health.check import Check, Evidence, Finding
-from pgtop_tune.health.report import Report, Result
+from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
 
 _SOURCE = "check --watch"
 
@@ -22,32 +25,48 @@ class _Seen(Struct):
 class Looks:
     """What the looks have found so far.
 
+    Args:
+        accept: What the project has signed for; it holds for the findings of all looks together.
+
     Attributes:
         count: Looks.
+        standing: Findings of the newest look that are not accepted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, accept: Sequence[AcceptedRisk] = ()) -> None:
         self.count = 0
+        self.standing = 0
+        self._accept = tuple(accept)
         self._seen: dict[tuple[str, str], _Seen] = {}
         self._unknown: dict[str, int] = {}
         self._newest: Report | None = None
         self._before: frozenset[tuple[str, str]] = frozenset()
+        self._missed: list[str] = []
+
+    def of_another_server(self, report: Report) -> bool:
+        """Whether a report is not of the server that the looks before have seen."""
+        before = {} if self._newest is None else dict(self._newest.identity)
+        known, now = before.get(SYSTEM_IDENTIFIER), dict(report.identity).get(SYSTEM_IDENTIFIER)
+        return bool(known and now and known != now)
+
+    def miss(self, why: str) -> None:
+        """A look that did not see the server."""
+        self._missed.append(why)
 
     def take(self, report: Report) -> tuple[list[tuple[Check, Finding]], list[tuple[Check, Finding]]]:
-        """One look; findings that the look before did not have, and those that it had alone."""
+        """One look, nothing accepted; findings that the look before did not have, and those that it had alone."""
         self.count += 1
         self._newest = report
-        now: set[tuple[str, str]] = set()
         for check, finding in report.findings:
-            key = check.id, finding.subject
-            now.add(key)
-            seen = self._seen.setdefault(key, _Seen(check, finding))
+            seen = self._seen.setdefault((check.id, finding.subject), _Seen(check, finding))
             seen.looks += 1
             if finding.severity.rank >= seen.finding.severity.rank:
                 seen.finding = finding
         for result in report.results:
             if result.unknowns:
                 self._unknown[result.check.id] = self._unknown.get(result.check.id, 0) + 1
+        now = {(check.id, finding.subject) for check, finding in with_accepted(report, self._accept).findings}
+        self.standing = len(now)
         new, gone = now - self._before, self._before - now
         self._before = frozenset(now)
         return [self._pair(key) for key in sorted(new)], [self._pair(key) for key in sorted(gone)]
@@ -63,7 +82,17 @@ class Looks:
         """
         if self._newest is None:
             raise ValueError("no look was taken")
-        return replace(self._newest, results=tuple(map(self._result, self._newest.results)))
+        results = tuple(map(self._result, self._newest.results))
+        identity = (*self._newest.identity, ("looks", self._words))
+        return with_accepted(replace(self._newest, results=results, identity=identity), self._accept)
+
+    @property
+    def _words(self) -> str:
+        looks = "1 look" if self.count == 1 else f"{self.count} looks"
+        if not self._missed:
+            return looks
+        more = f"{len(self._missed)} more did" if len(self._missed) > 1 else "1 more did"
+        return f"{looks}; {more} not see the server: {self._missed[-1]}"
 
     def _result(self, result: Result) -> Result:
         id_ = result.check.id

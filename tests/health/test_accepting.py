@@ -6,10 +6,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
-from pgtop_tune.health.check import Check, Evidence, Finding, Severity
+from pgtop_tune.health.against import Former, only_new
+from pgtop_tune.health.check import Check, Evidence, Finding, Severity, Unknown
 from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.project_file import project_wishes
 from pgtop_tune.health.report import CheckOutcome, Report, Result
@@ -105,3 +107,16 @@ def test_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None:
     wishes = project_wishes(written(tmp_path, ENTRY.replace("key-03", "KEY-99")))
     with pytest.raises(UsageProblem, match="there is no check 'KEY-99'"):
         Wanted.of(wishes)
+
+
+def test_a_check_that_did_not_see_everything_may_have_missed_what_is_accepted() -> None:
+    before = report()
+    blind = replace(before.results[2], unknowns=(Unknown("1 database was not seen"),))
+    assert with_accepted(replace(before, results=(blind,)), [risk("AAA-03")]).lapsed == ()
+
+
+def test_what_became_accepted_is_not_gone() -> None:
+    before = report()
+    former = Former("a.json", {(check.id, each.subject): (each.severity, each.says) for check, each in before.findings})
+    shown = only_new(with_accepted(before, [risk(subject="bench public.*")]), former)
+    assert (shown.gone, shown.known, len(shown.accepted)) == ((), 2, 1)

@@ -6,12 +6,15 @@ import json
 import re
 import shlex
 from datetime import date
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.cli.output import whole
+from pgtop_tune.health.against import former_check, only_new
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Severity, Unknown
 from pgtop_tune.health.formats.for_people import markdown_lines, summary, text_lines
 from pgtop_tune.health.formats.script import script_lines
@@ -120,6 +123,25 @@ def test_every_finding_and_every_unknown_is_in_the_json() -> None:
     assert [each["severity"] for each in parsed["findings"]] == ["critical", "warning", "info"]
     assert parsed["summary"]["found"] == {"critical": 1, "high": 0, "warning": 1, "info": 1}
     assert (parsed["summary"]["unknown"], len(parsed["unknown"]), parsed["passed"]) == (2, 2, ["AAA-03"])
+
+
+def test_a_junit_case_that_is_unknown_fails_where_the_exit_status_does() -> None:
+    root = ElementTree.fromstring("\n".join(junit_lines(MIXED, None, strict=True)[1:]))
+    said = {str(case.get("name")).split()[0]: case.find("failure") for case in root.iter("testcase")}
+    assert root.get("failures") == "2"
+    assert {name for name, failure in said.items() if failure is not None} == {"AAA-02", "BBB-01"}
+    assert root.find("testsuite/testcase/skipped") is None
+
+
+def test_a_name_is_the_same_in_json_and_in_the_server(tmp_path: Path) -> None:
+    """Else the next check would find it anew."""
+    shown = report(Result(_check("AAA-01"), (_finding(Severity.HIGH, "found", "ж\u2028\x9b\u202e"),)))
+    file = tmp_path / "a.json"
+    file.write_text("\n".join(map(whole, json_lines(shown))))
+    assert only_new(shown, former_check(file)).known == 1
+    other = replace(shown, identity=(("system identifier", "2"),))
+    file.write_text("\n".join(json_lines(replace(shown, identity=(("system identifier", "1"),)))))
+    assert only_new(other, former_check(file)).compared_with == f"{file}, a check of another server (u@h:5432/d)"
 
 
 def test_a_junit_case_fails_from_the_severity_that_the_exit_status_goes_by() -> None:
@@ -303,3 +325,13 @@ def test_unknown_checks_of_one_cause_are_one_line() -> None:
         "unknown   AAA-05    a title: not measured: pass --measure",
     ]
     assert "unknown: 6" in text_lines(shown)[-1]
+
+
+@pytest.mark.parametrize("name", [*WRITERS])
+def test_what_is_accepted_and_what_is_no_longer_so_stands_in_every_format(name: str) -> None:
+    lapsed = (("AAA-01", "accepted until 2026-01-31, which is over: a reason"),)
+    accepted = Accepted(_finding(Severity.HIGH, "one disk"), "until the new server", date(2027, 1, 31))
+    shown = report(Result(_check("AAA-01"), accepted=(accepted,)), lapsed=lapsed)
+    said = "\n".join(WRITERS[name](shown, Wish(details=False, fail_on=Severity.WARNING))).replace("\\", "")
+    for words in ("until the new server", "2027-01-31", "accepted until 2026-01-31, which is over"):
+        assert words in said, words

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+from datetime import date
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from pgtop_tune.cli.checking_servers import worst_status
+from pgtop_tune.cli import checking_servers
+from pgtop_tune.cli.checking_servers import ServersShown, ServersWanted, check_all, servers_of, worst_status
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.health import many
+from pgtop_tune.health.accepting import AcceptedRisk
 from pgtop_tune.health.check import Severity, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.writers import WRITERS, Wish
-from pgtop_tune.health.many import AT_ONCE, ServerResult, check_servers, servers_document, table_lines
+from pgtop_tune.health.looking import Wanted
+from pgtop_tune.health.many import (
+    AT_ONCE,
+    ServerResult,
+    check_servers,
+    servers_document,
+    servers_lines,
+    table_lines,
+)
+from pgtop_tune.health.project_file import ProjectWishes
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.health.watching import Looks
+from pgtop_tune.host.source_names import HostSource
+from pgtop_tune.postgres.server.conninfo import ConnInfo
 from tests.cli.runs import run
 from tests.export.pages import values
 from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report
+from tests.support.health_facts import spoilt
 from tests.support.servers import conninfo
 
 GONE = ConnectionProblem("no server has a socket there")
@@ -127,3 +146,119 @@ def test_a_page_of_openmetrics_has_a_sample_for_each_finding(shown: Report) -> N
     assert names.count("pgtop_check_finding") == len(shown.findings)
     assert names.count("pgtop_check_accepted") == len(shown.accepted)
     assert names.count("pgtop_check_outcome") == len(shown.results)
+
+
+def test_what_is_accepted_is_counted_for_all_looks_together() -> None:
+    def look(*subjects: str) -> Report:
+        return report(Result(_check("AAA-01"), tuple(_finding(Severity.HIGH, "found", each) for each in subjects)))
+
+    looks = Looks([AcceptedRisk("AAA-01", "public.*", "a reason", date(2099, 1, 1))])
+    looks.take(look("public.a"))
+    assert (looks.standing, looks.take(look("private.b", "public.a"))[0][0][1].subject) == (1 - 1, "private.b")
+    looks.take(look())
+    found = looks.together()
+    assert [each.subject for _, each in found.findings] == ["private.b"]
+    assert [each.finding.evidence[-1].says for _, each in found.accepted] == ["seen in 2 of 3 looks"]
+    assert found.lapsed == (), "the newest look alone would say that the acceptance covers nothing"
+
+
+def test_the_report_says_how_many_looks_did_not_see_the_server() -> None:
+    looks = Looks()
+    looks.take(MIXED)
+    assert dict(looks.together().identity)["looks"] == "1 look"
+    for why in ("refused", "the socket is gone"):
+        looks.miss(why)
+    looks.take(MIXED)
+    said = "2 looks; 2 more did not see the server: the socket is gone"
+    assert dict(looks.together().identity)["looks"] == said
+    for name in ("text", "markdown", "html", "json"):
+        lines = WRITERS[name](looks.together(), Wish(details=False, fail_on=None))
+        assert any(said in line for line in lines), name
+
+
+def test_looks_at_another_server_are_not_looks_at_this_one() -> None:
+    def of(identifier: str) -> Report:
+        return replace(MIXED, identity=(("system identifier", identifier),))
+
+    looks = Looks()
+    assert not looks.of_another_server(of("1"))
+    looks.take(of("1"))
+    assert (looks.of_another_server(of("1")), looks.of_another_server(of("2"))) == (False, True)
+    assert not looks.of_another_server(MIXED), "what the role may not see tells nothing"
+
+
+def test_each_line_of_a_file_is_a_row_and_one_that_is_refused_is_one_as_well(tmp_path: Path) -> None:
+    file = tmp_path / "servers"
+    file.write_text(
+        "host=/a dbname=d user=u\n\n# a comment\n"
+        "host=/a dbname=d user=u sslmode=disable\n"
+        "postgresql://u:ohsecret@[::1:port/d\n"
+        "host=/a dbname=d user=u\n"
+        "host=/a port=zehn\n"
+    )
+    found = servers_of(ServersWanted(file=file))
+    assert list(found) == [
+        "u@/a:5432/d", f"u@/a:5432/d (line 4 of {file})", f"line 5 of {file}", f"line 7 of {file}",
+    ]  # fmt: skip
+    problems = [each for each in found.values() if isinstance(each, UsageProblem)]
+    assert len(problems) == 2
+    assert "ohsecret" not in "".join(map(str, problems))
+
+
+def test_a_file_without_a_server_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "servers"
+    file.write_text("# nothing\n\n")
+    services = tmp_path / "services"
+    services.write_text("[a]\nhost=/a\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    for wanted in (ServersWanted(file=file), ServersWanted(("*",), None, file)):
+        with pytest.raises(UsageProblem, match=f"{file} names no server"):
+            servers_of(wanted)
+
+
+def test_services_are_those_that_libpq_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = tmp_path / "services"
+    services.write_text(
+        "# [no]\n  [indented]  # a remark\nhost=/a\n[it's \\\\ one]\nhost=/b\n"
+        "[half\nhost=/c\n[bad]\nnonsense\n[]\nhost=/d\n"
+    )
+    monkeypatch.setenv("PGSERVICEFILE", "")
+    found = servers_of(ServersWanted(("*",), services))
+    assert {name: getattr(each, "host", None) for name, each in found.items()} == {
+        "indented": "/a", "it's \\\\ one": "/b", "bad": None,
+    }  # fmt: skip
+
+
+def test_json_of_several_servers_is_plain_whatever_names_there_are() -> None:
+    lines = servers_lines([ServerResult(HOSTILE, NASTY), ServerResult("ж\u2028\x9b", problem=GONE)])
+    assert "\n".join(lines).isascii()
+    assert [each["name"] for each in json.loads("\n".join(lines))["servers"]] == [HOSTILE, "ж\u2028\x9b"]
+
+
+def test_words_that_several_servers_do_not_take_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "servers"
+    file.write_text("host=/nowhere\n")
+    for words in (("-d", "bench"), ("-U", "u"), ("--pooler", "p=postgresql://a@127.0.0.1/pgbouncer")):
+        assert run("check", "--servers", str(file), *words, home=tmp_path).status == ExitCode.USAGE
+    assert "--services" in run("check", "--service-file", str(file), home=tmp_path).err
+
+
+def test_an_interrupt_shows_the_results_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def gathered(conninfo: ConnInfo, *words: object, **more: object) -> CheckFacts:
+        if conninfo.dbname == "second":
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(60)
+        return spoilt()
+
+    monkeypatch.setattr(checking_servers, "gather", gathered)
+    file = tmp_path / "servers"
+    file.write_text("".join(f"host=/a user=u dbname={name}\n" for name in ("first", "second", "third")))
+    shown = ServersShown(format="json", details=False, fail_on=Severity.WARNING, strict=False)
+    monkeypatch.setattr(many, "AT_ONCE", 1)
+    with pytest.raises(KeyboardInterrupt):
+        check_all(ServersWanted(file=file), Wanted.of(ProjectWishes()), shown, HostSource.AUTO)
+    found = json.loads(capsys.readouterr().out)["servers"]
+    assert [each["problem"] for each in found] == [None, "interrupted", "interrupted"]
+    assert found[0]["report"]["findings"]

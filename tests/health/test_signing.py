@@ -10,16 +10,25 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.advice.facts import DiskKind
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.formats.for_people import text_lines
 from pgtop_tune.health.formats.signed import html_lines, verdict
+from pgtop_tune.health.formats.writers import WRITERS, Wish
+from pgtop_tune.health.looking import Wanted
+from pgtop_tune.health.project_file import ProjectWishes
 from pgtop_tune.health.proposing import ProposedRow, ProposedValues
 from pgtop_tune.health.report import Accepted, Result
+from pgtop_tune.health.told import Told
 from tests.cli.runs import run
 from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report
+from tests.health.test_told import managed
+from tests.support.health_facts import spoilt
+from tests.support.machine_frames import GIB
 from tests.support.servers import conninfo
 
+LONG = report(Result(_check("AAA-01"), (_finding(Severity.HIGH, "x" * 20_000, "a\u2028b\x85c\x0bd"),)))
 ROW = ProposedRow(
     name="work_mem", now="4MB", pending="8MB", proposed="25MB", because="It fits.", restart=False, of_machine=False,
     others=(("pgtune", "72MB"),),
@@ -40,6 +49,15 @@ PROPOSED = replace(
         (ACCEPTED, Severity.INFO, True, "GO: no finding at info or worse; 1 accepted"),
         (MIXED, None, False, "GO: nothing counts against it; 2 unknown"),
         (MIXED, None, True, "NO-GO: 2 unknown"),
+        (
+            replace(
+                ACCEPTED, known=3, compared_with="a.json", left_out=("CCC-01",), changed=(("changed limits", "x"),)
+            ),
+            Severity.HIGH,
+            False,
+            "GO: no new finding at high or worse; 3 known from a.json; 1 accepted; 1 of 2 checks left out; "
+            "with changed limits",
+        ),
     ],
 )
 def test_go_or_no_go_goes_by_what_a_pipeline_fails_for(
@@ -58,6 +76,29 @@ def test_the_page_has_all_that_is_signed_for() -> None:
         "25MB", "pgtune 72MB", "(restart)", "the rule", "UNDO;", "the role may not see it", "signature",
     ):  # fmt: skip
         assert words in page
+
+
+def test_a_signed_page_says_what_was_not_looked_at_and_by_which_limits() -> None:
+    wishes = ProjectWishes(ignore=("OS", "SEC-15"), thresholds=("MEM-01=300", "SLOT-01=2GB"))
+    told = Told(memory_bytes=64 * GIB, cpus=16, disk=DiskKind.SSD)
+    shown = Wanted.of(wishes, told=told).judged(managed())
+    for name in ("html", "markdown", "json"):
+        page = "\n".join(WRITERS[name](shown, Wish(details=False, fail_on=None))).replace("\\", "")
+        for words in ("OS-07", "SEC-15", "MEM-01.warning is 300% (90%)", "64 GB of memory, 16 CPUs"):
+            assert words in page, (name, words)
+    assert "left out: 12" in text_lines(shown)[-1]
+    usual = Wanted.of(ProjectWishes()).judged(spoilt())
+    assert (usual.left_out, usual.changed) == ((), ())
+
+
+def test_a_document_is_whole_however_long_its_lines_are(server: Throwaway, tmp_path: Path) -> None:
+    """A page of findings is one line of HTML."""
+    page = tmp_path / "page.html"
+    ran = run("check", "--format", "html", "-o", str(page), "-d", conninfo(server), home=tmp_path)
+    assert max(map(len, page.read_text().splitlines())) > 10_000, "or this test says nothing"
+    assert page.read_text().endswith("</body></html>\n"), ran
+    for name in ("json", "sarif"):
+        json.loads("\n".join(WRITERS[name](LONG, Wish(details=False, fail_on=None))))
 
 
 def test_nothing_foreign_is_markup_on_the_page() -> None:

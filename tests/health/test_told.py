@@ -11,6 +11,7 @@ from pgtop_tune.health.check import Check
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.for_people import text_lines
 from pgtop_tune.health.judge import judge
+from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.proposing import ProposedValues, proposed_values
 from pgtop_tune.health.registry import by_id
 from pgtop_tune.health.told import Told
@@ -53,6 +54,14 @@ def test_what_is_seen_is_not_talked_over() -> None:
     assert judge([MEMORY], Told(memory_bytes=GIB, cpus=1).of(spoilt())) == judge([MEMORY], spoilt())
 
 
+def test_a_report_tells_words_that_counted() -> None:
+    wanted = Wanted((MEMORY,), {}, told=Told(memory_bytes=64 * GIB, cpus=4))
+    assert wanted.judged(spoilt()).changed == ()
+    shown = wanted.judged(managed())
+    assert shown.changed == (("the operator's words on the machine", "64 GB of memory, 4 CPUs"),)
+    assert dict(shown.identity)["machine"] == "4 CPUs, 64 GB of memory"
+
+
 def test_disk_and_purpose_are_what_is_said() -> None:
     def costs(value: str, disk: DiskKind) -> str | None:
         made = spoilt(parameters={"random_page_cost": parameter("random_page_cost", value)})
@@ -73,8 +82,19 @@ def test_a_report_through_a_pooler_says_so() -> None:
     assert not any("pooler" in line for line in text_lines(judge([MEMORY], facts)))
 
 
-@pytest.mark.parametrize(("memory", "cpus", "said"), [("64GB", None, "go together"), ("", 4, "go together")])
-def test_memory_and_cpus_go_together(memory: str, cpus: int | None, said: str) -> None:
+@pytest.mark.parametrize(
+    ("memory", "cpus", "said"),
+    [
+        ("64GB", None, "go together"),
+        ("", 4, "go together"),
+        ("-5GB", 4, "no memory of a machine"),
+        ("0", 4, "no memory of a machine"),
+        ("64", 4, "no memory of a machine"),
+        ("99999999TB", 4, "no memory of a machine"),
+        ("much", 4, "not a number"),
+    ],
+)
+def test_memory_and_cpus_are_those_of_a_machine(memory: str, cpus: int | None, said: str) -> None:
     from pgtop_tune.cli.commands.check import _told
 
     with pytest.raises(UsageProblem, match=said):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _CHOICE: Final = "Which checks"
 _SERVERS: Final = "Several servers"
 _MACHINE: Final = "A machine that cannot be seen"
+_LEAST_MEMORY: Final = 256 << 20
+_MOST_MEMORY: Final = 1 << 50
 
 
 class FailOn(StrEnum):
@@ -227,7 +229,7 @@ def check(
     from pgtop_tune.cli.checking import checked, watched
     from pgtop_tune.cli.commands.set import for_seconds
     from pgtop_tune.cli.exit_codes import ExitCode
-    from pgtop_tune.cli.output import say, write_for_programs
+    from pgtop_tune.cli.output import say_whole, whole, write_for_programs
     from pgtop_tune.errors import UsageProblem
     from pgtop_tune.health.check import Severity
     from pgtop_tune.health.formats.writers import WRITERS, Wish
@@ -247,17 +249,22 @@ def check(
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
     told = _told(host_memory, host_cpus, disk, profile)
     if services or servers:
-        from pgtop_tune.cli.checking_servers import ServersWanted, check_all
+        from pgtop_tune.cli.checking_servers import ServersShown, ServersWanted, check_all
         from pgtop_tune.health.looking import Wanted
 
-        if against is not None or measure or watch or output is not None:
-            raise UsageProblem("--against, --measure, --watch and -o are for one server", "leave them out")
+        if against is not None or measure or watch or output is not None or pooler:
+            raise UsageProblem("--against, --measure, --watch, --pooler and -o are for one server", "leave them out")
+        if any((words.target, words.host, words.port, words.user, words.database, words.ask_password)):
+            raise UsageProblem("--services and --servers name the servers", "leave the connection out")
         many = ServersWanted(tuple(services or ()), service_file, servers)
-        raise typer.Exit(check_all(many, Wanted.of(wishes, told=told), format.value, limit, strict=strict))
+        shown = ServersShown(format=format.value, details=verbose, fail_on=limit, strict=strict)
+        raise typer.Exit(check_all(many, Wanted.of(wishes, told=told), shown, host_source))
+    if service_file is not None:
+        raise UsageProblem("--service-file goes with --services", "--services 'prod-*' chooses some, '*' all of them")
     if watch:
         if against is not None or measure:
             raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
-        report = watched(words, wishes, pooler, host_source, for_s=for_seconds(watch) or 0.0, told=told)
+        report = watched(words, wishes, pooler, host_source, for_s=for_seconds(watch, "--watch") or 0.0, told=told)
     else:
         report = checked(words, wishes, against, pooler, host_source, measure=measure, yes=yes, told=told)
     if format is not ReportFormat.TEXT and output is None:
@@ -265,11 +272,10 @@ def check(
     lines = WRITERS[format.value](report, Wish(verbose, limit, None if output else _width(), strict))
     if output is not None:
         from pgtop_tune.cli.report_files import write_text
-        from pgtop_tune.safe_text import printable
 
-        write_text(output, "".join(f"{printable(line)}\n" for line in lines), force=force)
+        write_text(output, "".join(f"{whole(line)}\n" for line in lines), force=force)
     for line in lines if output is None else ():
-        say(line)
+        say_whole(line)
     if report.fails(limit, strict=strict):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -287,10 +293,13 @@ def _told(memory: str, cpus: int | None, disk: DiskChoice | None, profile: Workl
 
     if bool(memory) != bool(cpus):
         raise UsageProblem("--host-memory and --host-cpus go together", "pass both: --host-memory 64GB --host-cpus 16")
+    size = int(parse(memory, "B", integer=True)) if memory else None
+    if size is not None and not _LEAST_MEMORY <= size <= _MOST_MEMORY:
+        raise UsageProblem(f"--host-memory {memory} is no memory of a machine", "pass a size with its unit: 64GB")
     kinds = {DiskChoice.NETWORK: DiskKind.SAN}
     loads = {WorkloadChoice.OLAP: Workload.WAREHOUSE}
     return Told(
-        memory_bytes=int(parse(memory, "B", integer=True)) if memory else None,
+        memory_bytes=size,
         cpus=cpus,
         disk=None if disk is None else kinds.get(disk) or DiskKind(disk.value),
         workload=None if profile is None else loads.get(profile) or Workload(profile.value),

@@ -26,7 +26,12 @@ _FINDING: Final = _family(
     "check_finding", "A finding of the check, accepted ones apart.", ("target", "check", "severity", "subject")
 )
 _ACCEPTED: Final = _family(
-    "check_accepted", "A finding that the project has signed for.", ("target", "check", "severity", "subject", "until")
+    "check_accepted",
+    "A finding that the project has signed for.",
+    ("target", "check", "severity", "subject", "until", "reason"),
+)
+_LAPSED: Final = _family(
+    "check_acceptance_lapsed", "An acceptance that is over, or covers nothing.", ("target", "check", "says")
 )
 _OUTCOME: Final = _family(
     "check_outcome", "How a check ended: 1 for its outcome, found, unknown or passed.", ("target", "check", "outcome")
@@ -43,13 +48,22 @@ def openmetrics_lines(report: Report) -> list[str]:
     ]
     accepted = [
         ExportedPoint(
-            (target, check.id, each.finding.severity.value, each.finding.subject, each.until.isoformat()), 1.0
+            (
+                target,
+                check.id,
+                each.finding.severity.value,
+                each.finding.subject,
+                each.until.isoformat(),
+                each.reason,
+            ),
+            1.0,
         )
         for check, each in report.accepted
     ]
+    lapsed = [ExportedPoint((target, id_, why), 1.0) for id_, why in report.lapsed]
     outcomes = [ExportedPoint((target, each.check.id, each.outcome.value), 1.0) for each in report.results]
     time = [ExportedPoint((target,), report.at_ms / 1000.0)]
-    families = ((_FINDING, found), (_ACCEPTED, accepted), (_OUTCOME, outcomes), (_TIME, time))
+    families = ((_FINDING, found), (_ACCEPTED, accepted), (_LAPSED, lapsed), (_OUTCOME, outcomes), (_TIME, time))
     return [text.rstrip("\n") for row, points in families for text in _written(row, points)] + [END.rstrip("\n")]
 
 

@@ -19,6 +19,8 @@ _ID: Final = 8
 _LABEL: Final = 8
 _MARGIN: Final = 4
 _NARROWEST: Final = 40
+_AT_ONCE: Final = ("connection", "looks")
+"""Of the identity: what a reader has to know before the findings."""
 
 
 def text_lines(report: Report, everything: bool = False, width: int | None = None) -> list[str]:
@@ -31,8 +33,8 @@ def text_lines(report: Report, everything: bool = False, width: int | None = Non
             None breaks nothing.
     """
     server = f" · {one_line(report.server)}" if report.server else ""
-    through = [value for name, value in report.identity if name == "connection"]
-    found = [f"{one_line(report.target)}{server}", *through]
+    found = [f"{one_line(report.target)}{server}"]
+    found += circumstances(report) if everything else [one_line(words) for _, words in _said_at_once(report)]
     for check, finding in report.findings:
         found += _row(finding.severity, check.id, about(finding), width)
         if everything:
@@ -56,6 +58,19 @@ def text_lines(report: Report, everything: bool = False, width: int | None = Non
         found += _row("measured", "", f"not {id_}: {why}", width)
     found += _proposal_lines(report, everything, width)
     return [*found, *_broken(summary(report, everything), 0, width)]
+
+
+def _said_at_once(report: Report) -> list[tuple[str, str]]:
+    return [each for each in report.identity if each[0] in _AT_ONCE]
+
+
+def circumstances(report: Report) -> list[str]:
+    """What was checked, and what makes it another check than the one without options; a line each."""
+    made = tuple(result.check.id for result in report.results)
+    few = len(made) < len(report.left_out)
+    left_out = [("checks made", ", ".join(made)) if few else ("checks left out", ", ".join(report.left_out))]
+    rows = (*report.identity, *(left_out if report.left_out else ()), *report.changed)
+    return [f"{name}: {one_line(words)}" for name, words in rows]
 
 
 PROPOSAL_HEADS: Final = ("name", "now", "pending", "proposed", "others", "because")
@@ -108,6 +123,8 @@ def summary(report: Report, everything: bool = False) -> str:
     parts = [f"found{new}: {said}", f"unknown: {unknown}", f"passed: {report.passed}"]
     if report.accepted:
         parts.insert(1, f"accepted: {len(report.accepted)}")
+    if report.left_out:
+        parts.append(f"left out: {len(report.left_out)}")
     if report.compared_with:
         parts.append(f"known from {one_line(report.compared_with)}: {report.known}, gone: {len(report.gone)}")
     more = "" if everything or not (report.findings or unknown) else "   (-v shows reason, fix and undo)"
@@ -200,6 +217,7 @@ def markdown_lines(report: Report) -> list[str]:
     """The whole report, worst first."""
     server = f", {_plain(report.server)}" if report.server else ""
     found = [f"# Check of {_plain(report.target)}{server}", "", _plain(summary(report, everything=True))]
+    found += ["", *(f"- {_plain(line)}" for line in circumstances(report))]
     if report.findings:
         found += ["", "| severity | check | found |", "|---|---|---|"]
         found += [

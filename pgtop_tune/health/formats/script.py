@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.check import Check, Finding, Fix, Severity
-from pgtop_tune.health.formats.for_people import about
+from pgtop_tune.health.formats.for_people import about, accepted_words
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.paths import new_file, private, state_dir
 from pgtop_tune.safe_text import one_line, printable
@@ -62,7 +62,18 @@ def script_lines(report: Report, least: Severity | None) -> list[str]:
             " --persist",
         ),
         *(["", "# Manual", *by_hand] if by_hand else []),
+        *_accepted(report),
     ]
+
+
+def _accepted(report: Report) -> Iterator[str]:
+    if report.accepted or report.lapsed:
+        yield ""
+        yield "# Accepted risks, left as they are"
+    for check, each in report.accepted:
+        yield f"# {check.id} {accepted_words(each)}"
+    for id_, why in report.lapsed:
+        yield f"# {id_} no longer: {one_line(why)}"
 
 
 def _set(heading: str, notes: list[str], values: list[tuple[str, str]], more: str) -> Iterator[str]:

@@ -10,7 +10,15 @@ from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.health.check import Finding, Language, Severity
-from pgtop_tune.health.formats.for_people import PROPOSAL_HEADS, about, ceiling, details, proposal_cells, summary
+from pgtop_tune.health.formats.for_people import (
+    PROPOSAL_HEADS,
+    about,
+    ceiling,
+    circumstances,
+    details,
+    proposal_cells,
+    summary,
+)
 from pgtop_tune.health.report import CheckOutcome, Report
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.safe_text import one_line
@@ -44,14 +52,23 @@ def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
         against.append(f"{unknown} unknown")
     if against:
         return f"NO-GO: {'; '.join(against)}"
-    what = "nothing counts against it" if fail_on is None else f"no finding at {fail_on.value} or worse"
-    accepted = f"; {len(report.accepted)} accepted" if report.accepted else ""
-    return f"GO: {what}{accepted}{f'; {unknown} unknown' if unknown else ''}"
+    new = "new " if report.compared_with else ""
+    what = "nothing counts against it" if fail_on is None else f"no {new}finding at {fail_on.value} or worse"
+    besides = (
+        (report.known, f"{report.known} known from {one_line(report.compared_with)}"),
+        (len(report.accepted), f"{len(report.accepted)} accepted"),
+        (unknown, f"{unknown} unknown"),
+        (
+            len(report.left_out),
+            f"{len(report.left_out)} of {len(report.left_out) + len(report.results)} checks left out",
+        ),
+        *((1, f"with {name}") for name, _ in report.changed),
+    )
+    return "; ".join((f"GO: {what}", *(words for number, words in besides if number)))
 
 
 def _chapters(report: Report, fail_on: Severity | None, strict: bool) -> Iterator[Chapter]:
-    identity = tuple(f"{name}: {one_line(value)}" for name, value in report.identity)
-    head = (wall_moment(report.at_ms), one_line(report.server), *identity, summary(report, everything=True))
+    head = (wall_moment(report.at_ms), one_line(report.server), *circumstances(report), summary(report, True))
     yield Chapter(verdict(report, fail_on, strict=strict), (Sheet("", tuple(filter(None, head))),))
     yield from _listed(
         "Findings",

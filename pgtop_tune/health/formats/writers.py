@@ -28,7 +28,12 @@ FORMAT: Final = "pgtop-tune-check/1"
 
 def json_lines(report: Report) -> list[str]:
     """The object, indented."""
-    return json.dumps(json_document(report), ensure_ascii=False, indent=2).splitlines()
+    return _json_lines(json_document(report))
+
+
+def _json_lines(document: Mapping[str, Any]) -> list[str]:
+    # In ASCII: names stay exactly as they are, and a terminal obeys none of them.
+    return json.dumps(document, ensure_ascii=True, indent=2).splitlines()
 
 
 def json_document(report: Report) -> dict[str, Any]:
@@ -71,6 +76,8 @@ def json_document(report: Report) -> dict[str, Any]:
             for each in report.ceilings
         ],
         "not_measured": [{"id": id_, "reason": reason} for id_, reason in report.not_measured],
+        "left_out": list(report.left_out),
+        "changed": dict(report.changed),
         "identity": dict(report.identity),
         "proposal": _proposal(report.proposal),
     }
@@ -128,24 +135,26 @@ def _action(action: Fix) -> dict[str, Any]:
 # A report as JUnit XML: a suite for each group, a case for each check.
 #
 # A case fails from the severity on that the exit status goes by; milder findings are its output. What is unknown is
-# skipped, with the reason. Source: the format as Jenkins and GitLab read it.
+# skipped, with the reason; where it fails a pipeline as well, it fails. Source: the format as Jenkins and GitLab read
+# it.
 
 _NAME: Final = "pgtop-tune check"
 
 
-def junit_lines(report: Report, fail_on: Severity | None) -> list[str]:
+def junit_lines(report: Report, fail_on: Severity | None, *, strict: bool = False) -> list[str]:
     """The document.
 
     Args:
         report: What was found.
         fail_on: From which severity on a case fails; None for never.
+        strict: What is unknown fails as well.
     """
     root = ElementTree.Element("testsuites", name=_NAME)
     # The schema of Jenkins has "skipped" for a suite, not for all of them.
     totals = {"tests": 0, "failures": 0}
     for group in dict.fromkeys(result.check.group for result in report.results):
         results = [result for result in report.results if result.check.group == group]
-        cases = [_case(result, fail_on, report.major) for result in results]
+        cases = [_case(result, report, fail_on, strict=strict) for result in results]
         counts = {
             "tests": len(cases),
             "failures": sum(1 for case in cases if case.find("failure") is not None),
@@ -161,21 +170,24 @@ def junit_lines(report: Report, fail_on: Severity | None) -> list[str]:
     return ['<?xml version="1.0" encoding="UTF-8"?>', *text.splitlines()]
 
 
-def _case(result: Result, fail_on: Severity | None, major: int | None) -> ElementTree.Element:
-    check = result.check
+def _case(result: Result, report: Report, fail_on: Severity | None, *, strict: bool) -> ElementTree.Element:
+    check, major = result.check, report.major
     case = ElementTree.Element(
         "testcase", classname=f"pgtop-tune.{check.group.replace(' ', '-')}", name=f"{check.id} {check.title}"
     )
     failing = [each for each in result.findings if fail_on is not None and each.severity.rank >= fail_on.rank]
-    if failing:
-        said = "; ".join(about(finding) for finding in failing)
-        failure = ElementTree.SubElement(case, "failure", type=str(result.severity), message=_legal(said))
+    open_ = _reasons(result.unknowns) if strict else ""
+    if failing or open_:
+        said = "; ".join(filter(None, (*map(about, failing), open_)))
+        kind = str(result.severity) if failing else CheckOutcome.UNKNOWN.value
+        failure = ElementTree.SubElement(case, "failure", type=kind, message=_legal(said))
         failure.text = _legal("\n".join(line for each in failing for line in details(check, each, major)))
     elif result.unknowns and not result.findings and not result.accepted:
         ElementTree.SubElement(case, "skipped", message=_legal(_reasons(result.unknowns)))
     mild = [finding for finding in result.findings if finding not in failing]
     output = [f"{finding.severity}: {about(finding)}" for finding in mild]
-    output += [accepted_words(each) for each in result.accepted]
+    output += [f"accepted: {accepted_words(each)}" for each in result.accepted]
+    output += [f"no longer accepted: {one_line(why)}" for id_, why in report.lapsed if id_ == check.id]
     if result.findings or result.accepted:
         output += [f"unknown: {one_line(unknown.reason)}" for unknown in result.unknowns]
     if output:
@@ -208,7 +220,7 @@ _NONE: Final = "none"
 
 def sarif_lines(report: Report) -> list[str]:
     """The log, indented."""
-    return json.dumps(sarif_document(report), ensure_ascii=False, indent=2).splitlines()
+    return _json_lines(sarif_document(report))
 
 
 def sarif_document(report: Report) -> dict[str, Any]:
@@ -228,7 +240,19 @@ def sarif_document(report: Report) -> dict[str, Any]:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "invocations": [{"executionSuccessful": True}],
+                "invocations": [
+                    {
+                        "executionSuccessful": True,
+                        "toolConfigurationNotifications": [
+                            {
+                                "level": "warning",
+                                "message": {"text": why},
+                                "associatedRule": {"id": id_, "index": places[id_]},
+                            }
+                            for id_, why in report.lapsed
+                        ],
+                    }
+                ],
                 "properties": {"target": report.target, "server": report.server},
                 "results": [*_results(report, places)],
             }
@@ -344,7 +368,7 @@ WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxy
         "text": lambda report, wish: text_lines(report, wish.details, wish.width),
         "json": lambda report, wish: json_lines(report),
         "markdown": lambda report, wish: markdown_lines(report),
-        "junit": lambda report, wish: junit_lines(report, wish.fail_on),
+        "junit": lambda report, wish: junit_lines(report, wish.fail_on, strict=wish.strict),
         "script": lambda report, wish: script_lines(report, wish.fail_on),
         "html": _html,
         "openmetrics": _openmetrics,

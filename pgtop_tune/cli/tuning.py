@@ -225,6 +225,7 @@ async def _search(
     announced.file.switches([each.name for each in kept.plan.space.dimensions])
     parts = RunParts(
         answers=session.answers,
+        load_runs=session.load_runs,
         free_bytes=session.free_bytes,
         stop_file=stop_file,
         told=tell,

@@ -63,7 +63,7 @@ def confirm(search: Search) -> Asking[Confirmed]:
 
     Raises:
         Spent: The budget does not allow eight evaluations.
-        LetGo: As `Search.measure`; the evaluations so far are void.
+        LetGo, Void: As `Search.measure`; the evaluations so far are void.
     """
     search.kept = 0.0
     if search.left < _LATE * FEWEST * search.cost(search.best, search.space.start):

@@ -73,6 +73,9 @@ def result_lines(found: Result, objective: str) -> Iterator[str]:
         yield f"  {examined_words(each)}"
     if found.confirmed is not None:
         yield from (f"  {line}" for line in figure_lines(found.confirmed))
+    if found.changes:
+        made_again = counted(len(found.changes), "evaluation")
+        yield f"  {made_again} made again, because the conditions changed; at last {found.changes[-1]}"
     for name in found.let_go:
         yield f"  {name}: someone else changed it; the search let go of it"
     for name, why in found.left_out:

@@ -77,8 +77,11 @@ def parts(told: list[str] | None = None, **other: Any) -> RunParts:
     async def room() -> int | None:
         return None
 
+    async def runs(timeout_s: float) -> bool:
+        return True
+
     asked: dict[str, Any] = {
-        "answers": there, "free_bytes": room, "stop_file": None, "told": (told if told is not None else []).append,
+        "answers": there, "load_runs": runs, "free_bytes": room, "stop_file": None, "told": (told if told is not None else []).append,
         "changed": lambda: None,
     }  # fmt: skip
     return RunParts(**(asked | other))

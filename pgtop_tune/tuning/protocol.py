@@ -268,10 +268,14 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
 
 
 def _confirmed(search: Search) -> Asking[Confirmed]:
-    """All under the same conditions: begun anew when these change. Raises as `confirm`."""
+    """All under the same conditions: begun anew when these change, while any budget is left. Raises as `confirm`."""
+    try:
+        return (yield from confirm(search))
+    except Void:
+        pass
     while True:
         with suppress(Void):
-            return (yield from confirm(search))
+            return (yield from confirm(search, 0.0))
 
 
 # The budget, and the noise that decides whether it is enough.

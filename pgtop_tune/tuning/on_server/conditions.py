@@ -28,14 +28,18 @@ _NEWEST: Final = 3
 """Blocks in a row that must differ, so that a pause or a batch is no other load."""
 _EARLIER: Final = 2
 """Blocks of a setting that say how it was before."""
-_WITH: Final = 1.1
+_WITH: Final = 1.25
 """Times by which active sessions go with the rate, where the load is another one."""
 _BUSY: Final = 0.1
 """Mean active sessions below which they are too few to be counted, and no server is the limit of its clients."""
 _STOPPED: Final = 0.05
 """Of the transactions per second before."""
+_LONG_MS: Final = 1000.0 * QUICK.settle_s
+_STATEMENTS: Final = 100
+"""With most time, that make the mix."""
 _TEXT: Final = 60
-_Setting: TypeAlias = tuple[Point, bool, bool]
+Setting: TypeAlias = tuple[Point, bool, bool]
+"""A point, whether its blocks have a load of their own each, and whether behind a restart: not as fast then."""
 Texts: TypeAlias = Callable[[str], str]
 """Of a statement by its id; "" where it is not known."""
 
@@ -67,23 +71,27 @@ class Conditions:
 
     def __init__(self, *, loaded: bool) -> None:
         self._loaded: Final = loaded
-        self._known: dict[_Setting, tuple[Block, ...]] = {}
+        self._known: dict[Setting, tuple[Block, ...]] = {}
         self.mix: FixedMix | None = None
 
     def take(self, wanted: Evaluation, pairs: Sequence[Pair], text: Texts = lambda id: "") -> Change | None:
         """What changed since the evaluations before, or within this one; later ones are compared with what is now."""
-        blocks = [block for pair in pairs for block in pair.blocks if block.tps and not block.spoiled]
-        settings = {arm: _setting(wanted, arm) for arm in Arm}
-        before = {arm: self._known.get(setting, ()) for arm, setting in settings.items()}
-        found = change(before, blocks, loaded=self._loaded, text=text)
+        blocks = [
+            (_setting(wanted, block.arm), block)
+            for pair in pairs
+            for block in pair.blocks
+            if block.tps and not block.spoiled
+        ]
+        found = change(self._known, blocks, loaded=self._loaded, text=text)
         if found is not None and found.stopped:
-            return found
-        if found is not None:
+            blocks = blocks[: found.since]
+        elif found is not None:
             self._known, self.mix = {}, None
-            before, blocks = {}, blocks[found.since :]
-        for arm, setting in settings.items():
-            of_setting = tuple(block for block in blocks if settings[block.arm] == setting)
-            self._known[setting] = of_setting or tuple(before.get(arm, ()))
+            blocks = blocks[found.since :]
+        for setting in dict.fromkeys(of for of, _ in blocks):
+            newest = tuple(block for of, block in blocks if of == setting)
+            if len(newest) >= _EARLIER:
+                self._known[setting] = newest
         return found
 
     def mix_of(self, pairs: Sequence[Pair]) -> FixedMix:
@@ -96,29 +104,32 @@ class Conditions:
         return found
 
 
-def _setting(wanted: Evaluation, arm: Arm) -> _Setting:
-    """A block with a load of its own, and one behind a restart, is not as fast as one of a load that runs on."""
+def _setting(wanted: Evaluation, arm: Arm) -> Setting:
     return wanted.against if arm is Arm.A else wanted.candidate, wanted.separate, wanted.restart
 
 
 def change(
-    before: Mapping[Arm, Sequence[Block]], blocks: Sequence[Block], *, loaded: bool, text: Texts = lambda id: ""
+    before: Mapping[Setting, Sequence[Block]],
+    blocks: Sequence[tuple[Setting, Block]],
+    *,
+    loaded: bool,
+    text: Texts = lambda id: "",
 ) -> Change | None:
     """The conditions that the newest blocks have and those before had not; None where all are alike.
 
-    Both arms must say so, as far as either has blocks of before.
+    Both settings of an evaluation must say so, as far as there are earlier blocks of both.
 
     Args:
-        before: Of earlier evaluations with the setting that the arm has now.
-        blocks: In the order of time.
+        before: Of earlier evaluations.
+        blocks: Of this one, in the order of time.
         loaded: The load is ours.
     """
     tests = (_others,) if loaded else (_stopped, _rate, _clients, _mix, _others)
     for place in range(len(blocks) - _NEWEST + 1):
         sides = []
-        for arm in Arm:
-            older = [*before.get(arm, ()), *(block for block in blocks[:place] if block.arm is arm)]
-            newer = [block for block in blocks[place:] if block.arm is arm]
+        for setting in dict.fromkeys(of for of, _ in blocks):
+            older = [*before.get(setting, ()), *(block for of, block in blocks[:place] if of == setting)]
+            newer = [block for of, block in blocks[place:] if of == setting]
             if len(older) >= _EARLIER and newer:
                 sides.append((older, newer))
         for test in tests if sides else ():
@@ -156,18 +167,17 @@ def _clients(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str
 
 def _mix(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
     """Calls at the cost that they had before, so that no setting is another mix."""
-    looks = summed(block.statements for block in older), summed(block.statements for block in newer)
+    cost, both = summed(block.statements for block in older), summed(block.statements for block in (*older, *newer))
     # As in the mix that decides: rare statements and long ones are in some blocks by chance.
-    often = {
-        id
-        for look in looks
-        for id, counted in look.items()
-        if counted[0] >= ENOUGH_CALLS and mean_ms(counted) < 1000.0 * QUICK.settle_s
-    }
-    before, now = (_shares(look, looks[0], often) for look in looks)
-    if not before or not now or moved(before, now) <= MOVED:
+    often = [id for id, counted in both.items() if counted[0] >= ENOUGH_CALLS and mean_ms(counted) < _LONG_MS]
+    wanted = frozenset(sorted(often, key=lambda id: -both[id][1])[:_STATEMENTS])
+    before, now = ([_shares(block.statements, cost, wanted) for block in side] for side in (older, newer))
+    if not all((*before, *now)):
         return ""
-    name, share, was = largest_gain(before, now)
+    usual = min(before, key=lambda one: sum(moved(one, other) for other in before))
+    if min(moved(usual, each) for each in now) <= MOVED:
+        return ""
+    name, share, was = largest_gain(usual, _shares(summed(block.statements for block in newer), cost, wanted))
     words = one_line(text(name), _TEXT) or "one statement"
     return f"the load is another one: {words} is {100.0 * share:.0f} % of it, {100.0 * was:.0f} % before"
 

@@ -129,10 +129,10 @@ class Switchback:
             if ending is Ending.ENDED:
                 reason = await self._frames.why(_LATE_S)
             await self._look_at_plans(ending)
+        except ConnectionProblem as problem:
+            ending, reason = Ending.ENDED, await self._trouble() or problem.message
         except PgtopError as problem:
             ending, reason = Ending.FAILED, problem.message
-            if isinstance(problem, ConnectionProblem) and await self._in_trouble():
-                ending, reason = Ending.ENDED, self._frames.trouble
         finally:
             if self.state.pairs:
                 self._put(evaluation=self._evaluated(self.state.pairs, final=True))
@@ -179,10 +179,10 @@ class Switchback:
             self._note_afterwards(f"{NOT_PUT_BACK}: {left}")
         await self._load.stop()
 
-    async def _in_trouble(self) -> bool:
-        """Whether frames say why the server does not answer; a restart shows once it is back."""
+    async def _trouble(self) -> str:
+        """What frames say why the server does not answer; a restart shows once it is back."""
         await self._frames.until(lambda: False, _LATE_S)
-        return bool(self._frames.trouble)
+        return self._frames.trouble
 
     async def _measure(self) -> None:
         """Pairs until there is a verdict. Always ends by raising `Over`, or a PgtopError."""

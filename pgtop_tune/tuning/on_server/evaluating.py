@@ -233,7 +233,7 @@ class Evaluator:
             raise LoadProblem(f"the load cannot judge settings: {state.reason}", "more threads, or more clients")
         if ending in _REFUSALS:
             return Outcome(effect=None, stopped=state.reason or str(ending))
-        if ending in (Ending.CHANGED, Ending.NOT_STEADY, Ending.NOT_ATTRIBUTABLE):
+        if ending in (Ending.CHANGED, Ending.NOT_STEADY):
             raise Disturbed(state.reason)
         pairs = _counted(state)
         ratios = self._of_same_mix(pairs, differing) if self._objective is None else _of_blocks(pairs, self._objective)

@@ -216,6 +216,8 @@ class Pair(Struct, frozen=True):
         for block in self.blocks:
             if block.spoiled:
                 return block.spoiled
+            if not block.tps:
+                return f"no second of {block.arm} was measured"
             if block.mean_tps <= 0.0:
                 return f"no transaction ended in {block.arm}"
         return ""

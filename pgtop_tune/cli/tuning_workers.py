@@ -28,7 +28,7 @@ from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChang
 from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning, kept_tuning, replayed, write_first, write_result
 from pgtop_tune.tuning.on_server.run import why_unfinished
 from pgtop_tune.tuning.on_server.run_on_servers import ServersParts, TuningOnServers
-from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, result_lines
+from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, next_line, result_lines
 from pgtop_tune.tuning.result import Ending, Result
 from pgtop_tune.tuning.search import Evaluation, Outcome
 
@@ -124,7 +124,7 @@ async def _searched(
     write_result(log, result)
     for line in result_lines(result, kept.request.objective or SAME_MIX_WORDS):
         say(line)
-    tell(f"`pgtop-tune tune --show {kept.id} -o tune.html` writes the report; --apply makes it permanent on a server")
+    tell(next_line(kept.id, result))
     return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK
 
 

@@ -26,7 +26,7 @@ from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, repl
 from pgtop_tune.tuning.on_server.report import tuning_chapters
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
 from pgtop_tune.tuning.on_server.shown import ShownTuning
-from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line, result_lines, status_lines
+from pgtop_tune.tuning.on_server.words import evaluation_line, next_line, outcome_line, result_lines, status_lines
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.protocol import Tuning
 from pgtop_tune.tuning.result import Ending, Result
@@ -364,7 +364,10 @@ def test_the_report_has_the_path_the_knobs_and_the_script_also_of_a_search_that_
     assert refused.needed is not None
     text = report_markdown("x", tuning_chapters(kept_tuning(tmp_path / "refused"), refused, []))
     assert "The budget is too small" in text
-    assert "would do" in text
+    assert "m at least" in text
+    assert "deviates" not in text, "nothing was measured"
+    assert "--apply" in next_line("x", found)
+    assert "--apply" not in next_line("x", refused), "there is nothing to apply"
 
 
 def test_a_screen_gets_the_arms_of_each_evaluation_and_none_while_nothing_is_switched(tmp_path: Path) -> None:

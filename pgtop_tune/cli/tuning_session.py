@@ -141,18 +141,23 @@ class TuningSession:
         await self.load.start()
         frames = self.blocks.frames
         frames.begin()
-        ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S, _FIRST_S)
+        ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S and self._facts() is not None, _FIRST_S)
         if ran and self.cell is None and not any(frames.tps):
             raise LoadProblem("no transaction ended on the server: there is no load to search under", "start it first")
         if not ran:
-            raise LoadProblem(frames.trouble or "no transaction ended", "`pgtop-tune bench run` shows why")
+            why = "the server does not report its parameters in time" if any(frames.tps) else "no transaction ended"
+            raise LoadProblem(frames.trouble or why, "`pgtop-tune bench run` shows why")
         frames.end()
         self.keeper.rest()
         interval = frames.interval
         assert interval is not None
-        if self.facts is None:
-            self.facts = facts_of(interval, Beside())
+        self.facts = self.facts or self._facts()
         return interval
+
+    def _facts(self) -> AdviceFacts | None:
+        """Of the newest frames; None where they do not tell, as on a busy machine."""
+        interval = self.blocks.frames.interval
+        return None if interval is None else facts_of(interval, Beside())
 
     async def until_load_changes(self) -> str:
         """Waits until the load of another program has become another one; how, in words."""

@@ -22,7 +22,7 @@ def block(tps: float = 100.0, wal: float = 500.0, latency: float = 8.0) -> Block
 
 @pytest.mark.parametrize(
     ("words", "rate", "bounded"),
-    [("tps", None, True), ("tps", 5.0, False), ("wal", None, False), ("p99@5", None, False), ("tps / cpu", None, False)],
+    [("tps", None, True), ("tps", 5.0, False), ("wal", None, False), ("p99@5", None, False), ("cost", None, False)],
 )  # fmt: skip
 def test_waits_bound_the_throughput_of_clients_without_a_rate_and_nothing_else(
     words: str, rate: float | None, bounded: bool

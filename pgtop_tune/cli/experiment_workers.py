@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from pgtop_tune import __version__
+from pgtop_tune.cli.alike_servers import answers_of_all, check_alike
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.experiment_plans import overridden
 from pgtop_tune.cli.experiment_results import directory_of, outcome_in, say_results
@@ -27,7 +27,7 @@ from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog, new_directory, r
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell, ExperimentPlan
 from pgtop_tune.experiment.plan.plan_file import plan_path, read_plan
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, outcome_of
-from pgtop_tune.experiment.plan.reviewed import differences, plan_hash
+from pgtop_tune.experiment.plan.reviewed import plan_hash
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
 from pgtop_tune.experiment.workers.ports import UnitFailed, Workers
@@ -40,7 +40,6 @@ from pgtop_tune.units import counted, duration
 if TYPE_CHECKING:
     from pgtop_tune.cli.commands.experiment.plans import PlanOverrides, SessionOptions
 
-_NAMED: Final = 4
 _OWN: Final = frozenset(
     {
         "cluster_name", "config_file", "data_directory", "external_pid_file", "hba_file", "hosts_file", "ident_file",
@@ -218,56 +217,13 @@ def _result(data: bytes, server: str, cell: Cell, directory: Path) -> CellResult
 
 
 async def _bound(workers: Workers, read: ExperimentPlan, asked: Asked) -> Mapping[str, Bound]:
-    servers = await workers.servers()
-    if not servers:
-        raise UsageProblem("the scheduler has no workers", "`dask worker ADDRESS --nthreads 1 --name SERVER` on each")
-    request = asked.request("bind", plan=to_builtins(read))
-    found = dict(zip(servers, await asyncio.gather(*(workers.run(each, request) for each in servers)), strict=True))
-    try:
-        bound = {name: convert(json.loads(data)["answer"], Bound) for name, data in found.items()}
-    except (ValueError, KeyError, msgspec.ValidationError) as problem:
-        raise UsageProblem(f"a worker's answer cannot be read: {problem}", "run the same version everywhere") from None
-    check_alike(bound)
+    bound = await answers_of_all(workers, asked.request("bind", plan=to_builtins(read)), Bound)
+    check_alike(bound, decides)
     return bound
 
 
-def check_alike(found: Mapping[str, Bound]) -> None:
-    """Makes sure that a plan is the same experiment on each of the servers.
-
-    Raises:
-        UsageProblem: Two workers of one server, or servers that differ, and in what.
-    """
-    for name, each in found.items():
-        check_one_version(name, each.version)
-    check_servers_differ({name: each.server for name, each in found.items()})
-    (first_name, first), *others = found.items()
-    for name, each in others:
-        different = list(differences(_decides(first), _decides(each)))
-        if different:
-            more = f", and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
-            words = "; ".join(different[:_NAMED])
-            raise UsageProblem(f"{first_name} and {name} are not alike: {words}{more}", "make the servers alike")
-
-
-def check_one_version(name: str, version: str) -> None:
-    """Raises UsageProblem where a worker has another version than this program."""
-    if version != __version__:
-        raise UsageProblem(f"{name} has pgtop-tune {version}, and this is {__version__}", "install one version")
-
-
-def check_servers_differ(found: Mapping[str, ServerKey | None]) -> None:
-    """Raises UsageProblem where two workers are of one server."""
-    names = list(found)
-    for place, name in enumerate(names):
-        for earlier in names[:place]:
-            one, other = found[name], found[earlier]
-            if one is not None and other is not None and one.is_same(other):
-                raise UsageProblem(
-                    f"{earlier} and {name} are workers of one server", "start one worker for each server"
-                )
-
-
-def _decides(found: Bound) -> dict[str, Any]:
+def decides(found: Bound) -> dict[str, Any]:
+    """What has to be alike, for a plan to be one experiment on all servers."""
     plan = plain(replace(found.plan, server=found.plan.server.partition(",")[0]))
     parameters = {name: value for name, value in found.parameters.items() if name not in _OWN}
     return {"version": found.version, "plan": plan, "parameters": parameters}

@@ -102,7 +102,7 @@ def reached(*, restart: bool) -> frozenset[str]:
 
 
 def check_separate(wanted: SwitchRequest) -> None:
-    """Raises a UsageProblem where the load is somebody else's."""
+    """Raises a UsageProblem where another program drives the load."""
     if wanted.against_load:
         raise UsageProblem(
             "each block needs a load of its own, and --against-load has none", "leave --against-load out"

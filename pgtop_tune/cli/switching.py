@@ -73,7 +73,7 @@ class SwitchRequest(Struct, frozen=True):
         words: NAME=A,B as typed.
         profiles, endpoints: As typed; two of either are the arms.
         spec, clients, protocol: Of a load of ours; None is as the profile has it.
-        against_load: The load is somebody else's.
+        against_load: Another program drives the load.
         restart: The server is restarted before each block.
         yes: Without asking before it is restarted.
         block_s, warm_up_s: Of a block that is a run of its own; None is the usual time.

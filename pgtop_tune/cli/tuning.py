@@ -35,7 +35,7 @@ from pgtop_tune.tuning.on_server.journal import (
 )
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun, why_unfinished
 from pgtop_tune.tuning.on_server.shown import ShownTuning
-from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, result_lines
+from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, next_line, result_lines
 from pgtop_tune.tuning.result import Ending, Result
 
 _SWITCHES_S: Final = 15.0
@@ -169,7 +169,7 @@ async def _run(
 def _say(session: TuningSession, directory: Path, result: Result) -> None:
     for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.words):
         say(line)
-    tell(f"`pgtop-tune tune --show {directory.name} -o tune.html` writes the report, `--apply` makes it permanent")
+    tell(next_line(directory.name, result))
 
 
 class _Announced:
@@ -225,6 +225,7 @@ async def _search(
     announced.file.switches([each.name for each in kept.plan.space.dimensions])
     parts = RunParts(
         answers=session.answers,
+        load_runs=session.load_runs,
         free_bytes=session.free_bytes,
         stop_file=stop_file,
         told=tell,

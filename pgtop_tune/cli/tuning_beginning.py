@@ -122,7 +122,7 @@ async def beginning(session: TuningSession, wanted: SearchRequest) -> Beginning:
         engine=wanted.engine,
         worth=wanted.worth,
         constraints=tuple(constraint(words) for words in request.constraints),
-        predictions=_predictions(space.dimensions, interval),
+        predictions=_predictions(space.dimensions, interval, session.objective),
     )
     return Beginning(
         server=session.system_identifier(),
@@ -145,7 +145,11 @@ def _without_long_cycles(space: KnobSpace, interval: Interval, named: Sequence[s
     return KnobSpace(kept, (*space.left_out, *((each.name, why) for each in long)))
 
 
-def _predictions(dimensions: Sequence[Dimension], interval: Interval) -> dict[str, Prediction]:
-    """What each knob alone can bring at most, as far as the waits of this load tell."""
+def _predictions(
+    dimensions: Sequence[Dimension], interval: Interval, decides: Objective | None
+) -> dict[str, Prediction]:
+    """What each knob alone can bring at most, as far as the waits of this load tell; WAL or CPU time have no bound."""
+    if decides is not None and not decides.bounded:
+        return {}
     told = {each.name: predict(interval, [each.name], [("", "")], (), "") for each in dimensions}
     return {name: found for name, found in told.items() if found is not None}

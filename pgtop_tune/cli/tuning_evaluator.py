@@ -16,7 +16,8 @@ from pgtop_tune.errors import HostProblem, UsageProblem
 from pgtop_tune.experiment.switchback.blocks import SETTLE_S, Lengths
 from pgtop_tune.experiment.switchback.machine_arms import by_name
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
-from pgtop_tune.tuning.on_server.evaluating import EvaluatingParts, Evaluator, Seen
+from pgtop_tune.tuning.on_server.evaluating import Evaluator
+from pgtop_tune.tuning.on_server.evaluating_parts import EvaluatingParts, Seen
 from pgtop_tune.tuning.plan import TuningPlan
 
 _LONGEST_S: Final = 1800.0

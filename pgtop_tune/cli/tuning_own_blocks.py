@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart, check_up
@@ -15,15 +15,14 @@ from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun, RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
-from pgtop_tune.experiment.switchback.arms import Arms, Rival
-from pgtop_tune.experiment.switchback.block_frames import BlockFrames
+from pgtop_tune.experiment.switchback.arms import Arms
 from pgtop_tune.experiment.switchback.blocks import Arm, Lengths
 from pgtop_tune.experiment.switchback.loads import ArmLoads
 from pgtop_tune.experiment.switchback.machine_arms import RivalSettings
 from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, SeparateBlocks, SeparatePlan
-from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.tuning.on_server.evaluating_parts import SeparateWanted
 from pgtop_tune.units import counted
 
 _RESTARTED_S: Final = 15.0
@@ -48,7 +47,7 @@ def _around_s(*, restart: bool) -> float:
 
 
 class OwnBlocks:
-    """Fits `tuning.evaluating.OwnBlocks`.
+    """Fits `tuning.evaluating_parts.OwnBlocks`.
 
     Args:
         session: The watched server.
@@ -76,7 +75,9 @@ class OwnBlocks:
     ) -> None:
         self._block_s: Final = block_s
         if cell is None:
-            raise UsageProblem("a load of somebody else does not survive a restart", "leave --allow-restart out")
+            raise UsageProblem(
+                "a load that another program drives does not survive a restart", "leave --allow-restart out"
+            )
         self._session: Final = session
         self._machine: Final = machine
         self._keeper: Final = keeper
@@ -103,20 +104,12 @@ class OwnBlocks:
         confirm(plan, yes=yes, anyway=False)
 
     async def answers(self) -> None:
-        """See `tuning.evaluating.OwnBlocks.answers`."""
+        """See `tuning.evaluating_parts.OwnBlocks.answers`."""
         await until_frames_show_it(self._session.open_sql_session, self._keeper)
 
-    def experiment(
-        self,
-        plan: SwitchbackPlan,
-        frames: BlockFrames,
-        parameters: Sequence[Rival],
-        settings: Sequence[Rival],
-        seen: Callable[[SwitchbackState], None],
-        *,
-        restart: bool,
-    ) -> Switchback:
-        """See `tuning.evaluating.OwnBlocks.experiment`."""
+    def experiment(self, wanted: SeparateWanted) -> Switchback:
+        """See `tuning.evaluating_parts.OwnBlocks.experiment`."""
+        plan, restart = wanted.plan, wanted.restart
         meant = SeparatePlan(
             rivals=plan.rivals,
             load=plan.load,
@@ -131,11 +124,12 @@ class OwnBlocks:
         )
         control = self._session.parameters
         door = self._door if restart else control
-        of_machine = None if self._machine is None or not settings else RivalSettings(self._machine, settings)
+        machine, settings = self._machine, wanted.settings
+        of_machine = None if machine is None or not settings else RivalSettings(machine, settings)
         kind = CheckedArms if restart else Arms
-        arms = kind(ChangeSets(door, self._machine), control, parameters, frozenset(), of_machine, door)
+        arms = kind(ChangeSets(door, machine), control, wanted.parameters, frozenset(), of_machine, door)
         restarts = self._restart if restart else None
-        return SeparateBlocks(meant, frames, arms, self._loads, self.answers, restarts, seen)
+        return SeparateBlocks(meant, wanted.frames, arms, self._loads, self.answers, restarts, wanted.seen)
 
     async def _restart(self) -> None:
         outcome = await self._session.restart.apply((), Terms(), tell)

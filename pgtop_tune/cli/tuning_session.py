@@ -32,7 +32,7 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import server_of
-from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, HeldLoad
+from pgtop_tune.tuning.on_server.evaluating_parts import CurrentBlocks, HeldLoad
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, load_shape
@@ -42,6 +42,8 @@ from pgtop_tune.tuning.space import KnobSpace
 _SHOWN_LOAD_S: Final = 25.0
 """Of the load before the first evaluation: what its waits and its WAL are."""
 _FIRST_S: Final = 90.0
+_RUNS_S: Final = 5
+"""Seconds in a row with transactions, after which a load of another program is taken to run again."""
 _CHECKED_S: Final = 60.0
 
 
@@ -52,7 +54,7 @@ class TuningSession:
         conninfo: The server.
         live: Watches and changes it.
         options: It was made with.
-        cell: The load; None where somebody else drives it.
+        cell: The load; None where another program drives it.
         objective: What decides; None where the same mix of statements does.
 
     Attributes:
@@ -139,19 +141,26 @@ class TuningSession:
         await self.load.start()
         frames = self.blocks.frames
         frames.begin()
-        ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S, _FIRST_S)
+        ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S and self._facts() is not None, _FIRST_S)
+        if ran and self.cell is None and not any(frames.tps):
+            raise LoadProblem("no transaction ended on the server: there is no load to search under", "start it first")
         if not ran:
-            raise LoadProblem(frames.trouble or "no transaction ended", "`pgtop-tune bench run` shows why")
+            why = "the server does not report its parameters in time" if any(frames.tps) else "no transaction ended"
+            raise LoadProblem(frames.trouble or why, "`pgtop-tune bench run` shows why")
         frames.end()
         self.keeper.rest()
         interval = frames.interval
         assert interval is not None
-        if self.facts is None:
-            self.facts = facts_of(interval, Beside())
+        self.facts = self.facts or self._facts()
         return interval
 
+    def _facts(self) -> AdviceFacts | None:
+        """Of the newest frames; None where they do not tell, as on a busy machine."""
+        interval = self.blocks.frames.interval
+        return None if interval is None else facts_of(interval, Beside())
+
     async def until_load_changes(self) -> str:
-        """Waits until the load of somebody else has become another one; how, in words."""
+        """Waits until the load of another program has become another one; how, in words."""
         before: LoadShape | None = None
         looks: list[LoadShape] = []
         frames = self.blocks.renewed()
@@ -166,6 +175,12 @@ class TuningSession:
             looks = [*looks[1 - LOOKS :], shape]
             if change := change_of(before, looks):
                 return change
+
+    async def load_runs(self, timeout_s: float) -> bool:
+        """See `RunParts.load_runs`."""
+        frames = self.blocks.renewed()
+        frames.begin()
+        return await frames.until(lambda: len(frames.tps) >= _RUNS_S and min(frames.tps[-_RUNS_S:]) > 0.0, timeout_s)
 
     async def answers(self) -> None:
         """See `RunParts.answers`."""
@@ -214,7 +229,7 @@ async def opened_session(
     """The server that the words mean, and the load of the request, not started.
 
     Args:
-        decides: None where the load is somebody else's.
+        decides: None where another program drives the load.
 
     Raises:
         PgtopError: No such server, or no such profile.

@@ -24,7 +24,7 @@ from pgtop_tune.host.kernel_text import text_of
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, server_of, until_alone
 from pgtop_tune.tuning.on_server.attempts import Attempts
-from pgtop_tune.tuning.on_server.evaluating import KnobsChanged
+from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.run import check_room
 from pgtop_tune.tuning.on_server.shown import arm_values
@@ -55,7 +55,7 @@ def begin(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
-    """One evaluation: its outcome, or the knobs that another session has changed."""
+    """One evaluation: its outcome, the knobs that another session has changed, or how the conditions changed."""
     asked, plan = convert(request["request"], TuningRequest), convert(request["plan"], TuningPlan)
     wanted, seed = convert(request["evaluation"], Evaluation), plan.seed
 
@@ -82,6 +82,8 @@ def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
                 return {"outcome": to_builtins(outcome)}
             except KnobsChanged as changed:
                 return {"changed": list(changed.names)}
+            except ConditionsChanged as changed:
+                return {"conditions": to_builtins(changed.change)}
             finally:
                 announcement.end()
                 await asyncio.shield(evaluator.put_back("the evaluation has ended"))

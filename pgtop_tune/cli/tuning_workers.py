@@ -12,29 +12,28 @@ import msgspec
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
+from pgtop_tune.cli.alike_servers import answers_of_all, check_alike
 from pgtop_tune.cli.exit_codes import ExitCode
-from pgtop_tune.cli.experiment_workers import Asked, check_one_version, check_servers_differ
+from pgtop_tune.cli.experiment_workers import Asked
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.tuning_beginning import Beginning, SearchRequest
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
-from pgtop_tune.experiment.plan.reviewed import differences
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
 from pgtop_tune.experiment.workers.ports import UnitFailed, Workers
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.runtime.running_experiments import ServerKey
-from pgtop_tune.tuning.on_server.evaluating import KnobsChanged
+from pgtop_tune.tuning.on_server.conditions import Change
+from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning, kept_tuning, replayed, write_first, write_result
 from pgtop_tune.tuning.on_server.run import why_unfinished
 from pgtop_tune.tuning.on_server.run_on_servers import ServersParts, TuningOnServers
-from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, result_lines
+from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, next_line, result_lines
 from pgtop_tune.tuning.result import Ending, Result
 from pgtop_tune.tuning.search import Evaluation, Outcome
-from pgtop_tune.units import counted
 
 _UNIT_S: Final = 45.0
 """What an evaluation takes beside its blocks, as assumed: a session, a load that gets steady."""
-_NAMED: Final = 4
 
 
 class _Begun(Struct, frozen=True, kw_only=True):
@@ -125,49 +124,38 @@ async def _searched(
     write_result(log, result)
     for line in result_lines(result, kept.request.objective or SAME_MIX_WORDS):
         say(line)
-    tell(f"`pgtop-tune tune --show {kept.id} -o tune.html` writes the report; --apply makes it permanent on a server")
+    tell(next_line(kept.id, result))
     return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK
 
 
 def _outcome(data: bytes, server: str) -> Outcome:
-    """Raises KnobsChanged where the worker says so, UnitFailed where it cannot be read."""
+    """Raises KnobsChanged or ConditionsChanged where the worker says so, UnitFailed where it cannot be read."""
+    found: KnobsChanged | ConditionsChanged
     try:
         answer: Mapping[str, Any] = json.loads(data)["answer"]
-        if "changed" not in answer:
+        if "outcome" in answer:
             return convert(answer["outcome"], Outcome)
-        names = convert(answer["changed"], tuple[str, ...])
+        if "conditions" in answer:
+            found = ConditionsChanged(convert(answer["conditions"], Change))
+        else:
+            found = KnobsChanged(convert(answer["changed"], tuple[str, ...]))
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as problem:
         raise UnitFailed(f"{server}: the answer cannot be read: {problem}", "run the same version everywhere") from None
-    raise KnobsChanged(names)
+    raise found
 
 
 async def _begun(workers: Workers, search: SearchRequest, asked: Asked) -> Mapping[str, _Begun]:
-    servers = await workers.servers()
-    if not servers:
-        raise UsageProblem("the scheduler has no workers", "`dask worker ADDRESS --nthreads 1 --name SERVER` on each")
-    unit = asked.request("search", search=to_builtins(search))
-    tell(f"looking at {counted(len(servers), 'server')} under the load")
-    answers = await asyncio.gather(*(workers.run(each, unit) for each in servers))
-    try:
-        found = {name: convert(json.loads(data)["answer"], _Begun) for name, data in zip(servers, answers, strict=True)}
-    except (ValueError, KeyError, msgspec.ValidationError) as problem:
-        raise UsageProblem(f"a worker's answer cannot be read: {problem}", "run the same version everywhere") from None
-    _check_alike(found)
+    tell("looking at the servers under the load")
+    found = await answers_of_all(workers, asked.request("search", search=to_builtins(search)), _Begun)
+    check_alike(found, _decides)
+    _check_machines(found)
     return found
 
 
-def _check_alike(found: Mapping[str, _Begun]) -> None:
-    """Raises UsageProblem for servers on which the search would be another one."""
-    for name, each in found.items():
-        check_one_version(name, each.version)
-    check_servers_differ({name: each.server for name, each in found.items()})
-    (first_name, first), *others = found.items()
-    for name, each in others:
-        different = list(differences(_decides(first), _decides(each)))
-        if different:
-            words = "; ".join(different[:_NAMED])
-            raise UsageProblem(f"{first_name} and {name} are not alike: {words}", "make the servers alike")
+def _check_machines(found: Mapping[str, _Begun]) -> None:
+    """Raises UsageProblem for a setting of the machine where servers share one."""
     machines = [each.machine for each in found.values()]
+    first = next(iter(found.values()))
     settings = [each.name for each in first.beginning.plan.space.dimensions if each.machine]
     if settings and len(set(machines)) < len(machines):
         raise UsageProblem(

@@ -58,15 +58,18 @@ def planned(search: Search) -> int:
     return max(min(wanted, int(search.left / search.cost(search.best, search.space.start) + 1e-9)), FEWEST)
 
 
-def confirm(search: Search) -> Asking[Confirmed]:
+def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
     """Measures `search.best` against the start.
 
+    Args:
+        fits: Share of the eight that must fit in the budget.
+
     Raises:
-        Spent: The budget does not allow eight evaluations.
-        LetGo: As `Search.measure`; the evaluations so far are void.
+        Spent: They do not.
+        LetGo, Void: As `Search.measure`; the evaluations so far are void.
     """
     search.kept = 0.0
-    if search.left < _LATE * FEWEST * search.cost(search.best, search.space.start):
+    if search.left < fits * FEWEST * search.cost(search.best, search.space.start):
         raise Spent
     count, search.kept = planned(search), -math.inf
     outcomes: list[Outcome] = []

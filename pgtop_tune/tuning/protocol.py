@@ -23,7 +23,19 @@ from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.racing import effects_of, mean_figures
 from pgtop_tune.tuning.result import Ending, Result
 from pgtop_tune.tuning.screening import MOST_KNOBS, rows_of, screen
-from pgtop_tune.tuning.search import Asking, Engine, Evaluation, Favoured, LetGo, Outcome, Phase, Search, Spent, Tried
+from pgtop_tune.tuning.search import (
+    Asking,
+    Engine,
+    Evaluation,
+    Favoured,
+    LetGo,
+    Outcome,
+    Phase,
+    Search,
+    Spent,
+    Tried,
+    Void,
+)
 from pgtop_tune.tuning.space import Point
 
 _NOISE: Final = 3
@@ -35,9 +47,21 @@ _ABLATION: Final = 4
 
 
 class Released(Struct, frozen=True, tag="released"):
-    """A knob was changed by somebody else, and is no longer part of the search."""
+    """A knob was changed by another session, and is no longer part of the search."""
 
     knob: str
+
+
+class NewConditions(Struct, frozen=True, tag="new_conditions"):
+    """The load of another program, or the machine, changed under an evaluation, which has to be made again.
+
+    Attributes:
+        words: How.
+        took: What the evaluation took, in the budget's unit.
+    """
+
+    words: str
+    took: float
 
 
 class Told(Struct, frozen=True, tag="told"):
@@ -48,7 +72,7 @@ class Told(Struct, frozen=True, tag="told"):
     outcome: Outcome
 
 
-Event: TypeAlias = Told | Released
+Event: TypeAlias = Told | Released | NewConditions
 """What a search is told; the list of them is its journal."""
 
 
@@ -106,6 +130,8 @@ class Tuning:
         for event in events:
             if isinstance(event, Released):
                 tuning.release(event.knob)
+            elif isinstance(event, NewConditions):
+                tuning.conditions_changed(event.words, event.took)
             else:
                 tuning._tell_again(event)
         return tuning
@@ -153,7 +179,7 @@ class Tuning:
         self._now = self._advance(outcome)
 
     def release(self, knob: str) -> None:
-        """Somebody else has changed the knob: the search lets go of it. The pending evaluation is void.
+        """Another session has changed the knob: the search lets go of it. The pending evaluation is void.
 
         Raises:
             KeyError: There is no such knob.
@@ -162,7 +188,16 @@ class Tuning:
             return
         self._search.release(knob)
         self.events.append(Released(knob))
-        self._now = self._thrown()
+        self._now = self._thrown(LetGo())
+
+    def conditions_changed(self, words: str, took: float) -> None:
+        """The pending evaluation is void, and made again; the noise or the confirmation under way begins anew."""
+        if isinstance(self._now, Result):
+            return
+        self._search.spent += took
+        self._search.changes.append(words)
+        self.events.append(NewConditions(words, took))
+        self._now = self._thrown(Void())
 
     def _advance(self, outcome: Outcome | None) -> Evaluation | Result:
         try:
@@ -170,9 +205,9 @@ class Tuning:
         except StopIteration as over:
             return self._over(over)
 
-    def _thrown(self) -> Evaluation | Result:
+    def _thrown(self, why: Exception) -> Evaluation | Result:
         try:
-            return self._steps.throw(LetGo())
+            return self._steps.throw(why)
         except StopIteration as over:
             return self._over(over)
 
@@ -216,7 +251,7 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
         try:
             search.kept = FEWEST * search.cost(search.best, search.space.start)
             examined = yield from ablate(search)
-            confirmed = yield from confirm(search)
+            confirmed = yield from _confirmed(search)
         except LetGo:
             continue
         except Spent:
@@ -230,6 +265,17 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
         )
         return _result(search, ranked, Ending.START_KEPT, why, confirmed, examined)
     return _result(search, ranked, Ending.START_KEPT, _NOT_BETTER)
+
+
+def _confirmed(search: Search) -> Asking[Confirmed]:
+    """All under the same conditions: begun anew when these change, while any budget is left. Raises as `confirm`."""
+    try:
+        return (yield from confirm(search))
+    except Void:
+        pass
+    while True:
+        with suppress(Void):
+            return (yield from confirm(search, 0.0))
 
 
 # The budget, and the noise that decides whether it is enough.
@@ -248,6 +294,11 @@ def _noise(search: Search, places: Sequence[int]) -> Asking[_Refusal | None]:
             outcome = yield from search.measure(Phase.NOISE, start, start, "the start against itself")
         except LetGo:
             continue
+        except Void:
+            outcomes.clear()
+            continue
+        except Spent:
+            return _Refusal(f"The budget was spent while the conditions changed: {search.changes[-1]}.")
         if outcome.stopped or outcome.effect is None:
             return _Refusal(f"The start itself cannot be measured: {outcome.stopped or 'no effect'}.")
         outcomes.append(outcome)
@@ -331,7 +382,7 @@ def _result(
         start={name: space.values(space.start)[name] for name in kept},
         confirmed=confirmed, claimed=math.fsum(search.claimed.values()), examined=examined,
         left_out=(*((space.dimensions[place].name, reason) for place, reason in ranked.left_out), *beyond),
-        let_go=tuple(search.let_go), tried=tuple(search.tried), races=tuple(search.races),
-        predictions=score(search.plan, search.races), spent=search.spent,
+        let_go=tuple(search.let_go), changes=tuple(search.changes), tried=tuple(search.tried),
+        races=tuple(search.races), predictions=score(search.plan, search.races), spent=search.spent,
         evaluation_sd=search.spread.sd(), needed=needed,
     )  # fmt: skip

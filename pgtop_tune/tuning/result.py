@@ -33,7 +33,8 @@ class Result(Struct, frozen=True, kw_only=True):
         claimed: Log ratio that the search had seen its steps bring; too high, and no result.
         examined: Knobs that the search had changed: which earned it, which went back.
         left_out: Knobs that were not searched, with reasons.
-        let_go: Knobs that somebody else changed meanwhile.
+        let_go: Knobs that another session changed meanwhile.
+        changes: Of the conditions meanwhile, in words; the confirmation was made under those behind the last one.
         tried, races: The path.
         predictions: How many predictions were right.
         spent: Of the budget.
@@ -56,3 +57,4 @@ class Result(Struct, frozen=True, kw_only=True):
     spent: float
     evaluation_sd: float
     needed: float | None = None
+    changes: tuple[str, ...] = ()

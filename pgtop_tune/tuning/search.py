@@ -1,8 +1,8 @@
 """The interface of the search, by ask and tell: it yields an evaluation that it wants, and is sent its outcome.
 
 Every part of a search (screen, engine, ablation, confirmation) is such a generator, composed by `yield from`. Its state
-is the list of what it was told, so replaying the list is resuming. A knob that somebody else changes is thrown in as
-`LetGo` while an evaluation is pending.
+is the list of what it was told, so replaying the list is resuming. While an evaluation is pending, a knob that another
+session changes is thrown in as `LetGo`, and other conditions as `Void`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Iterable, Mapping
 from enum import StrEnum
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -29,6 +29,9 @@ class Phase(StrEnum):
     SEARCH = "search"
     ABLATION = "ablation"
     CONFIRMATION = "confirmation"
+
+
+_TOGETHER: Final = frozenset({Phase.NOISE, Phase.CONFIRMATION})
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -132,7 +135,11 @@ class Move(Struct, frozen=True):
 
 
 class LetGo(Exception):
-    """A knob that the wanted evaluation turns was changed by somebody else."""
+    """A knob that the wanted evaluation turns was changed by another session."""
+
+
+class Void(Exception):
+    """The conditions are others: what the wanted evaluation would be put together with was measured before."""
 
 
 class Spent(Exception):
@@ -151,7 +158,8 @@ class Search:
         beaten: Moves of one knob that lost clearly: not tried again, whatever the other knobs are.
         claimed: By place, log ratios that the search has seen its steps bring: too high, and only good to order knobs.
         screened: By place, the screen's effect.
-        let_go: Knobs that somebody else changed.
+        let_go: Knobs that another session changed.
+        changes: Of the conditions, in words.
         kept: Of the budget, for later phases.
         coin: The only source of chance.
     """
@@ -168,6 +176,7 @@ class Search:
         self.claimed: dict[int, float] = {}
         self.screened: dict[int, float] = {}
         self.let_go: list[str] = []
+        self.changes: list[str] = []
         self.spent = 0.0
         self.kept = 0.0
         self.coin = random.Random(plan.seed)
@@ -205,14 +214,15 @@ class Search:
 
         Raises:
             Spent: The budget does not allow it.
-            LetGo: One of the points turns a knob that was changed by somebody else.
+            LetGo: One of the points turns a knob that was changed by another session.
+            Void: See there; in a phase that puts its evaluations together as one figure.
         """
         self._check_free(candidate, against)
         cost = self.cost(candidate, against)
-        if cost > self.left + 1e-9:
-            raise Spent
         outcome = None
         while outcome is None:
+            if cost > self.left + 1e-9:
+                raise Spent
             evaluation = Evaluation(
                 number=len(self.tried) + 1, phase=phase, candidate=candidate, against=against,
                 values=self.values(candidate), against_values=self.values(against),
@@ -223,6 +233,9 @@ class Search:
                 outcome = yield evaluation
             except LetGo:
                 self._check_free(candidate, against)
+            except Void:
+                if phase in _TOGETHER:
+                    raise
         took = cost if outcome.took is None else outcome.took
         self.spent += took
         if not outcome.stopped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.cli.test_ab_against_load import load, loaded
 from tests.cli.test_set import shown, until
 from tests.support.servers import conninfo
 
@@ -157,3 +159,40 @@ def test_killed_at_moments_of_chance_everything_is_put_back_and_it_goes_on_where
         words = ("tune", "--resume", "last", *connection)
     assert len(told) > 3
     assert shown(slow_commits, "commit_delay") == "20000"
+
+
+@pytest.mark.long
+def test_a_load_of_another_program_that_doubles_or_stops_is_noticed_and_all_is_put_back(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    server = loaded(make_server, tmp_path, statements=True)
+    before = auto_conf(server)
+    tuner = subprocess.Popen(
+        [*PROGRAM, "tune", "--against-load", "--knobs", "work_mem,jit", "--block", "2s", "--worth", "50", "-w",
+         "-d", conninfo(server)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    assert tuner.stderr is not None
+
+    def told(words: str) -> str:
+        assert tuner.stderr is not None
+        return next((line for line in tuner.stderr if words in line), "")
+
+    try:
+        with load(server, "-S", "-c", "2", "-R", "30"):
+            assert told("2. noise")
+        with load(server, "-S", "-c", "2", "-R", "60"):
+            assert re.search(
+                r"the load is another one: [56]\d transactions per second, [23]\d before", told("discarded")
+            )
+            assert told("  3: ")
+        assert "the load has stopped: " in told("discarded")
+        with load(server, "-S", "-c", "2", "-R", "60"):
+            assert told(" % ± ")
+        tuner.send_signal(signal.SIGINT)
+        assert "tune --resume" in told("stopped; ")
+    finally:
+        tuner.send_signal(signal.SIGINT)
+        tuner.communicate(timeout=120)
+    assert auto_conf(server) == before

@@ -332,3 +332,39 @@ def test_an_event_survives_its_file() -> None:
         Released("work_mem"),
     ]
     assert msgspec.json.decode(msgspec.json.encode(events), type=list[Event]) == events
+
+
+def test_a_noise_and_a_confirmation_are_made_under_one_load_and_what_was_measured_before_it_changed_is_void() -> None:
+    found, told = surface("two of eight", 5), noisy(surface("two of eight", 5))
+    tuning, asked = Tuning(plan_of(found)), list[Phase]()
+    moments = {(Phase.NOISE, 2): "a", (Phase.SCREEN, 6): "b", (Phase.CONFIRMATION, 5): "c"}
+    while isinstance(wanted := tuning.next(), Evaluation):
+        asked.append(wanted.phase)
+        if words := moments.pop((wanted.phase, asked.count(wanted.phase)), ""):
+            tuning.conditions_changed(words, 2.0)
+            now = tuning.next()
+            assert isinstance(now, Evaluation)
+            assert (now.phase, now.candidate, now.number) == (wanted.phase, wanted.candidate, wanted.number)
+        else:
+            tuning.tell(told(wanted))
+    assert wanted.changes == ("a", "b", "c")
+    assert wanted.ending is Ending.BETTER
+    assert wanted.spent == len(wanted.tried) + 6.0
+    assert asked.count(Phase.NOISE) == 2 + 3
+    assert wanted.confirmed is not None
+    assert wanted.confirmed.evaluations == asked.count(Phase.CONFIRMATION) - 5
+    events = [msgspec.json.decode(msgspec.json.encode(event), type=Event) for event in tuning.events]
+    assert Tuning.replay(plan_of(found), events).next() == wanted
+
+
+def test_conditions_that_change_all_the_time_end_with_the_budget() -> None:
+    found = surface("two of eight", 5)
+    tuning = Tuning(plan_of(found))
+    for _ in range(200):
+        if isinstance(tuning.next(), Result):
+            break
+        tuning.conditions_changed("another load", 1.0)
+    result = tuning.next()
+    assert isinstance(result, Result)
+    assert (result.ending, result.values) == (Ending.REFUSED, {})
+    assert "another load" in result.why

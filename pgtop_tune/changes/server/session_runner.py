@@ -88,6 +88,8 @@ class SessionRunner:
             given_up = threading.Event()
             # No task: what ends all tasks of a loop does not end what a thread does on the session.
             work = asyncio.get_running_loop().run_in_executor(None, self._run, act, given_up)
+            # Of an act that was given up nobody asks for what comes of it later.
+            work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             try:
                 done, _ = await asyncio.wait({work}, timeout=ANSWER_DEADLINE_S)
             except asyncio.CancelledError:

@@ -64,7 +64,7 @@ class ExperimentRun:
         """Runs all that is left.
 
         Raises:
-            Stopped: It cannot go on: the disk is full, or somebody else has changed a parameter.
+            Stopped: It cannot go on: the disk is full, or another session has changed a parameter.
             PgtopError: A change cannot be reverted, or the server is gone.
             asyncio.CancelledError: It was stopped; the arm has been reverted, the cell under way is lost.
         """

@@ -205,7 +205,7 @@ class Arms:
             await self.restore("ab: checked")
 
     async def foreign_change(self) -> str:
-        """Which parameter somebody else changed since the arm was put into force; "" for none.
+        """Which parameter another session changed since the arm was put into force; "" for none.
 
         Raises:
             PgtopError: The server is not there.

@@ -18,6 +18,7 @@ from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
 from pgtop_tune.experiment.switchback.parameters_seen import ParametersSeen
 from pgtop_tune.metrics import sections, server
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.client_bound import client_bound
@@ -25,12 +26,15 @@ from pgtop_tune.metrics.host import CPU_FOREIGN, CPU_STEAL
 from pgtop_tune.metrics.host_details import IO_OTHERS, IO_OWN
 from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.metrics.server import checkpoints_between
+from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 
 _RESTARTED: Final = "the server was restarted"
+_SESSIONS: Final = "active sessions"
+_CLIENTS: Final = "sessions of clients"
 _KEPT: Final = 130
 """Frames that metrics look back over (`catalogue`)."""
 _EARLIER_S: Final = 1.5
@@ -102,6 +106,9 @@ class OpenBlock:
                 self._add(self._means, metric.id, value * seconds, seconds)
         if (cpu := interval.now(sections.cpu)) is not None:
             self._cpus = len(cpu.cores)
+        if (activity := interval.now(sections.activity)) is not None:
+            clients = sum(each.backend_type == CLIENT_BACKEND for each in activity.backends)
+            self._add(self._means, _CLIENTS, clients * seconds, seconds)
         if (pair := interval.pair(sections.checkpoints)) is not None:
             self.checkpoints += (
                 sum(checkpoints_between(*pair) or (0,)) if pair[1].at_s >= frame.elapsed_s - seconds else 0
@@ -126,7 +133,9 @@ class OpenBlock:
                 self._add(self._sums, figure, part, whole)
 
     def _add_waits(self, interval: Interval) -> None:
-        self._budget_s = self.seconds
+        seconds, self._budget_s = self.seconds - self._budget_s, self.seconds
+        if waits := wait_profile(interval, self._budget_every_s):
+            self._add(self._means, _SESSIONS, sum(each.sessions for each in waits) * seconds, seconds)
         budget = budget_of(
             interval, interval.newest.elapsed_s, None, loaded=self._loaded, window_s=self._budget_every_s
         )
@@ -175,6 +184,8 @@ class OpenBlock:
             spoiled=spoiled,
             statements=self._statements.foreign(),
             statements_ms=self._statements.all_ms(),
+            sessions=means.get(_SESSIONS),
+            clients=means.get(_CLIENTS),
         )
 
 

@@ -116,6 +116,8 @@ class Block(Struct, frozen=True):
         spoiled: Why it does not count; "" where it does.
         statements: Calls and milliseconds by id of pg_stat_statements; empty where no two readings lie within.
         statements_ms: Execution time of all statements in as long; None where it is not known.
+        sessions: Mean active sessions; None where nobody looked.
+        clients: Mean sessions of clients, active or not, without ours; None where nobody looked.
     """
 
     arm: Arm
@@ -138,6 +140,8 @@ class Block(Struct, frozen=True):
     spoiled: str = ""
     statements: Look = {}
     statements_ms: float | None = None
+    sessions: float | None = None
+    clients: float | None = None
 
     @property
     def mean_tps(self) -> float:
@@ -212,6 +216,8 @@ class Pair(Struct, frozen=True):
         for block in self.blocks:
             if block.spoiled:
                 return block.spoiled
+            if not block.tps:
+                return f"no second of {block.arm} was measured"
             if block.mean_tps <= 0.0:
                 return f"no transaction ended in {block.arm}"
         return ""

@@ -46,6 +46,7 @@ from pgtop_tune.experiment.switchback.figures import (
     waits_of,
 )
 from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix, sums_of
+from pgtop_tune.units import duration
 
 _CHECKPOINT: Final = 0.2
 """Of the time: arms with shares under a checkpoint that differ by more hold the edge of one."""
@@ -181,6 +182,24 @@ def evaluate(
         no_mix="" if mix is None else mix.problem,
         statements=_statements(counted, mix, main, text) if final and mix is not None and decides else None,
     )
+
+
+def missing_words(evaluation: Evaluation | None, elapsed_s: float, pair_s: float) -> str:
+    """What would decide an experiment that ends undecided, behind the reason for that; "" where nothing is known.
+
+    Args:
+        evaluation: None before the first pair.
+        elapsed_s: So far.
+        pair_s: Of one pair.
+    """
+    words = ""
+    if (missing := FEWEST_PAIRS - (0 if evaluation is None else len(evaluation.counted))) > 0:
+        words = f", and fewer than four pairs count: that takes --for {duration(elapsed_s + missing * pair_s)}"
+    if evaluation is None:
+        return words
+    if (more := evaluation.paired.more_pairs) is not None:
+        return f"{words}; about {more} more pairs ({duration(more * pair_s)}) would decide"
+    return f"{words}; {evaluation.paired.out_of_reach}" if evaluation.paired.out_of_reach else words
 
 
 _NOT_READ: Final = "a block holds no two readings of pg_stat_statements"

@@ -1,4 +1,4 @@
-"""The load of an experiment: one of ours, or that of somebody else. Fits `ContinuousLoad`."""
+"""The load of an experiment: one of ours, or that of another program. Fits `ContinuousLoad`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ArmLoads:
 
 
 class ForeignLoad:
-    """The load that somebody else drives."""
+    """The load that another program drives."""
 
     async def start(self) -> None:
         """See `ContinuousLoad.start`."""

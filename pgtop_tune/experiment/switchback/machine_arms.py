@@ -1,4 +1,4 @@
-"""The machine's settings among the rivals of an experiment: what an arm sets, and what somebody else changed."""
+"""The machine's settings among the rivals of an experiment: what an arm sets, and what another session changed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RivalSettings:
         self._expected |= {change.name: change.shown_after for change in changes}
 
     async def foreign_change(self) -> str:
-        """Which setting somebody else changed since; "" for none."""
+        """Which setting another program changed since; "" for none."""
         for name, value in (await self._live()).items():
             if value != self._expected.get(name, value):
                 return f"{name} was changed to {value} by someone else"

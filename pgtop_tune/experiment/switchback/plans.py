@@ -11,12 +11,16 @@ from msgspec import Struct
 from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.compare.statement_rows import StatementComparison, StatementRow
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.experiment.switchback.arms import Arms
+from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.model.backend_action import PlanRisk
 from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan
 from pgtop_tune.safe_text import one_line
 
 MOST_PLANNED: Final = 10
 LONGEST_S: Final = 60.0
+_LATE_S: Final = 15.0
+"""A busy machine answers late."""
 _CUT_AT: Final = 4000
 """Characters of a text that are read: a longer one is not whole."""
 _NAME: Final = 60
@@ -125,6 +129,18 @@ def plan_pairs(
         if row.id in a and row.id in b
     ]
     return tuple(sorted(pairs, key=lambda pair: not pair.changed))
+
+
+async def look_under_both(
+    plans: StatementPlans, arms: Arms, found: StatementComparison, seen: StatementsSeen
+) -> tuple[PlanPair, ...]:
+    """Puts both arms into force again, the one that is first. Raises as `Arms.to` and `StatementPlans.look`."""
+    statements = to_plan(found, seen)
+    looked: dict[Arm, dict[str, StatementPlan]] = {}
+    for arm in (Arm.B, Arm.A) if arms.arm is Arm.B else Arm:
+        await arms.to(arm, _LATE_S + LONGEST_S)
+        looked[arm] = await plans.look(statements)
+    return plan_pairs(found, looked[Arm.A], looked[Arm.B])
 
 
 # In words.

@@ -1,4 +1,4 @@
-"""The figure that decides under somebody else's load: the time per call of a fixed set of statements with fixed
+"""The figure that decides under the load of another program: the time per call of a fixed set of statements with fixed
 weights, so that a mix that drifts is no effect. Pure.
 
 Set and weights are those of the first four pairs that count, the calls of both arms together: what comes later does not

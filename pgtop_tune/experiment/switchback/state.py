@@ -164,5 +164,5 @@ class ContinuousLoad(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Ends it; a load of somebody else's goes on."""
+        """Ends it; one of another program goes on."""
         ...

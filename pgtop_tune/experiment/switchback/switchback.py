@@ -29,10 +29,10 @@ from pgtop_tune.experiment.switchback.blocks import (
     orders,
 )
 from pgtop_tune.experiment.switchback.cycles import cycle_s
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate
+from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, missing_words
 from pgtop_tune.experiment.switchback.guard import harm
 from pgtop_tune.experiment.switchback.newest_steady import newest_steady
-from pgtop_tune.experiment.switchback.plans import LONGEST_S, StatementPlans, plan_pairs, to_plan
+from pgtop_tune.experiment.switchback.plans import StatementPlans, look_under_both
 from pgtop_tune.experiment.switchback.same_mix import why_no_mix
 from pgtop_tune.experiment.switchback.settling import at_once
 from pgtop_tune.experiment.switchback.state import (
@@ -48,7 +48,6 @@ from pgtop_tune.experiment.switchback.state import (
 )
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
-from pgtop_tune.model.statement_plan import StatementPlan
 from pgtop_tune.units import duration
 
 _FIRST_SECOND_S: Final = 60.0
@@ -129,10 +128,10 @@ class Switchback:
             if ending is Ending.ENDED:
                 reason = await self._frames.why(_LATE_S)
             await self._look_at_plans(ending)
+        except ConnectionProblem as problem:
+            ending, reason = Ending.ENDED, await self._trouble() or problem.message
         except PgtopError as problem:
             ending, reason = Ending.FAILED, problem.message
-            if isinstance(problem, ConnectionProblem) and await self._in_trouble():
-                ending, reason = Ending.ENDED, self._frames.trouble
         finally:
             if self.state.pairs:
                 self._put(evaluation=self._evaluated(self.state.pairs, final=True))
@@ -149,17 +148,11 @@ class Switchback:
         if found is None:
             self._note("no plans: there are no counters of statements")
             return
-        statements = to_plan(found, self._frames.statements)
         self._put(phase=Phase.PLANNING, arm=None)
-        looked: dict[Arm, dict[str, StatementPlan]] = {}
         try:
-            for arm in (Arm.B, Arm.A) if self._arms.arm is Arm.B else Arm:
-                await self._arms.to(arm, _LATE_S + LONGEST_S)
-                looked[arm] = await self._plans.look(statements)
+            self._put(plans=await look_under_both(self._plans, self._arms, found, self._frames.statements))
         except PgtopError as problem:
             self._note(f"no plans: {problem.message}")
-            return
-        self._put(plans=plan_pairs(found, looked[Arm.A], looked[Arm.B]))
 
     async def _put_back(self, ending: Ending) -> None:
         """Ends the load and restores the values; a better B stays where that was asked for."""
@@ -179,10 +172,10 @@ class Switchback:
             self._note_afterwards(f"{NOT_PUT_BACK}: {left}")
         await self._load.stop()
 
-    async def _in_trouble(self) -> bool:
-        """Whether frames say why the server does not answer; a restart shows once it is back."""
+    async def _trouble(self) -> str:
+        """What frames say why the server does not answer; a restart shows once it is back."""
         await self._frames.until(lambda: False, _LATE_S)
-        return bool(self._frames.trouble)
+        return self._frames.trouble
 
     async def _measure(self) -> None:
         """Pairs until there is a verdict. Always ends by raising `Over`, or a PgtopError."""
@@ -392,15 +385,7 @@ class Switchback:
         evaluation = self.state.evaluation
         if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
             raise Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
-        if (missing := FEWEST_PAIRS - (0 if evaluation is None else len(evaluation.counted))) > 0:
-            needed = duration(self.elapsed_s + missing * self._pair_s)
-            why += f", and fewer than four pairs count: that takes --for {needed}"
-        more = None if evaluation is None else evaluation.paired.more_pairs
-        if more is not None:
-            why += f"; about {more} more pairs ({duration(more * self._pair_s)}) would decide"
-        elif evaluation is not None and (hopeless := evaluation.paired.out_of_reach):
-            why += f"; {hopeless}"
-        raise Over(Ending.UNDECIDED, why)
+        raise Over(Ending.UNDECIDED, why + missing_words(evaluation, self.elapsed_s, self._pair_s))
 
     @property
     def elapsed_s(self) -> float:

@@ -169,9 +169,9 @@ class LibpqConnection:
                 raise TimeoutError
         except BaseException:
             self._cut()
+            # Nobody asks for what comes of it, also where that takes longer.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             await asyncio.wait((task,), timeout=_SETTLING_S)
-            if task.done() and not task.cancelled():
-                task.exception()
             self._connection.pgconn.finish()
             raise
         finally:

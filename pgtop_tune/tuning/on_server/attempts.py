@@ -9,7 +9,7 @@ from typing import Final
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.experiment.plan.parts import Stopped
-from pgtop_tune.tuning.on_server.evaluating import Disturbed, Evaluator
+from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Disturbed, Evaluator
 from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
 
 _ATTEMPTS: Final = 3
@@ -43,7 +43,7 @@ class Attempts:
             seed: Of the search.
 
         Raises:
-            KnobsChanged: See `Evaluator.measure`.
+            KnobsChanged, ConditionsChanged: See `Evaluator.measure`.
             Stopped: The setting of before cannot be measured.
             PgtopError: The server does not come back.
         """
@@ -51,6 +51,8 @@ class Attempts:
         for attempt in range(_ATTEMPTS):
             try:
                 return await self._evaluator.measure(wanted, _coin(seed, wanted, attempt))
+            except ConditionsChanged:
+                raise
             except Disturbed as disturbed:
                 why = str(disturbed)
                 self._told(f"evaluation {wanted.number} has no outcome: {why}")

@@ -7,33 +7,25 @@ run where a reload does, in blocks with restarts where that is what it takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Final, Protocol
-
-from msgspec import Struct
+from typing import Final
 
 from pgtop_tune.changes.change_sets import ChangeSets
-from pgtop_tune.changes.ports import ChangeControl, MachineControl
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown
-from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Block, Lengths, Pair
 from pgtop_tune.experiment.switchback.figures import ratios_of
 from pgtop_tune.experiment.switchback.machine_arms import live_values
-from pgtop_tune.experiment.switchback.same_mix import AT_COMMIT, fixed_mix
-from pgtop_tune.experiment.switchback.state import (
-    ContinuousLoad,
-    Ending,
-    SwitchbackPlan,
-    SwitchbackState,
-)
+from pgtop_tune.experiment.switchback.same_mix import AT_COMMIT
+from pgtop_tune.experiment.switchback.state import Ending, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
-from pgtop_tune.runtime.ports import Step
+from pgtop_tune.tuning.on_server.conditions import Change, Conditions
+from pgtop_tune.tuning.on_server.evaluating_parts import EvaluatingParts, SeparateWanted
 from pgtop_tune.tuning.on_server.objective import FIGURES, Objective
 from pgtop_tune.tuning.search import Evaluation, Outcome
 from pgtop_tune.tuning.space import Space
@@ -46,11 +38,9 @@ _MARGIN_S: Final = 600.0
 _REFUSALS: Final = frozenset({Ending.COLLAPSED, Ending.TOO_SHORT, Ending.FAILED})
 """Endings that the candidate is to blame for."""
 
-Seen = Callable[[SwitchbackState], None]
-
 
 class KnobsChanged(Exception):
-    """Somebody else has changed knobs of the search.
+    """Another session has changed knobs of the search.
 
     Attributes:
         names: Of them.
@@ -73,106 +63,16 @@ class Disturbed(Exception):
         self.gone = gone
 
 
-class HeldLoad:
-    """A load that outlives an evaluation. Fits `ContinuousLoad`.
-
-    Args:
-        load: Started by the first evaluation.
+class ConditionsChanged(Disturbed):
+    """The load of another program, or what others take of the machine, has changed: it was not one evaluation.
 
     Attributes:
-        runs: Whether it was started, and nobody has seen its end.
+        change: How.
     """
 
-    def __init__(self, load: ContinuousLoad) -> None:
-        self._load: Final = load
-        self.runs = False
-
-    async def start(self) -> None:
-        """See `ContinuousLoad.start`."""
-        if not self.runs:
-            await self._load.start()
-            self.runs = True
-
-    async def stop(self) -> None:
-        """See `ContinuousLoad.stop`: it goes on."""
-
-    async def end(self) -> None:
-        """Ends it."""
-        self.runs = False
-        await self._load.stop()
-
-
-class CurrentBlocks:
-    """A sink that gives frames to the blocks of the evaluation that is under way."""
-
-    def __init__(self, *, loaded: bool) -> None:
-        self._loaded: Final = loaded
-        self._newest: Step | None = None
-        self.frames = BlockFrames(loaded=loaded)
-
-    def renewed(self) -> BlockFrames:
-        """Blocks for the next evaluation, which know the newest frame."""
-        self.frames = BlockFrames(loaded=self._loaded)
-        if self._newest is not None:
-            self.frames.accept(self._newest)
-        return self.frames
-
-    def accept(self, step: Step) -> None:
-        """See `FrameSink.accept`."""
-        self._newest = step
-        self.frames.accept(step)
-
-    def close(self) -> None:
-        """See `FrameSink.close`."""
-        self.frames.close()
-
-
-class OwnBlocks(Protocol):
-    """What an evaluation needs where its arms, or what both share, cannot be switched within one run of the load."""
-
-    @property
-    def standing(self) -> StandingValues:
-        """The restart-level values that both arms share."""
-        ...
-
-    async def answers(self) -> None:
-        """Waits until frames show the server as it is after a restart."""
-        ...
-
-    def experiment(
-        self,
-        plan: SwitchbackPlan,
-        frames: BlockFrames,
-        parameters: Sequence[Rival],
-        settings: Sequence[Rival],
-        seen: Seen,
-        *,
-        restart: bool,
-    ) -> Switchback:
-        """Blocks that have a load of their own each, and begin with a restart where one is asked for."""
-        ...
-
-
-class EvaluatingParts(Struct, frozen=True, kw_only=True):
-    """What evaluations are made with.
-
-    Attributes:
-        control: Parameters of the server.
-        load: Held between evaluations.
-        blocks: A sink of the engine.
-        own_blocks: None where every knob can be switched within one run of the load.
-        machine: Settings of the operating system; None where none is among the knobs.
-        seen: Takes each state of an evaluation.
-        before_set: Told the id of a change set before it is made.
-    """
-
-    control: ChangeControl
-    load: HeldLoad
-    blocks: CurrentBlocks
-    own_blocks: OwnBlocks | None
-    machine: MachineControl | None
-    seen: Seen
-    before_set: Callable[[str], None]
+    def __init__(self, change: Change) -> None:
+        super().__init__(change.words)
+        self.change = change
 
 
 class Evaluator:
@@ -180,7 +80,7 @@ class Evaluator:
 
     Args:
         space: Of the search.
-        objective: What decides; None where the same mix of statements does, under the load of somebody else.
+        objective: What decides; None where the same mix of statements does, under the load of another program.
         load_words: For the record.
         lengths: Of the blocks of evaluations without a restart.
         longest_s: One evaluation takes no longer.
@@ -204,13 +104,15 @@ class Evaluator:
         self._lengths: Final = lengths
         self._longest_s: Final = longest_s
         self._standing: Final = StandingValues(parts.control, parts.before_set, "tune:", parts.machine, self._settings)
+        self._conditions: Final = Conditions(loaded=parts.blocks.frames.loaded)
         self._steady = False
 
     async def measure(self, wanted: Evaluation, seed: int) -> Outcome:
         """Makes one evaluation; afterwards only what both arms share is in force.
 
         Raises:
-            KnobsChanged: Somebody else changed knobs; nothing was measured.
+            KnobsChanged: Another session changed knobs; nothing was measured.
+            ConditionsChanged: It was not made under the conditions of those before.
             Disturbed: It has no outcome, and can be made again.
             LoadProblem: The load cannot be started, or its generator is the limit: nothing can be tuned by it.
             PgtopError: What was in force cannot be restored.
@@ -297,10 +199,15 @@ class Evaluator:
         )
         frames = self._parts.blocks.renewed()
         if wanted.separate and self._parts.own_blocks is not None:
-            parameters = [each for each in rivals if each.name not in self._settings]
-            settings = [each for each in rivals if each.name in self._settings]
             return self._parts.own_blocks.experiment(
-                plan, frames, parameters, settings, self._parts.seen, restart=wanted.restart
+                SeparateWanted(
+                    plan=plan,
+                    frames=frames,
+                    seen=self._parts.seen,
+                    restart=wanted.restart,
+                    parameters=tuple(each for each in rivals if each.name not in self._settings),
+                    settings=tuple(each for each in rivals if each.name in self._settings),
+                )
             )
         control = self._parts.control
         arms = Arms(ChangeSets(control, None), control, rivals, frozenset())
@@ -319,15 +226,17 @@ class Evaluator:
         if ending is Ending.CHANGED:
             # Knobs that were let go of are not among these: they may change as they like.
             await self._check_unchanged(wanted.values)
-            raise Disturbed(state.reason)
+        if change := self._conditions.take(wanted, state.pairs, self._parts.blocks.frames.statements.text):
+            self._steady = False
+            raise ConditionsChanged(change)
         if ending is Ending.GENERATOR:
             raise LoadProblem(f"the load cannot judge settings: {state.reason}", "more threads, or more clients")
         if ending in _REFUSALS:
             return Outcome(effect=None, stopped=state.reason or str(ending))
-        if ending is Ending.NOT_STEADY:
+        if ending in (Ending.CHANGED, Ending.NOT_STEADY):
             raise Disturbed(state.reason)
         pairs = _counted(state)
-        ratios = _of_same_mix(pairs, differing) if self._objective is None else _of_blocks(pairs, self._objective)
+        ratios = self._of_same_mix(pairs, differing) if self._objective is None else _of_blocks(pairs, self._objective)
         if pairs and not ratios:
             words = "the time of the same statements" if self._objective is None else self._objective.words
             return Outcome(effect=None, stopped=f"under this load {words} has no value above 0")
@@ -340,6 +249,13 @@ class Evaluator:
             against_figures=_means([pair.a for pair in pairs]),
         )
 
+    def _of_same_mix(self, pairs: Sequence[Pair], names: Sequence[str]) -> list[float]:
+        """Time of a fixed mix of statements, less is better; TPS where the server does not count what knobs change."""
+        mix = self._conditions.mix_of(pairs)
+        if mix.problem or not AT_COMMIT.isdisjoint(names):
+            return ratios_of(lambda block: block.mean_tps, pairs)
+        return [-ratio for ratio in ratios_of(mix.of, pairs)]
+
     async def _forget_load(self) -> None:
         self._steady = False
         await self._parts.load.end()
@@ -348,14 +264,6 @@ class Evaluator:
 def _of_blocks(pairs: Sequence[Pair], objective: Objective) -> list[float]:
     found = (objective.log_ratio(pair.b, pair.a) for pair in pairs)
     return [ratio for ratio in found if ratio is not None]
-
-
-def _of_same_mix(pairs: Sequence[Pair], names: Sequence[str]) -> list[float]:
-    """Time of a fixed mix of statements, less is better; TPS where the server counts no time that the knobs change."""
-    mix = fixed_mix(pairs)
-    if mix.problem or not AT_COMMIT.isdisjoint(names):
-        return ratios_of(lambda block: block.mean_tps, pairs)
-    return [-ratio for ratio in ratios_of(mix.of, pairs)]
 
 
 def _counted(state: SwitchbackState) -> list[Pair]:

@@ -27,7 +27,7 @@ class TuningRequest(Struct, frozen=True, kw_only=True):
     """What was asked for, as far as resuming needs it.
 
     Attributes:
-        profile: Of the load; "" for the load that somebody else drives.
+        profile: Of the load; "" for the load that another program drives.
         clients, threads, protocol, rate_per_s: Of a load of ours.
         objective: As typed; "" where the same mix of statements decides.
         constraints: As typed.

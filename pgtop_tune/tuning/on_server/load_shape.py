@@ -1,4 +1,5 @@
-"""What a load of somebody else is like, and when it has become another one: a setting was found for the one before.
+"""What a load that another program drives is like, and when it has become another one: a setting was found for the
+one before.
 
 Two numbers of the server: transactions per second, and how the time of active sessions is divided among waits. Pure.
 """
@@ -19,9 +20,10 @@ from pgtop_tune.metrics.waits import wait_profile
 WINDOW_S: Final = 10.0
 LOOKS: Final = 6
 """In a row that must differ, so that a pause or a batch is no other load."""
-_TIMES: Final = 2.0
-_MOVED: Final = 0.35
-"""Of the time of active sessions, from some waits to others."""
+TIMES: Final = 1.5
+"""As many transactions, or sessions, by which a load is another one: one that doubles is never told as less."""
+MOVED: Final = 0.35
+"""Of the time, from some waits to others, or from some statements to others."""
 
 
 class LoadShape(Struct, frozen=True):
@@ -51,16 +53,26 @@ def change_of(before: LoadShape, looks: Sequence[LoadShape]) -> str:
     newest = looks[-LOOKS:]
     if len(newest) < LOOKS:
         return ""
-    if all(not before.tps / _TIMES <= each.tps <= before.tps * _TIMES for each in newest):
-        return f"{median(each.tps for each in newest):,.0f} transactions per second, {before.tps:,.0f} before"
-    if all(_moved(before, each) > _MOVED for each in newest):
-        label = max(newest[-1].shares, key=lambda name: newest[-1].shares[name] - before.shares.get(name, 0.0))
-        share, was = newest[-1].shares[label], before.shares.get(label, 0.0)
+    if all(not before.tps / TIMES <= each.tps <= before.tps * TIMES for each in newest):
+        return rate_words(median(each.tps for each in newest), before.tps)
+    if all(moved(before.shares, each.shares) > MOVED for each in newest):
+        label, share, was = largest_gain(before.shares, newest[-1].shares)
         return f"{label} is {100.0 * share:.0f} % of the sessions' time, {100.0 * was:.0f} % before"
     return ""
 
 
-def _moved(one: LoadShape, other: LoadShape) -> float:
-    """Half of the sum of all differences: the share of the time that went from some waits to others."""
-    labels = {*one.shares, *other.shares}
-    return sum(abs(one.shares.get(name, 0.0) - other.shares.get(name, 0.0)) for name in labels) / 2.0
+def rate_words(tps: float, before: float) -> str:
+    """ "400 transactions per second, 200 before"."""
+    return f"{tps:,.0f} transactions per second, {before:,.0f} before"
+
+
+def moved(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Half of the sum of all differences: what has gone from some shares to others."""
+    names = {*one, *other}
+    return sum(abs(one.get(name, 0.0) - other.get(name, 0.0)) for name in names) / 2.0
+
+
+def largest_gain(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[str, float, float]:
+    """The name whose share has grown most, its share now and before."""
+    name = max(now, key=lambda each: now[each] - before.get(each, 0.0))
+    return name, now[name], before.get(name, 0.0)

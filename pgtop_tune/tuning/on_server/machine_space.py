@@ -125,7 +125,7 @@ def _why_not(found: SystemSetting, knob: Knob, *, own_load: bool) -> str:
     if not found.writable:
         return f"{found.path} cannot be written by this process: run this as root on the machine itself"
     if not own_load:
-        return "its blocks need a load of their own, and the load is somebody else's"
+        return "its blocks need a load of their own, and another program drives the load"
     return ""
 
 

@@ -74,6 +74,11 @@ class Objective(Struct, frozen=True):
     higher: bool
     value: Callable[[Block], float | None]
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the waits of a transaction bound it: throughput of clients that wait for nothing else."""
+        return self.rate is None and self.value is BY_NAME["tps"].of
+
     def log_ratio(self, candidate: Block, against: Block) -> float | None:
         """ln(candidate / against), above 0 where the candidate is better; None where either has no figure above 0."""
         one, other = self.value(candidate), self.value(against)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +16,20 @@ from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.plan.run import SPARE_BYTES
 from pgtop_tune.tuning.on_server.attempts import Attempts
-from pgtop_tune.tuning.on_server.evaluating import Evaluator, KnobsChanged
+from pgtop_tune.tuning.on_server.conditions import Change
+from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Evaluator, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event
 from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line
-from pgtop_tune.tuning.protocol import Released, Tuning
+from pgtop_tune.tuning.protocol import Event, NewConditions, Released, Tuning
 from pgtop_tune.tuning.result import Result
 from pgtop_tune.tuning.search import Evaluation
-from pgtop_tune.units import about
+from pgtop_tune.units import about, duration
+
+_LOAD_S: Final = 600.0
+"""A load that has stopped is waited for so long."""
+MOST_CHANGES: Final = 3
+_AMONG: Final = 8
+"""Things that the search was told, the changes among them: as many as the shortest confirmation."""
 
 
 class RunParts(Struct, frozen=True, kw_only=True):
@@ -30,6 +37,7 @@ class RunParts(Struct, frozen=True, kw_only=True):
 
     Attributes:
         answers: Waits until frames show the server as it is; raises a ConnectionProblem where it does not answer.
+        load_runs: Waits for the load of another program, at most so many seconds; whether it runs.
         free_bytes: On the disk of the data; None where it is not known.
         stop_file: The search stops before its next evaluation once this is there; None for none.
         told: Takes what is going on, one line.
@@ -37,6 +45,7 @@ class RunParts(Struct, frozen=True, kw_only=True):
     """
 
     answers: Callable[[], Awaitable[None]]
+    load_runs: Callable[[float], Awaitable[bool]]
     free_bytes: Callable[[], Awaitable[int | None]]
     stop_file: Path | None
     told: Callable[[str], None]
@@ -59,13 +68,15 @@ class TuningRun:
         self._log: Final = log
         self._evaluator: Final = evaluator
         self._parts: Final = parts
+        self._begun: Final = len(tuning.events)
         self._attempts: Final = Attempts(evaluator, parts.answers, parts.told)
 
     async def run(self) -> Result:
         """Runs to the result; everything is put back before it returns, or raises.
 
         Raises:
-            Stopped: The stop file is there, or the disk is nearly full; what was measured is kept.
+            Stopped: The stop file is there, the disk is nearly full, or the conditions go on changing; what was
+                measured is kept.
             PgtopError: It cannot go on: the load does not run, the server is gone, a change cannot be reverted.
             asyncio.CancelledError: It was stopped; the evaluation under way is lost.
         """
@@ -92,16 +103,41 @@ class TuningRun:
                 write_event(self._log, Released(name))
             self._parts.changed()
             return
+        except ConditionsChanged as changed:
+            await self._conditions_changed(wanted, changed.change, time.monotonic() - began_s)
+            return
         outcome = replace(outcome, took=max(round(time.monotonic() - began_s, 1), 0.1))
         self._tuning.tell(outcome)
         write_event(self._log, self._tuning.events[-1])
         self._parts.told(outcome_line(wanted, outcome))
         self._parts.changed()
 
+    async def _conditions_changed(self, wanted: Evaluation, change: Change, took_s: float) -> None:
+        """Discards the evaluation. Raises Stopped where no conditions last long enough for a search."""
+        self._parts.told(f"   {wanted.number}: discarded, and made again: {change.words}")
+        self._tuning.conditions_changed(change.words, max(round(took_s, 1), 0.1))
+        write_event(self._log, self._tuning.events[-1])
+        self._parts.changed()
+        if change.stopped:
+            self._parts.told(f"waiting for the load, {duration(_LOAD_S)} at most")
+            if not await self._parts.load_runs(_LOAD_S):
+                raise Stopped(change.words, "start the load, then `pgtop-tune tune --resume`")
+        check_conditions(self._tuning.events[self._begun :])
+
     async def _check_limits(self) -> None:
         """Raises Stopped where it must not go on."""
         check_stop_file(self._parts.stop_file)
         check_room(await self._parts.free_bytes())
+
+
+def check_conditions(events: Sequence[Event]) -> None:
+    """Raises Stopped where the newest of these have too many changes of the conditions among them."""
+    changes = [event.words for event in events[-_AMONG:] if isinstance(event, NewConditions)]
+    if len(changes) >= MOST_CHANGES:
+        raise Stopped(
+            f"the conditions changed {MOST_CHANGES} times within {_AMONG} evaluations; at last {changes[-1]}",
+            "`pgtop-tune tune --resume` continues once they last",
+        )
 
 
 def check_stop_file(stop_file: Path | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -20,9 +21,9 @@ from msgspec.structs import replace
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
-from pgtop_tune.tuning.on_server.evaluating import KnobsChanged
+from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event
-from pgtop_tune.tuning.on_server.run import check_stop_file
+from pgtop_tune.tuning.on_server.run import MOST_CHANGES, check_stop_file
 from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line
 from pgtop_tune.tuning.plan import Constraint, TuningPlan
 from pgtop_tune.tuning.protocol import Released, Tuning
@@ -40,7 +41,7 @@ class ServersParts(Struct, frozen=True, kw_only=True):
     """What a search on several servers needs of its surroundings.
 
     Attributes:
-        measure: (server, evaluation) → outcome. Raises KnobsChanged, and as `Workers.run`.
+        measure: (server, evaluation) → outcome. Raises KnobsChanged, ConditionsChanged, and as `Workers.run`.
         servers: Names of those that are there now.
         stop_file: The search stops before its next evaluation once this is there; None for none.
         told: Takes what is going on, one line.
@@ -85,6 +86,7 @@ class TuningOnServers:
         self._servers: Final = list(servers)
         self._parts: Final = parts
         self._flights: Final[list[_Flight]] = []
+        self._discarded: Final[Counter[str]] = Counter()
         self._waiting: Final[dict[str, asyncio.Task[bool]]] = {}
         self._told_s = time.monotonic()
 
@@ -114,6 +116,7 @@ class TuningOnServers:
     def _land(self, wanted: Evaluation, flight: _Flight) -> None:
         """Tells the search what came of a flight; of several that ask the same, the first to begin comes first."""
         self._flights.remove(flight)
+        self._discarded.pop(flight.server, None)
         now_s = time.monotonic()
         outcome = replace(flight.task.result(), took=max(round(now_s - self._told_s, 1), 0.1))
         self._told_s = now_s
@@ -133,6 +136,12 @@ class TuningOnServers:
                     self._parts.told(f"{name} was changed by someone else on {flight.server}: the search lets go of it")
                     self._tuning.release(name)
                     write_event(self._log, Released(name))
+            except ConditionsChanged as changed:
+                self._parts.told(f"an evaluation is discarded: {changed.change.words}, on {flight.server}")
+                self._discarded[flight.server] += 1
+                if self._discarded[flight.server] >= MOST_CHANGES:
+                    self._servers.remove(flight.server)
+                    self._parts.told(f"the conditions of {flight.server} go on changing; it takes no more evaluations")
             except WorkerGone as gone:
                 self._parts.told(f"an evaluation is lost: {gone.message}")
                 self._waiting[flight.server] = asyncio.ensure_future(self._is_back(flight.server))

@@ -68,18 +68,29 @@ def result_lines(found: Result, objective: str) -> Iterator[str]:
     for name, value in found.values.items():
         yield f"  {name} = {value}  (was {found.start[name]})"
     if found.ending is Ending.REFUSED and found.needed is not None:
-        yield f"  --budget {_minutes(found.needed)} would do"
+        enough = "would do" if found.tried else "at least; how evaluations differ is not known yet"
+        yield f"  --budget {_minutes(found.needed)} {enough}"
     for each in found.examined:
         yield f"  {examined_words(each)}"
     if found.confirmed is not None:
         yield from (f"  {line}" for line in figure_lines(found.confirmed))
+    if found.changes:
+        made_again = counted(len(found.changes), "evaluation")
+        yield f"  {made_again} made again, because the conditions changed; at last {found.changes[-1]}"
     for name in found.let_go:
         yield f"  {name}: someone else changed it; the search let go of it"
     for name, why in found.left_out:
         yield f"  {name}: not searched: {why}"
     score = score_words(found.predictions)
-    spread = f"; one evaluation deviates by {100.0 * found.evaluation_sd:.1f} %" if found.evaluation_sd else ""
+    known = found.tried and found.evaluation_sd
+    spread = f"; one evaluation deviates by {100.0 * found.evaluation_sd:.1f} %" if known else ""
     yield f"{counted(len(found.tried), 'evaluation')} in {duration(found.spent)}{spread}{f'; {score}' if score else ''}"
+
+
+def next_line(identity: str, found: Result) -> str:
+    """What can be done with a result."""
+    applied = ", `--apply` makes it permanent" if found.values else ""
+    return f"`pgtop-tune tune --show {identity} -o tune.html` writes the report{applied}"
 
 
 def _minutes(seconds: float) -> str:

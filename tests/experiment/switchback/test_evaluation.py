@@ -288,3 +288,9 @@ def hogged(seed: int, period_s: int) -> str:
 def test_a_program_that_comes_and_goes_beside_equal_arms_is_claimed_in_few_experiments(period_s: int) -> None:
     verdicts = [hogged(seed, period_s) for seed in range(100)]
     assert sum(verdict in ("better", "worse") for verdict in verdicts) <= 5
+
+
+def test_a_block_of_which_no_second_was_read_is_not_told_as_one_without_transactions() -> None:
+    pair = Pair(1, Arm.A, block(Arm.A, 100.0), block(Arm.B))
+    assert pair.spoiled == "no second of B was measured"
+    assert Pair(1, Arm.A, block(Arm.A, 100.0), block(Arm.B, 0.0)).spoiled == "no transaction ended in B"

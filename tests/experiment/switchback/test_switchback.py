@@ -211,6 +211,20 @@ async def test_a_load_that_failed_because_its_server_was_restarted_is_told_as_th
     assert (state.ending, state.reason) == (Ending.ENDED, "the server was restarted")
 
 
+async def test_a_server_that_does_not_answer_a_switch_in_time_has_ended_it_and_no_value_is_to_blame() -> None:
+    made = noisy(0.1)
+    to = made.arms.to
+
+    async def answers_twice(arm: Arm, stays_s: float) -> bool:
+        if made.arms.acts.count("B"):
+            raise ConnectionProblem("no answer within 15 s")
+        return await to(arm, stays_s)
+
+    made.arms.to = answers_twice  # type: ignore[method-assign]
+    state = await made.run()
+    assert (state.ending, state.reason) == (Ending.ENDED, "no answer within 15 s")
+
+
 async def test_a_switch_that_the_server_refuses_is_a_result() -> None:
     made = noisy(0.1)
     made.arms.problem = ConnectionProblem("the connection was lost")

@@ -20,6 +20,16 @@ def block(tps: float = 100.0, wal: float = 500.0, latency: float = 8.0) -> Block
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("words", "rate", "bounded"),
+    [("tps", None, True), ("tps", 5.0, False), ("wal", None, False), ("p99@5", None, False), ("cost", None, False)],
+)  # fmt: skip
+def test_waits_bound_the_throughput_of_clients_without_a_rate_and_nothing_else(
+    words: str, rate: float | None, bounded: bool
+) -> None:
+    assert objective(words, rate).bounded is bounded
+
+
 def test_more_transactions_are_better_and_longer_latencies_are_worse() -> None:
     faster = objective("tps").log_ratio(block(tps=110.0), block(tps=100.0))
     slower = objective("latency@200").log_ratio(block(latency=10.0), block(latency=8.0))

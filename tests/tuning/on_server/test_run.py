@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from pgtop_tune.experiment.plan.log import FILE, ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.state import SwitchbackState
-from pgtop_tune.tuning.on_server.evaluating import Disturbed, KnobsChanged
+from pgtop_tune.tuning.on_server.conditions import Change
+from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Disturbed, KnobsChanged
 from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first, write_result
 from pgtop_tune.tuning.on_server.report import tuning_chapters
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
 from pgtop_tune.tuning.on_server.shown import ShownTuning
-from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line, result_lines, status_lines
+from pgtop_tune.tuning.on_server.words import evaluation_line, next_line, outcome_line, result_lines, status_lines
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.protocol import Tuning
 from pgtop_tune.tuning.result import Ending, Result
@@ -77,9 +78,12 @@ def parts(told: list[str] | None = None, **other: Any) -> RunParts:
     async def room() -> int | None:
         return None
 
+    async def runs(timeout_s: float) -> bool:
+        return True
+
     asked: dict[str, Any] = {
-        "answers": there, "free_bytes": room, "stop_file": None, "told": (told if told is not None else []).append,
-        "changed": lambda: None,
+        "answers": there, "load_runs": runs, "free_bytes": room, "stop_file": None,
+        "told": (told if told is not None else []).append, "changed": lambda: None,
     }  # fmt: skip
     return RunParts(**(asked | other))
 
@@ -207,6 +211,71 @@ def test_a_knob_that_someone_else_changes_is_let_go_of_also_after_resuming(tmp_p
     assert again.let_go == ("work_mem",)
 
 
+def changing(made: Made, numbers: Sequence[int], change: Change) -> None:
+    """The conditions change under these evaluations, whenever they are made for the first time."""
+    left = list(numbers)
+
+    def change_now(wanted: Evaluation, seed: int) -> None:
+        if wanted.number in left:
+            left.remove(wanted.number)
+            raise ConditionsChanged(change)
+
+    made.before = change_now
+
+
+def test_an_evaluation_under_another_load_is_discarded_and_made_again_and_the_result_says_so(tmp_path: Path) -> None:
+    begun(tmp_path)
+    changing(made := Made(), [4, 15], Change("the load is another one: 400 transactions per second, 200 before", 3))
+    told: list[str] = []
+    found = run(tmp_path, made, parts(told))
+    assert found.ending is Ending.BETTER
+    assert made.measured == sorted(set(made.measured))
+    line = "   4: discarded, and made again: the load is another one: 400 transactions per second, 200 before"
+    assert line in told
+    assert "  2 evaluations made again, because the conditions changed; at last the load is" in "\n".join(
+        result_lines(found, "tps")
+    )
+    assert replayed(kept_tuning(tmp_path)).next() == found
+
+
+def test_a_load_that_goes_on_changing_ends_the_search_and_resumed_it_is_given_another_chance(tmp_path: Path) -> None:
+    begun(tmp_path)
+    changing(made := Made(), [4, 4, 7], Change("the load is another one: 9 sessions of clients, 3 before", 3))
+    with pytest.raises(Stopped, match=r"3 times within 8 evaluations; at last .* 9 sessions of clients, 3 before"):
+        run(tmp_path, made)
+    assert made.put_backs == ["the search stopped"]
+    assert run(tmp_path, again := Made()).ending is Ending.BETTER
+    assert again.measured[0] == 7
+
+
+def test_changes_that_are_far_apart_do_not_end_the_search(tmp_path: Path) -> None:
+    begun(tmp_path)
+    changing(made := Made(), [3, 9, 16], Change("the load is another one", 3))
+    assert len(run(tmp_path, made).changes) == 3
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_load_that_has_stopped_is_waited_for(tmp_path: Path, back: bool) -> None:
+    begun(tmp_path)
+    change = Change("the load has stopped: 0 transactions per second, 200 before", 3, stopped=True)
+    changing(made := Made(), [5], change)
+    waited: list[float] = []
+
+    async def runs(timeout_s: float) -> bool:
+        waited.append(timeout_s)
+        return back
+
+    told: list[str] = []
+    if back:
+        assert run(tmp_path, made, parts(told, load_runs=runs)).ending is Ending.BETTER
+    else:
+        with pytest.raises(Stopped, match="the load has stopped") as stopped:
+            run(tmp_path, made, parts(told, load_runs=runs))
+        assert "tune --resume" in stopped.value.hint
+    assert waited == [600.0]
+    assert "waiting for the load, 10m00s at most" in told
+
+
 def test_the_stop_file_and_a_full_disk_end_it_between_evaluations_with_the_way_on(tmp_path: Path) -> None:
     begun(tmp_path / "search")
     stop = tmp_path / "stop"
@@ -295,7 +364,10 @@ def test_the_report_has_the_path_the_knobs_and_the_script_also_of_a_search_that_
     assert refused.needed is not None
     text = report_markdown("x", tuning_chapters(kept_tuning(tmp_path / "refused"), refused, []))
     assert "The budget is too small" in text
-    assert "would do" in text
+    assert "m at least" in text
+    assert "deviates" not in text, "nothing was measured"
+    assert "--apply" in next_line("x", found)
+    assert "--apply" not in next_line("x", refused), "there is nothing to apply"
 
 
 def test_a_screen_gets_the_arms_of_each_evaluation_and_none_while_nothing_is_switched(tmp_path: Path) -> None:

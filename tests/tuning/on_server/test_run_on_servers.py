@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
-from pgtop_tune.tuning.on_server.evaluating import KnobsChanged
+from pgtop_tune.tuning.on_server.conditions import Change
+from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first
 from pgtop_tune.tuning.on_server.run_on_servers import ServersParts, TuningOnServers
@@ -171,6 +172,20 @@ def test_a_knob_that_someone_changes_on_one_server_is_let_go_of_on_all(tmp_path:
     found = run(tmp_path / "search", servers)
     assert found.let_go == ("temp_buffers",)
     assert set(found.values) == {"work_mem"}
+
+
+def test_a_server_whose_machine_goes_on_changing_takes_no_more_evaluations(tmp_path: Path) -> None:
+    servers, told = Servers("a", "b"), list[str]()
+
+    def changes(server: str, wanted: Evaluation) -> None:
+        if server == "b":
+            raise ConditionsChanged(Change("others took 0.9 cores more beside the newest blocks", 4))
+
+    servers.before = changes
+    assert run(tmp_path / "search", servers, told=told.append).ending is Ending.BETTER
+    assert [server for server, _ in servers.ran].count("b") == 3
+    assert "an evaluation is discarded: others took 0.9 cores more beside the newest blocks, on b" in told
+    assert "the conditions of b go on changing; it takes no more evaluations" in told
 
 
 def test_a_constraint_does_not_end_what_is_only_thought_ahead(tmp_path: Path) -> None:

@@ -1,0 +1,224 @@
+"""Whether evaluations are made under the same conditions: the load that another program drives, and what other programs
+take of the machine. Pure.
+
+A setting is compared with itself, earlier and later, so that no knob is to blame for a difference. Settings change how
+fast a server is, and clients that wait for it send less then; so a rate alone is no other load: where a server gets
+slower, transactions per second and active sessions do not go the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from statistics import median
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from pgtop_tune.compare.sides.statements import Look, mean_ms, summed
+from pgtop_tune.compare.statement_rows import ENOUGH_CALLS
+from pgtop_tune.experiment.attribution import attribution
+from pgtop_tune.experiment.switchback.blocks import QUICK, Arm, Block, Pair
+from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix
+from pgtop_tune.safe_text import one_line
+from pgtop_tune.tuning.on_server.load_shape import MOVED, TIMES, largest_gain, moved, rate_words
+from pgtop_tune.tuning.search import Evaluation
+from pgtop_tune.tuning.space import Point
+
+_NEWEST: Final = 3
+"""Blocks in a row that must differ, so that a pause or a batch is no other load."""
+_EARLIER: Final = 2
+"""Blocks of a setting that say how it was before."""
+_WITH: Final = 1.25
+"""Times by which active sessions go with the rate, where the load is another one."""
+_BUSY: Final = 0.1
+"""Mean active sessions below which they are too few to be counted, and no server is the limit of its clients."""
+_STOPPED: Final = 0.05
+"""Of the transactions per second before."""
+_LONG_MS: Final = 1000.0 * QUICK.settle_s
+_STATEMENTS: Final = 100
+"""With most time, that make the mix."""
+_TEXT: Final = 60
+Setting: TypeAlias = tuple[Point, bool, bool]
+"""A point, whether its blocks have a load of their own each, and whether behind a restart: not as fast then."""
+Texts: TypeAlias = Callable[[str], str]
+"""Of a statement by its id; "" where it is not known."""
+
+
+class Change(Struct, frozen=True):
+    """Other conditions.
+
+    Attributes:
+        words: What is otherwise, with its number now and before.
+        since: Place of the first block that is otherwise.
+        stopped: There is no load any more.
+    """
+
+    words: str
+    since: int
+    stopped: bool = False
+
+
+class Conditions:
+    """Of a search so far.
+
+    Args:
+        loaded: The load is ours, and stays as it is: only the machine can change.
+
+    Attributes:
+        mix: Statements and weights that decide under the load of another program, of the first evaluation under these
+            conditions; None before.
+    """
+
+    def __init__(self, *, loaded: bool) -> None:
+        self._loaded: Final = loaded
+        self._known: dict[Setting, tuple[Block, ...]] = {}
+        self.mix: FixedMix | None = None
+
+    def take(self, wanted: Evaluation, pairs: Sequence[Pair], text: Texts = lambda id: "") -> Change | None:
+        """What changed since the evaluations before, or within this one; later ones are compared with what is now."""
+        blocks = [
+            (_setting(wanted, block.arm), block)
+            for pair in pairs
+            for block in pair.blocks
+            if block.tps and not block.spoiled
+        ]
+        found = change(self._known, blocks, loaded=self._loaded, text=text)
+        if found is not None and found.stopped:
+            blocks = blocks[: found.since]
+        elif found is not None:
+            self._known, self.mix = {}, None
+            blocks = blocks[found.since :]
+        for setting in dict.fromkeys(of for of, _ in blocks):
+            newest = tuple(block for of, block in blocks if of == setting)
+            if len(newest) >= _EARLIER:
+                self._known[setting] = newest
+        return found
+
+    def mix_of(self, pairs: Sequence[Pair]) -> FixedMix:
+        """The mix that decides; one that says why it cannot is that of these pairs alone."""
+        if self.mix is not None:
+            return self.mix
+        found = fixed_mix(pairs)
+        if not found.problem:
+            self.mix = found
+        return found
+
+
+def _setting(wanted: Evaluation, arm: Arm) -> Setting:
+    return wanted.against if arm is Arm.A else wanted.candidate, wanted.separate, wanted.restart
+
+
+def change(
+    before: Mapping[Setting, Sequence[Block]],
+    blocks: Sequence[tuple[Setting, Block]],
+    *,
+    loaded: bool,
+    text: Texts = lambda id: "",
+) -> Change | None:
+    """The conditions that the newest blocks have and those before had not; None where all are alike.
+
+    Both settings of an evaluation must say so, as far as there are earlier blocks of both.
+
+    Args:
+        before: Of earlier evaluations.
+        blocks: Of this one, in the order of time.
+        loaded: The load is ours.
+    """
+    tests = (_others,) if loaded else (_stopped, _rate, _clients, _mix, _others)
+    for place in range(len(blocks) - _NEWEST + 1):
+        sides = []
+        for setting in dict.fromkeys(of for of, _ in blocks):
+            older = [*before.get(setting, ()), *(block for of, block in blocks[:place] if of == setting)]
+            newer = [block for of, block in blocks[place:] if of == setting]
+            if len(older) >= _EARLIER and newer:
+                sides.append((older, newer))
+        for test in tests if sides else ():
+            told = [test(older, newer, text) for older, newer in sides]
+            if all(told):
+                return Change(told[0], place, stopped=test is _stopped)
+    return None
+
+
+def _stopped(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+    usual = _usual(older, _tps)
+    if not usual or any(block.mean_tps >= _STOPPED * usual for block in newer):
+        return ""
+    return f"the load has stopped: {rate_words(_usual(newer, _tps), usual)}"
+
+
+def _rate(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+    times = _beyond(older, newer, _tps)
+    if not times:
+        return ""
+    sessions = _usual(older, _sessions), _usual(newer, _sessions)
+    if max(sessions) >= _BUSY and (
+        sessions[1] < _WITH * sessions[0] if times > 1.0 else sessions[1] * _WITH > sessions[0]
+    ):
+        return ""
+    return f"the load is another one: {rate_words(_usual(newer, _tps), _usual(older, _tps))}"
+
+
+def _clients(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+    if not _beyond(older, newer, _connected):
+        return ""
+    now, before = _usual(newer, _connected), _usual(older, _connected)
+    return f"the load is another one: {now:,.0f} sessions of clients, {before:,.0f} before"
+
+
+def _mix(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+    """Calls at the cost that they had before, so that no setting is another mix."""
+    cost, both = summed(block.statements for block in older), summed(block.statements for block in (*older, *newer))
+    # As in the mix that decides: rare statements and long ones are in some blocks by chance.
+    often = [id for id, counted in both.items() if counted[0] >= ENOUGH_CALLS and mean_ms(counted) < _LONG_MS]
+    wanted = frozenset(sorted(often, key=lambda id: -both[id][1])[:_STATEMENTS])
+    before, now = ([_shares(block.statements, cost, wanted) for block in side] for side in (older, newer))
+    if not all((*before, *now)):
+        return ""
+    usual = min(before, key=lambda one: sum(moved(one, other) for other in before))
+    if min(moved(usual, each) for each in now) <= MOVED:
+        return ""
+    name, share, was = largest_gain(usual, _shares(summed(block.statements for block in newer), cost, wanted))
+    words = one_line(text(name), _TEXT) or "one statement"
+    return f"the load is another one: {words} is {100.0 * share:.0f} % of it, {100.0 * was:.0f} % before"
+
+
+def _shares(look: Look, cost: Look, wanted: Set[str]) -> dict[str, float]:
+    times = {id: counted[0] * mean_ms(cost.get(id, counted)) for id, counted in look.items() if id in wanted}
+    whole = sum(times.values())
+    return {id: ms / whole for id, ms in times.items()} if whole else {}
+
+
+def _others(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+    """Another throughput, and other programs that take so much more, or less, that they may be the reason."""
+    if not _beyond(older, newer, _tps):
+        return ""
+    now, before = _usual(newer, _tps), _usual(older, _tps)
+    sides = [block.surroundings for block in older], [block.surroundings for block in newer]
+    relative = max(now / before - 1.0, -0.99)
+    because, _ = attribution(*sides, relative, relative, ("the blocks before", "the newest blocks"))
+    return f"{because.partition(':')[0]}; {rate_words(now, before)}" if because else ""
+
+
+def _beyond(older: Sequence[Block], newer: Sequence[Block], of: Callable[[Block], float]) -> float:
+    """How many times what is usual the newer blocks have, where all are beyond it; 0 where one is not."""
+    usual = _usual(older, of)
+    if usual <= 0.0:
+        return 0.0
+    times = [of(block) / usual for block in newer]
+    return median(times) if min(times) >= TIMES or max(times) <= 1.0 / TIMES else 0.0
+
+
+def _usual(blocks: Sequence[Block], of: Callable[[Block], float]) -> float:
+    return median(of(block) for block in blocks)
+
+
+def _tps(block: Block) -> float:
+    return block.mean_tps
+
+
+def _sessions(block: Block) -> float:
+    return block.sessions or 0.0
+
+
+def _connected(block: Block) -> float:
+    return block.clients or 0.0

@@ -107,8 +107,8 @@ class ReadConnection:
         self._busy = asyncio.Lock()
         transport = None if self.pooled else transport_of(raw)
         self._as_bytes = None if transport is None else RowsAsBytes(transport)
-        self._forms: dict[str, tuple[Any, RowForm | None]] = {}
-        self._ahead: dict[str, asyncio.Future[list[bytes] | None]] = {}
+        self._forms: dict[str, tuple[Any, str, RowForm | None]] = {}
+        self._ahead: dict[str, tuple[asyncio.Future[list[bytes] | None], RowForm]] = {}
         self._asked_s = 0.0
         self._come = asyncio.Event()
         self.endpoint = endpoint
@@ -210,8 +210,10 @@ class ReadConnection:
         for text in dict.fromkeys(texts):
             known = self._known(text)
             if known is not None:
-                answer = self._ahead[text] = asyncio.get_running_loop().create_future()
-                questions.append((known[0], (), partial(self._came, answer)))
+                name, form = known
+                answer = asyncio.get_running_loop().create_future()
+                self._ahead[text] = answer, form
+                questions.append((name, (), partial(self._came, answer)))
         if questions:
             self._ask(questions)
 
@@ -230,12 +232,12 @@ class ReadConnection:
         statement = self._prepared.get(text)
         if statement is None:
             return None
-        prepared, form = self._forms.get(text, (None, None))
+        prepared, name, form = self._forms.get(text, (None, "", None))
         if prepared is not statement:
-            columns = [(column.name, column.type.oid) for column in statement.get_attributes()]
-            form = RowForm.of(columns)
-            self._forms[text] = statement, form
-        return None if form is None else (statement.get_name(), form)
+            name = statement.get_name()
+            form = RowForm.of([(column.name, column.type.oid) for column in statement.get_attributes()])
+            self._forms[text] = statement, name, form
+        return None if form is None else (name, form)
 
     def _ask(self, questions: Sequence[Question]) -> None:
         assert self._as_bytes is not None
@@ -254,14 +256,14 @@ class ReadConnection:
 
     async def _fetch_ahead(self, text: str) -> list[NamedRow] | None:
         """Rows that were asked ahead; None where there are none, and `fetch` has to ask."""
-        answer = self._ahead.pop(text)
+        answer, form = self._ahead.pop(text)
         started = time.perf_counter()
         try:
             if not answer.done():
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     await answer
-            rows, known = answer.result(), self._known(text)
-            return None if rows is None or known is None else [known[1].row(row) for row in rows]
+            rows = answer.result()
+            return None if rows is None else [form.row(row) for row in rows]
         except TimeoutError as error:
             raise self._lost(error) from None
         except UnicodeDecodeError:

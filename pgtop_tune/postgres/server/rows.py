@@ -68,6 +68,10 @@ def _elements(of: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
     return elements
 
 
+def _nothing(value: bytes) -> None:
+    return None
+
+
 _DECODERS: Final[Mapping[int, Callable[[bytes], Any]]] = {
     16: _truth,
     17: bytes,
@@ -81,9 +85,10 @@ _DECODERS: Final[Mapping[int, Callable[[bytes], Any]]] = {
     701: _double,
     1009: _elements(bytes.decode),
     1028: _elements(_unsigned),
+    2278: _nothing,
 }
-"""By the oid of the type: bool, bytea, name, int8, int2, int4, text, oid, xid, float8, text[], oid[]; arrays of one
-dimension."""
+"""By the oid of the type: bool, bytea, name, int8, int2, int4, text, oid, xid, float8, text[], oid[], void; arrays of
+one dimension."""
 
 
 class RowForm:

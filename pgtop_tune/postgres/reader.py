@@ -208,7 +208,9 @@ class PostgresReader:
             and self._readers[section].unasked(context) is None
         )  # fmt: skip
         texts = [text for section in asked for text in _AHEAD[section.name](self._major)]
-        context.connection.ask_ahead(texts)
+        # What has been counted is reported when that transaction ends.
+        alone = [text for text in texts if text == _FLUSH]
+        context.connection.ask_ahead((alone, [text for text in texts if text != _FLUSH]))
         return asked
 
     def forget_ahead(self) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 import asyncpg
+from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.statements import OWN_MARK
@@ -86,6 +87,14 @@ Looked = Callable[[Sequence[bytes] | None, RowForm], None]
 `fetch` tells why."""
 
 
+class _Ahead(Struct):
+    """An answer that was asked ahead; `transactions` is 1 for the first statement of its transaction, 0 for others."""
+
+    rows: asyncio.Future[list[bytes] | None]
+    form: RowForm
+    transactions: int
+
+
 class ReadConnection:
     """Prepared statements over one connection, one at a time.
 
@@ -106,11 +115,11 @@ class ReadConnection:
         self._names = 0
         self._busy = asyncio.Lock()
         transport = None if self.pooled else transport_of(raw)
-        self._as_bytes = None if transport is None else RowsAsBytes(transport)
-        self._forms: dict[str, tuple[Any, str, RowForm | None]] = {}
-        self._ahead: dict[str, tuple[asyncio.Future[list[bytes] | None], RowForm]] = {}
-        self._asked_s = 0.0
         self._come = asyncio.Event()
+        self._as_bytes = None if transport is None else RowsAsBytes(transport, self._come.set)
+        self._forms: dict[str, tuple[Any, str, RowForm | None]] = {}
+        self._ahead: dict[str, _Ahead] = {}
+        self._asked_s = 0.0
         self.endpoint = endpoint
         self.backend_pid: int = raw.get_server_pid()
         own.pooled = self.pooled
@@ -193,34 +202,37 @@ class ReadConnection:
 
         def come(rows: list[bytes] | None) -> None:
             self._count(asked_s)
-            self._note_come()
             looked(rows, form)
 
         self._ask([(name, arguments, come)])
         return True
 
-    def ask_ahead(self, texts: Sequence[str]) -> None:
+    def ask_ahead(self, transactions: Sequence[Sequence[str]]) -> None:
         """Sends statements together that `fetch` is called with next, in this order; those that it has prepared.
 
         To be followed by `forget_ahead`, once they are fetched.
+
+        Args:
+            transactions: Texts of the statements of each.
         """
         if self._ahead or not self._may_ask:
             return
-        questions: list[Question] = []
-        for text in dict.fromkeys(texts):
-            known = self._known(text)
-            if known is not None:
-                name, form = known
-                answer = asyncio.get_running_loop().create_future()
-                self._ahead[text] = answer, form
-                questions.append((name, (), partial(self._came, answer)))
-        if questions:
-            self._ask(questions)
+        for texts in transactions:
+            questions: list[Question] = []
+            for text in texts:
+                known = self._known(text)
+                if known is not None and text not in self._ahead:
+                    name, form = known
+                    answer: asyncio.Future[list[bytes] | None] = asyncio.get_running_loop().create_future()
+                    self._ahead[text] = _Ahead(answer, form, 0 if questions else 1)
+                    questions.append((name, (), partial(_settle, answer)))
+            if questions:
+                self._ask(questions)
 
     def forget_ahead(self) -> None:
         """What was asked ahead and not fetched."""
-        for _ in self._ahead:
-            self._count(time.perf_counter())
+        for each in self._ahead.values():
+            self._count(time.perf_counter(), transactions=each.transactions)
         self._ahead.clear()
 
     @property
@@ -245,31 +257,22 @@ class ReadConnection:
         self._asked_s = time.perf_counter()
         self._as_bytes.ask(questions)
 
-    def _came(self, answer: asyncio.Future[list[bytes] | None], rows: list[bytes] | None) -> None:
-        self._note_come()
-        if not answer.done():
-            answer.set_result(rows)
-
-    def _note_come(self) -> None:
-        if self._as_bytes is None or not self._as_bytes.under_way:
-            self._come.set()
-
     async def _fetch_ahead(self, text: str) -> list[NamedRow] | None:
         """Rows that were asked ahead; None where there are none, and `fetch` has to ask."""
-        answer, form = self._ahead.pop(text)
+        asked = self._ahead.pop(text)
         started = time.perf_counter()
         try:
-            if not answer.done():
+            if not asked.rows.done():
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                    await answer
-            rows = answer.result()
-            return None if rows is None else [form.row(row) for row in rows]
+                    await asked.rows
+            rows = asked.rows.result()
+            return None if rows is None else [asked.form.row(row) for row in rows]
         except TimeoutError as error:
             raise self._lost(error) from None
         except UnicodeDecodeError:
             return None
         finally:
-            self._count(started)
+            self._count(started, transactions=asked.transactions)
 
     async def execute(self, text: str) -> None:
         """Runs statements without parameters, as one simple query. Raises as `fetch` does."""
@@ -351,6 +354,12 @@ class ReadConnection:
     def _lost(self, error: BaseException) -> ConnectionProblem:
         self.terminate()
         return connection_problem(error, self._conninfo, reached=True)
+
+
+def _settle(answer: asyncio.Future[list[bytes] | None], rows: list[bytes] | None) -> None:
+    # Nobody may wait for it any more.
+    if not answer.done():
+        answer.set_result(rows)
 
 
 def _lenient(value: bytes) -> str:

@@ -24,10 +24,11 @@ Question = tuple[str, tuple[int, ...], Answered]
 
 _HEAD: Final = Struct(">cI")
 _BINARY: Final = pack(">hh", 1, 1)
-_RUN: Final = b"E\0\0\0\x09\0\0\0\0\0" + b"S\0\0\0\x04"
-"""Execute of the unnamed portal, without a limit of rows; Sync."""
-_PASSED_OVER: Final = frozenset({b"2", b"C", b"s"})
-"""BindComplete, CommandComplete, PortalSuspended."""
+_EXECUTE: Final = b"E\0\0\0\x09\0\0\0\0\0"
+"""Of the unnamed portal, without a limit of rows."""
+_SYNC: Final = b"S\0\0\0\x04"
+_NEWS: Final = frozenset({b"N", b"S", b"A"})
+"""NoticeResponse, ParameterStatus, NotificationResponse: they come at any time and are for asyncpg."""
 _FATAL: Final = (b"VFATAL\0", b"VPANIC\0")
 _MESSAGES_KEPT: Final = 100
 
@@ -37,7 +38,7 @@ def asking(name: str, arguments: Sequence[int]) -> bytes:
     texts = [str(argument).encode() for argument in arguments]
     values = b"".join(pack(">i", len(text)) + text for text in texts)
     bind = b"\0" + name.encode() + b"\0" + pack(">hh", 0, len(texts)) + values + _BINARY
-    return b"B" + pack(">i", len(bind) + 4) + bind + _RUN
+    return b"B" + pack(">i", len(bind) + 4) + bind + _EXECUTE
 
 
 def transport_of(raw: Any) -> asyncio.Transport | None:
@@ -51,16 +52,17 @@ class RowsAsBytes(asyncio.Protocol):
 
     Args:
         transport: Of a connection of asyncpg that waits for no answer.
+        idle: Called when no answer is awaited any more.
     """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, idle: Callable[[], object]) -> None:
         self._transport = transport
+        self._idle = idle
         self._theirs = cast(asyncio.Protocol, transport.get_protocol())
         self._messages: dict[tuple[str, tuple[int, ...]], bytes] = {}
-        self._awaited: deque[Answered] = deque()
+        self._awaited: deque[deque[Answered]] = deque()
         self._rest = b""
         self._rows: list[bytes] = []
-        self._is_refused = False
 
     @property
     def under_way(self) -> bool:
@@ -68,11 +70,11 @@ class RowsAsBytes(asyncio.Protocol):
         return bool(self._awaited)
 
     def ask(self, questions: Sequence[Question]) -> None:
-        """Sends statements, each a transaction of its own."""
+        """Sends statements as one transaction. Where one is refused, those after it have no answer either."""
         if not self._awaited:
             self._transport.set_protocol(self)
-        self._awaited.extend(answered for _, _, answered in questions)
-        self._transport.write(b"".join([self._message(name, arguments) for name, arguments, _ in questions]))
+        self._awaited.append(deque(answered for _, _, answered in questions))
+        self._transport.write(b"".join([self._message(name, arguments) for name, arguments, _ in questions]) + _SYNC)
 
     def _message(self, name: str, arguments: tuple[int, ...]) -> bytes:
         message = self._messages.get((name, arguments))
@@ -96,13 +98,16 @@ class RowsAsBytes(asyncio.Protocol):
                 return
             if kind == b"D":
                 self._rows.append(data[at + 5 : end])
+            elif kind == b"C":
+                rows, self._rows = self._rows, []
+                self._awaited[0].popleft()(rows)
             elif kind == b"Z":
-                self._finish()
+                self._end_transaction()
             elif kind == b"E":
-                self._is_refused = True
+                self._refuse()
                 if any(word in data[at:end] for word in _FATAL):
                     self._theirs.data_received(data[at:end])
-            elif kind not in _PASSED_OVER:
+            elif kind in _NEWS:
                 self._theirs.data_received(data[at:end])
             at = end
         if self._awaited:
@@ -110,13 +115,25 @@ class RowsAsBytes(asyncio.Protocol):
         elif at < size:
             self._theirs.data_received(data[at:])
 
+    def _refuse(self) -> None:
+        """None of the statements of this transaction that have not ended gets an answer."""
+        self._rows = []
+        while self._awaited[0]:
+            self._awaited[0].popleft()(None)
+
+    def _end_transaction(self) -> None:
+        self._refuse()
+        self._awaited.popleft()
+        if not self._awaited:
+            self._transport.set_protocol(self._theirs)
+            self._idle()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`: asyncpg is told as well."""
         self._rest = b""
         self._theirs.connection_lost(exc)
         while self._awaited:
-            self._is_refused = True
-            self._finish()
+            self._end_transaction()
 
     def eof_received(self) -> bool | None:
         """See `asyncio.Protocol`."""
@@ -129,11 +146,3 @@ class RowsAsBytes(asyncio.Protocol):
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`."""
         self._theirs.resume_writing()
-
-    def _finish(self) -> None:
-        rows, self._rows = self._rows, []
-        refused, self._is_refused = self._is_refused, False
-        answered = self._awaited.popleft()
-        if not self._awaited:
-            self._transport.set_protocol(self._theirs)
-        answered(None if refused else rows)

@@ -40,7 +40,7 @@ SELECT * FROM (VALUES
 
 async def ahead(connection: ReadConnection, text: str) -> Sequence[Any]:
     """Its rows without asyncpg; fails where they come through it."""
-    connection.ask_ahead([text])
+    connection.ask_ahead([[text]])
     assert text in connection._ahead
     rows = await connection._fetch_ahead(text)
     assert rows is not None
@@ -85,14 +85,15 @@ async def test_statements_are_counted_when_they_are_fetched_and_once(server: Thr
         for text in ("SELECT 1 AS one", "SELECT 2 AS two", "SELECT 3 AS three"):
             await connection.fetch(text)
         before = own.statements, own.transactions, own.calls
-        connection.ask_ahead(["SELECT 1 AS one", "SELECT 2 AS two", "SELECT 3 AS three"])
+        connection.ask_ahead([["SELECT 1 AS one"], ["SELECT 2 AS two", "SELECT 3 AS three"]])
         assert (await connection.fetch("SELECT 1 AS one"))[0]["one"] == 1
         assert (own.statements, own.transactions, own.calls) == tuple(count + 1 for count in before)
         # Through asyncpg, behind all that is still to come.
         assert (await connection.fetch("SELECT 4"))[0][0] == 4
         assert (await connection.fetch("SELECT 2 AS two"))[0]["two"] == 2
         connection.forget_ahead()
-        assert own.transactions == before[1] + 4 + 0
+        # 1; 4, which was prepared as well; 2 with 3, which was not fetched, in one transaction.
+        assert (own.statements, own.transactions) == (before[0] + 4 + 1, before[1] + 3)
         assert (await connection.fetch("SELECT 3 AS three"))[0]["three"] == 3
     finally:
         await connection.aclose()
@@ -101,15 +102,17 @@ async def test_statements_are_counted_when_they_are_fetched_and_once(server: Thr
 async def test_a_refusal_is_asyncpgs_and_takes_no_other_answer_with_it(server: Throwaway) -> None:
     connection = await open_connection(place(server), OwnSessions())
     try:
-        await connection.fetch("SELECT 1 / (CASE WHEN pg_is_in_recovery() THEN 1 ELSE 1 END) AS one")
+        await connection.fetch("SELECT 3 AS three")
         fails = "SELECT 1 / current_setting('statement_timeout')::interval::text::int"
         with pytest.raises(asyncpg.PostgresError):
             await connection.fetch(fails)
         await connection.fetch("SELECT 2 AS two")
-        connection.ask_ahead([fails, "SELECT 2 AS two"])
+        connection.ask_ahead([["SELECT 3 AS three", fails, "SELECT 2 AS two"]])
         with pytest.raises(asyncpg.InvalidTextRepresentationError):
             await connection.fetch(fails)
         assert (await connection.fetch("SELECT 2 AS two"))[0]["two"] == 2
+        rows = await connection._fetch_ahead("SELECT 3 AS three")
+        assert rows is not None, "it came before the one that was refused"
         connection.forget_ahead()
     finally:
         await connection.aclose()
@@ -119,7 +122,7 @@ async def test_a_session_that_is_ended_meanwhile_is_a_problem_and_no_hang(server
     connection = await open_connection(place(server), OwnSessions())
     other = await open_connection(place(server), OwnSessions())
     await connection.fetch("SELECT pg_sleep(0.3) IS NULL AS slept")
-    connection.ask_ahead(["SELECT pg_sleep(0.3) IS NULL AS slept"])
+    connection.ask_ahead([["SELECT pg_sleep(0.3) IS NULL AS slept"]])
     await asyncio.sleep(0.05)
     await other.fetch(f"SELECT pg_terminate_backend({connection.backend_pid})")
     with pytest.raises(ConnectionProblem):
@@ -135,7 +138,7 @@ async def test_over_libpq_and_for_a_statement_that_is_not_prepared_fetch_is_the_
     connection = await open_connection(by_libpq(place(server)), OwnSessions())
     await connection.fetch("SELECT 1")
     assert not connection.ask("SELECT 1", (), lambda rows, form: None)
-    connection.ask_ahead(["SELECT 1"])
+    connection.ask_ahead([["SELECT 1"]])
     assert (await connection.fetch("SELECT 1"))[0][0] == 1
     await connection.aclose()
 
@@ -229,43 +232,49 @@ def message(kind: bytes, body: bytes = b"") -> bytes:
 
 
 _ROWS = st.lists(st.binary(max_size=40), max_size=4)
+_TRANSACTION = st.tuples(st.lists(_ROWS, min_size=1, max_size=3), st.integers(0, 4))
+"""Rows of its statements, and the number of those that come before the first that is refused."""
 
 
 @given(
-    st.lists(st.tuples(_ROWS, st.booleans()), min_size=1, max_size=4),
-    st.lists(st.sampled_from([b"N", b"S", b"A"]), max_size=3),
-    st.data(),
+    st.lists(_TRANSACTION, min_size=1, max_size=3), st.lists(st.sampled_from([b"N", b"S", b"A"]), max_size=3), st.data()
 )
 def test_answers_are_whole_however_they_come(
-    answers: list[tuple[list[bytes], bool]], between: list[bytes], data: st.DataObject
+    transactions: list[tuple[list[list[bytes]], int]], between: list[bytes], data: st.DataObject
 ) -> None:
     theirs = Theirs()
     wire = Wire(theirs)
-    past = RowsAsBytes(wire)
+    idle: list[bool] = []
+    past = RowsAsBytes(wire, lambda: idle.append(True))
     got: list[list[bytes] | None] = []
-    past.ask([("pgtop_1", (50, 1), got.append) for _ in answers])
-    sent = b""
-    for rows, refused in answers:
-        parts = [message(b"2"), *(message(b"D", row) for row in rows)]
-        parts += [message(b"E", b"SERROR\0VERROR\0\0") if refused else message(b"C", b"SELECT\0")]
-        sent += b"".join(parts)
+    sent, wanted = b"", list[list[bytes] | None]()
+    for statements, good in transactions:
+        past.ask([("pgtop_1", (50, 1), got.append) for _ in statements])
+        for rows in statements[:good]:
+            sent += b"".join([message(b"2"), *(message(b"D", row) for row in rows), message(b"C", b"SELECT\0")])
+        if good < len(statements):
+            rows = statements[good]
+            sent += b"".join([message(b"2"), *(message(b"D", row) for row in rows)])
+            sent += message(b"E", b"SERROR\0VERROR\0\0")
         sent += b"".join(message(kind, b"news") for kind in between) + message(b"Z", b"I")
+        wanted += [rows if at < good else None for at, rows in enumerate(statements)]
     sent += message(b"N", b"after")
     while sent:
         size = data.draw(st.integers(1, len(sent)))
         wire.protocol.data_received(sent[:size])  # type: ignore[attr-defined]
         sent = sent[size:]
-    assert got == [None if refused else rows for rows, refused in answers]
+    assert got == wanted
     news = b"".join(message(kind, b"news") for kind in between)
-    assert theirs.got == news * len(answers) + message(b"N", b"after")
+    assert theirs.got == news * len(transactions) + message(b"N", b"after")
     assert wire.protocol is theirs
+    assert idle == [True]
     assert not past.under_way
 
 
 def test_a_lost_connection_answers_all_and_is_told_to_asyncpg() -> None:
     theirs = Theirs()
     wire = Wire(theirs)
-    past = RowsAsBytes(wire)
+    past = RowsAsBytes(wire, lambda: None)
     got: list[list[bytes] | None] = []
     past.ask([("a", (), got.append), ("b", (), got.append)])
     wire.protocol.data_received(message(b"2") + message(b"D", b"x")[:-1])  # type: ignore[attr-defined]

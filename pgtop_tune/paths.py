@@ -61,6 +61,11 @@ def experiments_dir() -> Path:
     return state_dir() / "experiments"
 
 
+def running_experiments_dir() -> Path:
+    """Experiments under way, one file each."""
+    return experiments_dir() / "running"
+
+
 def private(directory: Path) -> Path:
     """The directory, made where it is missing, with all above it that are missing: for their user only (0700).
 

@@ -1,17 +1,22 @@
 """A live session whose services are made after the first frame.
 
-Importing what changes something and pgbench's runner takes as long as Textual's start; an operator sees the first data
-before that. A key that needs a service waits for it.
+Importing what changes something and pgbench's runner takes as long as Textual's start, and three megabytes; an operator
+sees the first data before that, and who only watches does without. A key that needs a service waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune import paths
+from pgtop_tune.cli.allocator import give_back
 from pgtop_tune.cli.watching import Watching
 from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.tui.controls import Services
@@ -32,6 +37,23 @@ if TYPE_CHECKING:
 _WATCHING: Final = (5_000, 5, 5)
 """How often garbage is looked for from then on. What is drawn leaves cycles: at the pace that suits the start, three
 megabytes of them lie about before they are found."""
+_LOOK_S: Final = 2.0
+"""How soon a change or an experiment of another program is noticed, as `changes.confirm.orphans` looks for them."""
+
+
+def _settle() -> None:
+    """All that is heavy has been imported by now; see `cli.screen`."""
+    gc.freeze()
+    gc.set_threshold(*_WATCHING)
+    give_back()
+
+
+def _has_entries(directory: Path) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return any(entries)
+    except OSError:
+        return False
 
 
 class ScreenSession:
@@ -43,7 +65,7 @@ class ScreenSession:
         keeper: A sink of the same engine: what runs are judged by.
 
     Attributes:
-        services: Made with the second frame, or when a key needs one.
+        services: Made when a key needs one, or when there is a journal or an experiment of another program.
     """
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions, keeper: FrameKeeper) -> None:
@@ -77,18 +99,25 @@ class ScreenSession:
         )
 
     def _make_parts(self) -> LiveParts:
-        from pgtop_tune.cli.allocator import give_back
         from pgtop_tune.cli.wiring import LiveParts
 
         parts = LiveParts(self._conninfo, self._options, self._watching)
-        # All that is heavy has been imported by now; see `cli.screen`.
-        gc.freeze()
-        gc.set_threshold(*_WATCHING)
-        give_back()
+        _settle()
         return parts
 
+    def _are_wanted(self) -> bool:
+        """Whether there is a journal or an announced experiment, which services look after. Blocking."""
+        journals = self._options.journal_directory or paths.journal_dir()
+        return _has_entries(journals) or _has_entries(paths.running_experiments_dir())
+
     async def _serve(self) -> None:
-        """Makes the services, and reverts overdue changes of programs that are gone until the session ends."""
+        """Has the services made once something wants them; reverts overdue changes of programs that are gone."""
+        await asyncio.to_thread(_settle)
+        while self.services.made is None and not await asyncio.to_thread(self._are_wanted):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), _LOOK_S)
+            if self._leaving.is_set():
+                return
         await self.services.get()
         assert self._parts is not None
         from pgtop_tune.changes.confirm.orphans import PendingWatch

@@ -26,7 +26,7 @@ from collections.abc import Set
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -232,7 +232,7 @@ class _UseOver(Struct, frozen=True):
         host = interval.newest.host
         if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
             return None
-        known = interval.once(_LoadSeen)
+        known = _LOAD_SEEN
         pids = next(filter(None, map(known.pids, interval.recent(sections.activity, self.window_s))), frozenset())
         recent = interval.recent(sections.processes, self.window_s, least=2)
         if not pids:
@@ -256,25 +256,41 @@ class _UseOver(Struct, frozen=True):
 
 
 class _LoadSeen:
-    """What was found in the looks of an interval: windows of different lengths share most of them."""
+    """What was found in the newest looks, which never change: windows and intervals share most of them."""
 
-    def __init__(self, _: Interval) -> None:
-        self._pids: dict[int, frozenset[int]] = {}
-        self._rows: dict[tuple[int, frozenset[int]], dict[int, ProcessCounters]] = {}
+    def __init__(self) -> None:
+        self._pids: dict[int, tuple[Activity, frozenset[int]]] = {}
+        self._rows: dict[tuple[int, frozenset[int]], tuple[ProcessSample, dict[int, ProcessCounters]]] = {}
 
     def pids(self, activity: Activity) -> frozenset[int]:
         """See `_of_load`."""
         found = self._pids.get(id(activity))
-        if found is None:
-            found = self._pids[id(activity)] = _of_load(activity)
-        return found
+        if found is None or found[0] is not activity:
+            found = self._pids[id(activity)] = activity, _of_load(activity)
+            _forget_oldest(self._pids)
+        return found[1]
 
     def rows(self, sample: ProcessSample, pids: frozenset[int]) -> dict[int, ProcessCounters]:
         """See `_rows`."""
         found = self._rows.get((id(sample), pids))
-        if found is None:
-            found = self._rows[id(sample), pids] = _rows(sample, pids)
-        return found
+        if found is None or found[0] is not sample:
+            found = self._rows[id(sample), pids] = sample, _rows(sample, pids)
+            _forget_oldest(self._rows)
+        return found[1]
+
+
+_MOST_SEEN: Final = 16
+"""Looks of the longest window that is asked for, at one a second; a session keeps as many anyway."""
+
+
+def _forget_oldest(seen: dict[Any, Any]) -> None:
+    """Two threads may do so at once."""
+    if len(seen) > _MOST_SEEN:
+        for key in list(seen)[:-_MOST_SEEN]:
+            seen.pop(key, None)
+
+
+_LOAD_SEEN: Final = _LoadSeen()
 
 
 def load_pids(frame: Frame) -> frozenset[int]:

@@ -40,7 +40,7 @@ class Reason(StrEnum):
     """Anything else; `detail` has the words of whoever refused."""
 
 
-class Unavailable(Struct, frozen=True):
+class Unavailable(Struct, frozen=True, gc=False):
     """Stands where a section of a frame would stand.
 
     Attributes:

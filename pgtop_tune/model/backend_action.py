@@ -30,7 +30,7 @@ class BackendOutcome(StrEnum):
     REFUSED = "refused"
 
 
-class BackendResult(Struct, frozen=True):
+class BackendResult(Struct, frozen=True, gc=False):
     """What came of a signal to one session.
 
     Attributes:
@@ -43,7 +43,7 @@ class BackendResult(Struct, frozen=True):
     detail: str = ""
 
 
-class QueryPlan(Struct, frozen=True):
+class QueryPlan(Struct, frozen=True, gc=False):
     """What EXPLAIN says of a session's statement.
 
     Attributes:
@@ -63,7 +63,7 @@ class QueryPlan(Struct, frozen=True):
     generic: bool
 
 
-class PlanRisk(Struct, frozen=True):
+class PlanRisk(Struct, frozen=True, gc=False):
     """Why a statement was not planned yet: planning runs functions of it, and only a powerful role could plan it.
 
     Given back to `BackendControl.explain` it is the operator's agreement: to this statement, planned by this role.

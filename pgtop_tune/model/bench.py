@@ -13,7 +13,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class StatementReport(Struct, frozen=True):
+class StatementReport(Struct, frozen=True, gc=False):
     """A line of a script, with -r.
 
     Attributes:
@@ -29,7 +29,7 @@ class StatementReport(Struct, frozen=True):
     retries: int | None = None
 
 
-class ScriptReport(Struct, frozen=True):
+class ScriptReport(Struct, frozen=True, gc=False):
     """One of several scripts.
 
     Attributes:
@@ -59,7 +59,7 @@ class ScriptReport(Struct, frozen=True):
     statements: tuple[StatementReport, ...] = ()
 
 
-class BenchReport(Struct, frozen=True):
+class BenchReport(Struct, frozen=True, gc=False):
     """Figures of the whole run.
 
     A report is printed after an aborted run as well, with a tps line in it: whether the figures count is said by the
@@ -117,14 +117,14 @@ class BenchReport(Struct, frozen=True):
     raw: str = ""
 
 
-class ScriptChoice(Struct, frozen=True):
+class ScriptChoice(Struct, frozen=True, gc=False):
     """A script of the operator's own and how often it is chosen (-f FILE@WEIGHT)."""
 
     file: str
     weight: int = 1
 
 
-class LoadSpec(Struct, frozen=True):
+class LoadSpec(Struct, frozen=True, gc=False):
     """A load as the operator describes it; the runner turns it into a command line.
 
     Attributes:
@@ -166,7 +166,7 @@ class LoadSpec(Struct, frozen=True):
     continue_on_error: bool = False
 
 
-class ProfileSummary(Struct, frozen=True):
+class ProfileSummary(Struct, frozen=True, gc=False):
     """A load profile as the load screen lists it."""
 
     name: str
@@ -192,7 +192,7 @@ class RunState(StrEnum):
     """Exit status other than 0; `BenchRun.message` has pgbench's own words."""
 
 
-class BenchRun(Struct, frozen=True):
+class BenchRun(Struct, frozen=True, gc=False):
     """One run of pgbench, unchanged but for its state while it lasts.
 
     Attributes:
@@ -257,7 +257,7 @@ class BenchRun(Struct, frozen=True):
         return self.state is RunState.FINISHED or (self.state is RunState.STOPPED and until_stopped)
 
 
-class BenchProgress(Struct, frozen=True):
+class BenchProgress(Struct, frozen=True, gc=False):
     """One `progress:` line of pgbench: figures of the interval that ended at `elapsed_s` of the run."""
 
     elapsed_s: float
@@ -274,7 +274,7 @@ class BenchProgress(Struct, frozen=True):
     retries: int | None = None
 
 
-class Silence(Struct, frozen=True):
+class Silence(Struct, frozen=True, gc=False):
     """A stretch of progress lines in which no transaction ended, neither well nor failed.
 
     Attributes:
@@ -296,7 +296,7 @@ def estimate_mark(percentile: float | None, counted_below: float) -> str:
     return "~" if percentile is not None and percentile < counted_below else ""
 
 
-class ScriptLatencies(Struct, frozen=True):
+class ScriptLatencies(Struct, frozen=True, gc=False):
     """The part of a `LatencySecond` that one of several scripts has; fields as there.
 
     Attributes:
@@ -314,7 +314,7 @@ class ScriptLatencies(Struct, frozen=True):
     counted_below_us: int = 0
 
 
-class LatencySecond(Struct, frozen=True):
+class LatencySecond(Struct, frozen=True, gc=False):
     """Logged transactions that ended within one second of the wall clock.
 
     Latencies are of transactions that ended well, with all their tries. With --rate they count from the scheduled
@@ -352,7 +352,7 @@ class LatencySecond(Struct, frozen=True):
     counted_below_us: int = 0
 
 
-class BenchSample(Struct, frozen=True):
+class BenchSample(Struct, frozen=True, gc=False):
     """What pgbench said since the previous frame.
 
     Attributes:

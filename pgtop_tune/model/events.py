@@ -15,7 +15,7 @@ from pgtop_tune.model.recorded_as import KeyedBy
 from pgtop_tune.secret import without_secrets
 
 
-class LogLine(Struct, frozen=True):
+class LogLine(Struct, frozen=True, gc=False):
     """One entry of the log.
 
     Attributes:
@@ -31,7 +31,7 @@ class LogLine(Struct, frozen=True):
     message: str
 
 
-class LogTail(Struct, frozen=True):
+class LogTail(Struct, frozen=True, gc=False):
     """The newest entries of the server's log that are not about single statements.
 
     Attributes:
@@ -72,7 +72,7 @@ class EventKind(StrEnum):
     WARNING = "warning"
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):
     """One tick.
 
     Attributes:

@@ -13,7 +13,7 @@ from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.model.setup import Measured
 
 
-class Footprint(Struct, frozen=True):
+class Footprint(Struct, frozen=True, gc=False):
     """What watching costs: our own CPU, and the time our statements kept the server."""
 
     at_s: float
@@ -28,7 +28,7 @@ class Footprint(Struct, frozen=True):
     """Bytes written to the terminal since the start; 0 without a screen."""
 
 
-class Frame(Struct, frozen=True):
+class Frame(Struct, frozen=True, gc=False):
     """Everything seen in one tick.
 
     Attributes:

@@ -21,7 +21,7 @@ from pgtop_tune.model.recorded_as import KeyedBy
 from pgtop_tune.model.setup import MachineSetup
 
 
-class FileSystem(Struct, frozen=True):
+class FileSystem(Struct, frozen=True, gc=False):
     """statvfs(3) of one mount.
 
     Attributes:
@@ -47,7 +47,7 @@ class FileSystem(Struct, frozen=True):
     inodes_free: int
 
 
-class FileSystemSample(Struct, frozen=True):
+class FileSystemSample(Struct, frozen=True, gc=False):
     """The mounts PostgreSQL uses, every few seconds.
 
     Attributes:
@@ -59,7 +59,7 @@ class FileSystemSample(Struct, frozen=True):
     unanswered: tuple[str, ...] = ()
 
 
-class InterfaceCounters(Struct, frozen=True):
+class InterfaceCounters(Struct, frozen=True, gc=False):
     """One line of /proc/net/dev, since the interface came up.
 
     Attributes:
@@ -79,14 +79,14 @@ class InterfaceCounters(Struct, frozen=True):
     speed_bits_per_s: int | None = None
 
 
-class NetworkSample(Struct, frozen=True):
+class NetworkSample(Struct, frozen=True, gc=False):
     """Interfaces that have carried anything; loopback stands among them, a local pgbench goes through it."""
 
     at_s: float
     interfaces: Annotated[tuple[InterfaceCounters, ...], KeyedBy("name")]
 
 
-class UntoldFigure(Struct, frozen=True):
+class UntoldFigure(Struct, frozen=True, gc=False):
     """A figure that the source of host numbers does not have; its fields in the sections are None or empty.
 
     Attributes:
@@ -98,7 +98,7 @@ class UntoldFigure(Struct, frozen=True):
     why: str
 
 
-class HostFacts(Struct, frozen=True):
+class HostFacts(Struct, frozen=True, gc=False):
     """What does not change while we look.
 
     Attributes:
@@ -130,7 +130,7 @@ class HostFacts(Struct, frozen=True):
         return "SQL" in self.source
 
 
-class CpuTimes(Struct, frozen=True):
+class CpuTimes(Struct, frozen=True, gc=False):
     """One `cpu` line of /proc/stat, in ticks since boot. `guest` is contained in `user`, `guest_nice` in `nice`.
 
     None is a kind of time that the system does not count: macOS has the first three and idle.
@@ -150,7 +150,7 @@ class CpuTimes(Struct, frozen=True):
     guest_nice_ticks: int | None
 
 
-class CpuSample(Struct, frozen=True):
+class CpuSample(Struct, frozen=True, gc=False):
     """/proc/stat and /proc/loadavg."""
 
     at_s: float
@@ -168,7 +168,7 @@ class CpuSample(Struct, frozen=True):
     """Hardware interrupts served since boot (first number of `intr`); None where it is not known."""
 
 
-class HugePages(Struct, frozen=True):
+class HugePages(Struct, frozen=True, gc=False):
     """One pool of huge pages (/sys/kernel/mm/hugepages/hugepages-<size>kB). Counts of pages, not bytes."""
 
     page_bytes: int
@@ -178,7 +178,7 @@ class HugePages(Struct, frozen=True):
     surplus: int
 
 
-class MemorySample(Struct, frozen=True):
+class MemorySample(Struct, frozen=True, gc=False):
     """/proc/meminfo in bytes, swap traffic of /proc/vmstat in pages, transparent huge pages from /sys.
 
     None is an amount that psutil does not tell on this system (`HostFacts.untold`).
@@ -215,7 +215,7 @@ class MemorySample(Struct, frozen=True):
     """FileHugePages; None in a kernel that does not count them."""
 
 
-class PressureLine(Struct, frozen=True):
+class PressureLine(Struct, frozen=True, gc=False):
     """Stall time since boot in microseconds (`total` of a /proc/pressure file; averages are not used)."""
 
     some_us: int
@@ -223,7 +223,7 @@ class PressureLine(Struct, frozen=True):
     """None where the kernel has no such line (cpu before Linux 5.13)."""
 
 
-class PressureSample(Struct, frozen=True):
+class PressureSample(Struct, frozen=True, gc=False):
     """/proc/pressure/{cpu,io,memory}."""
 
     at_s: float
@@ -232,7 +232,7 @@ class PressureSample(Struct, frozen=True):
     memory: PressureLine
 
 
-class DiskCounters(Struct, frozen=True):
+class DiskCounters(Struct, frozen=True, gc=False):
     """One block device of /proc/diskstats, since boot. None is a counter that psutil does not tell on this system."""
 
     name: str
@@ -257,7 +257,7 @@ class DiskCounters(Struct, frozen=True):
     """What the operator says the device can do at most (--disk-cap); None when it is not said."""
 
 
-class DiskSample(Struct, frozen=True):
+class DiskSample(Struct, frozen=True, gc=False):
     """Whole disks, and every device under a directory of the server's."""
 
     at_s: float
@@ -266,7 +266,7 @@ class DiskSample(Struct, frozen=True):
     """Roles whose device is not known, and why: "wal: … is not readable …". Foreign text."""
 
 
-class ProcessCounters(Struct, frozen=True):
+class ProcessCounters(Struct, frozen=True, gc=False):
     """One process: /proc/PID/stat, and /proc/PID/io where we may read it (same user or root)."""
 
     pid: int
@@ -290,7 +290,7 @@ class ProcessCounters(Struct, frozen=True):
     """CPU time of children that have ended and of theirs, fields 16 and 17 of stat."""
 
 
-class ThreadCounters(Struct, frozen=True):
+class ThreadCounters(Struct, frozen=True, gc=False):
     """One thread of a program that has several (pgbench): /proc/PID/task/TID/{stat,schedstat}."""
 
     tid: int
@@ -301,7 +301,7 @@ class ThreadCounters(Struct, frozen=True):
     run_delay_ms: int | None
 
 
-class OtherProgram(Struct, frozen=True):
+class OtherProgram(Struct, frozen=True, gc=False):
     """A process that is neither the server's, nor pgbench, nor ourselves.
 
     Attributes:
@@ -314,7 +314,7 @@ class OtherProgram(Struct, frozen=True):
     cpu_percent: float
 
 
-class ProcessSample(Struct, frozen=True):
+class ProcessSample(Struct, frozen=True, gc=False):
     """The server's processes, pgbench and ourselves."""
 
     at_s: float
@@ -328,7 +328,7 @@ class ProcessSample(Struct, frozen=True):
     """The busiest two, looked for while others take CPU time; their numbers are some seconds old."""
 
 
-class HostSample(Struct, frozen=True):
+class HostSample(Struct, frozen=True, gc=False):
     """One look at the machine. A section that could not be read says why."""
 
     facts: HostFacts | Unavailable = NOT_RECORDED

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class ServerPlace(Struct, frozen=True):
+class ServerPlace(Struct, frozen=True, gc=False):
     """A server of this machine, found while it ran.
 
     Attributes:
@@ -76,7 +76,7 @@ class Kin(StrEnum):
     """Another instance."""
 
 
-class Instance(Struct, frozen=True):
+class Instance(Struct, frozen=True, gc=False):
     """What a server says of itself. What the role may not see is "" or None, and proves nothing.
 
     Attributes:

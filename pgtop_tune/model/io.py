@@ -13,7 +13,7 @@ from msgspec import Struct
 from pgtop_tune.model.recorded_as import KeyedBy
 
 
-class DatabaseRow(Struct, frozen=True):
+class DatabaseRow(Struct, frozen=True, gc=False):
     """One row of pg_stat_database."""
 
     datid: int
@@ -47,7 +47,7 @@ class DatabaseRow(Struct, frozen=True):
     stats_reset_ms: int | None
 
 
-class DatabaseSample(Struct, frozen=True):
+class DatabaseSample(Struct, frozen=True, gc=False):
     """The databases with most transactions."""
 
     at_s: float
@@ -56,7 +56,7 @@ class DatabaseSample(Struct, frozen=True):
     """Databases that are not in `databases`."""
 
 
-class IoCounters(Struct, frozen=True):
+class IoCounters(Struct, frozen=True, gc=False):
     """One row of pg_stat_io (16+). None where such an operation cannot happen."""
 
     id: str
@@ -84,7 +84,7 @@ class IoCounters(Struct, frozen=True):
     fsync_us: int | None
 
 
-class IoSample(Struct, frozen=True):
+class IoSample(Struct, frozen=True, gc=False):
     """pg_stat_io without the rows in which nothing has happened yet."""
 
     at_s: float
@@ -92,7 +92,7 @@ class IoSample(Struct, frozen=True):
     rows: Annotated[tuple[IoCounters, ...], KeyedBy("id")]
 
 
-class SlruCounters(Struct, frozen=True):
+class SlruCounters(Struct, frozen=True, gc=False):
     """One row of pg_stat_slru, in pages of 8 kB."""
 
     name: str
@@ -107,14 +107,14 @@ class SlruCounters(Struct, frozen=True):
     stats_reset_ms: int | None
 
 
-class SlruSample(Struct, frozen=True):
+class SlruSample(Struct, frozen=True, gc=False):
     """pg_stat_slru: the small caches of transaction states and the like."""
 
     at_s: float
     slrus: Annotated[tuple[SlruCounters, ...], KeyedBy("name")]
 
 
-class ArchiverStatus(Struct, frozen=True):
+class ArchiverStatus(Struct, frozen=True, gc=False):
     """pg_stat_archiver, and where WAL stands."""
 
     at_s: float
@@ -128,7 +128,7 @@ class ArchiverStatus(Struct, frozen=True):
     stats_reset_ms: int | None
 
 
-class WalFiles(Struct, frozen=True):
+class WalFiles(Struct, frozen=True, gc=False):
     """pg_ls_waldir(): segments in the WAL directory."""
 
     at_s: float

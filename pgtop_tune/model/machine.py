@@ -19,7 +19,7 @@ from pgtop_tune.model.recorded_as import KeyedBy
 # A setting of the operating system: what it is now, and what it is after a reboot.
 
 
-class Assignment(Struct, frozen=True):
+class Assignment(Struct, frozen=True, gc=False):
     """A place that sets a value at boot.
 
     Attributes:
@@ -33,7 +33,7 @@ class Assignment(Struct, frozen=True):
     line: int
 
 
-class AfterReboot(Struct, frozen=True):
+class AfterReboot(Struct, frozen=True, gc=False):
     """What the files that are read at boot make of a setting.
 
     Attributes:
@@ -51,7 +51,7 @@ class AfterReboot(Struct, frozen=True):
         return self.assignments[-1].value if self.assignments else None
 
 
-class SystemSetting(Struct, frozen=True):
+class SystemSetting(Struct, frozen=True, gc=False):
     """One setting of this machine.
 
     Attributes:
@@ -72,7 +72,7 @@ class SystemSetting(Struct, frozen=True):
     writable: bool = False
 
 
-class NumaNode(Struct, frozen=True):
+class NumaNode(Struct, frozen=True, gc=False):
     """/sys/devices/system/node/nodeN: meminfo in bytes, numastat in pages since boot.
 
     Attributes:
@@ -96,14 +96,14 @@ class NumaNode(Struct, frozen=True):
     foreign_pages: int
 
 
-class NumaSample(Struct, frozen=True):
+class NumaSample(Struct, frozen=True, gc=False):
     """Every node with memory."""
 
     at_s: float
     nodes: Annotated[tuple[NumaNode, ...], KeyedBy("node")]
 
 
-class CpuFrequency(Struct, frozen=True):
+class CpuFrequency(Struct, frozen=True, gc=False):
     """One frequency policy: /sys/devices/system/cpu/cpufreq/policyN, usually one core.
 
     Attributes:
@@ -119,14 +119,14 @@ class CpuFrequency(Struct, frozen=True):
     governor: str
 
 
-class FrequencySample(Struct, frozen=True):
+class FrequencySample(Struct, frozen=True, gc=False):
     """Frequencies, every few seconds."""
 
     at_s: float
     policies: Annotated[tuple[CpuFrequency, ...], KeyedBy("policy")]
 
 
-class StorageIo(Struct, frozen=True):
+class StorageIo(Struct, frozen=True, gc=False):
     """I/O of programs since the first look, /proc/PID/io; at least so much, for a program that ends is not seen to its
     end.
 
@@ -145,7 +145,7 @@ class StorageIo(Struct, frozen=True):
     refused: int
 
 
-class ServerPlaces(Struct, frozen=True):
+class ServerPlaces(Struct, frozen=True, gc=False):
     """Directories besides the data directory, on the server's machine.
 
     Attributes:
@@ -162,7 +162,7 @@ class ServerPlaces(Struct, frozen=True):
 NOWHERE_ELSE: Final = ServerPlaces()
 
 
-class CgroupSample(Struct, frozen=True):
+class CgroupSample(Struct, frozen=True, gc=False):
     """The postmaster's control group. Limits are the tightest of the group and those above it.
 
     Attributes:
@@ -201,7 +201,7 @@ class CgroupSample(Struct, frozen=True):
     memory_full_us: int | None
 
 
-class Queue(Struct, frozen=True):
+class Queue(Struct, frozen=True, gc=False):
     """A disk under the server's directories, as the kernel describes it.
 
     Attributes:
@@ -219,7 +219,7 @@ class Queue(Struct, frozen=True):
     stacked: bool
 
 
-class MountPoint(Struct, frozen=True):
+class MountPoint(Struct, frozen=True, gc=False):
     """A mount that holds a directory of the server's.
 
     Attributes:
@@ -237,7 +237,7 @@ class MountPoint(Struct, frozen=True):
     roles: tuple[str, ...]
 
 
-class PostmasterFacts(Struct, frozen=True):
+class PostmasterFacts(Struct, frozen=True, gc=False):
     """The server's first process.
 
     Attributes:
@@ -254,7 +254,7 @@ class PostmasterFacts(Struct, frozen=True):
     stderr: str = ""
 
 
-class MachineDetails(Struct, frozen=True):
+class MachineDetails(Struct, frozen=True, gc=False):
     """Settings, each found or the reason why not.
 
     Attributes:

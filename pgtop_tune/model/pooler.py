@@ -17,7 +17,7 @@ PGBOUNCER: Final = "PgBouncer"
 PGCAT: Final = "PgCat"
 
 
-class Pool(Struct, frozen=True):
+class Pool(Struct, frozen=True, gc=False):
     """One row of SHOW POOLS: the connections of one user to one database.
 
     Attributes:
@@ -49,7 +49,7 @@ class Pool(Struct, frozen=True):
     maxwait_us: int | None
 
 
-class PoolerCounters(Struct, frozen=True):
+class PoolerCounters(Struct, frozen=True, gc=False):
     """One row of SHOW STATS: of a database (PgBouncer), of a server, database and user (PgCat). Counted up.
 
     Attributes:
@@ -78,7 +78,7 @@ class PoolerCounters(Struct, frozen=True):
     errors: int | None
 
 
-class PooledDatabase(Struct, frozen=True):
+class PooledDatabase(Struct, frozen=True, gc=False):
     """One row of SHOW DATABASES: where a name leads to.
 
     Attributes:
@@ -111,7 +111,7 @@ class PooledDatabase(Struct, frozen=True):
     disabled: int | None
 
 
-class PoolerSettings(Struct, frozen=True):
+class PoolerSettings(Struct, frozen=True, gc=False):
     """Rows of SHOW CONFIG that decide how many connections there may be.
 
     Attributes:
@@ -130,7 +130,7 @@ class PoolerSettings(Struct, frozen=True):
     prepare_cache_size: int | None = None
 
 
-class ConsoleSample(Struct, frozen=True):
+class ConsoleSample(Struct, frozen=True, gc=False):
     """One look at an admin console.
 
     Attributes:
@@ -154,7 +154,7 @@ class ConsoleSample(Struct, frozen=True):
     databases: Annotated[tuple[PooledDatabase, ...], KeyedBy("id")] = ()
 
 
-class Pooler(Struct, frozen=True):
+class Pooler(Struct, frozen=True, gc=False):
     """A pooler the operator named.
 
     Attributes:
@@ -171,7 +171,7 @@ class Pooler(Struct, frozen=True):
     port: int | None = None
 
 
-class PoolerSample(Struct, frozen=True):
+class PoolerSample(Struct, frozen=True, gc=False):
     """All poolers the operator named (--pooler), each with a clock of its own."""
 
     at_s: float

@@ -22,7 +22,7 @@ from pgtop_tune.model.tail import TailSample
 from pgtop_tune.model.waits import LockCounterSample, LockSample, WaitSample
 
 
-class ServerFacts(Struct, frozen=True):
+class ServerFacts(Struct, frozen=True, gc=False):
     """Read when we connect and every few seconds: a standby can be promoted. Another `started_ms` means a restart."""
 
     version_num: int
@@ -75,7 +75,7 @@ HIDDEN_QUERY: Final = "<insufficient privilege>"
 """What the server says in place of a statement of others, to a role that may not see it."""
 
 
-class Backend(Struct, frozen=True):
+class Backend(Struct, frozen=True, gc=False):
     """One row of pg_stat_activity, auxiliary processes included; our own sessions are left out."""
 
     pid: int
@@ -103,7 +103,7 @@ class Backend(Struct, frozen=True):
     """pg_blocking_pids(pid), asked only for backends that wait for a heavyweight lock."""
 
 
-class Activity(Struct, frozen=True):
+class Activity(Struct, frozen=True, gc=False):
     """pg_stat_activity at one moment."""
 
     at_s: float
@@ -116,7 +116,7 @@ class Activity(Struct, frozen=True):
     """pg_conf_load_time() of our session: when it last read the configuration files."""
 
 
-class DatabaseCounters(Struct, frozen=True):
+class DatabaseCounters(Struct, frozen=True, gc=False):
     """pg_stat_database, summed over all databases."""
 
     at_s: float
@@ -140,7 +140,7 @@ class DatabaseCounters(Struct, frozen=True):
     """Rows added up; when one is dropped its counts leave the sums."""
 
 
-class WalCounters(Struct, frozen=True):
+class WalCounters(Struct, frozen=True, gc=False):
     """pg_stat_wal (14+) and the insert position."""
 
     at_s: float
@@ -162,7 +162,7 @@ class WalCounters(Struct, frozen=True):
     """Bytes of full-page images as they stand in WAL, compressed ones compressed; from 19 on."""
 
 
-class CheckpointCounters(Struct, frozen=True):
+class CheckpointCounters(Struct, frozen=True, gc=False):
     """pg_stat_bgwriter (to 16), pg_stat_checkpointer and pg_stat_bgwriter (17+), and the last redo point."""
 
     at_s: float
@@ -189,7 +189,7 @@ class CheckpointCounters(Struct, frozen=True):
     """Files backends had to sync themselves because the checkpointer's queue was full."""
 
 
-class CheckpointCycle(Struct, frozen=True):
+class CheckpointCycle(Struct, frozen=True, gc=False):
     """pg_stat_wal.wal_fpi at the moments checkpoints began, as far as we looked on.
 
     Attributes:
@@ -203,7 +203,7 @@ class CheckpointCycle(Struct, frozen=True):
     full_pages_at_previous: int | None
 
 
-class StatementTotals(Struct, frozen=True):
+class StatementTotals(Struct, frozen=True, gc=False):
     """pg_stat_statements(showtext := false), summed, statements of other users included where permitted."""
 
     at_s: float
@@ -216,7 +216,7 @@ class StatementTotals(Struct, frozen=True):
     """Calls made by our own sessions, subtracted from QPS."""
 
 
-class Parameter(Struct, frozen=True):
+class Parameter(Struct, frozen=True, gc=False):
     """One row of pg_settings.
 
     Attributes:
@@ -254,14 +254,14 @@ class Parameter(Struct, frozen=True):
     pending: str | None = None
 
 
-class ParameterSample(Struct, frozen=True):
+class ParameterSample(Struct, frozen=True, gc=False):
     """pg_settings, on a slow cadence and after every change."""
 
     at_s: float
     parameters: Annotated[tuple[Parameter, ...], KeyedBy("name")]
 
 
-class PostgresSample(Struct, frozen=True):
+class PostgresSample(Struct, frozen=True, gc=False):
     """One look at the server. A section that could not be read says why."""
 
     server: ServerFacts | Unavailable = NOT_RECORDED

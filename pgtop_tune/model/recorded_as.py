@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class KeyedBy(Struct, frozen=True):
+class KeyedBy(Struct, frozen=True, gc=False):
     """A table: rows are told apart by one of their fields.
 
     Attributes:
@@ -17,7 +17,7 @@ class KeyedBy(Struct, frozen=True):
     by: str
 
 
-class Near(Struct, frozen=True):
+class Near(Struct, frozen=True, gc=False):
     """A number that lies close to another of the same row.
 
     Attributes:
@@ -27,7 +27,7 @@ class Near(Struct, frozen=True):
     other: str
 
 
-class Wide(Struct, frozen=True):
+class Wide(Struct, frozen=True, gc=False):
     """An integer of more than 53 bits, which JSON readers would round."""
 
 

@@ -16,7 +16,7 @@ FIRST_USER_OID: Final = 16_384
 """FirstNormalObjectId: below it are the relations initdb made."""
 
 
-class TableCounters(Struct, frozen=True):
+class TableCounters(Struct, frozen=True, gc=False):
     """One row of pg_stat_all_tables, pg_statio_all_tables and pg_class.
 
     Attributes:
@@ -75,7 +75,7 @@ class TableCounters(Struct, frozen=True):
     autovacuum_score: float | None = None
 
 
-class IndexCounters(Struct, frozen=True):
+class IndexCounters(Struct, frozen=True, gc=False):
     """One row of pg_stat_all_indexes, pg_statio_all_indexes and pg_index.
 
     Attributes:
@@ -104,7 +104,7 @@ class IndexCounters(Struct, frozen=True):
     pages: int
 
 
-class RelationSample(Struct, frozen=True):
+class RelationSample(Struct, frozen=True, gc=False):
     """Tables and indexes of the database we are connected to, read on a slow cadence.
 
     With many tables, those used lately and those with most dead tuples, pages, or age; `n_tables` counts all.
@@ -126,7 +126,7 @@ class RelationSample(Struct, frozen=True):
     indexes: Annotated[tuple[IndexCounters, ...], KeyedBy("oid")]
 
 
-class DatabaseFacts(Struct, frozen=True):
+class DatabaseFacts(Struct, frozen=True, gc=False):
     """One row of pg_database.
 
     Attributes:
@@ -144,7 +144,7 @@ class DatabaseFacts(Struct, frozen=True):
     allows_connections: bool
 
 
-class RoleLimit(Struct, frozen=True):
+class RoleLimit(Struct, frozen=True, gc=False):
     """A role with a CONNECTION LIMIT; roles without are not listed."""
 
     oid: int
@@ -152,7 +152,7 @@ class RoleLimit(Struct, frozen=True):
     connection_limit: int
 
 
-class DatabaseLimits(Struct, frozen=True):
+class DatabaseLimits(Struct, frozen=True, gc=False):
     """All databases of the server, and the roles with a limit, read on a slow cadence."""
 
     at_s: float
@@ -162,7 +162,7 @@ class DatabaseLimits(Struct, frozen=True):
     role_limits: Annotated[tuple[RoleLimit, ...], KeyedBy("oid")] = ()
 
 
-class TempFiles(Struct, frozen=True):
+class TempFiles(Struct, frozen=True, gc=False):
     """Temporary files of one process that exist now."""
 
     pid: int
@@ -170,7 +170,7 @@ class TempFiles(Struct, frozen=True):
     bytes: int
 
 
-class TempFileSample(Struct, frozen=True):
+class TempFileSample(Struct, frozen=True, gc=False):
     """pg_ls_tmpdir() of all tablespaces. Files shared by parallel workers lie in directories and are not listed."""
 
     at_s: float
@@ -180,7 +180,7 @@ class TempFileSample(Struct, frozen=True):
 # What was seen of commands that tell how far they are.
 
 
-class ProgressRow(Struct, frozen=True):
+class ProgressRow(Struct, frozen=True, gc=False):
     """One row of a pg_stat_progress_* view.
 
     Attributes:
@@ -222,7 +222,7 @@ class ProgressRow(Struct, frozen=True):
     started_by: str = ""
 
 
-class ProgressSample(Struct, frozen=True):
+class ProgressSample(Struct, frozen=True, gc=False):
     """All pg_stat_progress_* views at one moment."""
 
     at_s: float

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pgtop_tune.model.recorded_as import KeyedBy
 
 
-class Sender(Struct, frozen=True):
+class Sender(Struct, frozen=True, gc=False):
     """One row of pg_stat_replication."""
 
     pid: int
@@ -31,7 +31,7 @@ class Sender(Struct, frozen=True):
     reply_time_ms: int | None
 
 
-class Receiver(Struct, frozen=True):
+class Receiver(Struct, frozen=True, gc=False):
     """pg_stat_wal_receiver and the replay, on a standby.
 
     Attributes:
@@ -63,7 +63,7 @@ class Receiver(Struct, frozen=True):
     promoting: bool | None = None
 
 
-class ReplicationSample(Struct, frozen=True):
+class ReplicationSample(Struct, frozen=True, gc=False):
     """pg_stat_replication, and pg_stat_wal_receiver on a standby.
 
     Attributes:
@@ -80,7 +80,7 @@ class ReplicationSample(Struct, frozen=True):
     receiver: Receiver | None = None
 
 
-class Slot(Struct, frozen=True):
+class Slot(Struct, frozen=True, gc=False):
     """One row of pg_replication_slots, with pg_stat_replication_slots for a logical one.
 
     Attributes:
@@ -126,7 +126,7 @@ class Slot(Struct, frozen=True):
     sync_skip_reason: str = ""
 
 
-class SlotSample(Struct, frozen=True):
+class SlotSample(Struct, frozen=True, gc=False):
     """pg_replication_slots, read every few seconds.
 
     Attributes:
@@ -141,7 +141,7 @@ class SlotSample(Struct, frozen=True):
     slots: Annotated[tuple[Slot, ...], KeyedBy("slot_name")]
 
 
-class SubscriptionWorker(Struct, frozen=True):
+class SubscriptionWorker(Struct, frozen=True, gc=False):
     """One row of pg_stat_subscription.
 
     Attributes:
@@ -170,7 +170,7 @@ class SubscriptionWorker(Struct, frozen=True):
     sequence_errors: int | None = None
 
 
-class SubscriptionSample(Struct, frozen=True):
+class SubscriptionSample(Struct, frozen=True, gc=False):
     """pg_stat_subscription: this server as a subscriber."""
 
     at_s: float
@@ -181,7 +181,7 @@ class SubscriptionSample(Struct, frozen=True):
 # What was seen of those who keep old rows from being removed: transactions open or prepared.
 
 
-class OpenTransaction(Struct, frozen=True):
+class OpenTransaction(Struct, frozen=True, gc=False):
     """A backend with a transaction id or a snapshot: pg_stat_activity.backend_xid, backend_xmin.
 
     Attributes:
@@ -203,7 +203,7 @@ class OpenTransaction(Struct, frozen=True):
     is_vacuum: bool
 
 
-class PreparedTransaction(Struct, frozen=True):
+class PreparedTransaction(Struct, frozen=True, gc=False):
     """One row of pg_prepared_xacts."""
 
     gid: str
@@ -213,7 +213,7 @@ class PreparedTransaction(Struct, frozen=True):
     prepared_ms: int
 
 
-class HorizonSample(Struct, frozen=True):
+class HorizonSample(Struct, frozen=True, gc=False):
     """The oldest open transactions and all prepared ones, read every few seconds.
 
     Attributes:

@@ -27,7 +27,7 @@ class RunVerdict(StrEnum):
     """To be known when they are compared."""
 
 
-class Doubt(Struct, frozen=True):
+class Doubt(Struct, frozen=True, gc=False):
     """One reason to trust a result less.
 
     Attributes:
@@ -44,7 +44,7 @@ class Doubt(Struct, frozen=True):
     numbers: tuple[tuple[str, float], ...] = ()
 
 
-class LatencySummary(Struct, frozen=True):
+class LatencySummary(Struct, frozen=True, gc=False):
     """Latencies of logged transactions, in milliseconds.
 
     Attributes:
@@ -67,7 +67,7 @@ class LatencySummary(Struct, frozen=True):
         return dict(self.quantiles).get(quantile)
 
 
-class LatencyOf(Struct, frozen=True):
+class LatencyOf(Struct, frozen=True, gc=False):
     """Latencies of a part of the run.
 
     Attributes:
@@ -78,7 +78,7 @@ class LatencyOf(Struct, frozen=True):
     latencies: LatencySummary
 
 
-class SteadyState(Struct, frozen=True):
+class SteadyState(Struct, frozen=True, gc=False):
     """Whether throughput settled, and what it was from then on. See `metrics.steady_state`.
 
     Attributes:
@@ -98,7 +98,7 @@ class SteadyState(Struct, frozen=True):
     reason: str
 
 
-class ThroughputSpread(Struct, frozen=True):
+class ThroughputSpread(Struct, frozen=True, gc=False):
     """Throughput second by second.
 
     Attributes:
@@ -121,7 +121,7 @@ class ThroughputSpread(Struct, frozen=True):
         return f"median {self.median_tps:.1f}, p5 {self.p5_tps:.1f}, p1 {self.p1_tps:.1f} tps{slow}{none}"
 
 
-class GeneratorLoad(Struct, frozen=True):
+class GeneratorLoad(Struct, frozen=True, gc=False):
     """How busy pgbench itself was. See `metrics.client_bound`.
 
     Attributes:
@@ -153,7 +153,7 @@ class GeneratorLoad(Struct, frozen=True):
     most_queued: float | None = None
 
 
-class HousekeepingStep(Struct, frozen=True):
+class HousekeepingStep(Struct, frozen=True, gc=False):
     """One thing done before a run.
 
     Attributes:
@@ -166,7 +166,7 @@ class HousekeepingStep(Struct, frozen=True):
     problem: str = ""
 
 
-class ScriptFile(Struct, frozen=True):
+class ScriptFile(Struct, frozen=True, gc=False):
     """A script that was run.
 
     Attributes:
@@ -181,7 +181,7 @@ class ScriptFile(Struct, frozen=True):
     statements: int | None = None
 
 
-class RunFacts(Struct, frozen=True):
+class RunFacts(Struct, frozen=True, gc=False):
     """What is known of a run besides its frames.
 
     Attributes:
@@ -213,7 +213,7 @@ class RunFacts(Struct, frozen=True):
     lost: str = ""
 
 
-class StatementTimes(Struct, frozen=True):
+class StatementTimes(Struct, frozen=True, gc=False):
     """A statement of a load as the server timed it over the run. See `experiment.server_times`.
 
     Attributes:
@@ -232,7 +232,7 @@ class StatementTimes(Struct, frozen=True):
     shared: bool = False
 
 
-class ServerTimes(Struct, frozen=True):
+class ServerTimes(Struct, frozen=True, gc=False):
     """What pg_stat_statements counted of a run's statements; nothing where that was not asked for.
 
     Attributes:
@@ -249,7 +249,7 @@ class ServerTimes(Struct, frozen=True):
         return next(found, None)
 
 
-class RunResult(Struct, frozen=True):
+class RunResult(Struct, frozen=True, gc=False):
     """One run.
 
     Attributes:

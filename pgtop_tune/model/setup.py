@@ -9,7 +9,7 @@ from msgspec import Struct
 from pgtop_tune.model.recorded_as import KeyedBy
 
 
-class SetValue(Struct, frozen=True):
+class SetValue(Struct, frozen=True, gc=False):
     """One setting of the operating system.
 
     Attributes:
@@ -21,7 +21,7 @@ class SetValue(Struct, frozen=True):
     value: str
 
 
-class DiskSetup(Struct, frozen=True):
+class DiskSetup(Struct, frozen=True, gc=False):
     """A disk under the server's directories.
 
     Attributes:
@@ -47,7 +47,7 @@ class DiskSetup(Struct, frozen=True):
     nr_requests: int | None
 
 
-class MountSetup(Struct, frozen=True):
+class MountSetup(Struct, frozen=True, gc=False):
     """What one of the server's directories lies on.
 
     Attributes:
@@ -61,7 +61,7 @@ class MountSetup(Struct, frozen=True):
     options: tuple[str, ...]
 
 
-class MachineSetup(Struct, frozen=True):
+class MachineSetup(Struct, frozen=True, gc=False):
     """The machine of the server.
 
     Attributes:
@@ -86,7 +86,7 @@ class MachineSetup(Struct, frozen=True):
 # What a server and its machine were measured to do at most.
 
 
-class MeasuredLimit(Struct, frozen=True):
+class MeasuredLimit(Struct, frozen=True, gc=False):
     """Something measured that a load cannot go beyond.
 
     Attributes:
@@ -104,7 +104,7 @@ class MeasuredLimit(Struct, frozen=True):
     source: str
 
 
-class Measured(Struct, frozen=True):
+class Measured(Struct, frozen=True, gc=False):
     """One measurement of everything.
 
     Attributes:

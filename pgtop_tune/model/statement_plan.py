@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class StatementToPlan(Struct, frozen=True):
+class StatementToPlan(Struct, frozen=True, gc=False):
     """A statement, where it was run, and the role that ran it ("" where it was dropped). All of it is foreign."""
 
     query: str
@@ -15,7 +15,7 @@ class StatementToPlan(Struct, frozen=True):
     role: str
 
 
-class PlanShape(Struct, frozen=True):
+class PlanShape(Struct, frozen=True, gc=False):
     """A plan without its costs.
 
     Attributes:
@@ -29,7 +29,7 @@ class PlanShape(Struct, frozen=True):
     generic: bool
 
 
-class StatementPlan(Struct, frozen=True):
+class StatementPlan(Struct, frozen=True, gc=False):
     """What planning a statement gave.
 
     Attributes:

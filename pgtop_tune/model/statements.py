@@ -16,7 +16,7 @@ OWN_MARK: Final = "/* pgtop-tune */"
 """Stands in the texts of this program's own statements, on the server as in its statistics."""
 
 
-class StatementCounters(Struct, frozen=True):
+class StatementCounters(Struct, frozen=True, gc=False):
     """One entry of pg_stat_statements. What an older version of the extension does not count is None."""
 
     id: str
@@ -64,7 +64,7 @@ class StatementCounters(Struct, frozen=True):
     """With a plan made for their parameters; a statement that is not prepared counts in neither."""
 
 
-class StatementSample(Struct, frozen=True):
+class StatementSample(Struct, frozen=True, gc=False):
     """The entries that matter: those that changed most since the look before, and those with most time of all.
 
     A rate needs two readings of an entry. An entry that stands in this sample and not in the one before has its older
@@ -88,7 +88,7 @@ class StatementSample(Struct, frozen=True):
     """Entries of this program's own statements, left out."""
 
 
-class StatementText(Struct, frozen=True):
+class StatementText(Struct, frozen=True, gc=False):
     """The text of a query id as pg_stat_statements keeps it: of the first such statement, constants replaced."""
 
     queryid: Annotated[int, WIDE]
@@ -98,7 +98,7 @@ class StatementText(Struct, frozen=True):
     """Length of the whole text."""
 
 
-class StatementTexts(Struct, frozen=True):
+class StatementTexts(Struct, frozen=True, gc=False):
     """Texts of the entries in the StatementSample, each fetched once; some may come later than their entry."""
 
     at_s: float

@@ -22,7 +22,7 @@ def class_edge_ms(length: int) -> float:
     return float(2.0 ** (length / _CLASSES_AN_OCTAVE))
 
 
-class OldTransaction(Struct, frozen=True):
+class OldTransaction(Struct, frozen=True, gc=False):
     """What one look saw of a transaction that was older than the floor.
 
     Attributes:
@@ -43,7 +43,7 @@ class OldTransaction(Struct, frozen=True):
     of_load: bool
 
 
-class Blocker(Struct, frozen=True):
+class Blocker(Struct, frozen=True, gc=False):
     """A session at whose lock another one waits.
 
     Attributes:
@@ -55,7 +55,7 @@ class Blocker(Struct, frozen=True):
     does: str
 
 
-class TailRow(Struct, frozen=True):
+class TailRow(Struct, frozen=True, gc=False):
     """Transactions of one length that had one wait.
 
     Attributes:
@@ -84,7 +84,7 @@ class TailRow(Struct, frozen=True):
     of_load: bool = False
 
 
-class TailSample(Struct, frozen=True):
+class TailSample(Struct, frozen=True, gc=False):
     """Transactions older than a floor: those that ended since the previous frame, and those that are open.
 
     Attributes:

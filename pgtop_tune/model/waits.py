@@ -17,7 +17,7 @@ PREPARED_TRANSACTION: Final = 0
 """pg_blocking_pids() gives 0 for a blocker without a process, and so do the holders here."""
 
 
-class LockWait(Struct, frozen=True):
+class LockWait(Struct, frozen=True, gc=False):
     """What one backend waits for, and who of those that hold anybody up has it.
 
     Attributes:
@@ -43,7 +43,7 @@ class LockWait(Struct, frozen=True):
     prepared: tuple[str, ...]
 
 
-class LockSample(Struct, frozen=True):
+class LockSample(Struct, frozen=True, gc=False):
     """Lock waits at one moment, the longest waiting first; empty, and nothing was asked, when nobody waited.
 
     Attributes:
@@ -56,7 +56,7 @@ class LockSample(Struct, frozen=True):
     left_out: int = 0
 
 
-class LockCounters(Struct, frozen=True):
+class LockCounters(Struct, frozen=True, gc=False):
     """One row of pg_stat_lock (19+).
 
     Attributes:
@@ -74,7 +74,7 @@ class LockCounters(Struct, frozen=True):
     stats_reset_ms: int | None
 
 
-class LockCounterSample(Struct, frozen=True):
+class LockCounterSample(Struct, frozen=True, gc=False):
     """pg_stat_lock: long waits for heavyweight locks by type."""
 
     at_s: float
@@ -94,7 +94,7 @@ LOAD_APPLICATION: Final = "pgbench"
 """application_name of the load's sessions: pgbench's own fallback."""
 
 
-class WaitCount(Struct, frozen=True):
+class WaitCount(Struct, frozen=True, gc=False):
     """How often one wait was seen over the samples of a `WaitSample`.
 
     Attributes:
@@ -139,7 +139,7 @@ class WaitCount(Struct, frozen=True):
         return self.wait_event_type == CLIENT and self.wait_event in (TURN, BETWEEN)
 
 
-class WaitLook(Struct, frozen=True):
+class WaitLook(Struct, frozen=True, gc=False):
     """Waits found in one look, or counted by the server since the look before.
 
     Attributes:
@@ -157,7 +157,7 @@ ACTIVITY_SOURCE: Final = "pg_stat_activity"
 PROFILE_SOURCE: Final = "pg_wait_sampling"
 
 
-class WaitPeak(Struct, frozen=True):
+class WaitPeak(Struct, frozen=True, gc=False):
     """The most sessions that one look saw in a wait.
 
     Attributes:
@@ -169,7 +169,7 @@ class WaitPeak(Struct, frozen=True):
     most: int
 
 
-class WaitSample(Struct, frozen=True):
+class WaitSample(Struct, frozen=True, gc=False):
     """Wait events counted since the last frame.
 
     Client backends count when their state is active or fastpath; auxiliary processes when they do not wait in class

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -21,8 +21,9 @@ from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers import relations, server
 from pgtop_tune.postgres.readers.section_readers import ReadContext, SectionReaders
 from pgtop_tune.postgres.readers.server import LogReader, log_closed, read_parameters
-from pgtop_tune.postgres.readers.sessions import ActivityRows, LockReader, WaitReader
+from pgtop_tune.postgres.readers.sessions import ActivityRows, LockReader
 from pgtop_tune.postgres.readers.statements import StatementReader
+from pgtop_tune.postgres.readers.waits import WaitReader
 from pgtop_tune.postgres.server.capabilities import Capabilities, too_old
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
@@ -30,12 +31,36 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.powerful import PREDEFINED
+from pgtop_tune.postgres.server.rows import RowForm
 from pgtop_tune.sql_quoting import quoted
 
 _FIRST_PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0
 _FORCED_FLUSH_SINCE: Final = 15
 _IDENTIFIER: Final = "(SELECT system_identifier::text FROM pg_control_system())"
+
+_FLUSH: Final = "SELECT pg_stat_force_next_flush()"
+
+
+def _own_query(name: str) -> Callable[[int], tuple[str, ...]]:
+    return lambda major: (sql(name, major),)
+
+
+_AHEAD: Final[Mapping[str, Callable[[int], tuple[str, ...]]]] = {
+    sections.database.name: lambda major: (
+        *((_FLUSH,) if major >= _FORCED_FLUSH_SINCE else ()), sql("database", major)
+    ),
+    sections.horizon.name: lambda major: (sql("horizon", major), sql("prepared", major)),
+    **{
+        section.name: _own_query(section.name)
+        for section in (
+            sections.wal, sections.checkpoints, sections.progress, sections.replication, sections.databases,
+            sections.io, sections.slru, sections.archiver, sections.slots, sections.subscriptions,
+            sections.lock_counters,
+        )
+    },
+}  # fmt: skip
+"""Statements of sections, in the order of the reading: those without arguments, which are always asked."""
 
 _T = TypeVar("_T")
 R = TypeVar("R", bound=Reading)
@@ -153,6 +178,46 @@ class PostgresReader:
             return why
         return await self._guarded("waits", partial(self._waits.look, floor_ms, one_in))
 
+    def look_at_waits(self, floor_ms: int, one_in: int, seen: Callable[[WaitLook | None], None]) -> bool:
+        """`waits` without waking a task, where that is possible now.
+
+        Args:
+            floor_ms, one_in: As of `waits`.
+            seen: Called once, in the loop, if this returns True; with None where `waits` has to be asked instead.
+        """
+        connection, capabilities = self._connection, self._capabilities
+        if connection is None or capabilities is None or "waits" in self._refusals or capabilities.activity():
+            return False
+
+        def looked(rows: Sequence[bytes] | None, form: RowForm) -> None:
+            seen(None if rows is None else self._waits.look_of_bytes(rows, form))
+
+        return connection.ask(sql("waits", self._major), (floor_ms, one_in), looked)
+
+    def ask_ahead(self, due: Sequence[Section[Reading]]) -> tuple[Section[Reading], ...]:
+        """Sends the statements of sections together, of those that have no more to ask than is known beforehand.
+
+        Returns:
+            These sections, to be read next and in this order; then `forget_ahead` is due.
+        """
+        context = self._context()
+        asked = tuple(
+            section
+            for section in due
+            if section.name in _AHEAD and section.name not in self._refusals
+            and self._readers[section].unasked(context) is None
+        )  # fmt: skip
+        texts = [text for section in asked for text in _AHEAD[section.name](self._major)]
+        # What has been counted is reported when that transaction ends.
+        alone = [text for text in texts if text == _FLUSH]
+        context.connection.ask_ahead((alone, [text for text in texts if text != _FLUSH]))
+        return asked
+
+    def forget_ahead(self) -> None:
+        """Nothing that was asked ahead is wanted any more."""
+        if self._connection is not None:
+            self._connection.forget_ahead()
+
     async def blockers(self, pids: Sequence[int]) -> dict[int, Blocker] | Unavailable:
         """A session that blocks each of these, and each of those that wait themselves."""
         return await self._guarded("tail_blockers", partial(self._waits.blockers, pids))
@@ -265,7 +330,7 @@ class PostgresReader:
     async def _read_database(self, context: ReadContext) -> DatabaseCounters:
         if self._major >= _FORCED_FLUSH_SINCE:
             # A backend reports its transactions once a second; ours must all be in what we subtract them from.
-            await context.connection.fetch("SELECT pg_stat_force_next_flush()")
+            await context.connection.fetch(_FLUSH)
         # Another look of ours can come in between. The server does not report it yet, so it is not subtracted yet.
         reported = self.own.transactions
         row = (await context.fetch("database"))[0]

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.paths import NotOurs, experiments_dir, private, read_own, replacing
+from pgtop_tune.paths import NotOurs, private, read_own, replacing, running_experiments_dir
 from pgtop_tune.process.process_key import ProcessKey, own_key
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
 from pgtop_tune.safe_text import one_line, printable_lines
@@ -116,11 +116,13 @@ class RunningExperiment(Struct, frozen=True, kw_only=True):
 def running_experiments() -> tuple[RunningExperiment, ...]:
     """All that programs of this user have announced, oldest first; a file that cannot be read is none. Blocking."""
     try:
-        with os.scandir(_directory()) as entries:
+        with os.scandir(running_experiments_dir()) as entries:
             names = sorted(each.name for each in entries if each.name.endswith(".json"))
     except OSError:
         return ()
-    return tuple(found for name in names[-_MOST_FILES:] if (found := _read(_directory() / name)) is not None)
+    return tuple(
+        found for name in names[-_MOST_FILES:] if (found := _read(running_experiments_dir() / name)) is not None
+    )
 
 
 def running_on(server: ServerKey) -> tuple[RunningExperiment, ...]:
@@ -179,7 +181,7 @@ class Announcement:
         self._state: Final = state
         self._server = server
         self._began_ms: Final = _now_ms()
-        self._path: Final = _directory() / f"{self._began_ms}-{os.getpid()}.json"
+        self._path: Final = running_experiments_dir() / f"{self._began_ms}-{os.getpid()}.json"
         self._lock: Final = threading.Lock()
         self._due_s = 0.0
         self._begun = self._ended = False
@@ -309,10 +311,6 @@ def _within(value: float, least: float, most: float) -> int:
 
 def _share(value: float | None) -> float | None:
     return None if value is None or not isfinite(value) else min(max(value, -1.0), 99.0)
-
-
-def _directory() -> Path:
-    return experiments_dir() / "running"
 
 
 def _now_ms() -> int:

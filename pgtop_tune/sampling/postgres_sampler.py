@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 from typing import Final, Protocol, TypeVar
 
@@ -20,18 +20,16 @@ from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
-from pgtop_tune.model.tail import Blocker, TailSample
-from pgtop_tune.model.waits import PROFILE_SOURCE, WaitLook, WaitSample
 from pgtop_tune.sampling.clock import SessionClock
-from pgtop_tune.sampling.running_counts import CheckpointCycles, WaitCounts
-from pgtop_tune.sampling.tail_looks import FLOOR_MS, TailLooks
+from pgtop_tune.sampling.running_counts import CheckpointCycles
+from pgtop_tune.sampling.wait_looks import WaitLooks, WaitsReader
 
 # What sampling needs of a server: fits `postgres.reader.PostgresReader`, and scripts in tests.
 
 R = TypeVar("R", bound=Reading)
 
 
-class ServerReader(Protocol):
+class ServerReader(WaitsReader, Protocol):
     """One read-only connection. Every call raises ConnectionProblem when the server is gone or does not answer."""
 
     async def connect(self) -> ServerFacts: ...
@@ -40,57 +38,16 @@ class ServerReader(Protocol):
 
     async def read(self, section: Section[R]) -> R | Unavailable: ...
 
-    async def waits(self, floor_ms: int, one_in: int) -> WaitLook | Unavailable: ...
+    def ask_ahead(self, due: Sequence[Section[Reading]]) -> Sequence[Section[Reading]]: ...
 
-    async def blockers(self, pids: Sequence[int]) -> Mapping[int, Blocker] | Unavailable: ...
-
-    async def exact_waits(self) -> WaitLook | Unavailable: ...
+    def forget_ahead(self) -> None: ...
 
     async def aclose(self) -> None: ...
 
 
-_WAITS_COST: Final = 10.0
-_REST_S: Final = 9.0
-"""Less than the window over which waits are told: however slow the server is, it has a look."""
-_CROWD: Final = 500
-_CROWD_EVERY_S: Final = 0.2
-"""From so many sessions on waits are looked at half as often: each look costs the server more and has as many more to
-count, so that figures are as exact as with 250."""
 _SECTION_COST: Final = 20.0
-BURST_S: Final = 20.0
-_BURST_COST: Final = 3.0
-"""Somebody asked for it, and it ends soon."""
-BURST_EVERY_S: Final = 0.02
-BURST_FLOOR_MS: Final = 10
-_BLOCKERS_REST_S: Final = 0.2
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
-
-
-_COUNTED_BY_THE_SERVER: Final = Unavailable(
-    Reason.NOT_SUPPORTED, "pg_wait_sampling counts the waits here, and not by transaction"
-)
-
-
-def next_waits(
-    due: float, now: float, cost_s: float, every_s: float = sections.waits.every_s, cost: float = _WAITS_COST
-) -> float:
-    """When waits are looked at again, by the clock of the two moments.
-
-    Args:
-        due: When the look before was due; one that is late is skipped, not made up for.
-        now: When it was over.
-        cost_s: How long it took. Where we ourselves were stopped in the middle of it, that was no cost of the server.
-        every_s: Time from look to look.
-        cost: One part in so many of the time is for looks.
-    """
-    following = due + every_s
-    return max(now + every_s if following < now else following, now + min(cost_s * (cost - 1), _REST_S))
-
-
-def waits_every_s(sessions: int) -> float:
-    """Time from look to look at the waits of so many sessions."""
-    return _CROWD_EVERY_S if sessions >= _CROWD else sections.waits.every_s
 
 
 class PostgresSampler:
@@ -122,18 +79,13 @@ class PostgresSampler:
         self._facts_due_s = 0.0
         self._readings: dict[str, Reading | Unavailable] = {}
         self._due_s: dict[str, float] = {}
-        self._waits = WaitCounts()
-        self._tail = TailLooks()
-        self._blockers_due_s = 0.0
-        self._burst_until_s = 0.0
         self._cycles = CheckpointCycles()
-        self._waits_absent: Unavailable | None = None
-        self._exact = False
         self._connected = False
         self._answered_s = clock()
         self._problem: ConnectionProblem | None = None
         self._retry_at_s = 0.0
         self._called = asyncio.Event()
+        self._waits = WaitLooks(reader, clock, self._called.set)
         self._configured_ms = 0
         self._looked = False
         self._answers: list[asyncio.Future[PostgresSample]] = []
@@ -198,7 +150,8 @@ class PostgresSampler:
         if self._facts is None and self._problem is None:
             return NOT_YET
         now_s = self._clock()
-        words = [] if self._facts is None else [f"no answer for {now_s - self._answered_s:.0f} s"]
+        answered_s = max(self._answered_s, self._waits.answered_s)
+        words = [] if self._facts is None else [f"no answer for {now_s - answered_s:.0f} s"]
         if self._problem is not None:
             left_s = self._retry_at_s - now_s
             again = f"; trying again in {ceil(left_s)} s" if left_s > 0 else "; trying again"
@@ -250,7 +203,6 @@ class PostgresSampler:
         self._due_s.clear()
         self._facts_due_s = self._answered_s + sections.server.every_s
         self._waits.clear()
-        self._tail.clear()
         self._cycles.clear()
         self._connected = True
         self._tried.set()
@@ -277,65 +229,20 @@ class PostgresSampler:
         self._note(Event(at_ms=SessionClock.wall_ms(), kind=kind, text=text, detail=detail))
 
     async def _sample(self) -> None:
-        loop = asyncio.get_running_loop()
-        waits_due = loop.time()
-        while True:
-            # A bare timer ten times a second: a timeout is an exception that goes through every call.
-            alarm = loop.call_at(waits_due, self._called.set)
-            try:
+        self._waits.begin()
+        try:
+            while True:
                 await self._called.wait()
-            finally:
-                alarm.cancel()
-            self._called.clear()
-            if self._answers:
-                await self._answer()
-            if loop.time() >= waits_due:
-                cost_s = await self._watch_waits()
-                burst = (BURST_EVERY_S, _BURST_COST) if self._in_burst else (waits_every_s(self._sessions), _WAITS_COST)
-                waits_due = next_waits(waits_due, loop.time(), cost_s, *burst)
-
-    async def _watch_waits(self) -> float:
-        if self._exact:
-            return 0.0
-        started_s = self._clock()
-        tail = self._tail
-        tail.floor_ms = BURST_FLOOR_MS if self._in_burst else FLOOR_MS
-        seen = await self._reader.waits(tail.floor_ms, tail.one_in)
-        self._answered_s = self._clock()
-        if isinstance(seen, Unavailable):
-            self._waits_absent = seen
-            return self._answered_s - started_s
-        self._waits_absent = None
-        self._waits.add(seen.counts)
-        tail.look(seen.old, self._answered_s)
-        looked_s = self._answered_s - started_s
-        await self._ask_for_blockers()
-        return looked_s
-
-    async def _ask_for_blockers(self) -> None:
-        """Of old transactions that wait for a lock, each once; little of the time is for it."""
-        begun_s = self._clock()
-        pids = self._tail.unasked
-        if not pids or begun_s < self._blockers_due_s:
-            return
-        blockers = await self._reader.blockers(pids)
-        self._tail.blocked({} if isinstance(blockers, Unavailable) else blockers)
-        self._answered_s = self._clock()
-        self._blockers_due_s = self._answered_s + max((self._answered_s - begun_s) * _SECTION_COST, _BLOCKERS_REST_S)
+                self._called.clear()
+                if self._answers:
+                    await self._answer()
+                await self._waits.catch_up()
+        finally:
+            self._waits.end()
 
     def burst(self) -> float:
-        """Looks at waits fifty times a second for so many seconds, within their budget. In the engine's loop."""
-        self._burst_until_s = self._clock() + BURST_S
-        return BURST_S
-
-    @property
-    def _sessions(self) -> int:
-        activity = self._readings.get(sections.activity.name)
-        return len(activity.backends) if isinstance(activity, Activity) else 0
-
-    @property
-    def _in_burst(self) -> bool:
-        return self._clock() < self._burst_until_s
+        """See `WaitLooks.burst`."""
+        return self._waits.burst()
 
     async def _look_at_facts(self) -> None:
         """What can change while we are connected; where the server runs cannot."""
@@ -370,43 +277,29 @@ class PostgresSampler:
     async def _answer(self) -> None:
         await self._look_at_facts()
         assert self._facts is not None
-        for section in sections.READ:
+        began_s = self._clock()
+        due = [section for section in sections.READ if began_s >= self._due_s.get(section.name, 0.0)]
+        if not self._looked:
+            self._readings.update((section.name, NOT_YET) for section in due if not section.first_look)
+            due = [section for section in due if section.first_look]
+        ahead = self._reader.ask_ahead(due)
+        for section in (*ahead, *(section for section in due if section not in ahead)):
             now_s = self._clock()
-            if now_s < self._due_s.get(section.name, 0.0):
-                continue
-            if not (self._looked or section.first_look):
-                self._readings[section.name] = NOT_YET
-                continue
             reading = await self._reader.read(section)
             cost_s = self._clock() - now_s
             self._due_s[section.name] = now_s + max(section.every_s, cost_s * _SECTION_COST)
             self._readings[section.name] = reading
             if isinstance(reading, Activity):
                 self._look_at_configuration(reading)
+            if section is sections.activity:
+                self._waits.sessions = len(reading.backends) if isinstance(reading, Activity) else 0
+        self._reader.forget_ahead()
         self._looked = True
         self._answered_s = self._clock()
-        sample = PostgresSample(server=self._facts, waits=await self._waits_since(), tail=self._tail_since())
+        sample = PostgresSample(server=self._facts, waits=await self._waits.since(), tail=self._waits.tail_since())
         sample = replace(sample, **self._readings)
         sample = replace(sample, checkpoint_cycle=self._cycles.seen(sample.checkpoints, sample.wal))
         answers, self._answers = self._answers, []
         for answer in answers:
             if not answer.done():
                 answer.set_result(sample)
-
-    async def _waits_since(self) -> WaitSample | Unavailable:
-        """What pg_wait_sampling has counted where it is loaded, else what our own looks found."""
-        exact = await self._reader.exact_waits()
-        counted = not isinstance(exact, Unavailable)
-        if counted != self._exact:
-            self._exact = counted
-            self._waits.clear()
-            self._tail.clear()
-        if isinstance(exact, Unavailable):
-            return self._waits_absent or self._waits.drain(self._clock())
-        self._waits.add(exact.counts, exact.samples)
-        return self._waits.drain(self._clock(), PROFILE_SOURCE)
-
-    def _tail_since(self) -> TailSample | Unavailable:
-        if self._exact:
-            return _COUNTED_BY_THE_SERVER
-        return self._waits_absent or self._tail.drain(self._clock())

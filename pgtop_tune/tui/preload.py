@@ -28,7 +28,6 @@ _DRAWING: Final = (
 """Each takes a few milliseconds beyond the one before."""
 _DIALOGS: Final = (
     "dialogs.help",
-    "compare.windows_dialog",
     "compare.overlay_dialog",
     "load.dialog",
     "load.results_dialog",
@@ -41,7 +40,7 @@ _DIALOGS: Final = (
     "pages.screen",
     "scene.session_actions",
 )
-"""Modules of `tui` that a key asks for."""
+"""Modules of `tui` that a key asks for; not the comparison of windows, which takes as much memory as all of them."""
 _PAUSE_S: Final = 0.05
 """Between two imports: each holds everything else up."""
 

@@ -83,8 +83,9 @@ COLUMNS: dict[str, list[str]] = {
     "lock_counters": names(LockCounters),
     "names": ["kind", "oid", "name"],
     "waits": [
-        *names(WaitCount, "datname", "usename", "of_load"),
-        *("datid", "usesysid", "of_load", "state", "pids", "xact_starts_ms", "now_ms"),
+        *("now_ms", "observations", "pids", "xact_starts_ms"),
+        *names(WaitCount, "observations", "datname", "usename", "of_load"),
+        *("datid", "usesysid", "of_load", "state"),
     ],
     "tail_blockers": ["pid", "blocker", "state", "query"],
     "wait_profile": ["pid", *names(WaitCount, "datname", "usename", "of_load"), "datid", "usesysid", "of_load"],

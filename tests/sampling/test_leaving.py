@@ -25,6 +25,17 @@ class Silent:
     async def aclose(self) -> None:
         """Nothing to close."""
 
+    def look_at_waits(self, *asked: object) -> bool:
+        """Leaves it to the task."""
+        return False
+
+    def ask_ahead(self, due: object) -> tuple[()]:
+        """Asks nothing beforehand."""
+        return ()
+
+    def forget_ahead(self) -> None:
+        """Nothing was asked."""
+
     def __getattr__(self, section: str) -> Any:
         async def nothing(*asked: object) -> Unavailable:
             return NOT_YET

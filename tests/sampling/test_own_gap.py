@@ -17,7 +17,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.sampling.postgres_sampler import next_waits, waits_every_s
+from pgtop_tune.sampling.wait_looks import next_waits, waits_every_s
 from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.support.processes import eventually
 from tests.support.servers import conninfo

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
+from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.rows import NamedRow, RowForm
+from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, transport_of
 from pgtop_tune.postgres.server.search_path import pin
 
 ANSWER_TIMEOUT_S: Final = 4.0
@@ -78,6 +82,17 @@ _STALE: Final[tuple[type[BaseException], ...]] = (
 )
 
 Rows = Sequence[Any]
+Looked = Callable[[Sequence[bytes] | None, RowForm], None]
+"""Takes the rows of a look, as in DataRow messages, and how they are read; None where the server refused or is gone:
+`fetch` tells why."""
+
+
+class _Ahead(Struct):
+    """An answer that was asked ahead; `transactions` is 1 for the first statement of its transaction, 0 for others."""
+
+    rows: asyncio.Future[list[bytes] | None]
+    form: RowForm
+    transactions: int
 
 
 class ReadConnection:
@@ -99,6 +114,12 @@ class ReadConnection:
         self._prepared: dict[str, Any] = {}
         self._names = 0
         self._busy = asyncio.Lock()
+        transport = None if self.pooled else transport_of(raw)
+        self._come = asyncio.Event()
+        self._as_bytes = None if transport is None else RowsAsBytes(transport, self._come.set)
+        self._forms: dict[str, tuple[Any, str, RowForm | None]] = {}
+        self._ahead: dict[str, _Ahead] = {}
+        self._asked_s = 0.0
         self.endpoint = endpoint
         self.backend_pid: int = raw.get_server_pid()
         own.pooled = self.pooled
@@ -116,7 +137,9 @@ class ReadConnection:
         nor checks them.
         """
         await self.execute(marked("SELECT pg_catalog.set_config('client_encoding', 'SQL_ASCII', false)"))
-        async with self._looking_up():
+        # What asyncpg reads by itself it reads so from now on; the other way is strict.
+        self._as_bytes = None
+        async with self._busy, self._looking_up():
             for type_name in ("text", "name"):
                 await self._raw.set_type_codec(
                     type_name, schema="pg_catalog", encoder=str.encode, decoder=_lenient, format="binary"
@@ -132,6 +155,10 @@ class ReadConnection:
             ConnectionProblem: The connection is gone (and closed).
             asyncpg.PostgresError: The server refused the statement; the connection is fine.
         """
+        if text in self._ahead and not arguments:
+            rows = await self._fetch_ahead(text)
+            if rows is not None:
+                return rows
         async with self._busy:
             try:
                 return await self._fetch(text, arguments)
@@ -152,6 +179,100 @@ class ReadConnection:
                 raise asyncpg.CharacterNotInRepertoireError("an array holds bytes that are not text") from None
             except _LOST as error:
                 raise self._lost(error) from None
+
+    def ask(self, text: str, arguments: tuple[int, ...], looked: Looked) -> bool:
+        """Asks for the rows of a statement as bytes, see `RowsAsBytes`, and wakes no task.
+
+        Args:
+            text: A statement that `fetch` has prepared.
+            arguments: As many numbers as it takes.
+            looked: Called once, in the loop, if this returns True.
+
+        Returns:
+            Whether it is asked. Not behind a pooler, nor over libpq; not while something else is asked; not before the
+            first `fetch` of this text. `fetch` is the way then.
+        """
+        if self._ahead or not self._may_ask:
+            return False
+        known = self._known(text)
+        if known is None:
+            return False
+        name, form = known
+        asked_s = time.perf_counter()
+
+        def come(rows: list[bytes] | None) -> None:
+            self._count(asked_s)
+            looked(rows, form)
+
+        self._ask([(name, arguments, come)])
+        return True
+
+    def ask_ahead(self, transactions: Sequence[Sequence[str]]) -> None:
+        """Sends statements together that `fetch` is called with next, in this order; those that it has prepared.
+
+        To be followed by `forget_ahead`, once they are fetched.
+
+        Args:
+            transactions: Texts of the statements of each.
+        """
+        if self._ahead or not self._may_ask:
+            return
+        for texts in transactions:
+            questions: list[Question] = []
+            for text in texts:
+                known = self._known(text)
+                if known is not None and text not in self._ahead:
+                    name, form = known
+                    answer: asyncio.Future[list[bytes] | None] = asyncio.get_running_loop().create_future()
+                    self._ahead[text] = _Ahead(answer, form, 0 if questions else 1)
+                    questions.append((name, (), partial(_settle, answer)))
+            if questions:
+                self._ask(questions)
+
+    def forget_ahead(self) -> None:
+        """What was asked ahead and not fetched."""
+        for each in self._ahead.values():
+            self._count(time.perf_counter(), transactions=each.transactions)
+        self._ahead.clear()
+
+    @property
+    def _may_ask(self) -> bool:
+        return self._as_bytes is not None and not self._busy.locked() and not self._raw.is_closed()
+
+    def _known(self, text: str) -> tuple[str, RowForm] | None:
+        """Name and form of a prepared statement whose types are known."""
+        statement = self._prepared.get(text)
+        if statement is None:
+            return None
+        prepared, name, form = self._forms.get(text, (None, "", None))
+        if prepared is not statement:
+            name = statement.get_name()
+            form = RowForm.of([(column.name, column.type.oid) for column in statement.get_attributes()])
+            self._forms[text] = statement, name, form
+        return None if form is None else (name, form)
+
+    def _ask(self, questions: Sequence[Question]) -> None:
+        assert self._as_bytes is not None
+        self._come.clear()
+        self._asked_s = time.perf_counter()
+        self._as_bytes.ask(questions)
+
+    async def _fetch_ahead(self, text: str) -> list[NamedRow] | None:
+        """Rows that were asked ahead; None where there are none, and `fetch` has to ask."""
+        asked = self._ahead.pop(text)
+        started = time.perf_counter()
+        try:
+            if not asked.rows.done():
+                async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                    await asked.rows
+            rows = asked.rows.result()
+            return None if rows is None else [asked.form.row(row) for row in rows]
+        except TimeoutError as error:
+            raise self._lost(error) from None
+        except UnicodeDecodeError:
+            return None
+        finally:
+            self._count(started, transactions=asked.transactions)
 
     async def execute(self, text: str) -> None:
         """Runs statements without parameters, as one simple query. Raises as `fetch` does."""
@@ -207,18 +328,38 @@ class ReadConnection:
         return await self._raw.fetch(_WITHOUT_OWN.format(text))  # type: ignore[no-any-return]
 
     async def _timed(self, answer: Any, *, calls: int = 1, transactions: int = 1) -> Any:
+        if self._as_bytes is not None and self._as_bytes.under_way:
+            await self._until_bytes_come(answer)
         started = time.perf_counter()
         try:
             return await answer
         finally:
-            self._own.statement_ms += (time.perf_counter() - started) * 1000
-            self._own.statements += 1
-            self._own.transactions += transactions
-            self._own.calls += calls
+            self._count(started, transactions=transactions, calls=calls)
+
+    async def _until_bytes_come(self, answer: Any) -> None:
+        try:
+            async with asyncio.timeout(max(self._asked_s + ANSWER_TIMEOUT_S - time.perf_counter(), 0.0)):
+                await self._come.wait()
+        except BaseException:
+            # It is never awaited.
+            answer.close()
+            raise
+
+    def _count(self, started: float, *, transactions: int = 1, calls: int = 1) -> None:
+        self._own.statement_ms += (time.perf_counter() - started) * 1000
+        self._own.statements += 1
+        self._own.transactions += transactions
+        self._own.calls += calls
 
     def _lost(self, error: BaseException) -> ConnectionProblem:
         self.terminate()
         return connection_problem(error, self._conninfo, reached=True)
+
+
+def _settle(answer: asyncio.Future[list[bytes] | None], rows: list[bytes] | None) -> None:
+    # Nobody may wait for it any more.
+    if not answer.done():
+        answer.set_result(rows)
 
 
 def _lenient(value: bytes) -> str:

@@ -11,8 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import cache
-from typing import Any, ClassVar, Final, SupportsIndex, TypeVar
+from typing import Any, Final, TypeVar
 
 import asyncpg
 import psycopg
@@ -23,6 +22,7 @@ from psycopg.types.numeric import OidBinaryLoader
 
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import connection_problem, libpq_problem
+from pgtop_tune.postgres.server.rows import NamedRow, kind_of
 from pgtop_tune.start_options import with_settings
 
 _SETTLING_S: Final = 1.0
@@ -42,20 +42,6 @@ _FIELDS: Final[Mapping[str, str]] = {
 _T = TypeVar("_T")
 
 
-class LibpqRow(tuple[Any, ...]):
-    """A row as asyncpg's Record: values by place and by name, a mapping to whoever asks for keys."""
-
-    __slots__ = ()
-    places: ClassVar[Mapping[str, int]] = {}
-
-    def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
-        return tuple.__getitem__(self, self.places[key] if isinstance(key, str) else key)
-
-    def keys(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.places)
-
-
 class ServerSettings(Struct, frozen=True):
     """What the server said of itself when we connected."""
 
@@ -65,7 +51,7 @@ class ServerSettings(Struct, frozen=True):
 class LibpqConnection:
     """An open connection; made by `connect`."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[LibpqRow], patience_s: float) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[NamedRow], patience_s: float) -> None:
         self._connection = connection
         self._patience_s = patience_s
         self._busy = False
@@ -88,7 +74,7 @@ class LibpqConnection:
         """A statement that the server keeps, parsed by its first `fetch`; with an empty name by every one."""
         return LibpqStatement(self, text, bool(name))
 
-    async def fetch(self, text: str) -> list[LibpqRow]:
+    async def fetch(self, text: str) -> list[NamedRow]:
         """Rows of a statement that is parsed and forgotten."""
         return await self._within(self._rows(text, (), kept=False))
 
@@ -100,7 +86,7 @@ class LibpqConnection:
         """Runs statements without parameters as one simple query."""
         await self._within(self._connection.execute(text.encode(), prepare=False))
 
-    async def rows(self, text: str, arguments: Sequence[object], *, kept: bool, first: bool) -> list[LibpqRow]:
+    async def rows(self, text: str, arguments: Sequence[object], *, kept: bool, first: bool) -> list[NamedRow]:
         """Rows of a statement; parameters are written $1. Arguments go as text, of the types that the server infers.
 
         Args:
@@ -113,12 +99,12 @@ class LibpqConnection:
             return await self._within(self._rows(text, arguments, kept=kept))
         return await self._within(self._rows_in_one_go(text, arguments))
 
-    async def _rows(self, text: str, arguments: Sequence[object], *, kept: bool) -> list[LibpqRow]:
+    async def _rows(self, text: str, arguments: Sequence[object], *, kept: bool) -> list[NamedRow]:
         cursor = self._connection.cursor(binary=True)
         await cursor.execute(text.encode(), [_as_text(argument) for argument in arguments], prepare=kept)
         return await cursor.fetchall()
 
-    async def _rows_in_one_go(self, text: str, arguments: Sequence[object]) -> list[LibpqRow]:
+    async def _rows_in_one_go(self, text: str, arguments: Sequence[object]) -> list[NamedRow]:
         async with self._connection.pipeline():
             return await self._rows(text, arguments, kept=True)
 
@@ -198,7 +184,7 @@ class LibpqStatement:
         self._kept = kept
         self._first = True
 
-    async def fetch(self, *arguments: object) -> list[LibpqRow]:
+    async def fetch(self, *arguments: object) -> list[NamedRow]:
         """Its rows."""
         rows = await self._connection.rows(self._text, arguments, kept=self._kept, first=self._first)
         self._first = False
@@ -257,15 +243,8 @@ def translated(error: psycopg.Error) -> Exception:
     return closed
 
 
-def _rows_of(cursor: psycopg.AsyncCursor[Any]) -> Callable[[Sequence[Any]], LibpqRow]:
-    return _kind(tuple(column.name for column in cursor.description or ()))
-
-
-@cache
-def _kind(names: tuple[str, ...]) -> type[LibpqRow]:
-    """Rows with these columns; our queries are a hundred, so the kinds are kept."""
-    places = {name: place for place, name in enumerate(names)}
-    return type("Row", (LibpqRow,), {"__slots__": (), "places": places})
+def _rows_of(cursor: psycopg.AsyncCursor[Any]) -> Callable[[Sequence[Any]], NamedRow]:
+    return kind_of(tuple(column.name for column in cursor.description or ()))
 
 
 def _as_text(argument: object) -> str | None:

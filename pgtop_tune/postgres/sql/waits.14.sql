@@ -5,10 +5,17 @@
 -- Of clients' transactions older than $1 ms, pid and start stand beside the count; with $2, those of one session in so
 -- many. A session that has been idle for longer is there for its transaction alone: it is no observation.
 -- What is the same for every row is computed once, in m.
-SELECT s.wait_event_type,
+-- The moment stands first: the rest of a row is known by its bytes (readers/waits).
+SELECT m.now_ms,
+       count(*) FILTER (WHERE s.state_change > m.lately OR s.state IS NULL OR NOT starts_with(s.state, 'idle in ')) AS observations,
+       array_agg(s.pid::oid) FILTER (WHERE CASE WHEN s.xact_start < m.old THEN
+                                                mod(s.pid, $2::int) = 0 AND s.backend_type = 'client backend' END) AS pids,
+       array_agg((date_part('epoch', s.xact_start) * 1000)::bigint::text)
+           FILTER (WHERE CASE WHEN s.xact_start < m.old THEN
+                              mod(s.pid, $2::int) = 0 AND s.backend_type = 'client backend' END) AS xact_starts_ms,
+       s.wait_event_type,
        s.wait_event,
        s.backend_type,
-       count(*) FILTER (WHERE s.state_change > m.lately OR s.state IS NULL OR NOT starts_with(s.state, 'idle in ')) AS observations,
        CASE s.state WHEN 'active' THEN s.query_id
                     WHEN 'idle' THEN NULL
                     WHEN 'idle in transaction' THEN NULL
@@ -17,13 +24,7 @@ SELECT s.wait_event_type,
        s.datid,
        s.usesysid,
        coalesce(s.application_name = 'pgbench', false) AS of_load,
-       s.state,
-       array_agg(s.pid::oid) FILTER (WHERE CASE WHEN s.xact_start < m.old THEN
-                                                mod(s.pid, $2::int) = 0 AND s.backend_type = 'client backend' END) AS pids,
-       array_agg((date_part('epoch', s.xact_start) * 1000)::bigint::text)
-           FILTER (WHERE CASE WHEN s.xact_start < m.old THEN
-                              mod(s.pid, $2::int) = 0 AND s.backend_type = 'client backend' END) AS xact_starts_ms,
-       m.now_ms
+       s.state
   FROM (SELECT date_part('epoch', now()) * 1000 AS now_ms, now() - interval '1 s' AS lately,
                now() - $1::int * interval '1 ms' AS old, pg_backend_pid() AS pid OFFSET 0) m,
        pg_stat_get_activity(NULL) s
@@ -35,4 +36,4 @@ SELECT s.wait_event_type,
                     WHEN 'idle in transaction (aborted)' THEN s.state_change > m.lately OR s.xact_start < m.old
                     WHEN 'fastpath function call' THEN s.wait_event_type IS DISTINCT FROM 'Activity'
                     ELSE s.state IS NULL AND coalesce(s.wait_event_type NOT IN ('Activity', 'Extension'), true) END
- GROUP BY 1, 2, 3, 5, 6, 7, 8, 9, 12
+ GROUP BY 1, 5, 6, 7, 8, 9, 10, 11, 12

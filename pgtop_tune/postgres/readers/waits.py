@@ -1,0 +1,174 @@
+"""What every backend waits for: one look at it, or what pg_wait_sampling has counted since the look before.
+
+Rows are counted on the server; names of databases and roles come from memory. A look comes as records, or as bytes that
+were mostly seen before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pgtop_tune.model.tail import Blocker, OldTransaction
+from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, TURN, WaitCount, WaitLook
+from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.readers.section_readers import ReadContext
+from pgtop_tune.postgres.readers.sessions import shown_query
+from pgtop_tune.postgres.server.rows import RowForm
+from pgtop_tune.sql_quoting import quoted
+
+_FIRST_WORD: Final = re.compile(r"\s*([A-Za-z]{1,20})\b")
+_IDLE: Final = "idle in transaction"
+_KINDS_SHARED: Final = 10_000
+"""Distinct rows kept for sharing; beyond it they are forgotten and collected anew."""
+
+
+_AFTER_NOW: Final = 14
+"""Bytes of a row: the number of columns, length and value of the first, which differs from look to look."""
+_PAUSES: Final = {"idle": BETWEEN, "idle in transaction": TURN, "idle in transaction (aborted)": TURN}
+"""States in which a session has nothing to do."""
+
+
+def _wait(kind: str | None, event: str | None, state: str | None) -> tuple[str, str]:
+    """Class and event as `WaitCount` has them."""
+    pause = _PAUSES.get(state or "")
+    if pause is not None:
+        return CLIENT, pause
+    return (CPU, "") if event is None else (kind or "", event)
+
+
+class _Unnamed(Exception):
+    """A database or a role whose name has not been asked for."""
+
+
+class WaitReader:
+    """Reads waits.14.sql; remembers the objects of rows it has seen and what the oids in them are called."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], WaitCount] = {}
+        self._known_bytes: dict[bytes, WaitCount | None] = {}
+        self._names: dict[tuple[str, int], str] = {}
+        self._profile: dict[tuple[Any, ...], int] = {}
+        self._profile_s: float | None = None
+
+    async def look(self, floor_ms: int, one_in: int, context: ReadContext) -> WaitLook:
+        """Every wait of this moment, and transactions older than the floor. Raises as `ReadConnection.fetch` does."""
+        rows = await context.fetch("waits", floor_ms, one_in)
+        try:
+            return self._look(rows, by_number=False)
+        except _Unnamed:
+            await self._read_names(context)
+            return self._look(rows, by_number=True)
+
+    def look_of_bytes(self, rows: Iterable[bytes], form: RowForm) -> WaitLook | None:
+        """The same of rows as `RowsAsBytes` has them; None where `look` is needed, for a name or a text to be read."""
+        counts: list[WaitCount] = []
+        old: list[OldTransaction] = []
+        known = self._known_bytes
+        try:
+            for row in rows:
+                seen = row[_AFTER_NOW:]
+                if seen in known:
+                    count = known[seen]
+                else:
+                    values = form.row(row)
+                    count = self._taken(values, old, by_number=False)
+                    if values[2] is None:
+                        known[seen] = count
+                if count is not None:
+                    counts.append(count)
+        except (_Unnamed, UnicodeDecodeError):
+            return None
+        return WaitLook(counts, 1, old)
+
+    def _look(self, rows: Iterable[Any], *, by_number: bool) -> WaitLook:
+        old: list[OldTransaction] = []
+        counts = [self._taken(row, old, by_number=by_number) for row in rows]
+        return WaitLook([count for count in counts if count is not None], 1, old)
+
+    def _taken(self, row: Any, old: list[OldTransaction], *, by_number: bool) -> WaitCount | None:
+        """What a row counts, None where it is there for its old transactions alone; adds these.
+
+        Raises:
+            _Unnamed: Of its database or role only the number is known, and that is not enough.
+        """
+        now_ms, observations, pids, began_ms, kind, event, backend_type, query_id, database, role, of_load, state = row
+        kind, event = _wait(kind, event, state)
+        for pid, began in zip(pids or (), began_ms or (), strict=True):
+            old.append(
+                OldTransaction(
+                    pid=pid, xact_start_ms=int(began), age_ms=now_ms - int(began), wait_event_type=kind,
+                    wait_event=event, query_id=query_id, of_load=of_load,
+                )
+            )  # fmt: skip
+        if not observations:
+            return None
+        key = (kind, event, backend_type, observations, query_id, database, role, of_load)
+        count = self._known.get(key)
+        if count is None:
+            if not by_number and not self._names_known(database, role):
+                raise _Unnamed
+            if len(self._known) + len(self._known_bytes) > _KINDS_SHARED:
+                self._forget_rows()
+            count = self._known[key] = self._count(key)
+        return count
+
+    async def blockers(self, pids: Sequence[int], context: ReadContext) -> dict[int, Blocker]:
+        """A session that blocks each of these, and each of those that wait. Raises as `ReadConnection.fetch` does."""
+        found = {}
+        for pid, blocker, state, query in await context.fetch("tail_blockers", [str(pid) for pid in pids]):
+            word = _FIRST_WORD.match(shown_query(query or b""))
+            idle = (state or "").startswith(_IDLE)
+            found[pid] = Blocker(blocker, _IDLE if idle else word[1].upper() if word else "")
+        return found
+
+    async def exact(self, context: ReadContext) -> WaitLook:
+        """Growth of pg_wait_sampling_profile since the last call; the first has none. Raises as `fetch` does."""
+        capabilities, at_s = context.capabilities, context.at_s
+        schema = quoted(capabilities.wait_sampling_schema or "")
+        now: dict[tuple[Any, ...], int] = {}
+        for pid, *wait, observations, query_id, database, role, of_load in await context.connection.fetch(
+            sql("wait_profile", context.major).format(schema=schema)
+        ):
+            key = (pid, *wait, query_id, database, role, of_load)
+            now[key] = now.get(key, 0) + observations
+        if any(not self._names_known(*key[5:7]) for key in now):
+            await self._read_names(context)
+        before, before_s = self._profile, self._profile_s
+        self._profile, self._profile_s = now, at_s
+        # Fewer than before: it was reset, or the pid is somebody else's now.
+        grown = {key: count - before.get(key, 0) for key, count in now.items() if count > before.get(key, 0)}
+        if before_s is None or any(now.get(key, count) < count for key, count in before.items()):
+            return WaitLook((), 0)
+        counts = [self._count((*key[1:4], count, *key[4:])) for key, count in grown.items()]
+        period_s = (capabilities.wait_sampling_period_ms or 1) / 1000.0
+        return WaitLook(counts, max(round((at_s - before_s) / period_s), 1))
+
+    def forget_profile(self) -> None:
+        """The next call of `exact` is a first one: another server may answer."""
+        self._profile, self._profile_s = {}, None
+
+    def forget_names(self) -> None:
+        """Has names asked anew: databases and roles can be renamed."""
+        self._forget_rows()
+        self._names.clear()
+
+    def _forget_rows(self) -> None:
+        self._known.clear()
+        self._known_bytes.clear()
+
+    def _names_known(self, database: int | None, role: int | None) -> bool:
+        return (not database or ("database", database) in self._names) and (not role or ("role", role) in self._names)
+
+    async def _read_names(self, context: ReadContext) -> None:
+        self._names = {(kind, oid): name for kind, oid, name in await context.fetch("names")}
+
+    def _count(self, key: tuple[Any, ...]) -> WaitCount:
+        wait_event_type, wait_event, backend_type, observations, query_id, database, role, of_load = key
+        names = self._name("database", database), self._name("role", role)
+        return WaitCount(wait_event_type, wait_event, backend_type, observations, query_id, *names, of_load)
+
+    def _name(self, kind: str, oid: int | None) -> str | None:
+        # Dropped since, or never there (template of a session that is starting): the number is all there is.
+        return self._names.get((kind, oid), str(oid)) if oid else None

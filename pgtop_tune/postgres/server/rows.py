@@ -1,0 +1,131 @@
+"""Rows that asyncpg has not made: with the same access as its records, and from the bytes of a message.
+
+Source: send functions of the types, src/backend/utils/adt; oids, src/include/catalog/pg_type.dat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from struct import Struct
+from typing import Any, ClassVar, Final, SupportsIndex
+
+
+class NamedRow(tuple[Any, ...]):
+    """A row as asyncpg's Record: values by place and by name, a mapping to whoever asks for keys."""
+
+    __slots__ = ()
+    places: ClassVar[Mapping[str, int]] = {}
+
+    def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
+        return tuple.__getitem__(self, self.places[key] if isinstance(key, str) else key)
+
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.places)
+
+
+@cache
+def kind_of(names: tuple[str, ...]) -> type[NamedRow]:
+    """Rows with these columns; our queries are a hundred, so the kinds are kept."""
+    places = {name: place for place, name in enumerate(names)}
+    return type("Row", (NamedRow,), {"__slots__": (), "places": places})
+
+
+_LENGTH: Final = Struct(">i")
+_DOUBLE: Final = Struct(">d")
+_ELEMENTS_AT: Final = 20
+"""Of an array: before it stand dimensions, flags, type of the elements, and length and lower bound of one dimension."""
+
+
+def _signed(value: bytes) -> int:
+    return int.from_bytes(value, "big", signed=True)
+
+
+def _unsigned(value: bytes) -> int:
+    return int.from_bytes(value, "big")
+
+
+def _double(value: bytes) -> float:
+    number: float = _DOUBLE.unpack(value)[0]
+    return number
+
+
+def _truth(value: bytes) -> bool:
+    return value == b"\x01"
+
+
+def _elements(of: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
+    def elements(value: bytes) -> list[Any]:
+        found, at = [], _ELEMENTS_AT
+        while at < len(value):
+            (length,) = _LENGTH.unpack_from(value, at)
+            at += 4
+            found.append(None if length < 0 else of(value[at : at + length]))
+            at += max(length, 0)
+        return found
+
+    return elements
+
+
+def _nothing(value: bytes) -> None:
+    return None
+
+
+_DECODERS: Final[Mapping[int, Callable[[bytes], Any]]] = {
+    16: _truth,
+    17: bytes,
+    19: bytes.decode,
+    20: _signed,
+    21: _signed,
+    23: _signed,
+    25: bytes.decode,
+    26: _unsigned,
+    28: _unsigned,
+    701: _double,
+    1009: _elements(bytes.decode),
+    1028: _elements(_unsigned),
+    2278: _nothing,
+}
+"""By the oid of the type: bool, bytea, name, int8, int2, int4, text, oid, xid, float8, text[], oid[], void; arrays of
+one dimension."""
+
+
+class RowForm:
+    """The columns of a statement.
+
+    Args:
+        names: As the server calls them.
+        decoders: One for each.
+    """
+
+    __slots__ = ("_decoders", "_kind")
+
+    def __init__(self, names: Sequence[str], decoders: Sequence[Callable[[bytes], Any]]) -> None:
+        self._kind = kind_of(tuple(names))
+        self._decoders = tuple(decoders)
+
+    @classmethod
+    def of(cls, columns: Sequence[tuple[str, int]]) -> RowForm | None:
+        """For columns of these names and types; None where a type is not among those known here."""
+        decoders = [_DECODERS.get(oid) for _, oid in columns]
+        known = [decoder for decoder in decoders if decoder is not None]
+        return cls([name for name, _ in columns], known) if len(known) == len(columns) else None
+
+    def row(self, data: bytes) -> NamedRow:
+        """The values in a DataRow.
+
+        Raises:
+            UnicodeDecodeError: A text is not UTF-8.
+        """
+        values: list[Any] = []
+        at = 2
+        for decoder in self._decoders:
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += 4
+            if length < 0:
+                values.append(None)
+            else:
+                values.append(decoder(data[at : at + length]))
+                at += length
+        return self._kind(values)

@@ -1,0 +1,148 @@
+"""Prepared statements asked over asyncpg's connection, several at once, their rows as bytes.
+
+asyncpg wakes a task and sets a timer for each statement, and waits for its answer before it sends the next. Here
+several go in one write and come in one read, and a row that was seen before is known by its bytes. The connection has
+our protocol while answers are awaited, asyncpg's before and after. `Connection._transport` is the only private name of
+asyncpg in use here.
+
+Source: chapter "Frontend/Backend Protocol": extended query, message formats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from struct import Struct, pack
+from typing import Any, Final, cast
+
+Answered = Callable[[list[bytes] | None], None]
+"""Takes the rows, each as in a DataRow: number of columns, and of each length (-1 is NULL) and bytes. None where
+the server refused or is gone; it is then asked in asyncpg's way, which tells why."""
+Question = tuple[str, tuple[int, ...], Answered]
+"""Name of a prepared statement, as many numbers as it takes, and a function that is called once, in the loop."""
+
+_HEAD: Final = Struct(">cI")
+_BINARY: Final = pack(">hh", 1, 1)
+_EXECUTE: Final = b"E\0\0\0\x09\0\0\0\0\0"
+"""Of the unnamed portal, without a limit of rows."""
+_SYNC: Final = b"S\0\0\0\x04"
+_NEWS: Final = frozenset({b"N", b"S", b"A"})
+"""NoticeResponse, ParameterStatus, NotificationResponse: they come at any time and are for asyncpg."""
+_FATAL: Final = (b"VFATAL\0", b"VPANIC\0")
+_MESSAGES_KEPT: Final = 100
+
+
+def asking(name: str, arguments: Sequence[int]) -> bytes:
+    """Messages that run a prepared statement; its rows come in binary form."""
+    texts = [str(argument).encode() for argument in arguments]
+    values = b"".join(pack(">i", len(text)) + text for text in texts)
+    bind = b"\0" + name.encode() + b"\0" + pack(">hh", 0, len(texts)) + values + _BINARY
+    return b"B" + pack(">i", len(bind) + 4) + bind + _EXECUTE
+
+
+def transport_of(raw: Any) -> asyncio.Transport | None:
+    """`Connection._transport` of asyncpg; None of a connection that is another driver's."""
+    transport = getattr(raw, "_transport", None)
+    return transport if isinstance(transport, asyncio.Transport) else None
+
+
+class RowsAsBytes(asyncio.Protocol):
+    """Asks statements; in asyncpg's way nothing may be asked while answers are awaited.
+
+    Args:
+        transport: Of a connection of asyncpg that waits for no answer.
+        idle: Called when no answer is awaited any more.
+    """
+
+    def __init__(self, transport: asyncio.Transport, idle: Callable[[], object]) -> None:
+        self._transport = transport
+        self._idle = idle
+        self._theirs = cast(asyncio.Protocol, transport.get_protocol())
+        self._messages: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._awaited: deque[deque[Answered]] = deque()
+        self._rest = b""
+        self._rows: list[bytes] = []
+
+    @property
+    def under_way(self) -> bool:
+        """Whether answers are awaited."""
+        return bool(self._awaited)
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """Sends statements as one transaction. Where one is refused, those after it have no answer either."""
+        if not self._awaited:
+            self._transport.set_protocol(self)
+        self._awaited.append(deque(answered for _, _, answered in questions))
+        self._transport.write(b"".join([self._message(name, arguments) for name, arguments, _ in questions]) + _SYNC)
+
+    def _message(self, name: str, arguments: tuple[int, ...]) -> bytes:
+        message = self._messages.get((name, arguments))
+        if message is None:
+            if len(self._messages) > _MESSAGES_KEPT:
+                self._messages.clear()
+            message = self._messages[name, arguments] = asking(name, arguments)
+        return message
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`. What is no part of the answers is for asyncpg."""
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        at, size = 0, len(data)
+        while size - at >= 5 and self._awaited:
+            kind, length = _HEAD.unpack_from(data, at)
+            end = at + 1 + length
+            if end > size:
+                self._rest = data[at:]
+                return
+            if kind == b"D":
+                self._rows.append(data[at + 5 : end])
+            elif kind == b"C":
+                rows, self._rows = self._rows, []
+                self._awaited[0].popleft()(rows)
+            elif kind == b"Z":
+                self._end_transaction()
+            elif kind == b"E":
+                self._refuse()
+                if any(word in data[at:end] for word in _FATAL):
+                    self._theirs.data_received(data[at:end])
+            elif kind in _NEWS:
+                self._theirs.data_received(data[at:end])
+            at = end
+        if self._awaited:
+            self._rest = data[at:]
+        elif at < size:
+            self._theirs.data_received(data[at:])
+
+    def _refuse(self) -> None:
+        """None of the statements of this transaction that have not ended gets an answer."""
+        self._rows = []
+        while self._awaited[0]:
+            self._awaited[0].popleft()(None)
+
+    def _end_transaction(self) -> None:
+        self._refuse()
+        self._awaited.popleft()
+        if not self._awaited:
+            self._transport.set_protocol(self._theirs)
+            self._idle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`: asyncpg is told as well."""
+        self._rest = b""
+        self._theirs.connection_lost(exc)
+        while self._awaited:
+            self._end_transaction()
+
+    def eof_received(self) -> bool | None:
+        """See `asyncio.Protocol`."""
+        return self._theirs.eof_received()
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._theirs.pause_writing()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._theirs.resume_writing()

@@ -13,13 +13,15 @@ from msgspec import Struct
 
 from pgtop_tune.tui.widgets.chart import GUTTER, LABEL, ArmBand, ChartMark, bands_of_columns, column_of, label_cells
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, Line, Span, on
+from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, SHADES, Line, Span, on, shaded
 
 _PARTS: Final = 8
 """Steps of a cell."""
 _GRIDS: Final = (4, 3, 2)
 """Gridlines above zero, as many as there is room for at round values."""
 _ROWS_PER_GRID: Final = 2
+_DARKEST: Final = 3
+"""Shade at the foot of an area that is alone in its chart; at the top of the chart it has its own colour."""
 
 Columns = Sequence[float | None]
 Cell = tuple[str, str]
@@ -74,7 +76,8 @@ def filled_lines(
     """`height` lines of exactly `width` cells, the first `GUTTER` of them labels.
 
     Args:
-        areas: The foremost first: each hides those behind it up to its own height.
+        areas: The foremost first: each hides those behind it up to its own height. One alone is brighter the higher
+            it stands.
         levels: Later ones are drawn over earlier ones.
         width: Cells of every line, the gutter included.
         height: Lines.
@@ -108,8 +111,10 @@ def filled_lines(
     over = label_cells(marks, columns, since_s, until_s)
     return [
         (
-            (f"{labels.get(row, ''):>{LABEL}} {glyphs.axis}", "dim"),
-            *drawing.spans(row, cells, uprights, {} if row else over, glyphs.grid if row in labels else " "),
+            (f"{labels.get(row, ''):>{LABEL}} {glyphs.axis if row in labels else glyphs.upright}", "dim"),
+            *drawing.spans(
+                row, cells, uprights, {} if row else over, glyphs.grid if row in labels and row < height - 1 else " "
+            ),
         )
         for row, cells in enumerate(rows)
     ]
@@ -169,6 +174,8 @@ class _Drawing:
         self._height = height
         self._top = top
         self._rising, self._densities, self._shades = characters
+        fading = (SHADES - _DARKEST) / max(height - 1, 1) if len(fills) == 1 else 0.0
+        self._steps = [round(SHADES - fading * (height - 1 - row)) for row in range(height)]
         self._contents: list[_Content] = []
         self._columns: list[tuple[Cell | None, ...]] = []
         self._rows: dict[int, tuple[object, list[Span]]] = {}
@@ -213,9 +220,9 @@ class _Drawing:
         for fill, high in known:
             if high <= filled:
                 continue
-            cell = _filling(*fill, self._densities)
+            style, density = fill
             for row in range(-(-filled // _PARTS), high // _PARTS):
-                cells[-1 - row] = cell
+                cells[-1 - row] = _filling(shaded(style, self._steps[row]), density, self._densities)
             if high % _PARTS:
                 edges.add(high // _PARTS)
             filled = high
@@ -233,6 +240,7 @@ class _Drawing:
         """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
         part = tallest - base
         style = next(fill[0] for fill, high in known if high >= base + part / 2)
+        style = shaded(style, self._steps[base // _PARTS])
         return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
 
     def _edge(self, known: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
@@ -277,15 +285,16 @@ class _Drawing:
         if apart and front is not None and abs(high - front) < _PARTS:
             return
         row = -1 - (high - 1) // _PARTS
-        ground = self._ground(cells[row])
+        ground = _ground(cells[row], self._densities)
         cells[row] = char, on(style, ground) if ground else style
 
-    def _ground(self, cell: Cell | None) -> str:
-        """The style of the area that a line goes through; "" where there is none."""
-        if cell is None:
-            return ""
-        front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
-        return behind or (front if cell[0] in self._densities else "")
+
+def _ground(cell: Cell | None, densities: str) -> str:
+    """The style of the area that a line goes through; "" where there is none."""
+    if cell is None:
+        return ""
+    front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
+    return behind or (front if cell[0] in densities else "")
 
 
 _drawing = lru_cache(maxsize=8)(_Drawing)
@@ -325,7 +334,9 @@ def _spans(
         cell = drawn or blank
         if column in uprights and (drawn is None or drawn[0] in densities):
             # An upright goes through the inside of an area and leaves its edge.
-            cell = uprights[column]
+            char, style = uprights[column]
+            ground = _ground(drawn, densities)
+            cell = char, on(style, ground) if ground else style
         if column in over:
             cell = over[column]
         if cell is None and ON not in current:

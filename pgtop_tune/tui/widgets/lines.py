@@ -44,6 +44,10 @@ STYLES: Final = {
 
 ON: Final = " on "
 ELSE: Final = "|"
+SHADE: Final = "~"
+FILLED: Final = "!"
+SHADES: Final = 8
+"""Steps from the ground to a style's own colour."""
 
 
 def on(style: str, ground: str, colourless: str = "") -> str:
@@ -54,6 +58,21 @@ def on(style: str, ground: str, colourless: str = "") -> str:
         colourless: The character that stands there in a theme without colours; "" for the same.
     """
     return f"{style}{ON}{ground}{ELSE}{colourless}"
+
+
+def shaded(style: str, step: int) -> str:
+    """The style with its colour nearer to the ground; as it is in a theme of 16 colours or none.
+
+    Args:
+        style: A name of `STYLES`.
+        step: From 0, hardly to be told from the ground, to `SHADES`, its own colour.
+    """
+    return style if step >= SHADES else f"{style}{SHADE}{step}"
+
+
+def of_map(style: str, step: int) -> str:
+    """The style of a cell of a heat map: filled with a shade (`shaded`) instead of its character, where there is one."""
+    return f"{style}{SHADE}{step}{FILLED}"
 
 
 def text_width(text: str) -> int:

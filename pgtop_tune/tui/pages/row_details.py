@@ -15,7 +15,7 @@ from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, shortened, wrap
 
 _LABEL_CELLS: Final = 18
 _VALUE_CELLS: Final = 16
@@ -24,7 +24,9 @@ _LEAST: Final = 24
 _TEXT: Final = 10_000
 
 
-def row_lines(table: PageTable, session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
+def row_lines(
+    table: PageTable, session: Session, row: Any, cells: int, glyphs: Glyphs, most: int | None = None
+) -> list[Line]:
     """What the table says of the row; every column, hidden ones included, where it has nothing more to say.
 
     Args:
@@ -33,23 +35,29 @@ def row_lines(table: PageTable, session: Session, row: Any, cells: int, glyphs: 
         row: The row; None when it is not there any more.
         cells: Width.
         glyphs: Characters.
+        most: Lines there are: definitions of columns are cut to one line each where there are fewer than they take.
     """
     if row is None:
         return [(("this row is gone", "warning"),)]
     if table.details is not None:
         return table.details(session, row, cells, glyphs)
-    return [line for column in table.columns for line in _fact(column, row, cells, glyphs)]
+    whole = [line for column in table.columns for line in _fact(column, row, cells)]
+    if most is None or len(whole) <= most:
+        return whole
+    return [line for column in table.columns for line in _fact(column, row, cells, glyphs.ellipsis)]
 
 
-def _fact(column: PageColumn, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
-    """Title and value; behind a short value what it means, as far as there is room."""
+def _fact(column: PageColumn, row: Any, cells: int, ellipsis: str = "") -> list[Line]:
+    """Title and value; behind a short value what it means, on one line where there is an ellipsis to cut it with."""
     text, style = printable(column.text(row).strip(), _TEXT), column.style(row)
     room = cells - _LABEL_CELLS - _VALUE_CELLS
     if room < _LEAST or cell_len(text) >= _VALUE_CELLS:
         return labelled(column.title, text, cells, style, _LABEL_CELLS)
-    said = column.definition if len(column.definition) <= room else column.definition[: room - 1] + glyphs.ellipsis
+    said = [shortened(column.definition, room, ellipsis)] if ellipsis else wrap(column.definition, room)
     padding = " " * (_VALUE_CELLS - cell_len(text))
-    return [((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (said, "dim"))]
+    first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (said[0], "dim"))
+    below = " " * (_LABEL_CELLS + _VALUE_CELLS)
+    return [first, *(((below, PLAIN), (line, "dim")) for line in said[1:])]
 
 
 def row_text(table: PageTable, row: Any) -> str:

@@ -21,7 +21,7 @@ _GRIDS: Final = (4, 3, 2)
 """Gridlines above zero, as many as there is room for at round values."""
 _ROWS_PER_GRID: Final = 2
 _DARKEST: Final = 3
-"""Shade at the foot of an area that is alone in its chart; at the top of the chart it has its own colour."""
+"""Shade at the foot of a chart of an area that fades."""
 
 Columns = Sequence[float | None]
 Cell = tuple[str, str]
@@ -35,12 +35,15 @@ class Area(Struct, frozen=True):
         style: A name of `STYLES`.
         density: Which of `Glyphs.densities` fills it.
         alarms: Columns in which a value of zero is an alarm.
+        fades: Whether it has its own colour at the top of the chart alone, and shades of it below: for an area that is
+            alone in its columns. A row has one shade, which costs nothing to write.
     """
 
     values: Columns
     style: str
     density: int = 0
     alarms: Collection[int] = ()
+    fades: bool = False
 
 
 class Level(Struct, frozen=True):
@@ -76,8 +79,7 @@ def filled_lines(
     """`height` lines of exactly `width` cells, the first `GUTTER` of them labels.
 
     Args:
-        areas: The foremost first: each hides those behind it up to its own height. One alone is brighter the higher
-            it stands.
+        areas: The foremost first: each hides those behind it up to its own height.
         levels: Later ones are drawn over earlier ones.
         width: Cells of every line, the gutter included.
         height: Lines.
@@ -95,7 +97,7 @@ def filled_lines(
     if columns < 1:
         return [((" " * width, PLAIN),)] * height
     drawing = _drawing(
-        tuple((area.style, area.density) for area in areas),
+        tuple((area.style, area.density, area.fades) for area in areas),
         tuple((level.style, level.char or glyphs.level, level.apart) for level in levels),
         height,
         top,
@@ -127,8 +129,8 @@ def _height(value: float | None, top: float, rows: int) -> int | None:
     return max(1, round(min(value / top, 1.0) * rows * _PARTS)) if top > 0 else 1
 
 
-_Fill = tuple[str, int]
-"""Style and density of an area."""
+_Fill = tuple[str, int, bool]
+"""Style and density of an area, and whether it fades."""
 _Line = tuple[str, str, bool]
 """Style and character of a level, and whether it is drawn only apart from the foremost area."""
 _Content = tuple[tuple[float | None, ...], tuple[bool, ...], str, bool]
@@ -174,8 +176,11 @@ class _Drawing:
         self._height = height
         self._top = top
         self._rising, self._densities, self._shades = characters
-        fading = (SHADES - _DARKEST) / max(height - 1, 1) if len(fills) == 1 else 0.0
-        self._steps = [round(SHADES - fading * (height - 1 - row)) for row in range(height)]
+        part = (SHADES - _DARKEST) / max(height - 1, 1)
+        steps = [round(_DARKEST + part * row) for row in range(height)]
+        self._styles = {
+            fill: [shaded(fill[0], step) for step in steps] if fill[2] else [fill[0]] * height for fill in fills
+        }
         self._contents: list[_Content] = []
         self._columns: list[tuple[Cell | None, ...]] = []
         self._rows: dict[int, tuple[object, list[Span]]] = {}
@@ -220,9 +225,9 @@ class _Drawing:
         for fill, high in known:
             if high <= filled:
                 continue
-            style, density = fill
+            styles, density = self._styles[fill], fill[1]
             for row in range(-(-filled // _PARTS), high // _PARTS):
-                cells[-1 - row] = _filling(shaded(style, self._steps[row]), density, self._densities)
+                cells[-1 - row] = _filling(styles[row], density, self._densities)
             if high % _PARTS:
                 edges.add(high // _PARTS)
             filled = high
@@ -239,8 +244,8 @@ class _Drawing:
     def _upper(self, known: Sequence[tuple[_Fill, int]], tallest: int, base: int, *, alarm: bool) -> Cell:
         """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
         part = tallest - base
-        style = next(fill[0] for fill, high in known if high >= base + part / 2)
-        style = shaded(style, self._steps[base // _PARTS])
+        fill = next(fill for fill, high in known if high >= base + part / 2)
+        style = self._styles[fill][base // _PARTS]
         return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
 
     def _edge(self, known: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:

@@ -71,7 +71,7 @@ def shaded(style: str, step: int) -> str:
 
 
 def of_map(style: str, step: int) -> str:
-    """The style of a cell of a heat map: filled with a shade (`shaded`) instead of its character, where there is one."""
+    """The style of a heat map's cell: where a theme has shades (`shaded`), one fills it in place of its character."""
     return f"{style}{SHADE}{step}{FILLED}"
 
 

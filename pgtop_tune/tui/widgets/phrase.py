@@ -15,6 +15,9 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width, wrap
 from pgtop_tune.units import UNKNOWN, age, count
 
+_ELLIPSIS: Final = "…"
+"""The canvas has another one where the terminal has not this."""
+
 
 class Phrase(Struct, frozen=True):
     """A fact on a line.
@@ -55,7 +58,12 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
         if joined:
             joined.append(gap)
         joined.extend(line)
-    return fit(tuple(joined), cells) if needed > cells else tuple(joined)
+    return _cut(tuple(joined), cells) if needed > cells else tuple(joined)
+
+
+def _cut(line: Line, cells: int) -> Line:
+    """As `fit`, with a sign that something was cut."""
+    return (*fit(line, cells - 1), (_ELLIPSIS, line[-1][1])) if cells > 0 else ()
 
 
 def _cells(kept: Sequence[tuple[Line, Phrase]], gap: Span) -> int:

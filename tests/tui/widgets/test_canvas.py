@@ -74,9 +74,14 @@ async def test_a_wide_character_is_not_cut_in_two() -> None:
 async def test_a_shade_is_nearer_to_the_ground_and_none_in_themes_without_shades() -> None:
     async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
         whole = await colours(pilot, "dark", "series-1")
-        faint, stronger = await colours(pilot, "dark", shaded("series-1", 1)), await colours(pilot, "dark", shaded("series-1", 6))
+        faint, stronger = (
+            await colours(pilot, "dark", shaded("series-1", 1)),
+            await colours(pilot, "dark", shaded("series-1", 6)),
+        )
         assert sum(faint) < sum(stronger) < sum(whole)
-        assert sum(await colours(pilot, "light", shaded("series-1", 1))) > sum(await colours(pilot, "light", "series-1"))
+        assert sum(await colours(pilot, "light", shaded("series-1", 1))) > sum(
+            await colours(pilot, "light", "series-1")
+        )
         assert await colours(pilot, "ansi-dark", shaded("series-1", 1)) == await colours(pilot, "ansi-dark", "series-1")
         assert await colours(pilot, "mono", shaded("series-1", 1)) is None
 
@@ -85,7 +90,8 @@ async def test_a_cell_of_a_heat_map_is_filled_and_keeps_its_character_where_ther
     async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
         assert await shown(pilot, [(("▒", of_map("series-1", 4)),)]) == [" " * WIDTH] * HEIGHT
         cell = next(iter(pilot.app.query_one(Counting).render_line(0))).style
-        assert cell is not None and cell.bgcolor is not None
+        assert cell is not None
+        assert cell.bgcolor is not None
         for theme in ("ansi-dark", "mono"):
             pilot.app.theme = theme
             assert (await shown(pilot, [(("▒", of_map("series-1", 4)),)]))[0].startswith("▒ ")

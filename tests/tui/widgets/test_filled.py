@@ -47,11 +47,11 @@ def test_no_gridline_at_zero_looks_like_a_curve() -> None:
     assert picture(drawn(Area([None] * 4, "series-1"), height=3)) == ["┈┈┈┈", "    ", "    "]
 
 
-def test_an_area_alone_is_brighter_the_higher_it_stands_and_a_row_has_one_style() -> None:
-    styles = [[style for _, style in line[1:]] for line in drawn(Area([8.0, 7.0, 8.0, 8.0], "series-1"), height=4)]
+def test_an_area_that_fades_is_brighter_the_higher_it_stands_and_a_row_has_one_style() -> None:
+    styles = [
+        [style for _, style in line[1:]] for line in drawn(Area([8.0, 7.0, 8.0, 8.0], "series-1", fades=True), height=4)
+    ]
     assert styles == [["series-1"], ["series-1~6"], ["series-1~5"], ["series-1~3"]]
-    together = drawn(Area([4.0] * 4, "series-3"), Area([8.0] * 4, "series-4"), height=4)
-    assert not any(SHADE in style for line in together for _, style in line)
 
 
 def test_a_mark_stands_on_the_colour_of_the_area_and_leaves_no_gap_in_it() -> None:
@@ -68,7 +68,7 @@ def test_the_foremost_area_hides_those_behind_it_up_to_its_height() -> None:
 
 def test_a_zero_while_a_load_runs_is_red() -> None:
     (_, *spans) = drawn(Area([4.0, 0.0, 0.0, 4.0], "series-1", alarms={1, 2}))[1]
-    assert spans == [("█", "series-1~3"), ("▁▁", "critical"), ("█", "series-1~3")]
+    assert spans == [("█", "series-1"), ("▁▁", "critical"), ("█", "series-1")]
 
 
 def test_a_second_curve_stands_only_where_it_differs() -> None:
@@ -177,7 +177,7 @@ def test_a_gap_behind_an_area_on_another_s_colour_is_plain() -> None:
 
 def test_a_line_through_an_area_leaves_its_colour_around_it() -> None:
     lines = drawn(Area([8.0, None], "series-1"), levels=(Level([3.0, 3.0], "dim", "·"),), columns=2)
-    assert [span for span in lines[1] if span[0] == "·"] == [("·", on("dim", "series-1~3")), ("·", "dim")]
+    assert [span for span in lines[1] if span[0] == "·"] == [("·", on("dim", "series-1")), ("·", "dim")]
 
 
 SERIES = st.lists(st.one_of(st.none(), st.floats(0.0, 12.0)), min_size=9, max_size=9)

@@ -182,6 +182,13 @@ def test_little_room_keeps_a_name_for_every_colour_of_the_chart() -> None:
     assert names == ["Lock", "IO", "CPU", "client"]
 
 
+def test_a_background_writer_is_not_called_background_twice() -> None:
+    names = [
+        waits._event_name(("background", event)) for event in ("background writer IO:DataFileWrite", "walwriter CPU")
+    ]
+    assert names == ["background writer IO:DataFileWrite", "background walwriter CPU"]
+
+
 def test_lock_rows_know_whom_to_cancel() -> None:
     rows = locks.TABLE.rows(queueing_session())
     assert not isinstance(rows, Unavailable)

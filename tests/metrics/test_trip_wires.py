@@ -84,7 +84,7 @@ def test_any_text_is_a_wire_or_a_problem(text: str) -> None:
 def test_units_are_those_of_the_number() -> None:
     assert trip_wire("free<5GB").limit == 5 * 2**30
     assert trip_wire("p99>2s").limit == 2000.0
-    assert trip_wire("lag>10MB").text == "lag>10mb"
+    assert trip_wire("lag>10MB").text == "lag>10MB"
 
 
 def test_units_are_read_in_any_case_and_written_as_postgresql_does() -> None:

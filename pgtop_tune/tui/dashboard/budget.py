@@ -55,7 +55,7 @@ def budget_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> l
         reason = waits if isinstance(waits, Unavailable) else NOT_YET
         return _filled(absent("waits", reason, width, height, glyphs), width, height)
     title, parts, unit = _content(interval)
-    lines: list[Line] = [head(title, width, glyphs, tail_phrases(session, width - width_of(title) - _STROKES))]
+    lines: list[Line] = [head(title, width, glyphs, tail_phrases(session, width - cells_of(title) - _STROKES))]
     across = max((width - 1) // _SLOT, 1)
     rows = height - 1
     if rows > 0 and across * rows >= _FEW:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Final
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, shortened, wrap
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Line, labelled, shortened, wrap
 
 _LABEL_CELLS: Final = 18
 _VALUE_CELLS: Final = 16
@@ -35,25 +36,31 @@ def row_lines(
         row: The row; None when it is not there any more.
         cells: Width.
         glyphs: Characters.
-        most: Lines there are: definitions of columns are cut to one line each where there are fewer than they take.
+        most: Lines there are: definitions of columns that have no room for a second one are cut.
     """
     if row is None:
         return [(("this row is gone", "warning"),)]
     if table.details is not None:
         return table.details(session, row, cells, glyphs)
-    whole = [line for column in table.columns for line in _fact(column, row, cells)]
-    if most is None or len(whole) <= most:
-        return whole
-    return [line for column in table.columns for line in _fact(column, row, cells, glyphs.ellipsis)]
+    facts = [_fact(column, row, cells) for column in table.columns]
+    spare = inf if most is None else most - len(facts)
+    lines: list[Line] = []
+    for column, fact in zip(table.columns, facts, strict=True):
+        more = len(fact) - 1
+        if more > spare:
+            fact, more = _fact(column, row, cells, cut=True), 0
+        spare -= more
+        lines += fact
+    return lines
 
 
-def _fact(column: PageColumn, row: Any, cells: int, ellipsis: str = "") -> list[Line]:
-    """Title and value; behind a short value what it means, on one line where there is an ellipsis to cut it with."""
+def _fact(column: PageColumn, row: Any, cells: int, *, cut: bool = False) -> list[Line]:
+    """Title and value; behind a short value what it means, on one line where it is cut."""
     text, style = printable(column.text(row).strip(), _TEXT), column.style(row)
     room = cells - _LABEL_CELLS - _VALUE_CELLS
     if room < _LEAST or cell_len(text) >= _VALUE_CELLS:
         return labelled(column.title, text, cells, style, _LABEL_CELLS)
-    said = [shortened(column.definition, room, ellipsis)] if ellipsis else wrap(column.definition, room)
+    said = [shortened(column.definition, room, CUT)] if cut else wrap(column.definition, room)
     padding = " " * (_VALUE_CELLS - cell_len(text))
     first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (said[0], "dim"))
     below = " " * (_LABEL_CELLS + _VALUE_CELLS)

@@ -90,6 +90,10 @@ def text_of(line: Line) -> str:
     return "".join(text for text, _ in line)
 
 
+CUT: Final = "…"
+"""Something was cut here; the canvas has another sign where the terminal has not this."""
+
+
 def clip(text: str, cells: int) -> str:
     """Foreign or own text made printable and cut or padded to exactly so many cells."""
     if not text.isascii() or not text.isprintable():

@@ -12,11 +12,8 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width, wrap
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Line, Span, fit, width, wrap
 from pgtop_tune.units import UNKNOWN, age, count
-
-_ELLIPSIS: Final = "…"
-"""The canvas has another one where the terminal has not this."""
 
 
 class Phrase(Struct, frozen=True):
@@ -63,7 +60,7 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
 
 def _cut(line: Line, cells: int) -> Line:
     """As `fit`, with a sign that something was cut."""
-    return (*fit(line, cells - 1), (_ELLIPSIS, line[-1][1])) if cells > 0 else ()
+    return (*fit(line, cells - 1), (CUT, line[-1][1])) if cells > 0 else ()
 
 
 def _cells(kept: Sequence[tuple[Line, Phrase]], gap: Span) -> int:

@@ -11,7 +11,6 @@ from pgtop_tune.model.postgres import Activity
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.pages.beside import APART, FROM
 from pgtop_tune.tui.pages.registry import all_pages
-from pgtop_tune.tui.pages.row_details import row_lines
 from pgtop_tune.tui.pages.screen import PageScreen
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of
@@ -107,6 +106,26 @@ async def test_the_table_points_at_the_row_that_stands_beside_it_without_a_choic
         assert pointed.split()[1] == "11"
 
 
+async def test_of_the_lock_tree_the_root_stands_beside_it() -> None:
+    def jam(second: int, root: int) -> Step:
+        now_ms = EPOCH_MS + 1000 * second
+        waiting = {"wait_event_type": "Lock", "wait_event": "transactionid", "blocked_by": (root,)}
+        both = Activity(float(second), now_ms, (backend(root, now_ms), backend(root + 1, now_ms, **waiting)))
+        return Step((frame(second, postgres=postgres_sample(second, activity=both), events=()),), restart=second == 0)
+
+    source = ScriptedSource([jam(0, 21)])
+    async with running_screen(source, size=(200, 50)) as rig:
+        await turned_to(rig, "4")
+        await rig.until(lambda: "─ PID 21 ─" in right(rig))
+        now_ms = EPOCH_MS + 1000
+        chain = (
+            backend(11, now_ms), backend(21, now_ms, wait_event_type="Lock", wait_event="tuple", blocked_by=(11,)),
+            backend(22, now_ms, wait_event_type="Lock", wait_event="tuple", blocked_by=(21,)),
+        )  # fmt: skip
+        source.feed(frame(1, postgres=postgres_sample(1, activity=Activity(1.0, now_ms, chain)), events=()))
+        await rig.until(lambda: "─ PID 11 ─" in right(rig))
+
+
 async def test_a_table_that_never_had_a_row_has_the_whole_width() -> None:
     """A third of the screen was an empty half."""
     source = ScriptedSource([sessions(0, 11)])
@@ -127,18 +146,6 @@ async def test_the_history_is_of_the_number_sorted_by_also_where_it_is_the_first
         page = await turned_to(rig, "5")
         await rig.until(lambda: bool(page._found))
         assert "─ ms/s " in right(rig)
-
-
-def test_definitions_go_on_below_where_there_is_room_and_are_cut_with_a_sign_where_not() -> None:
-    table = next(table for page in all_pages() for table in page.tables if table.id == "io")
-    session = loaded_session()
-    row = next(iter(table.rows(session)))
-    whole = row_lines(table, session, row, 66, UNICODE)
-    cut = row_lines(table, session, row, 66, UNICODE, len(table.columns))
-    said = " ".join(text_of(line)[34:].strip() for line in whole)
-    assert all(column.definition in said for column in table.columns if len(column.text(row)) < 16)
-    assert len(cut) == len(table.columns)
-    assert sum(text_of(line).rstrip().endswith("…") for line in cut) > 3
 
 
 async def test_a_click_beside_the_table_chooses_nothing() -> None:

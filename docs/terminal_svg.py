@@ -76,7 +76,8 @@ def svg(rows: Sequence[Sequence[Cell]], ground: str, title: str) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(width)} {_n(height)}" role="img">',
             f"<title>{escape(title)}</title>",
-            f"<style>text{{font:{FONT_SIZE}px {_FONTS};white-space:pre}}.b{{font-weight:bold}}</style>",
+            "<style>path{shape-rendering:crispEdges}",
+            f"text{{font:{FONT_SIZE}px {_FONTS};white-space:pre}}.b{{font-weight:bold}}</style>",
             f'<rect width="100%" height="100%" rx="8" fill="{ground}"/>',
             *paths,
             *texts,

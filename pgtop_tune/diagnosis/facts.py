@@ -140,8 +140,8 @@ class Facts:
         return f"{100.0 * impact_ms / self.latency_ms:.0f} % of {self.of_whole}" if self.latency_ms else ""
 
     def percent(self, impact_ms: float) -> str:
-        """ "41 %"."""
-        return f"{100.0 * impact_ms / self.latency_ms:.0f} %" if self.latency_ms else ""
+        """ "41 % of time": where the room is short."""
+        return f"{100.0 * impact_ms / self.latency_ms:.0f} % of time" if self.latency_ms else ""
 
     # Sessions.
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pgtop_tune.model.backend_action import BackendKey
 
-SHORT_CELLS: Final = 60
+SHORT_CELLS: Final = 66
 """The longest `Finding.short`."""
 
 

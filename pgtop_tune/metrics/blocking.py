@@ -50,6 +50,15 @@ def blocking(activity: Activity) -> Blocking:
     return Blocking(blocked=len(first), root=root, root_blocks=roots[root], roots=len(roots))
 
 
+def longest_blocked_s(activity: Activity) -> float:
+    """Age of the oldest statement that waits for a lock, in seconds; 0 without one.
+
+    Rows that many transactions update are waited for all the time, for milliseconds.
+    """
+    begun = [each.query_start_ms for each in activity.backends if each.blocked_by and each.query_start_ms is not None]
+    return max(activity.now_ms - min(begun), 0) / 1000.0 if begun else 0.0
+
+
 def _follow(pid: int, first: Mapping[int, int], ends: dict[int, int | None]) -> None:
     """Notes the end of the chain for everybody on it; None for a circle."""
     chain: dict[int, None] = {}

@@ -125,6 +125,8 @@ WATCHED: Final[tuple[WatchedNumber, ...]] = (
     WatchedNumber("lag", "WAL that the slowest standby has not replayed, bytes", _BYTES, _lag),
     WatchedNumber("free", "free space on the file systems of data and WAL, bytes", _BYTES, _free),
 )
+_WRITTEN: Final = {"kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB"}
+"""Units as PostgreSQL writes them; they are read in any case."""
 _BY_NAME: Final = {watched.name: watched for watched in WATCHED}
 
 
@@ -147,7 +149,7 @@ def trip_wire(text: str) -> TripWire:
         raise UsageProblem(f"{text!r}: {name} is not measured in {unit}", f"units are: {units}")
     return TripWire(
         watched=watched,
-        text=f"{name}{sign}{number}{unit}",
+        text=f"{name}{sign}{number}{_WRITTEN.get(unit, unit)}",
         above=sign == ">",
         limit=float(number) * watched.units[unit],
     )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from pgtop_tune.diagnosis.blockers import root_look
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, FindingKind
+from pgtop_tune.diagnosis.rules.locks import RULES
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.bench import Silence
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.made_situations import SHARED_CPUS
@@ -75,6 +79,16 @@ def test_a_stall_names_the_session_at_the_end_of_the_chain() -> None:
     assert first.kind is FindingKind.OUTAGE
     assert first.sentence == "STALLED 38 s: 16 sessions wait for 900, idle in transaction 38 s (psql)"
     assert first.advice is not None
+
+
+def test_a_jam_is_seen_in_one_look_where_others_wait_that_long_already() -> None:
+    """A server on a full machine was looked at every 14 s: a minute without a word about five waiting sessions."""
+    jam = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False).interval(40)
+    rule = next(rule for rule in RULES if rule.id == "lock.jam")
+    look = root_look(next(iter(jam.recent(sections.activity, 5.0))))
+    assert rule.find(Facts(jam, (look,))) is not None
+    assert rule.find(Facts(jam, (replace(look, idle_s=2.0),))) is None
+    assert rule.find(Facts(jam, (replace(look, idle_s=2.0),) * 3)) is not None
 
 
 def test_without_a_load_the_same_jam_is_a_jam() -> None:

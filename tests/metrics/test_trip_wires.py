@@ -84,4 +84,12 @@ def test_any_text_is_a_wire_or_a_problem(text: str) -> None:
 def test_units_are_those_of_the_number() -> None:
     assert trip_wire("free<5GB").limit == 5 * 2**30
     assert trip_wire("p99>2s").limit == 2000.0
-    assert trip_wire("lag>10MB").text == "lag>10mb"
+    assert trip_wire("lag>10MB").text == "lag>10MB"
+
+
+def test_units_are_read_in_any_case_and_written_as_postgresql_does() -> None:
+    assert [trip_wire(text).text for text in ("free<1gb", "LAG>10MB", "p99>50MS")] == [
+        "free<1GB",
+        "lag>10MB",
+        "p99>50ms",
+    ]

@@ -33,7 +33,8 @@ def _jam(facts: Facts) -> Hit | None:
         return None
     looks = facts.roots[-10:]
     same = [look for look in looks if look.blocked and look.transaction == root.transaction]
-    if len(same) < JAM_LOOKS:
+    # A session that others have waited for that long is a jam in a single look: a slow server is looked at seldom.
+    if len(same) < JAM_LOOKS and min(root.idle_s, root.waited_s) < JAM_LOOKS:
         return None
     impact_ms = facts.b("lock:*")
     said = f"{plural(root.blocked, 'session')} wait {duration(root.waited_s)} for {root_words(root)}"

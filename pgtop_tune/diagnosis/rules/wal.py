@@ -52,7 +52,7 @@ def _flush(facts: Facts) -> Hit | None:
     limit = f", {count(most)} measured" if most else ""
     group = f", {commits:.1f} commits each" if commits else ""
     handed_ms = handed_to_wal_ms(facts)
-    queued = "; rows are queued for meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
+    queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
     told_flushes = f"{count(flushes)} flushes/s{each}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",

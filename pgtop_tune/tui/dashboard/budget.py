@@ -38,6 +38,10 @@ _TITLES: Final = {
 """Around the whole, by whether a client of ours measured it."""
 
 
+_STROKES: Final = 8
+"""Cells of a head that are neither title nor facts."""
+
+
 class _Part(Struct, frozen=True):
     label: str
     wait_event_type: str
@@ -51,7 +55,7 @@ def budget_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> l
         reason = waits if isinstance(waits, Unavailable) else NOT_YET
         return _filled(absent("waits", reason, width, height, glyphs), width, height)
     title, parts, unit = _content(interval)
-    lines: list[Line] = [head(title, width, glyphs, tail_phrases(session))]
+    lines: list[Line] = [head(title, width, glyphs, tail_phrases(session, width - cells_of(title) - _STROKES))]
     across = max((width - 1) // _SLOT, 1)
     rows = height - 1
     if rows > 0 and across * rows >= _FEW:

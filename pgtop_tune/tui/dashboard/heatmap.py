@@ -13,11 +13,12 @@ from typing import Final
 from pgtop_tune.metrics.percentiles import Merged, bucket_edges
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, SHADES, Line, of_map
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, labelled, padded
 from pgtop_tune.units import count, ms, percent, wall_clock
 
-_HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
+_STYLE: Final = "series-1"
+"""Of the map, in shades: that most transactions are usual is no alarm."""
 _GUTTER: Final = 7
 _SHARES: Final = 6
 """Cells right of the map: per cent of the transactions in the row."""
@@ -92,11 +93,12 @@ def _labels(low: float, high: float, rows: int) -> dict[int, str]:
 
 
 def _drawn(values: list[float], most: float, glyphs: Glyphs) -> Line:
-    """A cell per value; character and colour say the same, so that one of them is enough."""
+    """A cell per value; character and shade say the same, so that one of them is enough."""
     cells = []
     for value in values:
-        level = min(int(len(_HEAT) * log1p(value) / log1p(most)), len(_HEAT) - 1) if value else None
-        cells.append((" ", PLAIN) if level is None else (glyphs.density[level], _HEAT[level]))
+        level = min(log1p(value) / log1p(most), 1.0) if value else 0.0
+        char = glyphs.density[min(int(level * len(glyphs.density)), len(glyphs.density) - 1)] if level else " "
+        cells.append((char, of_map(_STYLE, round(level * SHADES)) if level else PLAIN))
     return tuple(("".join(text for text, _ in run), style) for style, run in groupby(cells, key=lambda cell: cell[1]))
 
 
@@ -106,10 +108,17 @@ def _figures(seconds: list[tuple[float, Merged]], most_per_s: float, width: int,
     phrases = [
         Phrase(labelled("transactions", count(float(logged)))),
         Phrase(labelled("max", ms(slowest_ms), unit=" ms"), 1),
-        Phrase(labelled(f"{glyphs.density[-1]}", f"{count(most_per_s)}/s", unit=f"  {glyphs.density[0]} one"), 1),
+        Phrase(_scale(most_per_s, glyphs), 1),
         Phrase((("right: % of all", "label"),), 3),
     ]
     return padded(((" " * (_GUTTER - 1), PLAIN), *fitting(phrases, width - _GUTTER, ("  ", PLAIN))), width)
+
+
+def _scale(most_per_s: float, glyphs: Glyphs) -> Line:
+    """From a single transaction to the fullest cell."""
+    last = len(glyphs.density) - 1
+    steps = tuple((char, of_map(_STYLE, SHADES * index // last)) for index, char in enumerate(glyphs.density))
+    return (("one ", "label"), *steps, (f" {count(most_per_s)}/s", PLAIN))
 
 
 def _axis(

@@ -17,7 +17,7 @@ from pgtop_tune.model.statements import StatementText
 from pgtop_tune.model.waits import CPU, LockWait
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.widgets.lines import Line, clip, labelled, wrapped
+from pgtop_tune.tui.widgets.lines import CUT, Line, labelled, shortened, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
 from pgtop_tune.units import UNKNOWN, count, percent, size, wall_clock, with_ms
 
@@ -150,8 +150,12 @@ def _blockers(backend: Backend, activity: Activity, cells: int) -> list[Line]:
     return lines
 
 
+def _cut(text: str, cells: int) -> str:
+    return shortened(text, max(cells, 1), CUT).rstrip()
+
+
 def _other(label: str, text: str, style: str, cells: int) -> Line:
-    return ((label.ljust(_LABEL_CELLS), "label"), (clip(one_line(text, cells), cells - _LABEL_CELLS).rstrip(), style))
+    return ((label.ljust(_LABEL_CELLS), "label"), (_cut(one_line(text, _TEXT), cells - _LABEL_CELLS), style))
 
 
 def query_of(session: Session, key: BackendKey) -> str:
@@ -207,7 +211,7 @@ def earlier_lines(backend: Backend, session: Session, cells: int) -> list[Line]:
 
 def _earlier(query: str, ago_s: float, cells: int) -> Line:
     ago = f"{lasting(ago_s)} ago".ljust(_AGE_CELLS)
-    return ((ago, "label"), (clip(query, max(cells - _AGE_CELLS, 1)).rstrip(), ""))
+    return ((ago, "label"), (_cut(query, cells - _AGE_CELLS), ""))
 
 
 def locked_object(wait: LockWait) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
-from pgtop_tune.metrics.blocking import Blocking, blocking
+from pgtop_tune.metrics.blocking import Blocking, blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval, Metric, Reading
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
@@ -96,8 +97,12 @@ def _text(text: str | None) -> str:
     return UNKNOWN if text is None else one_line(text, _TEXT)
 
 
+_CLIENT: Final = "client"
+_LOCAL: Final = "[local]"
+
+
 def _client(backend: Backend) -> str:
-    return "[local]" if backend.client == "local" else _text(backend.client)
+    return _LOCAL if backend.client == "local" else _text(backend.client)
 
 
 def _state(backend: Backend) -> str:
@@ -154,7 +159,7 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("application", "application", 16, 8, lambda row: _text(row.backend.application_name),
         "Name the client gives itself.", "pg_stat_activity.application_name",
         lambda row: row.backend.application_name),
-    SessionColumn("client", "client", 15, 6, lambda row: _client(row.backend),
+    SessionColumn(_CLIENT, "client", 15, 6, lambda row: _client(row.backend),
         "Address of the client; [local] is a Unix socket.", "pg_stat_activity.client_addr",
         lambda row: row.backend.client),
     SessionColumn("type", "type", 18, 11, lambda row: _text(row.backend.backend_type),
@@ -247,6 +252,8 @@ HEAD_ROWS: Final = 2
 """Lines above the first session: the pane's head and the headings of the columns."""
 _TITLE_SHARE: Final = 0.7
 _FILTER: Final = 30
+_LONG_S: Final = 1.0
+"""A lock that is waited for this long has a culprit; rows that every transaction updates have one each moment."""
 _SELDOM: Final = 1.8
 """Frames from one look to the next: above, it is said."""
 
@@ -282,7 +289,7 @@ def sessions_lines(
     cursor = cursor_of(rows, view)
     shown = [cells_of(row, columns) for row in rows[view.top : view.top + visible]]
     table = table_lines(
-        [table_column(column, width) for column in columns],
+        _headings(columns, rows, width),
         shown,
         width=width,
         height=max(height - 1, 0),
@@ -292,6 +299,15 @@ def sessions_lines(
     )
     lines = [_head(session, width, glyphs, view, rows, visible), *table][:height]
     return [*lines, background] if background else lines
+
+
+def _headings(columns: Sequence[SessionColumn], rows: Sequence[SessionRow], width: int) -> list[Column]:
+    """The query takes what no address of a client needs."""
+    longest = max((len(row.backend.client or "") for row in rows), default=0)
+    return [
+        replace(found, width=min(max(longest, len(_LOCAL)), found.width)) if column.id == _CLIENT else found
+        for column, found in ((column, table_column(column, width)) for column in columns)
+    ]
 
 
 def _head(
@@ -310,7 +326,7 @@ def _head(
     counts = [
         Phrase(labelled("active", _whole(ACTIVE, interval)), 1),
         Phrase(labelled("idle in tx", _whole(IDLE_IN_TRANSACTION, interval), "warning" if lingering else PLAIN), 3),
-        _blocked(interval, blocking(activity)),
+        _blocked(interval, blocking(activity), longest_blocked_s(activity)),
     ]
     hidden = hidden_sessions(frame)
     title = [
@@ -364,14 +380,14 @@ def _whole(metric: Metric, interval: Interval) -> str:
     return UNKNOWN if value is None else f"{value:.0f}"
 
 
-def _blocked(interval: Interval, found: Blocking) -> Phrase:
+def _blocked(interval: Interval, found: Blocking, longest_s: float) -> Phrase:
     count = (("blocked ", "label"), (_whole(BLOCKED, interval), "wait-lock" if found.blocked else PLAIN))
     if found.root is None:
         return Phrase(count, 2)
     root = "prepared transaction" if found.root == PREPARED_TRANSACTION else str(found.root)
     others = f", {found.roots - 1} more" if found.roots > 1 else ""
-    short = f" (root {root})"
-    return Phrase((*count, (f" (root {root}{others})", "critical")), 2, (*count, (short, "critical")))
+    style = "critical" if longest_s >= _LONG_S else "label"
+    return Phrase((*count, (f" (root {root}{others})", style)), 2, (*count, (f" (root {root})", style)))
 
 
 def _processes(interval: Interval | None, processes: object) -> Phrase:

@@ -125,7 +125,8 @@ def _legend(
         for metric, name in _BESIDE
         if mean_over(metric, interval, LONG_WINDOW_S) or metric is CLIENT_THINKS
     ]
-    room = max(rows - len(beside), min(rows, 2))
+    # A colour of the chart without its name is a riddle: what is no active session gives way.
+    room = max(rows - len(beside), min(rows, max(sum(1 for each in shown if each), 2)))
     kept = sorted(range(len(classes)), key=lambda index: -shown[index])[:room]
     lines: list[Line] = []
     for index in sorted(kept, reverse=True):

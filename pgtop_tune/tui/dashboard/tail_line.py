@@ -9,7 +9,7 @@ from pgtop_tune.metrics.tail import FEWEST, Tail, TailCause, by_wait, tail
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
 from pgtop_tune.tui.widgets.phrase import Phrase
 from pgtop_tune.tui.widgets.wait_style import wait_style
 from pgtop_tune.units import percent, with_ms
@@ -57,14 +57,16 @@ def _numbers(found: Tail) -> Line:
     return ((f"{found.transactions:.0f} transactions{still} seen in {found.looks} looks, 60 s", "label"),)
 
 
-def tail_phrases(session: Session) -> list[Phrase]:
-    """For the right end of a head: the cause of most of the tail; nothing where there is none to tell."""
+def tail_phrases(session: Session, cells: int) -> list[Phrase]:
+    """For the right end of a head with so much room: the cause of most of the tail; nothing where there is none to
+    tell, or no room for all of its short form."""
     found = known_tail(session)
     if found is None:
         return []
     cause = by_wait(found.causes)[0]
     over = (("tail ", "label"), (f">{with_ms(found.over_ms)} ", "strong"))
-    return [Phrase((*over, *_named(cause)), 0, (*over, *_share(cause)))]
+    short = (*over, *_share(cause))
+    return [Phrase((*over, *_named(cause)), 0, short)] if width(short) <= cells else []
 
 
 def tail_phrases_in_full(session: Session, burst_key: str = "") -> list[Phrase]:

@@ -183,8 +183,6 @@ def throughput_lines(
     highest = max((value for values in drawn for value in values if value is not None), default=0.0)
     figures.insert(0, Phrase(_span(axis), 9, ()))
     beside = _beside(session, width, glyphs, taken)
-    if not beside and axis.column_s > 1.0:
-        beside = ((f", {axis.column_s:.0f} s each", "label"),)
     return [
         head((("TPS", "title"), *beside), width, glyphs, figures),
         *filled_lines(
@@ -217,18 +215,18 @@ def _curves(server: Columns, client: Columns | None, *, held: bool) -> tuple[lis
     if client is None:
         last = max((column for column, value in enumerate(server) if value), default=-1)
         silent = set(range(last + 1, len(server))) if held else set()
-        return [Area(server, "series-2", alarms=silent)], []
+        return [Area(server, "series-2", alarms=silent, fades=True)], []
     silent = {column for column, value in enumerate(client) if value == 0.0}
     # Before and after the load the server's is all there is.
     alone = [value if ours is None else None for value, ours in zip(server, client, strict=True)]
-    areas = [Area(client, "series-1", alarms=silent), Area(alone, "series-2")]
+    areas = [Area(client, "series-1", alarms=silent, fades=True), Area(alone, "series-2", fades=True)]
     return areas, [Level(server, "series-2", apart=True)]
 
 
 def _span(axis: TimeAxis) -> Line:
     """How long the window is, and what a column of several seconds shows."""
-    means = f", mean of {axis.column_s:.0f} s" if axis.column_s > 1.0 else ""
-    return ((f"{axis.words}{means}", "label"),)
+    means = f", a column is {axis.column_s:.0f} s" if axis.column_s > 1.0 else ""
+    return ((f"chart of {axis.words}{means}", "label"),)
 
 
 def _figures(session: Session, cells: int) -> list[Phrase]:

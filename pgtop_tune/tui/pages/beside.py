@@ -1,8 +1,10 @@
 """The right half of a page on a wide screen: one row in full, below the history of its foremost number. Pure but for
 the memory of that history.
 
-A table that needs less than its share of the screen leaves the rest to this half. Without a selected row the first one
-stands here, and stays until it is gone: a half that follows every new order could not be read.
+A table that needs less than its share of the screen leaves the rest to this half, and one that never had a row keeps
+all of it. Without a selected row the first one stands here, and stays until it is gone: a half that follows every new
+order could not be read. A table in an order of its own, as the lock tree, always has its first row here. The table
+points at it.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from typing import Any, Final
 
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.listing import ListingView, row_key, shown_columns
+from pgtop_tune.tui.pages.listing import NATURAL, ListingView, row_key, shown_columns
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines
 from pgtop_tune.tui.widgets.chart import GUTTER, nice_ceiling, window
 from pgtop_tune.tui.widgets.columns import mean_columns
 from pgtop_tune.tui.widgets.filled import Area, filled_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Line, shortened
 from pgtop_tune.tui.widgets.phrase import Phrase, head, lasting, padded
 from pgtop_tune.tui.widgets.table import GAP
 from pgtop_tune.units import count
@@ -57,7 +59,7 @@ class Beside:
         self._points: deque[SeriesPoint] = deque(maxlen=_KEPT)
 
     def lines(
-        self, table: PageTable, view: ListingView, rows: Sequence[Any], session: Session, width: int, height: int,
+        self, table: PageTable, view: ListingView, row: Any | None, session: Session, width: int, height: int,
         glyphs: Glyphs,
     ) -> list[Line]:  # fmt: skip
         """So many lines of so many cells.
@@ -65,29 +67,42 @@ class Beside:
         Args:
             table: The table in view.
             view: What the operator chose in it.
-            rows: All rows that the filter shows, in order.
+            row: Of `row`.
             session: What is known.
             width: Cells.
             height: Lines.
             glyphs: Characters.
         """
-        row = self._row(table, view, rows)
         blank: Line = ((" " * width, PLAIN),)
         if row is None:
-            return [head((), width, glyphs), *[blank] * (height - 1)]
-        found = [head(((_name(table, row), "title"),), width, glyphs)]
+            return [head((("no row", "dim"),), width, glyphs), *[blank] * (height - 1)]
+        name = shortened(_name(table, row), max(min(_TITLE, width - 4), 1), glyphs.ellipsis).rstrip()
+        found = [head(((name, "title"),), width, glyphs)]
         if height >= _CHARTED_FROM:
             found += self._history(table, view, row, session, width, glyphs)
-        found += [padded(line, width) for line in row_lines(table, session, row, width, glyphs)]
+        told = row_lines(table, session, row, width, glyphs, height - len(found))
+        found += [padded(line, width) for line in told]
         return [*found, *[blank] * (height - len(found))][:height]
 
-    def _row(self, table: PageTable, view: ListingView, rows: Sequence[Any]) -> Any | None:
-        """The selected row; else the one that stood here before, or the first."""
+    def had(self, table: PageTable) -> bool:
+        """Whether a row of the table ever stood here."""
+        return self._keys.get(table.id) is not None
+
+    def row(self, table: PageTable, view: ListingView, rows: Sequence[Any]) -> Any | None:
+        """The selected row; else the one that stood here before, or the first.
+
+        Args:
+            table: The table in view.
+            view: What the operator chose in it.
+            rows: All rows that the filter shows, in order.
+        """
         by_key = {row_key(table, row): row for row in rows}
-        key = view.selected if view.selected in by_key else self._keys.get(table.id)
+        before = None if view.sort == NATURAL else self._keys.get(table.id)
+        key = view.selected if view.selected in by_key else before
         if key not in by_key:
             key = next(iter(by_key), None)
-        self._keys[table.id] = key
+        if key is not None:
+            self._keys[table.id] = key
         return by_key.get(key)
 
     def _history(
@@ -115,7 +130,7 @@ class Beside:
         return [
             head(((column.title, "label"), (f"  {column.text(row).strip()}", "strong")), width, glyphs, [said]),
             *filled_lines(
-                [Area(values, "series-1")], width=width, height=_CHART_ROWS - 1, since_s=begin_s,
+                [Area(values, "series-1", fades=True)], width=width, height=_CHART_ROWS - 1, since_s=begin_s,
                 until_s=begin_s + until_s - since_s, top=top, unit_format=count, glyphs=glyphs,
             ),
         ]  # fmt: skip
@@ -124,14 +139,17 @@ class Beside:
 def _name(table: PageTable, row: Any) -> str:
     """What the row is called; "PID 4711" of one that has no other name."""
     key = table.columns[0]
-    words = f"{key.title} {key.text(row).strip()}" if table.called is None else table.called(row).strip()
-    return words[:_TITLE]
+    return f"{key.title} {key.text(row).strip()}" if table.called is None else table.called(row).strip()
 
 
 def _foremost(table: PageTable, view: ListingView, row: Any, kept: Hashable) -> PageColumn | None:
     """The number that the table is sorted by, else the one that stood here before, else the first that is known."""
-    numbers = [column for column in shown_columns(table, view)[1:] if _is_number(column)]
-    by = next((column for column in numbers if column.id == view.sort), None)
+    key, *others = shown_columns(table, view)
+    numbers = [column for column in others if _is_number(column)]
+    # A table that is sorted by its key column at first has a number there, and not a name.
+    by = next(
+        (each for each in (key, *numbers) if each.id == view.sort and (each is not key or key.id == table.sort)), None
+    )
     before = next((column for column in numbers if column.id == kept), None)
     return by or before or next((column for column in numbers if _value(column, row) is not None), None)
 

@@ -17,7 +17,7 @@ from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.host_history import history_lines
-from pgtop_tune.tui.pages.host_tables import FILE_SYSTEMS, NETWORK, TABLES
+from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, NETWORK, TABLES
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page
 from pgtop_tune.tui.scene.explain import Described
@@ -40,7 +40,7 @@ HALVES_FROM: Final = 160
 """Cells from which on histories stand beside the figures,"""
 _MOST_HALVES: Final = 31
 """in at most so many lines."""
-_SMALL: Final = (FILE_SYSTEMS, NETWORK)
+_SMALL: Final = (FILE_SYSTEMS, NETWORK, DISKS)
 _SHARE: Final = 3
 """The summary takes at most every third line."""
 

@@ -256,6 +256,7 @@ IO: Final = PageTable(
     rows=rows_of(sections.io, io_rates),
     key_of=attrgetter("row.id"),
     sort="bytes",
+    called=lambda row: " ".join(_name(part)(row) for part in ("backend_type", "object", "context")),
     empty="nothing was read or written yet",
     quiet=lambda row: not row.sum("reads", "writes", "extends", "fsyncs", "hits"),
 )

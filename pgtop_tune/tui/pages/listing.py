@@ -286,6 +286,7 @@ def listing_lines(
     height: int,
     glyphs: Glyphs,
     left_out: int = 0,
+    pointed: Hashable = None,
 ) -> list[Line]:
     """The head, headings and as many rows as fit; `height` lines of `width` cells.
 
@@ -298,6 +299,7 @@ def listing_lines(
         height: Rows, head and headings included.
         glyphs: Characters.
         left_out: Rows the source had beyond `MOST_ROWS`.
+        pointed: Key of the row that stands beside the table; None for none.
     """
     blank: Line = ((" " * width, PLAIN),)
     if isinstance(found, Unavailable):
@@ -311,7 +313,7 @@ def listing_lines(
     visible = max(height - HEAD_ROWS, 0)
     columns, _, _ = placed(table, view, width)
     cursor = cursor_of(table, view, found)
-    shown = [_cells(table, view, row, columns, glyphs) for row in found[view.top : view.top + visible]]
+    shown = [_cells(table, view, row, columns, glyphs, pointed) for row in found[view.top : view.top + visible]]
     lines = table_lines(
         _headings(columns, view, width, glyphs),
         shown,
@@ -365,14 +367,15 @@ def _without_slivers(headings: list[Column], width: int) -> list[Column]:
 
 
 def _cells(
-    table: PageTable, view: ListingView, row: Any, columns: Sequence[PageColumn], glyphs: Glyphs
+    table: PageTable, view: ListingView, row: Any, columns: Sequence[PageColumn], glyphs: Glyphs, pointed: Hashable
 ) -> list[tuple[str, str]]:
     cells = [(column.text(row), column.style(row)) for column in columns]
     text, style = cells[0]
     if columns[0].align == "right":
         text = text.rjust(columns[0].width)
     is_tagged = bool(view.tagged) and row_key(table, row) in view.tagged
-    cells[0] = (glyphs.bullet + text, "key") if is_tagged else (" " + text, style)
+    mark = glyphs.pointer if pointed is not None and row_key(table, row) == pointed else " "
+    cells[0] = (glyphs.bullet + text, "key") if is_tagged else (mark + text, style)
     return cells
 
 

@@ -244,6 +244,7 @@ TABLE: Final = PageTable(
     key_of=lambda row: row.key,
     details=_details,
     copied=_query,
+    called=lambda row: f"PID {row.node.pid}" if row.node.pid != PREPARED_TRANSACTION else "prepared transaction",
     backend_of=_session,
     empty="no session waits for a lock",
 )

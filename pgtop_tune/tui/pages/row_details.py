@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Final
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Line, labelled, shortened, wrap
 
 _LABEL_CELLS: Final = 18
 _VALUE_CELLS: Final = 16
@@ -24,7 +25,9 @@ _LEAST: Final = 24
 _TEXT: Final = 10_000
 
 
-def row_lines(table: PageTable, session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
+def row_lines(
+    table: PageTable, session: Session, row: Any, cells: int, glyphs: Glyphs, most: int | None = None
+) -> list[Line]:
     """What the table says of the row; every column, hidden ones included, where it has nothing more to say.
 
     Args:
@@ -33,23 +36,35 @@ def row_lines(table: PageTable, session: Session, row: Any, cells: int, glyphs: 
         row: The row; None when it is not there any more.
         cells: Width.
         glyphs: Characters.
+        most: Lines there are: definitions of columns that have no room for a second one are cut.
     """
     if row is None:
         return [(("this row is gone", "warning"),)]
     if table.details is not None:
         return table.details(session, row, cells, glyphs)
-    return [line for column in table.columns for line in _fact(column, row, cells, glyphs)]
+    facts = [_fact(column, row, cells) for column in table.columns]
+    spare = inf if most is None else most - len(facts)
+    lines: list[Line] = []
+    for column, fact in zip(table.columns, facts, strict=True):
+        more = len(fact) - 1
+        if more > spare:
+            fact, more = _fact(column, row, cells, cut=True), 0
+        spare -= more
+        lines += fact
+    return lines
 
 
-def _fact(column: PageColumn, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
-    """Title and value; behind a short value what it means, as far as there is room."""
+def _fact(column: PageColumn, row: Any, cells: int, *, cut: bool = False) -> list[Line]:
+    """Title and value; behind a short value what it means, on one line where it is cut."""
     text, style = printable(column.text(row).strip(), _TEXT), column.style(row)
     room = cells - _LABEL_CELLS - _VALUE_CELLS
     if room < _LEAST or cell_len(text) >= _VALUE_CELLS:
         return labelled(column.title, text, cells, style, _LABEL_CELLS)
-    said = column.definition if len(column.definition) <= room else column.definition[: room - 1] + glyphs.ellipsis
+    said = [shortened(column.definition, room, CUT)] if cut else wrap(column.definition, room)
     padding = " " * (_VALUE_CELLS - cell_len(text))
-    return [((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (said, "dim"))]
+    first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (said[0], "dim"))
+    below = " " * (_LABEL_CELLS + _VALUE_CELLS)
+    return [first, *(((below, PLAIN), (line, "dim")) for line in said[1:])]
 
 
 def row_text(table: PageTable, row: Any) -> str:

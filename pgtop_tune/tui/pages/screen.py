@@ -134,19 +134,22 @@ class PageScreen(SceneScreen):
             view = listing.sideways(self.table, view, 0, self._table_width)
             self._views[self.table.id] = view
         left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
+        width_of_table = self._table_width
+        shown = None if width_of_table == width else self._beside.row(self.table, view, self._found)
         table = listing_lines(
             tables=self.page.tables,
             table=self.table,
             view=view,
             found=rows,
-            width=self._table_width,
+            width=width_of_table,
             height=self._table_height,
             glyphs=self._glyphs,
             left_out=left_out,
+            pointed=None if shown is None else listing.row_key(self.table, shown),
         )
-        if self._table_width < width:
+        if width_of_table < width:
             right = self._beside.lines(
-                self.table, view, self._found, session, width - self._table_width - len(beside.APART),
+                self.table, view, shown, session, width - width_of_table - len(beside.APART),
                 self._table_height, self._glyphs,
             )  # fmt: skip
             table = [(*line, (beside.APART, PLAIN), *other) for line, other in zip(table, right, strict=True)]
@@ -171,8 +174,10 @@ class PageScreen(SceneScreen):
     @property
     def _table_width(self) -> int:
         """Cells of the table; on a wide screen the selected row stands beside it."""
-        width = self.app.size.width
-        return width if isinstance(self.rows, Unavailable) else beside.table_width(self.table, self._view, width)
+        width, rows = self.app.size.width, self.rows
+        if isinstance(rows, Unavailable) or not (rows or self._beside.had(self.table)):
+            return width
+        return beside.table_width(self.table, self._view, width)
 
     @property
     def _visible(self) -> int:

@@ -145,7 +145,7 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
     for name in _COUNTERS:
         total = getattr(row.counters, name)
         rate = row.grown.per_s(name)
-        said = UNKNOWN if total is None else f"{count(rate).rjust(8)}  {total:>16,}".replace(",", " ")
+        said = UNKNOWN.rjust(8) if total is None else f"{count(rate).rjust(8)}  {total:>16,}".replace(",", " ")
         lines += labelled_lines(name, said, cells, label_cells=_LABEL + 3)
     return lines
 

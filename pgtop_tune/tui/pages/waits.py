@@ -102,7 +102,9 @@ _BESIDE: Final = (SessionActivity.PACING, SessionActivity.BACKGROUND, SessionAct
 
 def _event_name(key: Any) -> str:
     kind, event = key
-    return f"{kind} {event}" if kind in _BESIDE else label_of(kind, event)
+    if kind not in _BESIDE:
+        return label_of(kind, event)
+    return event if event.startswith(kind) else f"{kind} {event}"
 
 
 def _query_name(key: Any) -> str:
@@ -150,9 +152,9 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] |
     return rows
 
 
-def _key_column(title: str, width: int, definition: str, source: str) -> PageColumn:
+def _key_column(title: str, width: int, definition: str, source: str, most: int = 0) -> PageColumn:
     return PageColumn(
-        id="name", title=title, width=width, text=attrgetter("name"), definition=definition, source=source,
+        id="name", title=title, width=width, most=most, text=attrgetter("name"), definition=definition, source=source,
         value=attrgetter("name"), largest_first=False, style=_name_style,
     )  # fmt: skip
 
@@ -296,7 +298,7 @@ PAGE: Final = Page(
                 "run-queue wait. Beside the active sessions: Client:think, idle in transaction for less than a "
                 "second; Client:between, pgbench between two transactions; pacing, intended sleeps; "
                 "background processes; io worker.",
-                "pg_stat_activity.wait_event_type, wait_event; /proc/PID/schedstat"),
+                "pg_stat_activity.wait_event_type, wait_event; /proc/PID/schedstat", most=52),
             *_NUMBERS, *_PEAKS,
         )),
         _table("queries", QUERIES, (

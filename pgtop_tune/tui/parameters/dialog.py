@@ -41,11 +41,13 @@ from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 
-_KEYS: Final = "+ - step  Enter edit  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc"
+_KEYS: Final = (
+    "+ - step  Enter edit  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc back"
+)
 _SHORT_KEYS: Final = "+ - Enter v x  a apply A restart o terms  ? more  / filter  u undo  Esc"
 _EDIT_KEYS: Final = "Enter ok  Esc discard"
 _FILTER_KEYS: Final = "Enter ok  Esc all parameters"
-_ROOMY: Final = 104
+_ROOMY: Final = 110
 _LEAST_ROWS: Final = 4
 """Heading, a group and two parameters, however small the terminal."""
 _ROWS_FIRST: Final = 12
@@ -158,7 +160,7 @@ class ParameterDialog(ValueEntryDialog):
         if pending is not None:
             below.append(pending_line(pending, time.time_ns() // 1_000_000, cells, self.glyphs))
         below += wrapped(self._said[0], cells, self._said[1])[:4]
-        if self._busy:
+        if self._busy and self.is_current:
             below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
         below.append(figures_line(self._session))
         most = max(total - len(below) - _ROWS_FIRST, 2)

@@ -12,7 +12,7 @@ from pgtop_tune.model.machine import AfterReboot, SystemSetting
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.parameters.row import LIVE, SettingRow, SettingTable, default_of, range_of, source_of
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, fit, labelled, shortened
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Line, clip, fit, labelled, shortened
 
 _NARROW: Final = (("", 2), ("name", 41), ("value", 10), ("when", 8), ("advice", 8), ("staged", 10))
 _ROOMY: Final = (("", 2), ("name", 41), ("value", 13), ("when", 8), ("advice", 11), ("staged", 13))
@@ -184,8 +184,8 @@ def after_reboot(found: AfterReboot) -> str:
 
 
 def _column(text: str, cells: int) -> str:
-    """Cut so that it does not touch the next column."""
-    return f"{clip(text, cells - 1)} "
+    """Cut so that it does not touch the next column, with a sign."""
+    return f"{shortened(text, cells - 1, CUT)} "
 
 
 # Everything known of one row: what it does, what it may be, who set it, what is advised and what others say. Pure.

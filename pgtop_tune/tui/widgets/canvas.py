@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from rich.cells import set_cell_size
+from rich.color import Color, ColorType, blend_rgb
+from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
@@ -14,7 +17,12 @@ from textual.widget import Widget
 from pgtop_tune.safe_text import printable
 from pgtop_tune.tui.palette import PaletteTheme
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, Line, text_width
+from pgtop_tune.tui.widgets.lines import ELSE, FILLED, ON, PLAIN, SHADE, SHADES, Line, text_width
+
+_GROUNDS: Final = {True: ColorTriplet(0, 0, 0), False: ColorTriplet(255, 255, 255)}
+"""What shades fade to, in dark themes and in light ones: nobody knows the terminal's own ground."""
+_FAINTEST: Final = 0.25
+"""Part of its own colour that the first shade has."""
 
 
 class LineCanvas(Widget):
@@ -77,18 +85,37 @@ class LineCanvas(Widget):
     def _drawn(self, text: str, name: str) -> tuple[str, Style | None]:
         """Text and style of a span."""
         found = self._palette.get(name)
-        if found is not None or ON not in name:
+        if found is not None or (ON not in name and SHADE not in name):
             return text, found
         if name not in self._joined:
-            front, _, rest = name.partition(ON)
-            above, below = self._palette.get(front), self._palette.get(rest.partition(ELSE)[0])
-            colour = None if below is None else below.color
-            self._joined[name] = above if colour is None else (above or Style()) + Style(bgcolor=colour)
+            self._joined[name] = self._made(name)
         found = self._joined[name]
-        colourless = name.partition(ELSE)[2]
-        if colourless and (found is None or found.bgcolor is None):
-            text = colourless * len(text)
-        return text, found
+        coloured = found is not None and found.bgcolor is not None
+        if name.endswith(FILLED):
+            return " " * len(text) if coloured else text, found
+        return text if coloured else (name.partition(ELSE)[2] * len(text) or text), found
+
+    def _made(self, name: str) -> Style | None:
+        """The style of a name that the theme has not: a shade, something on the colour of another style."""
+        if name.endswith(FILLED):
+            shade = name.removesuffix(FILLED)
+            whole, found = self._palette.get(shade.partition(SHADE)[0]), self._shaded(shade)
+            return whole if found is None or found is whole else Style(bgcolor=found.color)
+        front, _, rest = name.partition(ON)
+        above, below = self._shaded(front), self._shaded(rest.partition(ELSE)[0])
+        colour = None if below is None else below.color
+        return above if colour is None else (above or Style()) + Style(bgcolor=colour)
+
+    def _shaded(self, name: str) -> Style | None:
+        """A style of the theme, or a shade of it where its colour is more than one of the terminal's sixteen."""
+        style, _, step = name.partition(SHADE)
+        found = self._palette.get(style)
+        colour = None if found is None else found.color
+        if not step or colour is None or colour.type not in (ColorType.EIGHT_BIT, ColorType.TRUECOLOR):
+            return found
+        part = _FAINTEST + (1.0 - _FAINTEST) * int(step) / SHADES
+        ground = _GROUNDS[self.app.current_theme.dark]
+        return Style(color=Color.from_triplet(blend_rgb(ground, colour.get_truecolor(), part)))
 
     def _strip(self, line: Line, width: int) -> Strip:
         segments: list[Segment] = []

@@ -13,13 +13,15 @@ from msgspec import Struct
 
 from pgtop_tune.tui.widgets.chart import GUTTER, LABEL, ArmBand, ChartMark, bands_of_columns, column_of, label_cells
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, Line, Span, on
+from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, SHADES, Line, Span, on, shaded
 
 _PARTS: Final = 8
 """Steps of a cell."""
 _GRIDS: Final = (4, 3, 2)
 """Gridlines above zero, as many as there is room for at round values."""
 _ROWS_PER_GRID: Final = 2
+_DARKEST: Final = 3
+"""Shade at the foot of a chart of an area that fades."""
 
 Columns = Sequence[float | None]
 Cell = tuple[str, str]
@@ -33,12 +35,15 @@ class Area(Struct, frozen=True):
         style: A name of `STYLES`.
         density: Which of `Glyphs.densities` fills it.
         alarms: Columns in which a value of zero is an alarm.
+        fades: Whether it has its own colour at the top of the chart alone, and shades of it below: for an area that is
+            alone in its columns. A row has one shade, which costs nothing to write.
     """
 
     values: Columns
     style: str
     density: int = 0
     alarms: Collection[int] = ()
+    fades: bool = False
 
 
 class Level(Struct, frozen=True):
@@ -92,7 +97,7 @@ def filled_lines(
     if columns < 1:
         return [((" " * width, PLAIN),)] * height
     drawing = _drawing(
-        tuple((area.style, area.density) for area in areas),
+        tuple((area.style, area.density, area.fades) for area in areas),
         tuple((level.style, level.char or glyphs.level, level.apart) for level in levels),
         height,
         top,
@@ -108,8 +113,10 @@ def filled_lines(
     over = label_cells(marks, columns, since_s, until_s)
     return [
         (
-            (f"{labels.get(row, ''):>{LABEL}} {glyphs.axis}", "dim"),
-            *drawing.spans(row, cells, uprights, {} if row else over, glyphs.grid if row in labels else " "),
+            (f"{labels.get(row, ''):>{LABEL}} {glyphs.axis if row in labels else glyphs.upright}", "dim"),
+            *drawing.spans(
+                row, cells, uprights, {} if row else over, glyphs.grid if row in labels and row < height - 1 else " "
+            ),
         )
         for row, cells in enumerate(rows)
     ]
@@ -122,8 +129,8 @@ def _height(value: float | None, top: float, rows: int) -> int | None:
     return max(1, round(min(value / top, 1.0) * rows * _PARTS)) if top > 0 else 1
 
 
-_Fill = tuple[str, int]
-"""Style and density of an area."""
+_Fill = tuple[str, int, bool]
+"""Style and density of an area, and whether it fades."""
 _Line = tuple[str, str, bool]
 """Style and character of a level, and whether it is drawn only apart from the foremost area."""
 _Content = tuple[tuple[float | None, ...], tuple[bool, ...], str, bool]
@@ -169,6 +176,11 @@ class _Drawing:
         self._height = height
         self._top = top
         self._rising, self._densities, self._shades = characters
+        part = (SHADES - _DARKEST) / max(height - 1, 1)
+        steps = [round(_DARKEST + part * row) for row in range(height)]
+        self._styles = {
+            fill: [shaded(fill[0], step) for step in steps] if fill[2] else [fill[0]] * height for fill in fills
+        }
         self._contents: list[_Content] = []
         self._columns: list[tuple[Cell | None, ...]] = []
         self._rows: dict[int, tuple[object, list[Span]]] = {}
@@ -213,9 +225,9 @@ class _Drawing:
         for fill, high in known:
             if high <= filled:
                 continue
-            cell = _filling(*fill, self._densities)
+            styles, density = self._styles[fill], fill[1]
             for row in range(-(-filled // _PARTS), high // _PARTS):
-                cells[-1 - row] = cell
+                cells[-1 - row] = _filling(styles[row], density, self._densities)
             if high % _PARTS:
                 edges.add(high // _PARTS)
             filled = high
@@ -232,7 +244,8 @@ class _Drawing:
     def _upper(self, known: Sequence[tuple[_Fill, int]], tallest: int, base: int, *, alarm: bool) -> Cell:
         """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
         part = tallest - base
-        style = next(fill[0] for fill, high in known if high >= base + part / 2)
+        fill = next(fill for fill, high in known if high >= base + part / 2)
+        style = self._styles[fill][base // _PARTS]
         return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
 
     def _edge(self, known: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
@@ -277,15 +290,16 @@ class _Drawing:
         if apart and front is not None and abs(high - front) < _PARTS:
             return
         row = -1 - (high - 1) // _PARTS
-        ground = self._ground(cells[row])
+        ground = _ground(cells[row], self._densities)
         cells[row] = char, on(style, ground) if ground else style
 
-    def _ground(self, cell: Cell | None) -> str:
-        """The style of the area that a line goes through; "" where there is none."""
-        if cell is None:
-            return ""
-        front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
-        return behind or (front if cell[0] in self._densities else "")
+
+def _ground(cell: Cell | None, densities: str) -> str:
+    """The style of the area that a line goes through; "" where there is none."""
+    if cell is None:
+        return ""
+    front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
+    return behind or (front if cell[0] in densities else "")
 
 
 _drawing = lru_cache(maxsize=8)(_Drawing)
@@ -325,7 +339,9 @@ def _spans(
         cell = drawn or blank
         if column in uprights and (drawn is None or drawn[0] in densities):
             # An upright goes through the inside of an area and leaves its edge.
-            cell = uprights[column]
+            char, style = uprights[column]
+            ground = _ground(drawn, densities)
+            cell = char, on(style, ground) if ground else style
         if column in over:
             cell = over[column]
         if cell is None and ON not in current:

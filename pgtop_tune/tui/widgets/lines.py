@@ -44,6 +44,10 @@ STYLES: Final = {
 
 ON: Final = " on "
 ELSE: Final = "|"
+SHADE: Final = "~"
+FILLED: Final = "!"
+SHADES: Final = 8
+"""Steps from the ground to a style's own colour."""
 
 
 def on(style: str, ground: str, colourless: str = "") -> str:
@@ -54,6 +58,21 @@ def on(style: str, ground: str, colourless: str = "") -> str:
         colourless: The character that stands there in a theme without colours; "" for the same.
     """
     return f"{style}{ON}{ground}{ELSE}{colourless}"
+
+
+def shaded(style: str, step: int) -> str:
+    """The style with its colour nearer to the ground; as it is in a theme of 16 colours or none.
+
+    Args:
+        style: A name of `STYLES`.
+        step: From 0, hardly to be told from the ground, to `SHADES`, its own colour.
+    """
+    return style if step >= SHADES else f"{style}{SHADE}{step}"
+
+
+def of_map(style: str, step: int) -> str:
+    """The style of a heat map's cell: where a theme has shades (`shaded`), one fills it in place of its character."""
+    return f"{style}{SHADE}{step}{FILLED}"
 
 
 def text_width(text: str) -> int:
@@ -69,6 +88,10 @@ def width(line: Line) -> int:
 def text_of(line: Line) -> str:
     """The line without its styles."""
     return "".join(text for text, _ in line)
+
+
+CUT: Final = "…"
+"""Something was cut here; the canvas has another sign where the terminal has not this."""
 
 
 def clip(text: str, cells: int) -> str:

@@ -12,7 +12,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width, wrap
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Line, Span, fit, width, wrap
 from pgtop_tune.units import UNKNOWN, age, count
 
 
@@ -55,7 +55,12 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
         if joined:
             joined.append(gap)
         joined.extend(line)
-    return fit(tuple(joined), cells) if needed > cells else tuple(joined)
+    return _cut(tuple(joined), cells) if needed > cells else tuple(joined)
+
+
+def _cut(line: Line, cells: int) -> Line:
+    """As `fit`, with a sign that something was cut."""
+    return (*fit(line, cells - 1), (CUT, line[-1][1])) if cells > 0 else ()
 
 
 def _cells(kept: Sequence[tuple[Line, Phrase]], gap: Span) -> int:

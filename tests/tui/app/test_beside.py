@@ -12,6 +12,8 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.pages.beside import APART, FROM
 from pgtop_tune.tui.pages.registry import all_pages
 from pgtop_tune.tui.pages.screen import PageScreen
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import text_of
 from tests.support.frames import EPOCH_MS, backend, frame, postgres_sample
 from tests.support.screens import Rig, ScriptedSource, running_screen
 from tests.tui.app.test_mouse import click, place
@@ -90,6 +92,60 @@ async def test_a_number_that_is_unknown_of_the_row_gives_way_to_the_first_known_
         await turned_to(rig, "4")
         await rig.until(lambda: "PID 11" in right(rig))
         assert "holds  1" in right(rig)
+
+
+async def test_the_table_points_at_the_row_that_stands_beside_it_without_a_choice() -> None:
+    source = ScriptedSource([sessions(0, 11, 12)])
+    async with running_screen(source, size=(200, 50)) as rig:
+        page = await turned_to(rig, "2")
+        await rig.until(lambda: "PID 11" in right(rig))
+        source.feed(*sessions(1, 12, 11).frames)
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 1)
+        await rig.pilot.pause()
+        (pointed,) = [text_of(line) for line in page._drawn["table"] if text_of(line).startswith(UNICODE.pointer)]
+        assert pointed.split()[1] == "11"
+
+
+async def test_of_the_lock_tree_the_root_stands_beside_it() -> None:
+    def jam(second: int, root: int) -> Step:
+        now_ms = EPOCH_MS + 1000 * second
+        waiting = {"wait_event_type": "Lock", "wait_event": "transactionid", "blocked_by": (root,)}
+        both = Activity(float(second), now_ms, (backend(root, now_ms), backend(root + 1, now_ms, **waiting)))
+        return Step((frame(second, postgres=postgres_sample(second, activity=both), events=()),), restart=second == 0)
+
+    source = ScriptedSource([jam(0, 21)])
+    async with running_screen(source, size=(200, 50)) as rig:
+        await turned_to(rig, "4")
+        await rig.until(lambda: "─ PID 21 ─" in right(rig))
+        now_ms = EPOCH_MS + 1000
+        chain = (
+            backend(11, now_ms), backend(21, now_ms, wait_event_type="Lock", wait_event="tuple", blocked_by=(11,)),
+            backend(22, now_ms, wait_event_type="Lock", wait_event="tuple", blocked_by=(21,)),
+        )  # fmt: skip
+        source.feed(frame(1, postgres=postgres_sample(1, activity=Activity(1.0, now_ms, chain)), events=()))
+        await rig.until(lambda: "─ PID 11 ─" in right(rig))
+
+
+async def test_a_table_that_never_had_a_row_has_the_whole_width() -> None:
+    """A third of the screen was an empty half."""
+    source = ScriptedSource([sessions(0, 11)])
+    async with running_screen(source, size=(200, 50)) as rig:
+        page = await turned_to(rig, "4")
+        assert page._table_width == 200
+        now_ms = EPOCH_MS + 1000
+        waiting = backend(12, now_ms, wait_event_type="Lock", wait_event="transactionid", blocked_by=(11,))
+        both = Activity(1.0, now_ms, (backend(11, now_ms), waiting))
+        source.feed(frame(1, postgres=postgres_sample(1, activity=both), events=()))
+        await rig.until(lambda: "PID 11" in right(rig))
+        source.feed(*sessions(2, 11).frames)
+        await rig.until(lambda: "no row" in right(rig))
+
+
+async def test_the_history_is_of_the_number_sorted_by_also_where_it_is_the_first_column() -> None:
+    async with running_screen(size=(200, 50)) as rig:
+        page = await turned_to(rig, "5")
+        await rig.until(lambda: bool(page._found))
+        assert "─ ms/s " in right(rig)
 
 
 async def test_a_click_beside_the_table_chooses_nothing() -> None:

@@ -319,7 +319,7 @@ def test_facts_shorten_before_any_goes_and_lengthen_when_there_is_room() -> None
         12: "first third",
         11: "first third",
         5: "first",
-        3: "fir",
+        3: "fi…",
     }
 
 

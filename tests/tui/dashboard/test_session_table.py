@@ -220,6 +220,22 @@ def test_query_of_several_lines_reads_as_one() -> None:
     assert " two lines " in row_of(session, 4)
 
 
+def test_the_root_of_a_queue_is_red_once_somebody_waits_for_a_second() -> None:
+    """Rows that every transaction of a load updates are waited for all the time, for milliseconds."""
+    for waited_ms, style in ((20, "label"), (1_000, "critical")):
+        waiting = backend(4, NOW_MS, blocked_by=(3,), query_start_ms=NOW_MS - waited_ms)
+        head = sessions_lines(session_with(backend(3, NOW_MS), waiting), 120, 9, UNICODE)[0]
+        assert [name for text, name in head if "root 3" in text] == [style]
+
+
+def test_the_client_takes_what_its_addresses_need_and_the_query_the_rest() -> None:
+    local = sessions_lines(session_with(backend(3, NOW_MS, client="local")), 120, 9, UNICODE)
+    remote = sessions_lines(session_with(backend(3, NOW_MS, client="192.168.100.200")), 120, 9, UNICODE)
+    at = [text_of(lines[1]).index("query") for lines in (local, remote)]
+    assert at[1] - at[0] == len("192.168.100.200") - len("[local]")
+    assert "192.168.100.200 " in text_of(remote[2])
+
+
 def test_title_counts_states_and_names_the_root_of_the_queue() -> None:
     title = text_of(sessions_lines(session_of(2), 120, 5, UNICODE)[0])
     assert "sessions 33/100 · active 16 · idle in tx 1 · blocked 4 (root 2231)" in title

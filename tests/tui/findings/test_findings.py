@@ -28,9 +28,27 @@ def test_the_sentence_stands_with_the_page_that_proves_it_and_the_next_step() ->
     found = diagnosis(SLOW_WAL)
     whole, short = (text_of(finding_line(found, cells, UNICODE, "w")) for cells in (160, 80))
     assert whole.startswith(f" ▸ {found.first.sentence} ")
-    assert short.startswith(" ▸ commits wait for the WAL device: 95 % ")
+    assert short.startswith(" ▸ commits wait for the WAL device: 95 % of time ")
     assert whole.endswith("  6 io/wal  w try commit_delay")
     assert short.endswith("  6 io/wal  w try commit_delay")
+
+
+def test_clauses_go_before_the_words_that_say_of_what_a_share_is() -> None:
+    """ "45 %" with half of the line empty left the operator to guess of what."""
+    sentence = (
+        "most likely commits wait for the WAL device: 45 % of each transaction; 143 flushes/s of 7 ms, 1.0 commits each"
+    )
+    short = "most likely commits wait for the WAL device: 45 % of time"
+    found = diagnosis(SLOW_WAL)
+    found = replace(found, findings=(replace(found.first, sentence=sentence, short=short),) * 3)
+    shown = {cells: text_of(finding_line(found, cells, UNICODE, "w")) for cells in (160, 120, 104, 80)}
+    whole = "most likely commits wait for the WAL device: 45 % of each transaction"
+    assert [
+        shown[cells].startswith(f" ▸ {text} ")
+        for cells, text in ((160, sentence), (120, whole), (104, short), (80, short))
+    ] == [True] * 4
+    assert shown[104].endswith("  6 io/wal  w try commit_delay, 2 more")
+    assert shown[80].endswith("  6  w")
 
 
 def test_at_every_width_it_is_one_line_in_the_terminal() -> None:

@@ -283,3 +283,21 @@ def test_a_statement_is_planned_as_the_statistics_have_it_and_before_16_with_the
         found.append(statement_of(session_with([{**section(13), "server": old, "activity": activity}]), first))
     assert "needs PostgreSQL 16" in str(found[0])
     assert found[1] == StatementToPlan(texts_seen[1], "bench", first.counters.usename or "")
+
+
+def test_definitions_go_on_below_where_there_is_room_and_are_cut_with_a_sign_where_not() -> None:
+    table, session = io.IO, busy()
+    row = next(iter(table.rows(session)))  # type: ignore[arg-type]
+    whole = row_lines(table, session, row, 66, UNICODE)
+    cut = row_lines(table, session, row, 66, UNICODE, len(table.columns))
+    said = " ".join(text_of(line)[34:].strip() for line in whole)
+    assert all(column.definition in said for column in table.columns if len(column.text(row)) < 16)
+    assert len(cut) == len(table.columns)
+    assert sum(text_of(line).rstrip().endswith("…") for line in cut) > 3
+
+
+def test_what_is_not_counted_stands_where_the_counts_do() -> None:
+    row = next(iter(statements.TABLE.rows(busy())))  # type: ignore[arg-type]
+    row = replace(row, counters=replace(row.counters, generic_plan_calls=None))
+    lines = [text_of(line).rstrip() for line in row_lines(statements.TABLE, busy(), row, 80, UNICODE)]
+    assert "generic_plan_calls".ljust(statements._LABEL + 3) + "-".rjust(8) in lines

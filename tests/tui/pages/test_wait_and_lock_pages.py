@@ -177,9 +177,16 @@ def test_waits_for_pages_have_a_row_of_their_own_from_19_on(major: int) -> None:
     assert wait_style("Buffer") == wait_style("BufferPin") != wait_style("Extension")
 
 
-def test_little_room_keeps_the_classes_with_most_sessions() -> None:
+def test_little_room_keeps_a_name_for_every_colour_of_the_chart() -> None:
     names = [text_of(line)[-19:-8].strip() for line in stacked_waits(waiting_session(), 80, 5, UNICODE)[1:]]
-    assert names == ["IO", "CPU", "client", "background"]
+    assert names == ["Lock", "IO", "CPU", "client"]
+
+
+def test_a_background_writer_is_not_called_background_twice() -> None:
+    names = [
+        waits._event_name(("background", event)) for event in ("background writer IO:DataFileWrite", "walwriter CPU")
+    ]
+    assert names == ["background writer IO:DataFileWrite", "background walwriter CPU"]
 
 
 def test_lock_rows_know_whom_to_cancel() -> None:

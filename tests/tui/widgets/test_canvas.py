@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from pgtop_tune.tui.palette import shipped_themes
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 from pgtop_tune.tui.widgets.glyphs import ASCII
-from pgtop_tune.tui.widgets.lines import Line, on
+from pgtop_tune.tui.widgets.lines import Line, of_map, on, shaded
 
 WIDTH, HEIGHT = 20, 4
 HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07\x9b2J\u202egnp[bold]\n\t\x7f\udc80"
@@ -69,6 +69,40 @@ async def test_lines_are_cut_and_padded_to_the_widget() -> None:
 async def test_a_wide_character_is_not_cut_in_two() -> None:
     async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
         assert (await shown(pilot, [(("a" + "漢" * 10, ""),)]))[0] == "a" + "漢" * 9 + " "
+
+
+async def test_a_shade_is_nearer_to_the_ground_and_none_in_themes_without_shades() -> None:
+    async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
+        whole = await colours(pilot, "dark", "series-1")
+        faint, stronger = (
+            await colours(pilot, "dark", shaded("series-1", 1)),
+            await colours(pilot, "dark", shaded("series-1", 6)),
+        )
+        assert sum(faint) < sum(stronger) < sum(whole)
+        assert sum(await colours(pilot, "light", shaded("series-1", 1))) > sum(
+            await colours(pilot, "light", "series-1")
+        )
+        assert await colours(pilot, "ansi-dark", shaded("series-1", 1)) == await colours(pilot, "ansi-dark", "series-1")
+        assert await colours(pilot, "mono", shaded("series-1", 1)) is None
+
+
+async def test_a_cell_of_a_heat_map_is_filled_and_keeps_its_character_where_there_are_no_shades() -> None:
+    async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
+        assert await shown(pilot, [(("▒", of_map("series-1", 4)),)]) == [" " * WIDTH] * HEIGHT
+        cell = next(iter(pilot.app.query_one(Counting).render_line(0))).style
+        assert cell is not None
+        assert cell.bgcolor is not None
+        for theme in ("ansi-dark", "mono"):
+            pilot.app.theme = theme
+            assert (await shown(pilot, [(("▒", of_map("series-1", 4)),)]))[0].startswith("▒ ")
+
+
+async def colours(pilot: Pilot[None], theme: str, style: str) -> tuple[int, int, int] | None:
+    """Red, green and blue of a character in that style."""
+    pilot.app.theme = theme
+    await shown(pilot, [(("x", style),)])
+    drawn = next(iter(pilot.app.query_one(Counting).render_line(0))).style
+    return None if drawn is None or drawn.color is None else tuple(drawn.color.get_truecolor())
 
 
 async def test_only_changed_lines_are_painted_again() -> None:

@@ -15,7 +15,7 @@ from pgtop_tune.tui.widgets.chart import ArmBand, ChartMark
 from pgtop_tune.tui.widgets.columns import mean_columns, worst_columns
 from pgtop_tune.tui.widgets.filled import Area, Level, filled_lines
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import ELSE, ON, STYLES, Line, on, text_of, width
+from pgtop_tune.tui.widgets.lines import ELSE, ON, SHADE, STYLES, Line, on, text_of, width
 
 
 def drawn(
@@ -39,7 +39,25 @@ def picture(lines: list[Line]) -> list[str]:
 
 
 def test_heights_are_in_eighths_and_a_known_zero_is_no_gap() -> None:
-    assert picture(drawn(Area([0.0, 2.0, 5.0, None], "series-1"))) == ["┈┈▂┈", "▁▄█┈"]
+    assert picture(drawn(Area([0.0, 2.0, 5.0, None], "series-1"))) == ["┈┈▂┈", "▁▄█ "]
+
+
+def test_no_gridline_at_zero_looks_like_a_curve() -> None:
+    """Areas stand on the lower edge of the last row; a line through its middle would be above their foot."""
+    assert picture(drawn(Area([None] * 4, "series-1"), height=3)) == ["┈┈┈┈", "    ", "    "]
+
+
+def test_an_area_that_fades_is_brighter_the_higher_it_stands_and_a_row_has_one_style() -> None:
+    styles = [
+        [style for _, style in line[1:]] for line in drawn(Area([8.0, 7.0, 8.0, 8.0], "series-1", fades=True), height=4)
+    ]
+    assert styles == [["series-1"], ["series-1~6"], ["series-1~5"], ["series-1~3"]]
+
+
+def test_a_mark_stands_on_the_colour_of_the_area_and_leaves_no_gap_in_it() -> None:
+    areas = Area([8.0] * 4, "series-3"), Area([8.0] * 4, "series-4", 1)
+    (_, *spans) = drawn(*areas, marks=(ChartMark(2.0),))[0]
+    assert spans == [("██", "series-3"), ("┊", on("dim", "series-3")), ("█", "series-3")]
 
 
 def test_the_foremost_area_hides_those_behind_it_up_to_its_height() -> None:
@@ -100,7 +118,8 @@ def test_every_line_is_exactly_as_wide_as_asked(
         columns=columns, height=height, top=top, glyphs=glyphs, marks=(ChartMark(3.0, "warning", "^83"),),
     )  # fmt: skip
     assert [width(line) for line in lines] == [max(columns + 7, 0)] * height
-    used = {name for line in lines for _, style in line for name in style.partition(ELSE)[0].split(ON)}
+    names = [name for line in lines for _, style in line for name in style.partition(ELSE)[0].split(ON)]
+    used = {name.partition(SHADE)[0] for name in names}
     assert used <= {*STYLES, ""}
     assert glyphs is UNICODE or all(text_of(line).isascii() for line in lines)
 

@@ -99,11 +99,12 @@ def check_configurations(
     for configuration in configurations:
         for name, value in configuration.values.items():
             parameter = found[name]
-            if why := _REFUSED.get(parameter.context):
-                raise UsageProblem(f"{configuration.name}: {name} {why[0]}", why[1])
+            if refused := _REFUSED.get(parameter.context):
+                why, remedy = refused
+                raise UsageProblem(f"{configuration.name}: {name} {why}", remedy)
             check_value(parameter, value)
-            if why := OUT_OF_REACH.get(parameter.source, ""):
-                raise UsageProblem(f"{configuration.name}: {name}: {why}", "leave it out")
+            if source := OUT_OF_REACH.get(parameter.source, ""):
+                raise UsageProblem(f"{configuration.name}: {name}: {source}", "leave it out")
             # It ends by itself: what only loses commits may be tried.
             if (loss := loss_of(name, value, parameter.boot_val)) and needs_unlocking(name, ends=True):
                 raise UsageProblem(f"{configuration.name}: {name} = {value} can lose {loss}", "leave it out")

@@ -74,7 +74,10 @@ class Wanted(Struct, frozen=True):
             left_out=tuple(check.id for check in CHECKS if check.id not in made),
             changed=changed,
         )
-        return replace(report, proposal=proposed_values(facts)) if self.proposes else report
+        if not self.proposes:
+            return report
+        standing = with_accepted(report, self.accept).findings
+        return replace(report, proposal=proposed_values(facts, standing))
 
     def _changed(self, facts: CheckFacts) -> Iterator[tuple[str, str]]:
         """What makes it another check than the one without options, besides the choice of checks."""

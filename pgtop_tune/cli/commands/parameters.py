@@ -119,7 +119,8 @@ def advise(
 
     All values fit together: memory, huge pages, overcommit and WAL of one machine. --apply shows each advised value
     beside the running and the pending one, asks, and applies the change set; `revert` undoes it. Sysctls also survive a
-    reboot, unless --for reverts the change set. On another machine only the server's half is applied.
+    reboot, unless --for reverts the change set; for other settings the command is shown. On another machine only the
+    server's half is applied.
 
     Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --apply --dry-run -d bench  ·
     pgtop-tune advise --apply --restart -d bench  ·

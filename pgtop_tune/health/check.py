@@ -193,6 +193,7 @@ class Check(Struct, frozen=True):
         look: What it finds; nothing is a pass. Pure. May raise `Missing`, which makes it unknown.
         thresholds: What it judges by.
         counts: Whether it judges by counters, which say little when they are young.
+        asks: Questions that it can do without: no answer to one of them makes only a part unknown.
         twice: Whether it judges by what changes between two looks; without such a check there is one look only.
     """
 
@@ -207,3 +208,4 @@ class Check(Struct, frozen=True):
     thresholds: tuple[Threshold, ...] = ()
     counts: bool = False
     twice: bool = False
+    asks: tuple[FactNeed[Any], ...] = ()

@@ -22,6 +22,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 NOT_ASKED: Final = Unavailable(Reason.NOT_RECORDED, "not asked")
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured: pass --measure")
+ALONE: Final = Unavailable(Reason.NOT_RECORDED, "only this server was looked at")
 NOT_IN_RECORDING: Final = Unavailable(Reason.NOT_RECORDED, "not in a recording")
 
 
@@ -122,6 +123,7 @@ class CheckFacts(Struct, frozen=True):
         measured: What --measure found.
         described: Which server: "user@host:port/dbname", or the file. Foreign text.
         disk, workload: What the operator says; None goes by what was seen.
+        primary: Facts of the primary that was looked at beside this standby.
     """
 
     frames: tuple[Frame, ...]
@@ -132,6 +134,7 @@ class CheckFacts(Struct, frozen=True):
     described: str = ""
     disk: DiskKind | None = None
     workload: Workload | None = None
+    primary: CheckFacts | Unavailable = ALONE
 
     # asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
     __repr__ = object.__repr__

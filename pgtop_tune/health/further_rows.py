@@ -76,3 +76,13 @@ class BackupHistory(Struct, frozen=True):
     number: int
     newest_ms: int | None
     now_ms: int
+
+
+class ControlFile(Struct, frozen=True):
+    """Of a standby.
+
+    Attributes:
+        content: Its beginning.
+    """
+
+    content: bytes

@@ -217,7 +217,8 @@ def _as_configured(frame: Frame, answers: Mapping[str, Answer[Any] | Unavailable
 
 
 def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:
-    asked = {need.name: need for check in checks for need in check.needs if isinstance(need, Question)}
+    wanted = [need for check in checks for need in (*check.needs, *check.asks)]
+    asked = {need.name: need for need in wanted if isinstance(need, Question)}
     if any(needs.PARAMETERS in check.needs for check in checks):
         asked |= {question.name: question for question in BESIDE_PARAMETERS}
     return tuple(asked.values())

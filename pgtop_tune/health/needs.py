@@ -121,6 +121,11 @@ class Parameters:
             raise Missing(name, Unavailable(Reason.NO_PERMISSION, _HIDDEN.format(name=name, source=found.source)))
         return found
 
+    def visible(self, name: str) -> Parameter | None:
+        """The row; None also where only the value of our own session is known."""
+        found = self._of.get(name)
+        return None if found is None or is_of_session(found) else found
+
     def row(self, name: str) -> Parameter:
         """The row.
 

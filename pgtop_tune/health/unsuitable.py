@@ -6,7 +6,7 @@ A finding that one parameter mends is advice as well: `advise` and the parameter
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.health.facts import Answer, CheckFacts
@@ -17,6 +17,6 @@ from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.frame import Frame
 
 
-def unsuitable(frames: tuple[Frame, ...]) -> Mapping[str, Advice]:
+def unsuitable(frames: Sequence[Frame]) -> Mapping[str, Advice]:
     """What to set in place of the values of these frames that suit no server, by parameter."""
-    return in_place(judge(CHECKS, CheckFacts(frames, answers={SCOPED.name: Answer(())})).findings)
+    return in_place(judge(CHECKS, CheckFacts(tuple(frames), answers={SCOPED.name: Answer(())})).findings)

@@ -11,6 +11,7 @@ from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.machine import MachineDetails
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.model.setup import Measured
@@ -74,6 +75,20 @@ class _Machine(Struct, frozen=True):
 
 
 MACHINE: Final = _Machine()
+
+
+class _BackupTools(Struct, frozen=True):
+    """What backup tools say."""
+
+    name: str = "backup tools"
+    source: str = "pgbackrest info, barman list-backups, wal-g backup-list"
+
+    def of(self, facts: CheckFacts) -> BackupTools | Unavailable:
+        """See `Need.of`."""
+        return facts.backups
+
+
+BACKUP_TOOLS: Final = _BackupTools()
 
 
 class _Measured(Struct, frozen=True):

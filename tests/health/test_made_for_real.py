@@ -8,6 +8,7 @@ from typing import Any
 from pgtop_tune.health.registry import CHECKS
 from tests.health import test_access_checks as access
 from tests.health import test_assertions as assertions
+from tests.health import test_backup_tools as tools
 from tests.health import test_bounds as bounds
 from tests.health import test_fixes_of_19 as passwords
 from tests.health import test_listening as listening
@@ -53,6 +54,7 @@ MADE: Mapping[Callable[..., Any], Collection[str]] = {
     access.test_a_base_backup_that_is_long_ago: {"BAK-01"},
     access.test_a_certificate_that_ends_soon: {"SEC-10", "SEC-11"},
     parity.test_a_standby_with_less_than_its_primary_is_found_before_and_after_it_stops: {"REP-07"},
+    tools.test_a_server_is_checked_beside_a_tool_that_is_installed: {"BAK-02"},
     bounds.test_a_server_without_limits_for_sessions: {"CON-06"},
     conditions.test_a_clock_that_nothing_keeps_right: {"TIME-01"},
     conditions.test_a_log_that_nobody_keeps: {"LOG-07"},

@@ -254,6 +254,8 @@ OF_OTHER_TESTS: Final[tuple[tuple[str, str], ...]] = (
     ("DISK-06", "16 kB of read-ahead"),
     ("DISK-07", "WAL and data on one disk"),
     ("DISK-08", "slow flushes, as measured"),
+    ("BAK-02", "pgBackRest without a backup of this server"),
+    ("BAK-02", "a full backup that is nine days old, by its tool"),
     ("DUR-01", "fsync = off"),
     ("DUR-02", "full_page_writes = off"),
     ("DUR-03", "synchronous_commit = off, of the server or a role"),

@@ -18,12 +18,14 @@ PGBACKREST, BARMAN, WALG = "pgBackRest", "Barman", "WAL-G"
 _DELTA: Final = "_D_"
 """In the name of a backup of WAL-G that is made of others."""
 _DONE: Final = frozenset({"DONE", "WAITING_FOR_WALS"})
+_UNDER_WAY: Final = frozenset({"EMPTY", "STARTED", "SYNCING"})
 _FORMS: Final = (
     "%a %b %d %H:%M:%S %Y",
     "%Y-%m-%d %H:%M:%S.%f%z",
     "%Y-%m-%d %H:%M:%S%z",
     "%Y-%m-%dT%H:%M:%S.%f%z",
     "%Y-%m-%dT%H:%M:%S%z",
+    "%Y%m%dT%H%M%S",
 )
 _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 _LATEST_S: Final = 32_503_680_000.0
@@ -72,13 +74,14 @@ def barman(text: str) -> tuple[BackupCatalogue, ...]:
 
 def _barman_backup(each: Mapping[str, Any]) -> ToolBackup:
     status = _text(each, "status")
-    ended = each.get("end_time_timestamp")
+    ended, failed = each.get("end_time_timestamp"), status not in ("", *_DONE, *_UNDER_WAY)
     return ToolBackup(
         label=_text(each, "backup_id"),
         full=each.get("parent_backup_id") is None and each.get("backup_type") != "incremental",
         ended_ms=_seconds(float(ended) if isinstance(ended, str) and ended.isdecimal() else ended)
-        or _moment(_text(each, "end_time")),
-        failed="" if status in _DONE or not status else f"status {status}",
+        or _moment(_text(each, "end_time"))
+        or (_moment(_text(each, "backup_id")) if failed else None),
+        failed=f"status {status}" if failed else "",
     )
 
 

@@ -35,6 +35,8 @@ LEFT: Final = {
     "CFG-04": "the calendar",
     "CFG-05": "the calendar",
     "OS-08": "only the service that starts a server can protect it",
+    "OS-01": "memory that the machine's programs have promised each other",
+    "DISK-03": "a cluster that the test keeps in memory",
     "CPU-01": "a hypervisor that takes CPU time",
     "DISK-01": "room on the disk",
     "OS-05": "other programs that swap",

@@ -102,3 +102,12 @@ def test_a_server_is_checked_beside_a_tool_that_is_installed(
     assert said(row[0], 1) == []
     assert said(row[0], 9) == ["pgBackRest main: the last full backup, F, ended 9d00h ago"]
     assert said(1, 1) == ["pgBackRest has no backup of this server"]
+
+
+def test_of_several_servers_of_a_tool_that_does_not_tell_them_apart_none_is_taken_for_this_one() -> None:
+    catalogues = tuple(BackupCatalogue("Barman", name, frozenset(), (backup(1),)) for name in ("main", "other"))
+    tools = replace(spoilt(), backups=BackupTools(("Barman",), catalogues))
+    assert [each.reason for each in unknown(TOOLS, tools)] == [
+        "Barman has main, other, and does not tell which is this server"
+    ]
+    assert found(TOOLS, replace(spoilt(), backups=BackupTools(("Barman",), catalogues[:1]))) == ()

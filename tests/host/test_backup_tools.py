@@ -1,4 +1,4 @@
-"""Catalogues of backup tools: real samples, hostile ones, and programs that hang, fail, shout or ask for another account."""
+"""Catalogues of backup tools: real samples, hostile ones, and programs that hang, fail, shout or run as another account."""
 
 from __future__ import annotations
 
@@ -76,6 +76,33 @@ def test_what_walg_prints() -> None:
         (False, ms(2026, 11, 21, 10, 0, 5)),
     ]
     assert walg("null")[0].backups == ()
+
+
+BARMAN = json.dumps(
+    {
+        "main": [
+            {
+                "backup_id": "20261126T190210", "status": "DONE", "end_time": "Thu Nov 26 19:02:13 2026",
+                "end_time_timestamp": "1795719733", "size_bytes": 1, "retention_status": "-", "tablespaces": [],
+            },
+            {"backup_id": "20261126T180000", "status": "FAILED"},
+            {"backup_id": "20261126T200000", "status": "STARTED"},
+        ],
+        "empty": [],
+    }
+)  # fmt: skip
+"""After output.py of 3.20."""
+
+
+def test_what_barman_prints() -> None:
+    main, empty = barman(BARMAN)
+    assert (main.name, empty.name, empty.backups) == ("main", "empty", ())
+    done, failed, started = main.backups
+    assert (done.ended_ms, done.failed, done.full) == (1_795_719_733_000, "", True)
+    assert failed.failed == "status FAILED"
+    assert failed.ended_ms is not None, "its name tells when, so that a later one counts"
+    assert failed.ended_ms < 1_795_719_733_000 + 86_400_000
+    assert (started.ended_ms, started.failed) == (None, "")
 
 
 JSON = st.recursive(

@@ -31,6 +31,12 @@ def _catalogues(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
     for tool, why in tools.problems:
         yield Unknown(f"{tool}: {why}")
     ours = facts.have(needs.SERVER).system_identifier
+    untold = [each for each in tools.catalogues if not each.system_identifiers]
+    if len(untold) > 1:
+        yield Unknown(
+            f"{untold[0].tool} has {', '.join(each.name for each in untold)}, and does not tell which is this server"
+        )
+        return
     mine = [each for each in tools.catalogues if not each.system_identifiers or ours in each.system_identifiers]
     if not mine:
         if not tools.problems:

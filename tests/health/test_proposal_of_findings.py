@@ -30,7 +30,7 @@ HARDWARE: Final = "hardware, the kernel's command line or the service that start
 BY_HAND: Final = {
     **dict.fromkeys(("OS-01", "HUGE-02", "HUGE-03"), "several settings in an order, which advice has rules for"),
     **dict.fromkeys(("OBS-01", "LOG-07", "SEC-10"), "one parameter, which the conditions of this test do not spoil"),
-    **dict.fromkeys(("BGW-01", "BGW-03", "WAL-01", "WAL-02", "WAL-06"), COUNTERS),
+    **dict.fromkeys(("BGW-01", "BGW-03", "WAL-01", "WAL-02"), COUNTERS),
     **dict.fromkeys(
         (
             "OS-05", "OS-08", "OS-09", "OS-10", "OS-11", "TIME-01", "CPU-01", "CPU-02", "CPU-03", "DISK-01", "DISK-02",

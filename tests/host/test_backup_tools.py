@@ -1,4 +1,4 @@
-"""Catalogues of backup tools: real samples, hostile ones, and programs that hang, fail, shout or run as another account."""
+"""Catalogues of backup tools: real samples, hostile ones; programs that hang, fail, shout or run as another account."""
 
 from __future__ import annotations
 

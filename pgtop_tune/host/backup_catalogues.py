@@ -17,8 +17,8 @@ from pgtop_tune.model.backups import BackupCatalogue, ToolBackup
 PGBACKREST, BARMAN, WALG = "pgBackRest", "Barman", "WAL-G"
 _DELTA: Final = "_D_"
 """In the name of a backup of WAL-G that is made of others."""
-_DONE: Final = frozenset({"DONE", "WAITING_FOR_WALS"})
-_UNDER_WAY: Final = frozenset({"EMPTY", "STARTED", "SYNCING"})
+_UNDER_WAY: Final = frozenset({"EMPTY", "STARTED", "SYNCING", "WAITING_FOR_WALS"})
+"""States of a backup of Barman that may still become a good one; without its WAL it cannot be restored."""
 _FORMS: Final = (
     "%a %b %d %H:%M:%S %Y",
     "%Y-%m-%d %H:%M:%S.%f%z",
@@ -74,13 +74,16 @@ def barman(text: str) -> tuple[BackupCatalogue, ...]:
 
 def _barman_backup(each: Mapping[str, Any]) -> ToolBackup:
     status = _text(each, "status")
-    ended, failed = each.get("end_time_timestamp"), status not in ("", *_DONE, *_UNDER_WAY)
+    ended, failed = each.get("end_time_timestamp"), status not in ("", "DONE", *_UNDER_WAY)
+    moment = (
+        _seconds(float(ended) if isinstance(ended, str) and ended.isdecimal() else ended)
+        or _moment(_text(each, "end_time"))
+        or _moment(_text(each, "backup_id"))
+    )
     return ToolBackup(
         label=_text(each, "backup_id"),
         full=each.get("parent_backup_id") is None and each.get("backup_type") != "incremental",
-        ended_ms=_seconds(float(ended) if isinstance(ended, str) and ended.isdecimal() else ended)
-        or _moment(_text(each, "end_time"))
-        or (_moment(_text(each, "backup_id")) if failed else None),
+        ended_ms=None if status in _UNDER_WAY else moment,
         failed=f"status {status}" if failed else "",
     )
 

@@ -20,10 +20,8 @@ def conditions_page() -> str:
             "hours or gigabytes. Printed statements and their undo are run as well. [Checks](checks.md) tells why.\n",
             table(("condition", "found by"), ((plain(words), check) for check, words in found)),
             "## Not found\n",
-            "- Parameters that differ between a primary and its standby: a check looks at one server. Check both, and\n"
-            "  compare the reports with `--against`.\n"
-            "- Backups that leave no history in `pg_wal`: of a standby, by snapshots, by `pg_dump`. BAK-01 is then\n"
-            "  unknown. The catalogues of pgBackRest, Barman and WAL-G are not read.\n"
+            "- Settings of a primary besides those that replay needs, where its standby is checked alone.\n"
+            "- Backups by snapshots or `pg_dump`, and those whose tool is on another machine: BAK-01 is then unknown.\n"
             "- Indexes that an older collation has ordered, where the server keeps no version: PostgreSQL 14 has none\n"
             "  for a database.\n",
         )

@@ -17,9 +17,7 @@ from pgtop_tune.units import GB, KB, MB, memory
 Says = Callable[[AdviceFacts], str | None]
 """A value as one types it; None where the facts it asks for are missing or it has no opinion on them."""
 
-_WEB, _OLTP, _DW, _MIXED, _DESKTOP = (
-    Workload.WEB, Workload.OLTP, Workload.WAREHOUSE, Workload.MIXED, Workload.DESKTOP,
-)  # fmt: skip
+_WEB, _OLTP, _OLAP, _MIXED = Workload.WEB, Workload.OLTP, Workload.OLAP, Workload.MIXED
 
 
 def _of_memory(share: float) -> Says:
@@ -45,17 +43,17 @@ def _per_core(of_cores: Callable[[int], float]) -> Says:
 def _pgtune_work_mem(facts: AdviceFacts) -> str | None:
     if not (facts.ram_bytes and facts.max_connections):
         return None
-    buffers = facts.ram_bytes / (16 if facts.workload is _DESKTOP else 4)
+    buffers = facts.ram_bytes / 4
     workers = facts.max_worker_processes if facts.max_worker_processes is not None else 8
     each = (facts.ram_bytes - buffers) / ((facts.max_connections + workers) * 3)
-    divisor = {_DW: 2, _MIXED: 2, _DESKTOP: 6}.get(facts.workload, 1)
+    divisor = {_OLAP: 2, _MIXED: 2}.get(facts.workload, 1)
     if facts.data_bytes is not None:
         each *= 1.3 if facts.data_bytes < facts.ram_bytes else 0.9
     return memory(max(each / divisor, 4 * MB))
 
 
 def _pgconfig_work_mem(facts: AdviceFacts) -> str | None:
-    share = {_WEB: 0.25, _OLTP: 0.35, _DW: 0.5, _MIXED: 0.2, _DESKTOP: 0.1}[facts.workload]
+    share = {_WEB: 0.25, _OLTP: 0.35, _OLAP: 0.5, _MIXED: 0.2}[facts.workload]
     if not (facts.ram_bytes and facts.max_connections):
         return None
     return memory(facts.ram_bytes * share / facts.max_connections)
@@ -75,7 +73,7 @@ def _gather_work_mem(facts: AdviceFacts) -> str | None:
 
 
 def _first_work_mem(facts: AdviceFacts) -> str | None:
-    divisor = {_WEB: 1, _OLTP: 1, _DW: 2, _MIXED: 2, _DESKTOP: 6}[facts.workload]
+    divisor = {_WEB: 1, _OLTP: 1, _OLAP: 2, _MIXED: 2}[facts.workload]
     if not (facts.ram_bytes and facts.max_connections):
         return None
     return memory(facts.ram_bytes / facts.max_connections / divisor)
@@ -84,7 +82,7 @@ def _first_work_mem(facts: AdviceFacts) -> str | None:
 def _pgtune_maintenance(facts: AdviceFacts) -> str | None:
     if not facts.ram_bytes:
         return None
-    return memory(min(facts.ram_bytes / (8 if facts.workload is _DW else 16), 8 * GB))
+    return memory(min(facts.ram_bytes / (8 if facts.workload is _OLAP else 16), 8 * GB))
 
 
 def _timescale_maintenance(facts: AdviceFacts) -> str | None:
@@ -108,13 +106,13 @@ def _pgtune_per_gather(facts: AdviceFacts) -> str | None:
     if not facts.cores:
         return None
     half = math.ceil(facts.cores / 2)
-    return str(half if facts.workload is _DW else min(half, 4))
+    return str(half if facts.workload is _OLAP else min(half, 4))
 
 
 def _pgtune_huge_pages(facts: AdviceFacts) -> str | None:
     if not facts.ram_bytes:
         return None
-    return "try" if facts.ram_bytes / (16 if facts.workload is _DESKTOP else 4) >= 2 * GB else "off"
+    return "try" if facts.ram_bytes / 4 >= 2 * GB else "off"
 
 
 def _pgtune_autovacuum_workers(facts: AdviceFacts) -> str | None:
@@ -123,10 +121,10 @@ def _pgtune_autovacuum_workers(facts: AdviceFacts) -> str | None:
     return "5" if facts.cores >= 32 else "4" if facts.cores >= 16 else None
 
 
-_PGTUNE_DEPTHS: Final = {DiskKind.HDD: "2", DiskKind.SSD: "200", DiskKind.SAN: "300", DiskKind.NVME: "1000"}
-_PGCONFIG_DEPTHS: Final = {DiskKind.HDD: "2", DiskKind.SSD: "200", DiskKind.SAN: "300", DiskKind.NVME: "200"}
-_GATHER_RANDOM: Final = {DiskKind.HDD: "4", DiskKind.SSD: "1.1", DiskKind.SAN: "1.5", DiskKind.NVME: "1.1"}
-_MOST_RANDOM: Final = {DiskKind.HDD: "4", DiskKind.SSD: "1.1", DiskKind.SAN: "1.1", DiskKind.NVME: "1.1"}
+_PGTUNE_DEPTHS: Final = {DiskKind.HDD: "2", DiskKind.SSD: "200", DiskKind.NETWORK: "300", DiskKind.NVME: "1000"}
+_PGCONFIG_DEPTHS: Final = {DiskKind.HDD: "2", DiskKind.SSD: "200", DiskKind.NETWORK: "300", DiskKind.NVME: "200"}
+_GATHER_RANDOM: Final = {DiskKind.HDD: "4", DiskKind.SSD: "1.1", DiskKind.NETWORK: "1.5", DiskKind.NVME: "1.1"}
+_MOST_RANDOM: Final = {DiskKind.HDD: "4", DiskKind.SSD: "1.1", DiskKind.NETWORK: "1.1", DiskKind.NVME: "1.1"}
 
 _PGTUNE, _PGCONFIG, _TIMESCALE, _GATHER, _AUTOBASE, _FIRST = (
     "pgtune", "pgconfig.org", "timescaledb-tune", "pg_gather", "autobase", "pgtune of 2008",
@@ -135,7 +133,7 @@ _PGTUNE, _PGCONFIG, _TIMESCALE, _GATHER, _AUTOBASE, _FIRST = (
 OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
     {
         "max_connections": (
-            (_PGTUNE, _by_workload(web="200", oltp="300", dw="40", desktop="20", mixed="100")),
+            (_PGTUNE, _by_workload(web="200", oltp="300", olap="40", mixed="100")),
             (_GATHER, _per_core(lambda cores: 10 * cores)),
             (_AUTOBASE, _always("1000")),
         ),
@@ -161,14 +159,14 @@ OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
         ),
         "wal_buffers": ((_PGTUNE, _always("16MB")), (_PGCONFIG, _always("-1")), (_AUTOBASE, _always("32MB"))),
         "max_wal_size": (
-            (_PGTUNE, _by_workload(web="4GB", oltp="8GB", dw="16GB", desktop="2GB", mixed="4GB")),
+            (_PGTUNE, _by_workload(web="4GB", oltp="8GB", olap="16GB", mixed="4GB")),
             (_PGCONFIG, _always("3GB")),
             (_TIMESCALE, _timescale_max_wal),
             (_GATHER, _gather_max_wal),
             (_AUTOBASE, _always("8GB")),
         ),
         "min_wal_size": (
-            (_PGTUNE, _by_workload(web="1GB", oltp="2GB", dw="4GB", desktop="100MB", mixed="1GB")),
+            (_PGTUNE, _by_workload(web="1GB", oltp="2GB", olap="4GB", mixed="1GB")),
             (_PGCONFIG, _always("2GB")),
             (_AUTOBASE, _always("1GB")),
         ),
@@ -187,7 +185,7 @@ OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
             (_AUTOBASE, _always("200")),
         ),
         "default_statistics_target": (
-            (_PGTUNE, _by_workload(web="100", oltp="100", dw="500", desktop="100", mixed="100")),
+            (_PGTUNE, _by_workload(web="100", oltp="100", olap="500", mixed="100")),
             (_AUTOBASE, _always("1000")),
         ),
         "max_worker_processes": (

@@ -41,7 +41,7 @@ class DiskKind(StrEnum):
     HDD = "hdd"
     SSD = "ssd"
     NVME = "nvme"
-    SAN = "san"
+    NETWORK = "network"
 
 
 class Workload(StrEnum):
@@ -49,9 +49,8 @@ class Workload(StrEnum):
 
     WEB = "web"
     OLTP = "oltp"
-    WAREHOUSE = "dw"
+    OLAP = "olap"
     MIXED = "mixed"
-    DESKTOP = "desktop"
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -126,6 +125,8 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         started_with: Parameters that were given when the server was started: no advice changes them.
         machine: None where its settings cannot be changed, as those of another machine.
         pending: Values that wait for a restart, by parameter, as the files have them.
+        unsuitable: What to set in place of a value that suits no server, by parameter; counts where no rule has a
+            value.
     """
 
     major: int
@@ -168,6 +169,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
     started_with: frozenset[str] = frozenset()
     machine: Machine | None = None
     pending: Mapping[str, str] = field(default_factory=dict)
+    unsuitable: Mapping[str, Advice] = field(default_factory=dict)
 
 
 class Opinion(Struct, frozen=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune import units
-from pgtop_tune.advice.facts import CLOCK, DERIVED, STARTED_WITH, AdviceFacts, DiskKind, Machine, Workload
+from pgtop_tune.advice.facts import CLOCK, DERIVED, STARTED_WITH, Advice, AdviceFacts, DiskKind, Machine, Workload
 from pgtop_tune.advice.rules.system import kind_of
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import Disk
@@ -62,7 +62,7 @@ def workload_seen(counters: DatabaseCounters) -> SeenWorkload | None:
     reports, writes = rows >= _MANY_ROWS, share >= _FEW_WRITES
     kinds = {
         (True, True): Workload.MIXED,
-        (True, False): Workload.WAREHOUSE,
+        (True, False): Workload.OLAP,
         (False, True): Workload.OLTP,
         (False, False): Workload.WEB,
     }
@@ -84,12 +84,14 @@ class Beside(Struct, frozen=True):
         disk: What the operator says of the disk; None goes by `machine`, or by the names of disks in the frames.
         data_bytes: Size of all databases.
         machine: What was seen of the machine; None where its settings cannot be changed, as those of another machine.
+        unsuitable: See `AdviceFacts`.
     """
 
     workload: Workload | None = None
     disk: DiskKind | None = None
     data_bytes: int | None = None
     machine: Machine | None = None
+    unsuitable: Mapping[str, Advice] = field(default_factory=dict)
 
 
 class _AsSet:
@@ -188,6 +190,7 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         started_with=frozenset(each.name for each in sample.parameters if each.source == STARTED_WITH),
         machine=machine,
         pending={each.name: each.pending for each in sample.parameters if each.pending is not None},
+        unsuitable=beside.unsuitable,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pgtop_tune.advice.facts import Advice
@@ -13,14 +14,27 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.postgres import Parameter
 
+OTHERS: Final = "other parameters"
+"""The group of those that are no knobs: nobody tunes them, and their values suit no server."""
 _DERIVED: Final = "override"
 """Source of what the server has worked out by itself, such as wal_buffers from -1."""
 
 
-def listed_parameters(knobs: Sequence[Knob], parameters: Iterable[Parameter]) -> list[tuple[Knob, Parameter]]:
-    """The knobs this server has, in the order of the catalogue."""
+_NOTHING: Final[Mapping[str, Advice]] = MappingProxyType({})
+
+
+def listed_parameters(
+    knobs: Sequence[Knob], parameters: Iterable[Parameter], advised: Mapping[str, Advice] = _NOTHING
+) -> list[tuple[Knob, Parameter]]:
+    """The knobs this server has, in the order of the catalogue, and other parameters for which a value is advised."""
     has = {parameter.name: parameter for parameter in parameters}
-    return [(knob, has[knob.name]) for knob in knobs if knob.name in has]
+    names = {knob.name for knob in knobs}
+    others = [
+        Knob(name=name, group=OTHERS, why=advice.because, trades="", panes=())
+        for name, advice in advised.items()
+        if name not in names and advice.value is not None
+    ]
+    return [(knob, has[knob.name]) for knob in (*knobs, *others) if knob.name in has]
 
 
 def listed_settings(settings: Iterable[SystemSetting]) -> list[tuple[Knob, SystemSetting]]:

@@ -95,6 +95,7 @@ def propose(facts: AdviceFacts) -> Proposal:
     """The proposal for a server and its machine."""
     drawn = plan(facts)
     ours = {**{name: rule(facts) for name, rule in _RULES.items()}, **_of_memory(facts, drawn)}
+    ours |= {name: instead for name, instead in facts.unsuitable.items() if not _has_value(ours.get(name))}
     names = dict.fromkeys((*ours, *OPINIONS))
     advised = ((name, _with_opinions(ours.get(name), name, facts)) for name in names)
     live = () if facts.machine is None else facts.machine.live
@@ -137,6 +138,10 @@ def _of_memory(facts: AdviceFacts, drawn: MemoryPlan | None) -> dict[str, Advice
     if drawn is not None:
         found |= {name: rule(facts, drawn) for name, rule in _MEMORY_RULES.items()}
     return found
+
+
+def _has_value(advice: Advice | None) -> bool:
+    return advice is not None and advice.value is not None
 
 
 def _with_opinions(ours: Advice | None, name: str, facts: AdviceFacts) -> Advice | None:

@@ -237,11 +237,12 @@ def settings_to_make(rows: Sequence[MachineRow], plan: MemoryPlan | None, *, las
     Args:
         rows: With what is advised.
         plan: Of the proposal; where it says so, strict accounting pauses while the half is made.
-        lasting: They are to survive a reboot, which our file of sysctl.d sees to: for sysctls alone.
+        lasting: They are to survive a reboot, which our file of sysctl.d sees to for sysctls; for others the command
+            is shown.
     """
     made, left = list[MachineRow](), list[MachineRow]()
     for row in in_order([row for row in rows if row.differs]):
-        (made if row.setting.writable and (is_sysctl(row.setting.name) or not lasting) else left).append(row)
+        (made if row.setting.writable else left).append(row)
     if any(is_sysctl(row.setting.name) for row in left):
         made, left = [], [*made, *left]
     if left:
@@ -249,7 +250,12 @@ def settings_to_make(rows: Sequence[MachineRow], plan: MemoryPlan | None, *, las
     for row in left:
         for command in commands(row.setting.name, row.advised, survive=True):
             tell(f"  {command}")
-    settings = tuple(WantedSetting(row.setting.name, row.advised) for row in made)
+    until_boot = [row for row in made if lasting and not is_sysctl(row.setting.name)]
+    if until_boot:
+        tell("live only; to have it after a reboot, as root:")
+    for row in until_boot:
+        tell(f"  {commands(row.setting.name, row.advised, survive=True)[-1]}")
+    settings = tuple(WantedSetting(row.setting.name, row.advised, until_boot=row in until_boot) for row in made)
     names = {each.name for each in settings}
     if plan is not None and plan.strict_pauses and ACCOUNTING not in names and names & _LIMITS:
         return MachineHalf((WantedSetting(ACCOUNTING, "0"), *settings), (WantedSetting(ACCOUNTING, "2"),))

@@ -127,6 +127,7 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
     from pgtop_tune.advice.gather import Beside, facts_of, workload_seen
     from pgtop_tune.advice.proposal import propose
     from pgtop_tune.errors import ConnectionProblem
+    from pgtop_tune.health.unsuitable import unsuitable
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable
 
@@ -142,6 +143,7 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
             disk=disk,
             data_bytes=known,
             machine=None if isinstance(machine, Unavailable) else machine_of(machine),
+            unsuitable=unsuitable(interval.frames),
         ),
     )
     if facts is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from enum import StrEnum
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
@@ -14,9 +15,29 @@ from msgspec import Struct
 
 from pgtop_tune.host.source_names import HostSource
 
+
+class DiskWord(StrEnum):
+    """What the data lie on: values of `advice.facts.DiskKind`, without its imports."""
+
+    HDD = "hdd"
+    SSD = "ssd"
+    NVME = "nvme"
+    NETWORK = "network"
+
+
+class WorkloadWord(StrEnum):
+    """What a server is for: values of `advice.facts.Workload`, without its imports."""
+
+    OLTP = "oltp"
+    OLAP = "olap"
+    MIXED = "mixed"
+    WEB = "web"
+
+
 _CONNECTION: Final = "Connection (as psql)"
 _SESSION: Final = "Session"
 _SCREEN: Final = "Screen"
+MACHINE: Final = "Machine and purpose"
 
 Target = Annotated[
     str,
@@ -133,6 +154,24 @@ DiskCaps = Annotated[
         rich_help_panel=_SESSION,
         show_default=False,
         help="Limit of a disk, such as vda=6000iops,90MB/s; the line DISK marks a disk at its limit. Repeatable.",
+    ),
+]
+Disk = Annotated[
+    DiskWord | None,
+    typer.Option(
+        "--disk",
+        rich_help_panel=MACHINE,
+        show_default=False,
+        help="What the data lie on, if the kernel does not say or says it wrong.",
+    ),
+]
+Profile = Annotated[
+    WorkloadWord | None,
+    typer.Option(
+        "--profile",
+        rich_help_panel=MACHINE,
+        show_default=False,
+        help="What the server is for, if its counters do not show it.",
     ),
 ]
 HostSourceChoice = Annotated[

@@ -81,7 +81,7 @@ def rows_of(
         raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}, os")
     return tuple(
         ParameterRow(knob, parameter, advice_for(parameter, advised))
-        for knob, parameter in listed_parameters(KNOBS, parameters)
+        for knob, parameter in listed_parameters(KNOBS, parameters, advised)
         if not group or knob.group.lower() == group.lower()
     )
 

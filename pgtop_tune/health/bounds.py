@@ -106,11 +106,18 @@ def thresholds(rows: Iterable[Bound]) -> tuple[Threshold, ...]:
     return tuple(each for bound in rows if (each := bound.threshold) is not None)
 
 
+def _better(bound: Bound, known: Parameters) -> str:
+    """What to set; not more than the other parameter allows."""
+    if not bound.other or float(bound.better) <= known.number(bound.other):
+        return bound.better
+    return known.shown(bound.other)
+
+
 def _found(bound: Bound, known: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:
     row = known.find(bound.name)
     if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(known, row, limits):
         return None
-    fix = advised_or(facts, bound.name, bound.better)
+    fix = advised_or(facts, bound.name, _better(bound, known))
     if is_advised(facts, row):
         above = known.find(bound.other)
         if above is None or is_advised(facts, above):

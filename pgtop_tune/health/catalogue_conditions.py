@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Limits, Severity
+from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts, Question
 from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.further_rows import CatalogueCondition
@@ -15,6 +15,7 @@ from pgtop_tune.health.rules import NOTHING_TO_UNDO, Look, in_database
 from pgtop_tune.sql_quoting import Sql, composed, identifier
 
 _SHOWN: Final = 3
+_LISTED: Final = 10
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -82,17 +83,26 @@ def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Loo
     return look
 
 
-def found(kind: Condition, database: str, rows: list[CatalogueCondition]) -> Finding:
+def found(kind: Condition, database: str, rows: Sequence[CatalogueCondition]) -> Finding:
     """The finding about these objects of a database, at least one."""
-    number, names = rows[0].n_all, [kind.named(row) for row in rows]
+    return about_several(
+        rows,
+        lambda row: f"{database} {kind.named(row)}",
+        lambda some, unlisted: _found(kind, database, some, unlisted),
+        rows[0].n_all - len(rows),
+    )
+
+
+def _found(kind: Condition, database: str, rows: Sequence[CatalogueCondition], unlisted: int) -> Finding:
+    number, names = len(rows) + unlisted, [kind.named(row) for row in rows]
     shown = ", ".join(names[:_SHOWN]) + (" …" if number > _SHOWN else "")
     what = f"{number} {kind.many}" if number > 1 else kind.one
-    left_out = f"; {number - len(rows)} more are not listed" if number > len(rows) else ""
+    left_out = f"; {number - len(names[:_LISTED])} more are not listed" if number > _LISTED else ""
     return Finding(
         severity=kind.severity,
         says=f"{database}: {what} ({shown}): {kind.so}",
-        evidence=(Evidence(f"{', '.join(names)}{left_out}", kind.source),),
-        fix=kind.fix(database, rows),
+        evidence=(Evidence(f"{', '.join(names[:_LISTED])}{left_out}", kind.source),),
+        fix=kind.fix(database, rows[:_LISTED]) if rows else None,
         confidence=kind.confidence,
-        subject=f"{database}: {names[0]}" if number == 1 else f"{database} {kind.kind}",
+        subject=f"{database}: {names[0]}" if number == len(names) == 1 else f"{database} {kind.kind}",
     )

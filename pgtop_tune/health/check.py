@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.health.facts import CheckFacts, FactNeed
 
@@ -81,6 +82,20 @@ class Fix(Struct, frozen=True):
     of_machine: bool = False
 
 
+class Objects(Struct, frozen=True):
+    """What a finding about several objects of one kind is about: each of them can be accepted by itself.
+
+    Attributes:
+        names: As patterns of accepted risks have them: "bench public.orders". Foreign text.
+        unlisted: How many more there are, whose names are not known.
+        about: The finding about these of the names, and so many more.
+    """
+
+    names: tuple[str, ...]
+    unlisted: int
+    about: Callable[[Collection[str], int], Finding]
+
+
 class Finding(Struct, frozen=True):
     """Something that will hurt.
 
@@ -92,6 +107,7 @@ class Finding(Struct, frozen=True):
         confidence: The framework lowers it where statistics are young.
         subject: What it is about when a check can find several things ("bench public.orders_idx"): with the check's id
             it says whether a finding is the same as that of a former check. Foreign text.
+        objects: The single ones where it is about several of a kind.
     """
 
     severity: Severity
@@ -100,6 +116,37 @@ class Finding(Struct, frozen=True):
     fix: Fix | None = None
     confidence: Confidence = Confidence.HIGH
     subject: str = ""
+    objects: Objects | None = None
+
+    def made(self, change: Callable[[Finding], Finding]) -> Finding:
+        """The finding as a function makes it, and those about some of its objects as well."""
+        found, objects = change(self), self.objects
+        if objects is None:
+            return found
+        return replace(
+            found, objects=replace(objects, about=lambda names, unlisted: change(objects.about(names, unlisted)))
+        )
+
+
+_T = TypeVar("_T")
+
+
+def about_several(
+    rows: Sequence[_T], named: Callable[[_T], str], make: Callable[[Sequence[_T], int], Finding], unlisted: int = 0
+) -> Finding:
+    """A finding about objects of one kind, at least one.
+
+    Args:
+        rows: One or more for each object.
+        named: Name of an object, as `Objects.names`.
+        make: The finding about some of them and so many more.
+        unlisted: How many more there are.
+    """
+
+    def about(names: Collection[str], unlisted: int) -> Finding:
+        return make([row for row in rows if named(row) in names], unlisted)
+
+    return replace(make(rows, unlisted), objects=Objects(tuple(dict.fromkeys(map(named, rows))), unlisted, about))
 
 
 class Unknown(Struct, frozen=True):
@@ -146,6 +193,7 @@ class Check(Struct, frozen=True):
         look: What it finds; nothing is a pass. Pure. May raise `Missing`, which makes it unknown.
         thresholds: What it judges by.
         counts: Whether it judges by counters, which say little when they are young.
+        asks: Questions that it can do without: no answer to one of them makes only a part unknown.
         twice: Whether it judges by what changes between two looks; without such a check there is one look only.
     """
 
@@ -160,3 +208,4 @@ class Check(Struct, frozen=True):
     thresholds: tuple[Threshold, ...] = ()
     counts: bool = False
     twice: bool = False
+    asks: tuple[FactNeed[Any], ...] = ()

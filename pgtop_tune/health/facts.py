@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from pgtop_tune.advice.facts import DiskKind, Workload
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.machine import MachineDetails
 from pgtop_tune.model.setup import Measured
@@ -22,6 +23,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 NOT_ASKED: Final = Unavailable(Reason.NOT_RECORDED, "not asked")
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured: pass --measure")
+ALONE: Final = Unavailable(Reason.NOT_RECORDED, "only this server was looked at")
 NOT_IN_RECORDING: Final = Unavailable(Reason.NOT_RECORDED, "not in a recording")
 
 
@@ -122,6 +124,8 @@ class CheckFacts(Struct, frozen=True):
         measured: What --measure found.
         described: Which server: "user@host:port/dbname", or the file. Foreign text.
         disk, workload: What the operator says; None goes by what was seen.
+        backups: What backup tools of the server's machine say.
+        primary: Facts of the primary that was looked at beside this standby.
     """
 
     frames: tuple[Frame, ...]
@@ -132,6 +136,8 @@ class CheckFacts(Struct, frozen=True):
     described: str = ""
     disk: DiskKind | None = None
     workload: Workload | None = None
+    backups: BackupTools | Unavailable = NOT_ASKED
+    primary: CheckFacts | Unavailable = ALONE
 
     # asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
     __repr__ = object.__repr__

@@ -15,7 +15,7 @@ class CatalogueCondition(Struct, frozen=True):
 
     Attributes:
         kind: Which condition: the files have the words.
-        n_all: Of that kind in the database; the answer holds the first ten.
+        n_all: Of that kind in the database; the answer holds the first thousand.
         name: Of the object, with its schema where it has one.
         part: Within it: a constraint, a storage parameter; or the version that is there.
         detail: A value, another object, the version that there could be.
@@ -76,3 +76,13 @@ class BackupHistory(Struct, frozen=True):
     number: int
     newest_ms: int | None
     now_ms: int
+
+
+class ControlFile(Struct, frozen=True):
+    """Of a standby.
+
+    Attributes:
+        content: Its beginning.
+    """
+
+    content: bytes

@@ -14,8 +14,9 @@ from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.configured import as_configured
-from pgtop_tune.health.facts import Answer, CheckFacts, Question, Refused
+from pgtop_tune.health.facts import NOT_ASKED, Answer, CheckFacts, Question, Refused
 from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_OPTIONS
+from pgtop_tune.host.backup_tools import backup_tools
 from pgtop_tune.host.block_devices import ROOT, server_directories
 from pgtop_tune.host.choice import Host, host_of
 from pgtop_tune.host.remote_details import remote_details
@@ -23,6 +24,7 @@ from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
@@ -85,6 +87,7 @@ async def gather(
     own = OwnSessions()
     reader = PostgresReader(conninfo, clock, own)
     questions = _questions(checks)
+    asks_tools = any(needs.BACKUP_TOOLS in check.needs for check in checks)
     try:
         server = await reader.connect()
         eye = _Eye(reader, conninfo, clock, host_of(clock, host_source, root), host_source)
@@ -94,6 +97,7 @@ async def gather(
             server = await eye.localise(server)
             frames = await _looks(reader, eye, server, clock, twice=any(check.twice for check in checks))
             machine = await eye.machine(server, frames[-1])
+            backups = await eye.backups(server) if asks_tools else NOT_ASKED
             answers = await asking
             frames = [_as_configured(frame, answers) for frame in frames]
             frames[-1] = replace(frames[-1], pooler=await looking)
@@ -104,7 +108,7 @@ async def gather(
             eye.close()
     finally:
         await reader.aclose()
-    return CheckFacts(tuple(frames), machine, answers, described=conninfo.describe())
+    return CheckFacts(tuple(frames), machine, answers, described=conninfo.describe(), backups=backups)
 
 
 async def _pools(addresses: Sequence[PoolerAddress], clock: Callable[[], float]) -> PoolerSample | Unavailable:
@@ -174,6 +178,14 @@ class _Eye:
         count = 1 if isinstance(nodes, Unavailable) else len(nodes.nodes)
         return await remote_details(self._reader.server_files, disks, directories, count)
 
+    async def backups(self, server: ServerFacts) -> BackupTools | Unavailable:
+        """What backup tools say of it."""
+        if not server.local:
+            return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, whose tools are not asked")
+        pid = server.postmaster_pid
+        data = server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
+        return await backup_tools(Path(data) if data else None)
+
     def close(self) -> None:
         """Closes files."""
         self._sampler.close()
@@ -217,7 +229,8 @@ def _as_configured(frame: Frame, answers: Mapping[str, Answer[Any] | Unavailable
 
 
 def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:
-    asked = {need.name: need for check in checks for need in check.needs if isinstance(need, Question)}
+    wanted = [need for check in checks for need in (*check.needs, *check.asks)]
+    asked = {need.name: need for need in wanted if isinstance(need, Question)}
     if any(needs.PARAMETERS in check.needs for check in checks):
         asked |= {question.name: question for question in BESIDE_PARAMETERS}
     return tuple(asked.values())

@@ -153,11 +153,15 @@ def _result(check: Check, facts: CheckFacts, given: Limits, young: bool) -> Resu
     except Missing as problem:
         unknowns.append(_unknown(problem.need, problem.why))
     unknowns += _refusals(check, facts)
-    findings = [fitted(finding, facts) for finding in findings]
+    findings = [finding.made(lambda each: fitted(each, facts)) for finding in findings]
     if young and check.counts:
-        findings = [replace(finding, confidence=_LOWER[finding.confidence]) for finding in findings]
+        findings = [finding.made(_less_certain) for finding in findings]
     findings.sort(key=lambda finding: -finding.severity.rank)
     return Result(check, tuple(findings), tuple(unknowns))
+
+
+def _less_certain(finding: Finding) -> Finding:
+    return replace(finding, confidence=_LOWER[finding.confidence])
 
 
 def _unknown(need: str, why: Unavailable) -> Unknown:

@@ -11,6 +11,7 @@ from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.machine import MachineDetails
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.model.setup import Measured
@@ -76,6 +77,20 @@ class _Machine(Struct, frozen=True):
 MACHINE: Final = _Machine()
 
 
+class _BackupTools(Struct, frozen=True):
+    """What backup tools say."""
+
+    name: str = "backup tools"
+    source: str = "pgbackrest info, barman list-backups, wal-g backup-list"
+
+    def of(self, facts: CheckFacts) -> BackupTools | Unavailable:
+        """See `Need.of`."""
+        return facts.backups
+
+
+BACKUP_TOOLS: Final = _BackupTools()
+
+
 class _Measured(Struct, frozen=True):
     """What --measure found."""
 
@@ -120,6 +135,11 @@ class Parameters:
         if found is not None and is_of_session(found):
             raise Missing(name, Unavailable(Reason.NO_PERMISSION, _HIDDEN.format(name=name, source=found.source)))
         return found
+
+    def visible(self, name: str) -> Parameter | None:
+        """The row; None also where only the value of our own session is known."""
+        found = self._of.get(name)
+        return None if found is None or is_of_session(found) else found
 
     def row(self, name: str) -> Parameter:
         """The row.

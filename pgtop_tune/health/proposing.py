@@ -5,15 +5,19 @@ The values are those of `advice`; here they are put beside what is in force, wit
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.advice.listing import differs, listed_parameters, listed_settings
 from pgtop_tune.advice.proposal import Proposal, advice_for, propose
 from pgtop_tune.health import needs
+from pgtop_tune.health.check import Check, Finding, Severity
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.rules import advice_facts
+from pgtop_tune.health.rules import COUNTED_SINCE, advice_facts
 from pgtop_tune.metrics.memory_rule import MemoryUse, Term, book_terms, terms
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.units import about
@@ -57,14 +61,36 @@ class ProposedValues(Struct, frozen=True):
     refused: tuple[tuple[str, str], ...] = ()
 
 
-def proposed_values(facts: CheckFacts) -> ProposedValues | Unavailable:
-    """What is proposed for a server and its machine; why nothing."""
+def in_place(findings: Iterable[tuple[Check, Finding]]) -> Mapping[str, Advice]:
+    """The parameters that findings above info would set, the worst finding's value where several would.
+
+    Counters are left out: they tell of the time before a change until they are reset, so the value would be raised
+    again after it was made.
+    """
+    found: dict[str, Advice] = {}
+    for check, finding in findings:
+        fix = finding.fix
+        stays = any(each.source == COUNTED_SINCE for each in finding.evidence)
+        if stays or finding.severity is Severity.INFO or fix is None or fix.parameter is None or fix.of_machine:
+            continue
+        name, value = fix.parameter
+        found.setdefault(name, Advice(value or None, f"{check.id}: {finding.says}"))
+    return found
+
+
+def proposed_values(facts: CheckFacts, findings: Iterable[tuple[Check, Finding]] = ()) -> ProposedValues | Unavailable:
+    """What is proposed for a server and its machine; why nothing.
+
+    Args:
+        facts: What was seen.
+        findings: What a check says of them: a value that it warns of is proposed to be another one.
+    """
     known, parameters = advice_facts(facts), needs.PARAMETERS.of(facts)
     if isinstance(parameters, Unavailable):
         return parameters
     if known is None:
         return Unavailable(Reason.NOT_YET, "the server was not seen")
-    proposal = propose(known)
+    proposal = propose(replace(known, unsuitable=in_place(findings)))
     machine = needs.MACHINE.of(facts)
     of_machine = [] if isinstance(machine, Unavailable) else listed_settings(machine.settings)
     # Without the machine's half the server's must stand alone.
@@ -85,7 +111,7 @@ def proposed_values(facts: CheckFacts) -> ProposedValues | Unavailable:
         and advice.value is not None
         and advice.value != str(setting.live)
     ]
-    for _, parameter in listed_parameters(KNOBS, parameters.parameters):
+    for _, parameter in listed_parameters(KNOBS, parameters.parameters, advised):
         advice = advice_for(parameter, advised)
         if advice is not None and advice.value is not None and differs(parameter, advice):
             rows.append(

@@ -16,6 +16,7 @@ from pgtop_tune.health.facts import Question
 from pgtop_tune.health.further_rows import (
     BackupHistory,
     CatalogueCondition,
+    ControlFile,
     PasswordlessLogin,
     RolePower,
     ServerCertificate,
@@ -372,10 +373,16 @@ CERTIFICATE: Final = Question(
     opens="GRANT pg_read_server_files grants access",
 )
 BACKUPS: Final = Question("check_backups", BackupHistory, "pg_ls_waldir()", opens="GRANT pg_monitor grants access")
+CONTROL: Final = Question(
+    "check_control",
+    ControlFile,
+    "pg_read_binary_file(global/pg_control)",
+    opens="GRANT EXECUTE ON FUNCTION pg_read_binary_file(text, bigint, bigint) grants access",
+)
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
     SUPERUSERS, PASSWORDS, EXPIRING, HBA, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
-    RELATIONS, OBJECTS, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS,
+    RELATIONS, OBJECTS, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS, CONTROL,
 )  # type: ignore[assignment]  # fmt: skip
 """All of them."""

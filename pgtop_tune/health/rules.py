@@ -31,6 +31,8 @@ SETTING: Final = "pg_settings.setting"
 _OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
 """What the server takes for off: beginnings of the words will do. Source: parse_bool in bool.c."""
 NOTHING_TO_UNDO: Final = "-- nothing to revert"
+COUNTED_SINCE: Final = "stats_reset"
+"""Source of the evidence that a finding stays until counters are reset, whatever is set."""
 SHORTEST_S: Final = 600.0
 """Younger counters tell of how the server was set up, not of its load."""
 ON_STANDBY: Final = "this server is a standby: check its primary"
@@ -117,7 +119,7 @@ def counted(seconds: float, reset: str) -> Evidence:
         seconds: As `counted_s`.
         reset: The statement's function that resets it: "pg_stat_reset_shared('wal')".
     """
-    return Evidence(f"counted for {duration(seconds)}: the finding stays until {reset}", "stats_reset")
+    return Evidence(f"counted for {duration(seconds)}: the finding stays until {reset}", COUNTED_SINCE)
 
 
 def on_standby(facts: CheckFacts) -> bool:

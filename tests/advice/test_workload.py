@@ -17,7 +17,7 @@ QUIET = DatabaseCounters(
 
 @pytest.mark.parametrize(
     ("rows_per_transaction", "written", "kind"),
-    [(5, 4, Workload.OLTP), (5, 0, Workload.WEB), (2_000_000, 0, Workload.WAREHOUSE), (2_000_000, 3, Workload.MIXED)],
+    [(5, 4, Workload.OLTP), (5, 0, Workload.WEB), (2_000_000, 0, Workload.OLAP), (2_000_000, 3, Workload.MIXED)],
 )
 def test_a_kind_is_told_from_rows_read_and_the_share_that_is_written(
     rows_per_transaction: int, written: int, kind: Workload

@@ -123,11 +123,11 @@ def test_what_needs_a_restart_comes_last_and_says_so() -> None:
 
 def test_facts_are_read_off_frames() -> None:
     made = frame(30)
-    facts = facts_of(Interval((frame(29), made)), Beside(Workload.WAREHOUSE, DiskKind.SAN))
+    facts = facts_of(Interval((frame(29), made)), Beside(Workload.OLAP, DiskKind.NETWORK))
     assert facts is not None
     assert facts.ram_bytes == made.host.facts.memory_bytes  # type: ignore[union-attr]
     assert facts.cores == made.host.facts.cpu_count  # type: ignore[union-attr]
-    assert (facts.workload, facts.disk) == (Workload.WAREHOUSE, DiskKind.SAN)
+    assert (facts.workload, facts.disk) == (Workload.OLAP, DiskKind.NETWORK)
     assert facts.wal_bytes_per_s is not None
     assert facts.wal_bytes_per_s > 0
 

@@ -11,10 +11,17 @@ from msgspec.structs import replace
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
 from pgtop_tune.health.against import Former, only_new
+from pgtop_tune.health.catalogue_conditions import found
 from pgtop_tune.health.check import Check, Evidence, Finding, Severity, Unknown
+from pgtop_tune.health.checks.schema import UNLOGGED
+from pgtop_tune.health.facts import Answer
+from pgtop_tune.health.further_rows import CatalogueCondition
+from pgtop_tune.health.judge import judge
 from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.project_file import project_wishes
+from pgtop_tune.health.registry import by_id
 from pgtop_tune.health.report import CheckOutcome, Report, Result
+from tests.support.health_facts import spoilt
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 ENTRY = '[[check.accept]]\ncheck = "key-03"\nreason = "as ordered"\nuntil = 2027-01-31\n'
@@ -71,6 +78,68 @@ def test_an_acceptance_that_covers_nothing_is_told() -> None:
     )
     # Of a check that is not made nothing can be said.
     assert with_accepted(report(), [risk("ZZZ-09")]).lapsed == ()
+
+
+def unlogged(*tables: str, unlisted: int = 0) -> Report:
+    """A report with one finding about unlogged tables of a database."""
+    rows = [CatalogueCondition("unlogged", len(tables) + unlisted, ("public", name), "", "") for name in tables]
+    (check, finding) = by_id("TAB-06"), found(UNLOGGED, "bench", rows)
+    return replace(report(), results=(Result(check, (finding,)),))
+
+
+def test_single_objects_of_a_finding_are_accepted_and_the_rest_is_counted() -> None:
+    """A pattern saw "bench unlogged" and no table of it."""
+    shown = with_accepted(unlogged("cache_a", "cache_b", "orders", "people"), [risk("TAB-06", "bench public.cache_*")])
+    ((_, rest),) = shown.findings
+    assert rest.says.startswith("bench: 2 tables are unlogged (public.orders, public.people)")
+    assert rest.says.endswith("; 2 of 4 accepted")
+    assert rest.subject == "bench unlogged"
+    assert rest.fix is not None
+    assert "cache" not in rest.fix.do + rest.fix.undo + rest.evidence[0].says
+    ((_, part),) = shown.accepted
+    assert "2 tables are unlogged (public.cache_a, public.cache_b)" in part.finding.says
+    assert part.finding.fix is not None
+    assert "orders" not in part.finding.fix.do
+    assert shown.lapsed == ()
+
+
+def test_several_entries_may_share_the_objects_of_a_finding() -> None:
+    risks = [
+        risk("TAB-06", "bench public.a"),
+        risk("TAB-06", "bench public.[ab]", date(2027, 1, 1)),
+        risk("TAB-06", "bench public.c", date(2026, 1, 1)),
+        risk("TAB-06", "bench public.z"),
+    ]
+    shown = with_accepted(unlogged("a", "b", "c"), risks)
+    assert [each.until for _, each in shown.accepted] == [date(2026, 12, 31), date(2027, 1, 1)]
+    ((_, rest),) = shown.findings
+    assert rest.says.startswith("bench: table is unlogged (public.c)")
+    assert rest.says.endswith("; 2 of 3 accepted")
+    assert [said for _, said in shown.lapsed] == [
+        "accepted until 2026-01-01, which is over: a reason",
+        "the acceptance of 'bench public.z' covers nothing: take it out of the file",
+    ]
+
+
+def test_a_finding_whose_objects_are_all_accepted_is_not_there_unless_some_are_not_listed() -> None:
+    everything = risk("TAB-06", "bench public.*")
+    shown = with_accepted(unlogged("a", "b"), [everything])
+    assert (shown.findings, len(shown.accepted)) == ((), 1)
+    ((_, rest),) = with_accepted(unlogged("a", "b", unlisted=3), [everything]).findings
+    assert rest.says.startswith("bench: 3 tables are unlogged")
+    assert rest.says.endswith("2 of 5 accepted")
+    # The finding as a whole is accepted by its own name.
+    assert with_accepted(unlogged("a", "b", unlisted=3), [risk("TAB-06", "bench unlogged")]).findings == ()
+
+
+def test_what_is_left_of_a_finding_fits_the_server_as_the_whole_does() -> None:
+    row = CatalogueCondition("unlogged", 2, ("public", "a"), "", "")
+    rows = (("bench", row), ("bench", replace(row, name=("public", "b"))))
+    facts = spoilt(server={"in_recovery": True}, answers={"check_relations": Answer(rows, ("bench",))})
+    shown = with_accepted(judge([by_id("TAB-06")], facts), [risk("TAB-06", "bench public.a")])
+    ((_, rest),) = shown.findings
+    assert rest.fix is not None
+    assert "on its primary" in rest.fix.remark
 
 
 def written(directory: Path, text: str) -> Path:

@@ -133,8 +133,15 @@ CASES: tuple[tuple[str, dict[str, Any], Severity, dict[str, Any]], ...] = (
     ("OS-07", settings(kernel__sched_autogroup_enabled="1"), Severity.INFO, settings()),
     (
         "OS-08",
-        {"machine": details(postmaster=PostmasterFacts(0, 0, 65536, 65536))},
+        {"machine": details({"vm.overcommit_memory": "1"}, postmaster=PostmasterFacts(0, 0, 65536, 65536))},
         Severity.WARNING,
+        {"machine": details({"vm.overcommit_memory": "1"}, postmaster=PostmasterFacts(-900, 0, 65536, 65536))},
+    ),
+    (
+        # Strict accounting: statements fail before the OOM killer comes.
+        "OS-08",
+        {"machine": details(postmaster=PostmasterFacts(0, 0, 65536, 65536))},
+        Severity.INFO,
         {"machine": details(postmaster=PostmasterFacts(-900, 0, 65536, 65536))},
     ),
     (

@@ -8,12 +8,14 @@ from typing import Any
 from pgtop_tune.health.registry import CHECKS
 from tests.health import test_access_checks as access
 from tests.health import test_assertions as assertions
+from tests.health import test_backup_tools as tools
 from tests.health import test_bounds as bounds
 from tests.health import test_fixes_of_19 as passwords
 from tests.health import test_listening as listening
 from tests.health import test_machine_conditions as conditions
 from tests.health import test_machine_tree as tree
 from tests.health import test_measure as measuring
+from tests.health import test_parity as parity
 from tests.health import test_real_databases as databases
 from tests.health import test_real_memory as memory
 from tests.health import test_real_server as real
@@ -51,6 +53,8 @@ MADE: Mapping[Callable[..., Any], Collection[str]] = {
     access.test_an_archive_that_has_grown_old: {"ARC-04", "ARC-05"},
     access.test_a_base_backup_that_is_long_ago: {"BAK-01"},
     access.test_a_certificate_that_ends_soon: {"SEC-10", "SEC-11"},
+    parity.test_a_standby_with_less_than_its_primary_is_found_before_and_after_it_stops: {"REP-07"},
+    tools.test_a_server_is_checked_beside_a_tool_that_is_installed: {"BAK-02"},
     bounds.test_a_server_without_limits_for_sessions: {"CON-06"},
     conditions.test_a_clock_that_nothing_keeps_right: {"TIME-01"},
     conditions.test_a_log_that_nobody_keeps: {"LOG-07"},

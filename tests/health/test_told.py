@@ -44,7 +44,7 @@ def test_the_memory_rule_is_judged_by_what_is_said() -> None:
 
 def test_values_are_proposed_for_what_is_said() -> None:
     assert "shared_buffers" not in proposed(managed())
-    told = Told(memory_bytes=64 * GIB, cpus=16, disk=DiskKind.SAN, workload=Workload.WAREHOUSE)
+    told = Told(memory_bytes=64 * GIB, cpus=16, disk=DiskKind.NETWORK, workload=Workload.OLAP)
     values = proposed(told.of(managed()))
     assert values["shared_buffers"] == "16GB"
     assert not any(name.startswith("vm.") for name in values), "its machine is not ours to set"

@@ -28,6 +28,12 @@ def sysctl(name: str) -> str:
     return live_value(path_of(name), ROOT)
 
 
+def memory_in_one_piece() -> None:
+    """Lets the kernel drop cached files and move the rest together: huge pages want memory in one piece."""
+    for name in ("drop_caches", "compact_memory"):
+        (ROOT / "proc/sys/vm" / name).write_text("1")
+
+
 @contextmanager
 def kernel_left_alone() -> Iterator[dict[str, str]]:
     """Its settings as they are, while no other test changes them: for tests that must not."""

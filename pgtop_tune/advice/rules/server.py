@@ -142,12 +142,12 @@ SLOW_CLOCK_NS: Final = 500.0
 _FLASH: Final = frozenset({DiskKind.SSD, DiskKind.NVME})
 _RANDOM: Final[Mapping[DiskKind, tuple[str, str]]] = {
     DiskKind.HDD: ("4", "A rotating disk reads far faster in sequence than at random."),
-    DiskKind.SAN: ("1.5", "A disk array with a cache reads at random almost as fast as in sequence."),
+    DiskKind.NETWORK: ("1.5", "A disk array with a cache reads at random almost as fast as in sequence."),
     DiskKind.SSD: ("1.1", "Flash reads at random as fast as in sequence."),
     DiskKind.NVME: ("1.1", "Flash reads at random as fast as in sequence."),
 }
 _DEPTH: Final[Mapping[DiskKind, str]] = {
-    DiskKind.HDD: "2", DiskKind.SAN: "100", DiskKind.SSD: "100", DiskKind.NVME: "200",
+    DiskKind.HDD: "2", DiskKind.NETWORK: "100", DiskKind.SSD: "100", DiskKind.NVME: "200",
 }  # fmt: skip
 
 
@@ -175,14 +175,14 @@ def io_depth(facts: AdviceFacts) -> Advice | None:
 
 def jit(facts: AdviceFacts) -> Advice:
     """Off but for warehouses."""
-    if facts.workload is Workload.WAREHOUSE:
+    if facts.workload is Workload.OLAP:
         return Advice("on", "Long analytical queries gain from compiled expressions.")
     return Advice("off", "Short queries gain nothing, and a wrong estimate costs them tens of milliseconds.")
 
 
 def default_statistics_target(facts: AdviceFacts) -> Advice:
     """100, for warehouses 500."""
-    if facts.workload is Workload.WAREHOUSE:
+    if facts.workload is Workload.OLAP:
         return Advice("500", "Large skewed tables and long queries: better estimates are worth a longer ANALYZE.")
     return Advice(
         value="100",
@@ -206,7 +206,7 @@ def max_parallel_workers_per_gather(facts: AdviceFacts) -> Advice | None:
     if not facts.cores:
         return None
     half = max(math.ceil(facts.cores / 2), 1)
-    if facts.workload is Workload.WAREHOUSE:
+    if facts.workload is Workload.OLAP:
         return Advice(
             value=str(half), because=f"Half of {facts.cores} cores for one query.", low="0", high=str(facts.cores)
         )

@@ -22,11 +22,17 @@ from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.units import GB, MB, about
 
 _GIGABYTE_PAGES_FROM: Final = 32 * GB
-_BACKGROUND: Final[Mapping[DiskKind | None, int]] = MappingProxyType({DiskKind.NVME: 256 * MB, DiskKind.SAN: 128 * MB})
+_BACKGROUND: Final[Mapping[DiskKind | None, int]] = MappingProxyType(
+    {DiskKind.NVME: 256 * MB, DiskKind.NETWORK: 128 * MB}
+)
 _MOST_TIMES: Final = 8
 _READ_AHEAD_KB: Final[Mapping[DiskKind, str]] = MappingProxyType(
-    {DiskKind.HDD: "4096", DiskKind.SAN: "4096", DiskKind.SSD: "512", DiskKind.NVME: "512"}
+    {DiskKind.HDD: "4096", DiskKind.NETWORK: "4096", DiskKind.SSD: "512", DiskKind.NVME: "512"}
 )
+
+_LEAST_AHEAD_KB: Final = 64
+_MOST_AHEAD_KB: Final = 16384
+"""Less suits no disk, and more none either."""
 
 
 class Site(Struct, frozen=True):
@@ -229,7 +235,9 @@ def _read_ahead(name: str, site: Site) -> Advice | None:
     disk = _disk_of(name, site)
     kind = site.facts.disk or (kind_of(disk) if disk is not None else None)
     if kind is None:
-        return None
+        live = site.machine.live.get(name, "")
+        suits = not live.isdecimal() or _LEAST_AHEAD_KB <= int(live) <= _MOST_AHEAD_KB
+        return None if suits else Advice("512", "Enough for any kind of disk.")
     because = (
         "A sequential scan pays for every rotation of the disk"
         if kind is DiskKind.HDD

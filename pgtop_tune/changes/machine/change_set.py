@@ -42,7 +42,7 @@ def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str],
                     "set one of them out",
                 )
     for each in wanted:
-        taken(root, each.name, each.value, survive=survive)
+        taken(root, each.name, each.value, survive=survive and not each.until_boot)
 
 
 def make_set(
@@ -57,7 +57,8 @@ def make_set(
     made: list[HostChange] = []
     try:
         for each in wanted:
-            made.append(make(journal, root, each.name, each.value, survive=survive, intent=intent))
+            lasts = survive and not each.until_boot
+            made.append(make(journal, root, each.name, each.value, survive=lasts, intent=intent))
     except PgtopError:
         for change in reversed(made):
             _withdraw(journal, root, change)

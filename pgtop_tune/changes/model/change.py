@@ -19,10 +19,12 @@ class WantedSetting(Struct, frozen=True):
     Attributes:
         name: As in SystemSetting.
         value: As typed.
+        until_boot: It is live only, also where its set is to survive a reboot: no file of sysctl.d sets it.
     """
 
     name: str
     value: str
+    until_boot: bool = False
 
 
 class HostChange(Struct, frozen=True):

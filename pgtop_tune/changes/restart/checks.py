@@ -149,7 +149,7 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
     words = f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, of which {there} are available"
     if needed <= there:
         return RestartCheck("huge pages", RestartVerdict.FINE, words)
-    hint = f"vm.nr_hugepages={facts.pool.total + needed - there} makes room"
+    hint = f"vm.nr_hugepages={facts.pool.total + needed - there} makes room; at boot, where memory is in pieces"
     if wish == "on":
         return RestartCheck(
             subject="huge pages",

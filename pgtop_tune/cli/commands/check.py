@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _CHOICE: Final = "Which checks"
 _SERVERS: Final = "Several servers"
-_MACHINE: Final = "A machine that cannot be seen"
 _LEAST_MEMORY: Final = 256 << 20
 _MOST_MEMORY: Final = 1 << 50
 
@@ -31,24 +30,6 @@ class FailOn(StrEnum):
     HIGH = "high"
     CRITICAL = "critical"
     NEVER = "never"
-
-
-class DiskChoice(StrEnum):
-    """What the data lie on."""
-
-    HDD = "hdd"
-    SSD = "ssd"
-    NVME = "nvme"
-    NETWORK = "network"
-
-
-class WorkloadChoice(StrEnum):
-    """What a server is for."""
-
-    OLTP = "oltp"
-    OLAP = "olap"
-    MIXED = "mixed"
-    WEB = "web"
 
 
 class ReportFormat(StrEnum):
@@ -185,7 +166,7 @@ def check(
         typer.Option(
             "--host-memory",
             metavar="SIZE",
-            rich_help_panel=_MACHINE,
+            rich_help_panel=options.MACHINE,
             show_default=False,
             help="Memory of the server's machine (64GB), where it cannot be seen; with --host-cpus.",
         ),
@@ -193,17 +174,15 @@ def check(
     host_cpus: Annotated[
         int | None,
         typer.Option(
-            "--host-cpus", min=1, rich_help_panel=_MACHINE, show_default=False, help="CPUs of the server's machine."
+            "--host-cpus",
+            min=1,
+            rich_help_panel=options.MACHINE,
+            show_default=False,
+            help="CPUs of the server's machine.",
         ),
     ] = None,
-    disk: Annotated[
-        DiskChoice | None,
-        typer.Option("--disk", rich_help_panel=_MACHINE, show_default=False, help="What the data lie on."),
-    ] = None,
-    profile: Annotated[
-        WorkloadChoice | None,
-        typer.Option("--profile", rich_help_panel=_MACHINE, show_default=False, help="What the server is for."),
-    ] = None,
+    disk: options.Disk = None,
+    profile: options.Profile = None,
     list_: Annotated[
         bool,
         typer.Option("--list", rich_help_panel=_CHOICE, help="List the checks and their limits; checks nothing."),
@@ -280,7 +259,7 @@ def check(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _told(memory: str, cpus: int | None, disk: DiskChoice | None, profile: WorkloadChoice | None) -> Told:
+def _told(memory: str, cpus: int | None, disk: options.DiskWord | None, profile: options.WorkloadWord | None) -> Told:
     """What the operator says of the machine.
 
     Raises:
@@ -296,13 +275,11 @@ def _told(memory: str, cpus: int | None, disk: DiskChoice | None, profile: Workl
     size = int(parse(memory, "B", integer=True)) if memory else None
     if size is not None and not _LEAST_MEMORY <= size <= _MOST_MEMORY:
         raise UsageProblem(f"--host-memory {memory} is no memory of a machine", "pass a size with its unit: 64GB")
-    kinds = {DiskChoice.NETWORK: DiskKind.SAN}
-    loads = {WorkloadChoice.OLAP: Workload.WAREHOUSE}
     return Told(
         memory_bytes=size,
         cpus=cpus,
-        disk=None if disk is None else kinds.get(disk) or DiskKind(disk.value),
-        workload=None if profile is None else loads.get(profile) or Workload(profile.value),
+        disk=None if disk is None else DiskKind(disk.value),
+        workload=None if profile is None else Workload(profile.value),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import Format
 from pgtop_tune.cli.commands.set import ForHowLong, Restart, for_seconds
 from pgtop_tune.cli.connecting import ConnectionWords
@@ -32,25 +33,6 @@ class AdviceFormat(StrEnum):
     ANSIBLE = "ansible"
 
 
-class WorkloadWord(StrEnum):
-    """What a server is for."""
-
-    WEB = "web"
-    OLTP = "oltp"
-    WAREHOUSE = "dw"
-    MIXED = "mixed"
-    DESKTOP = "desktop"
-
-
-class DiskWord(StrEnum):
-    """What the data lie on."""
-
-    HDD = "hdd"
-    SSD = "ssd"
-    NVME = "nvme"
-    SAN = "san"
-
-
 Group = Annotated[
     str,
     typer.Option(
@@ -60,14 +42,6 @@ Group = Annotated[
         help="Only this group, such as wal or memory; os means the machine.",
     ),
 ]
-Workload = Annotated[
-    WorkloadWord | None,
-    typer.Option("--workload", show_default=False, help="Purpose of the server, if its counters do not show it."),
-]
-Disk = Annotated[
-    DiskWord | None,
-    typer.Option("--disk", show_default=False, help="Disk type, if the kernel does not report it correctly."),
-]
 
 
 def parameters(
@@ -75,8 +49,8 @@ def parameters(
     group: Group = "",
     changed: Annotated[bool, typer.Option("--changed", help="Only values other than the server's default.")] = False,
     format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
-    workload: Workload = None,
-    disk: Disk = None,
+    profile: options.Profile = None,
+    disk: options.Disk = None,
     words: ConnectionWords,
 ) -> None:
     """Show the parameters worth tuning on this server: value, unit, context, source, and advice.
@@ -93,7 +67,7 @@ def parameters(
     from pgtop_tune.cli import machine_rows, parameter_rows
     from pgtop_tune.cli.output import say, write_for_programs
 
-    looked = _looked(words, workload, disk, 0.0)
+    looked = _looked(words, profile, disk, 0.0)
     lines: list[str]
     objects: list[dict[str, Any]]
     if group.lower() == machine_rows.GROUP:
@@ -112,8 +86,8 @@ def parameters(
 def advise(
     *,
     group: Group = "",
-    workload: Workload = None,
-    disk: Disk = None,
+    profile: options.Profile = None,
+    disk: options.Disk = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Include parameters that already have the advised value.")
     ] = False,
@@ -145,11 +119,12 @@ def advise(
 
     All values fit together: memory, huge pages, overcommit and WAL of one machine. --apply shows each advised value
     beside the running and the pending one, asks, and applies the change set; `revert` undoes it. Sysctls also survive a
-    reboot, unless --for reverts the change set. On another machine only the server's half is applied.
+    reboot, unless --for reverts the change set; for other settings the command is shown. On another machine only the
+    server's half is applied.
 
     Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --apply --dry-run -d bench  ·
     pgtop-tune advise --apply --restart -d bench  ·
-    pgtop-tune advise --workload dw --group memory --format sql -d bench  ·
+    pgtop-tune advise --profile olap --group memory --format sql -d bench  ·
     pgtop-tune advise --group os -d bench
     """
     from pgtop_tune.cli.advice import MACHINE_WRITERS, WRITERS, facts_lines
@@ -167,7 +142,7 @@ def advise(
         raise UsageProblem("--for, --restart, --yes and --dry-run are for --apply", "add --apply, or leave them out")
     if apply and format is not AdviceFormat.TEXT:
         raise UsageProblem("--apply writes no other format", "leave --format out")
-    looked = _looked(words, workload, disk, seconds)
+    looked = _looked(words, profile, disk, seconds)
     if apply:
         from pgtop_tune.cli.advice import ApplyTerms
 
@@ -215,7 +190,9 @@ def _rows(looked: Looked, group: str, advised: Mapping[str, Advice]) -> tuple[Pa
     return rows_of(() if sample is None else sample.parameters, advised, group)
 
 
-def _looked(words: ConnectionWords, workload: WorkloadWord | None, disk: DiskWord | None, seconds: float) -> Looked:
+def _looked(
+    words: ConnectionWords, profile: options.WorkloadWord | None, disk: options.DiskWord | None, seconds: float
+) -> Looked:
     """Frames of the server, and facts read off them.
 
     Raises:
@@ -227,6 +204,6 @@ def _looked(words: ConnectionWords, workload: WorkloadWord | None, disk: DiskWor
     return look_closely(
         words,
         seconds,
-        None if workload is None else Workload(workload.value),
+        None if profile is None else Workload(profile.value),
         None if disk is None else DiskKind(disk.value),
     )

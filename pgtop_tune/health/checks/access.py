@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded
 from pgtop_tune.health.certificate import ends_at
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown, about_several
 from pgtop_tune.health.checks.security import loopback
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
@@ -69,21 +69,24 @@ def _powers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     of_kind: dict[str, list[RolePower]] = {}
     for _, row in facts.have(POWERS):
         of_kind.setdefault(row.kind, []).append(row)
-    for kind, rows in of_kind.items():
-        severity, says = _POWERS[kind]
-        names = list(dict.fromkeys(row.role for row in rows))
-        yield Finding(
-            severity=severity,
-            says=f"{says} {', '.join(names[:_SHOWN])}{' …' if len(names) > _SHOWN else ''}",
-            evidence=tuple(
-                Evidence(f"{row.role}: {row.through or 'BYPASSRLS'}", POWERS.source) for row in rows[:_SHOWN]
-            ),
-            fix=_without(rows),
-            subject=kind,
-        )
+    for rows in of_kind.values():
+        yield about_several(rows, lambda row: row.role, _power)
 
 
-def _without(rows: list[RolePower]) -> Fix:
+def _power(rows: Sequence[RolePower], unlisted: int) -> Finding:
+    kind = rows[0].kind
+    severity, says = _POWERS[kind]
+    names = list(dict.fromkeys(row.role for row in rows))
+    return Finding(
+        severity=severity,
+        says=f"{says} {', '.join(names[:_SHOWN])}{' …' if len(names) > _SHOWN else ''}",
+        evidence=tuple(Evidence(f"{row.role}: {row.through or 'BYPASSRLS'}", POWERS.source) for row in rows[:_SHOWN]),
+        fix=_without(rows),
+        subject=kind,
+    )
+
+
+def _without(rows: Sequence[RolePower]) -> Fix:
     do, undo = [], []
     for row in rows:
         role = identifier(row.role)
@@ -100,9 +103,12 @@ def _without(rows: list[RolePower]) -> Fix:
 
 def _passwordless(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     names = [role.name for _, role in facts.have(PASSWORDLESS)]
-    if not names:
-        return
-    open_ = [rule for _, rule in facts.have(HBA) if rule.method == "trust" and rule.error is None]
+    if names:
+        open_ = [rule for _, rule in facts.have(HBA) if rule.method == "trust" and rule.error is None]
+        yield about_several(names, str, lambda some, _: _without_password(some, open_))
+
+
+def _without_password(names: Sequence[str], open_: Sequence[HbaRule]) -> Finding:
     so = (
         f"{open_[0].place} lets in anybody under these names"
         if open_
@@ -114,7 +120,7 @@ def _passwordless(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         for word in ("NOLOGIN", "LOGIN")
     )
     plural = "roles may log in and have" if len(names) > 1 else "role may log in and has"
-    yield Finding(
+    return Finding(
         severity=Severity.WARNING if open_ else Severity.INFO,
         says=f"{len(names)} {plural} no password ({', '.join(names[:3])}{' …' if len(names) > 3 else ''}): {so}",
         evidence=(Evidence(", ".join(names[:_SHOWN]), PASSWORDLESS.source),),

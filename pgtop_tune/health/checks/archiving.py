@@ -13,6 +13,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS
 from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import MB, about, duration
 
@@ -181,11 +182,19 @@ def _end_of(segment: str | None, segment_bytes: int) -> int | None:
     return int(segment[8:16], 16) * 2**32 + (int(segment[16:], 16) + 1) * segment_bytes
 
 
+def _told_by_tools(facts: CheckFacts) -> bool:
+    """Whether the catalogue of a tool has backups: BAK-02 judges them."""
+    tools = needs.BACKUP_TOOLS.of(facts)
+    return not isinstance(tools, Unavailable) and any(each.backups for each in tools.catalogues)
+
+
 def _backups(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     if needs.parameters(facts).text("archive_mode") == "off":
         # The server keeps no history then; ARC-01 says that archiving is off.
         return
     for _, seen in facts.have(BACKUPS):
+        if seen.newest_ms is None and _told_by_tools(facts):
+            return
         if seen.newest_ms is None:
             yield Unknown("no history file of a backup is in pg_wal: backups of a standby or by snapshots leave none")
             continue

@@ -79,9 +79,10 @@ def _by_backends(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
     if share <= limits["percent"] or found.backends <= found.cleaned:
         return
     known = needs.parameters(facts)
-    pages = known.whole("bgwriter_lru_maxpages")
+    pages, mixed = known.whole("bgwriter_lru_maxpages"), needs.major(facts) < _CONTEXTS_SINCE
     yield Finding(
-        severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
+        # Before 16 each page by which a table grows is counted as well, and loading data is nothing else.
+        severity=Severity.INFO if mixed else Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         says=f"backends wrote {share:.0f} % of {count(per_s * seconds)} dirty buffers themselves, the background "
         "writer "
         f"{100 * found.cleaned / per_s:.0f} %",
@@ -92,8 +93,7 @@ def _by_backends(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
             counted(seconds, _RESET),
         ),
         fix=set_parameter(known.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
-        # Before 16 the extension of relations is counted as well, and loading data is nothing else.
-        confidence=Confidence.HIGH if needs.major(facts) >= _CONTEXTS_SINCE else Confidence.LOW,
+        confidence=Confidence.LOW if mixed else Confidence.HIGH,
     )
 
 

@@ -36,12 +36,12 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     if mode == 2:
         return
     said = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
-    promised, evidence = _promised(facts)
-    little = promised is not None and promised < limits["percent"]
+    share_promised, evidence = promised(facts)
+    little = share_promised is not None and share_promised < limits["percent"]
     yield Finding(
         severity=Severity.INFO if mode == 0 and little else Severity.WARNING,
         says=f"the kernel {said}: its OOM killer may end the server"
-        + ("" if promised is None else f"; {share(promised)} of memory and swap is promised now"),
+        + ("" if share_promised is None else f"; {share(share_promised)} of memory and swap is promised now"),
         evidence=(Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")), *evidence),
         fix=_with_limit_before(
             advised_setting(
@@ -52,7 +52,7 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
+def promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
     """Per cent of memory and swap, outside huge pages, that processes have been promised; None where it is not seen."""
     seen = needs.MEMORY.of(facts)
     if isinstance(seen, Unavailable) or seen.committed_bytes is None:

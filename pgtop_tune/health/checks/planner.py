@@ -50,7 +50,7 @@ def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _jit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     advice = advice_facts(facts)
-    reports = advice is not None and advice.workload is Workload.WAREHOUSE
+    reports = advice is not None and advice.workload is Workload.OLAP
     if known.on("jit") and known.number("jit_above_cost") >= 0 and not reports:
         yield Finding(
             severity=Severity.INFO,

@@ -21,8 +21,10 @@ from pgtop_tune.health.check import (
     Threshold,
     Unknown,
 )
+from pgtop_tune.health.checks.kernel import promised
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import kept, kernel_file, set_parameter, words
+from pgtop_tune.health.measures import number
 from pgtop_tune.health.rules import setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import about
@@ -62,9 +64,10 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
         evidence.append(Evidence(f"of its children at most {process.children_adj}", "/proc/PID/oom_score_adj"))
     if process.oom_score_adj > limits["protected"]:
         yield Finding(
-            severity=Severity.WARNING if process.oom_score_adj >= 0 else Severity.INFO,
-            says="the OOM killer may choose the postmaster, which ends the server and all sessions",
-            evidence=tuple(evidence),
+            severity=Severity.WARNING if process.oom_score_adj >= 0 and _is_near(facts, limits) else Severity.INFO,
+            says="when memory runs out, the OOM killer may choose the postmaster, which ends all sessions; only its "
+            "service can protect it",
+            evidence=(*evidence, *promised(facts)[1]),
             fix=_drop_in("oom", "OOMScoreAdjust=-1000", *_CHILDREN),
         )  # fmt: skip
     elif process.children_adj is not None and process.children_adj <= _PROTECTED:
@@ -74,6 +77,12 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
             evidence=tuple(evidence),
             fix=_drop_in("oom", *_CHILDREN),
         )  # fmt: skip
+
+
+def _is_near(facts: CheckFacts, limits: Limits) -> bool:
+    """Whether the OOM killer is: without strict accounting, where most of the memory is promised, or any amount is."""
+    mode, share = number(facts, "vm.overcommit_memory"), promised(facts)[0]
+    return mode == 1 or (mode == 0 and (share is None or share >= limits["percent"]))
 
 
 def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -194,7 +203,10 @@ CHECKS: Final = (
         "OS-08", _GROUP, "OOM score of the postmaster",
         "When memory runs out the kernel chooses a process to end, which must not be the postmaster.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _oom_score,
-        (Threshold("protected", _PROTECTED, "", "oom_score_adj: a finding above it"),),
+        (
+            Threshold("protected", _PROTECTED, "", "oom_score_adj: a finding above it"),
+            Threshold("percent", 80, "%", "of memory and swap promised: a warning from this share"),
+        ),
     ),
     Check(
         "OS-09", _GROUP, "open files",

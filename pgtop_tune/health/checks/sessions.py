@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.questions import SCOPED
@@ -209,16 +209,19 @@ def _overriding(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         for _, row in facts.have(SCOPED)
         for name, _, value in (assignment.partition("=") for assignment in row.settings)
     ]
-    if not found:
-        return
+    if found:
+        yield about_several(found, lambda each: f"{each.where} {each.name}", lambda some, _: _overridden(some))
+
+
+def _overridden(found: Sequence[Scoped]) -> Finding:
     shown = "; ".join(f"{each.name} for {each.where}" for each in found[:_SHOWN]) + (
         " …" if len(found) > _SHOWN else ""
     )
     fixes = [each.fix for each in found[:_MENDED]]
-    yield Finding(
+    return Finding(
         severity=Severity.INFO,
         says=f"{len(found)} {'settings' if len(found) > 1 else 'setting'} of roles and databases override the "
-        f"server's: {shown}{' …' if len(found) > _SHOWN else ''}",
+        f"server's: {shown}",
         evidence=tuple(Evidence(f"{each.where}: {each.name}={each.value}", SCOPED.source) for each in found[:_SHOWN]),
         fix=Fix(
             do="\n".join(fix.do for fix in fixes),

@@ -112,6 +112,7 @@ def _finding(check: Check, finding: Finding, major: int | None) -> dict[str, Any
         "title": check.title,
         "severity": finding.severity.value,
         "subject": finding.subject,
+        "objects": [] if finding.objects is None else list(finding.objects.names),
         "says": finding.says,
         "why": check.why,
         "evidence": [{"says": evidence.says, "source": evidence.source} for evidence in finding.evidence],

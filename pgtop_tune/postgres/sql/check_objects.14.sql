@@ -12,7 +12,7 @@
                  WHERE x.grantee <> p.proowner AND x.privilege_type = 'EXECUTE')
     AND NOT EXISTS (SELECT FROM pg_depend d
                      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
-  ORDER BY row_number() OVER (PARTITION BY r.rolsuper ORDER BY p.oid), p.oid LIMIT 20)
+  ORDER BY row_number() OVER (PARTITION BY r.rolsuper ORDER BY p.oid), p.oid LIMIT 1000)
 UNION ALL
 (SELECT 'event trigger', count(*) OVER (), ARRAY[e.evtname::text], p.oid::regprocedure::text,
         r.rolname::text || CASE e.evtenabled WHEN 'A' THEN ' ALWAYS' WHEN 'R' THEN ' REPLICA' ELSE '' END
@@ -20,7 +20,7 @@ UNION ALL
    JOIN pg_proc p ON p.oid = e.evtfoid
    JOIN pg_roles r ON r.oid = p.proowner
   WHERE e.evtenabled <> 'D' AND NOT r.rolsuper
-  ORDER BY e.oid LIMIT 10)
+  ORDER BY e.oid LIMIT 1000)
 UNION ALL
 (SELECT 'extension', count(*) OVER (), ARRAY[e.extname::text], e.extversion, coalesce(a.default_version, '')
    FROM pg_extension e

@@ -1,5 +1,5 @@
--- Conditions of tables and indexes, ten of each kind with how many there are: the largest first. Not those of extensions,
--- whose makers chose them, nor the tables of pgbench and of our own data set: a benchmark's are meant to be as they are.
+-- Conditions of tables and indexes, a thousand of each kind, ten indexes, with how many there are: the largest first. Not
+-- those of extensions, whose makers chose them, nor the tables of pgbench and of our own data set: a benchmark's are meant to be as they are.
 -- Functions that lock what they look at are left out: pg_partition_tree(), pg_get_publication_tables(); and
 -- pg_get_indexdef() of a table that another session has locked or is about to.
 WITH t AS MATERIALIZED (
@@ -27,7 +27,7 @@ b AS MATERIALIZED (
    FROM t
   WHERE t.relkind IN ('r', 'p') AND NOT t.relispartition
     AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = t.oid AND i.indisprimary)
-  ORDER BY t.bytes DESC, t.oid LIMIT 10)
+  ORDER BY t.bytes DESC, t.oid LIMIT 1000)
 UNION ALL
 (SELECT 'no replica identity', count(*) OVER (), ARRAY[t.schema, t.name], '',
         CASE t.relreplident WHEN 'n' THEN 'NOTHING' ELSE 'DEFAULT' END
@@ -46,12 +46,12 @@ UNION ALL
                                       AND (r.prrelid = t.oid
                                            OR (t.relispartition AND r.prrelid IN (SELECT a.relid
                                                                                     FROM pg_partition_ancestors(t.oid) a))))))
-  ORDER BY t.bytes DESC, t.oid LIMIT 10)
+  ORDER BY t.bytes DESC, t.oid LIMIT 1000)
 UNION ALL
 (SELECT 'unlogged', count(*) OVER (), ARRAY[t.schema, t.name], '', ''
    FROM t
   WHERE t.relpersistence = 'u' AND t.relkind = 'r'
-  ORDER BY t.bytes DESC, t.oid LIMIT 10)
+  ORDER BY t.bytes DESC, t.oid LIMIT 1000)
 UNION ALL
 (SELECT 'parent never analyzed', count(*) OVER (), ARRAY[t.schema, t.name], '', ''
    FROM t
@@ -61,21 +61,21 @@ UNION ALL
                                      SELECT h.inhrelid FROM l JOIN pg_inherits h ON h.inhparent = l.inhrelid)
                 SELECT FROM l JOIN pg_class c ON c.oid = l.inhrelid
                  WHERE c.relkind = 'r' AND greatest(c.reltuples, pg_stat_get_live_tuples(c.oid)) >= 1000)
-  ORDER BY t.oid LIMIT 10)
+  ORDER BY t.oid LIMIT 1000)
 UNION ALL
 (SELECT 'not validated', count(*) OVER (), ARRAY[t.schema, t.name], k.conname::text, ''
    FROM t
    JOIN pg_constraint k ON k.conrelid = t.oid
   WHERE NOT k.convalidated AND k.conparentid = 0
     AND k.conenforced -- from 18
-  ORDER BY t.bytes DESC, k.oid LIMIT 10)
+  ORDER BY t.bytes DESC, k.oid LIMIT 1000)
 UNION ALL
 (SELECT 'foreign key off', count(*) OVER (), ARRAY[t.schema, t.name], g.tgname::text, k.conname::text
    FROM t
    JOIN pg_trigger g ON g.tgrelid = t.oid
    JOIN pg_constraint k ON k.oid = g.tgconstraint
   WHERE g.tgisinternal AND g.tgenabled = 'D' AND k.contype = 'f'
-  ORDER BY t.bytes DESC, g.oid LIMIT 10)
+  ORDER BY t.bytes DESC, g.oid LIMIT 1000)
 UNION ALL
 (SELECT 'rarely vacuumed', count(*) OVER (), ARRAY[t.schema, t.name], o.option, o.value
    FROM t
@@ -86,7 +86,7 @@ UNION ALL
                 ('autovacuum_vacuum_cost_delay', 20), ('autovacuum_freeze_max_age', 1000000000)) m (option, most)
      ON m.option = o.option
   WHERE o.value ~ '^[0-9]{1,15}([.][0-9]{1,15})?$' AND o.value::numeric > m.most
-  ORDER BY t.bytes DESC, t.oid, o.option LIMIT 10)
+  ORDER BY t.bytes DESC, t.oid, o.option LIMIT 1000)
 UNION ALL
 (SELECT 'prefix of an index', count(*) OVER (), ARRAY[t.schema, c.relname::text],
         (SELECT min(l.relname::text) FROM b w JOIN pg_class l ON l.oid = w.indexrelid

@@ -14,6 +14,7 @@ from pgtop_tune.advice.listing import listed_parameters, listed_settings
 from pgtop_tune.advice.proposal import Proposal, advice_for
 from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.changes.model.change_set import Change
+from pgtop_tune.health.unsuitable import unsuitable
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
@@ -31,7 +32,11 @@ def server_facts(
         before: What the advice that is shown was derived from: it does not change with every tick.
     """
     machine = None if isinstance(look, Unavailable) else machine_of(look)
-    facts = None if interval is None else facts_of(interval, Beside(machine=machine))
+    facts = (
+        None
+        if interval is None
+        else facts_of(interval, Beside(machine=machine, unsuitable=unsuitable(interval.frames)))
+    )
     return None if facts is None else steady(before, facts)
 
 

@@ -80,7 +80,7 @@ def test_how_many_huge_pages_would_do_is_said() -> None:
     facts = replace(after(huge_pages="on"), pool=HugePages(2 * MB, 40, 30, 5, 0))
     found = of(facts, "huge pages")
     assert found is not None
-    assert found.hint == "vm.nr_hugepages=90 makes room"
+    assert found.hint == "vm.nr_hugepages=90 makes room; at boot, where memory is in pieces"
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,19 @@ BUSIEST_THREAD: Final[Keyed[int]] = Keyed(
     "/proc/PID/task/TID/stat: largest Δ(utime + stime) / (ticks per second · Δt)", _busiest_thread, critical=90.0,
 )  # fmt: skip
 
+_SEEN_OF_OTHERS: Final = section_rate(sections.storage_io, lambda io: io.others_read_bytes + io.others_write_bytes)
+
+
+def _others_io(interval: Interval) -> float | None:
+    """None where nothing is seen, and there are programs that this account may not look at."""
+    seen, io = _SEEN_OF_OTHERS(interval), interval.now(sections.storage_io)
+    return None if seen == 0.0 and io is not None and io.refused else seen
+
+
 IO_OTHERS = Metric(
     "host.io.others", "others' I/O", "bytes/s", "Read from storage and written by other programs than the server, pgbench and this one, at least; only while an experiment runs.",
     "/proc/PID/io: Δ(read_bytes + least of wchar and write_bytes) / Δt",
-    section_rate(sections.storage_io, lambda io: io.others_read_bytes + io.others_write_bytes),
+    _others_io,
 )  # fmt: skip
 IO_OWN = Metric(
     "host.io.own", "own I/O", "bytes/s", "Read from storage and written by the server, pgbench and this program; only while an experiment runs.",

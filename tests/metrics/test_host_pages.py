@@ -21,6 +21,7 @@ from pgtop_tune.model.host import (
     ProcessSample,
     ThreadCounters,
 )
+from pgtop_tune.model.machine import StorageIo
 from tests.support.frames import GIB, MIB
 from tests.support.host_frames import FILLING_BYTES_PER_S, capped_disks, full_host
 
@@ -86,6 +87,15 @@ def test_details_by_hand() -> None:
     assert host_details.FREQUENCY_SHARE(interval)["policy0"] == pytest.approx(60.0)
     assert host_details.IO_OTHERS(interval) == pytest.approx(10 << 20)
     assert host_details.IO_OWN(interval) == pytest.approx(30 << 20)
+
+
+def test_an_account_that_may_not_look_at_others_does_not_see_that_they_do_nothing() -> None:
+    for refused, told in ((0, 0.0), (7, None)):
+        silent = [
+            replace(each, host=replace(full_host(0), storage_io=StorageIo(float(place), 0, 0, 5, 5, refused)))
+            for place, each in enumerate(over(range(2))._frames)
+        ]
+        assert host_details.IO_OTHERS(Interval(silent)) == told
 
 
 def test_network_by_hand() -> None:

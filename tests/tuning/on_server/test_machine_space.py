@@ -85,7 +85,7 @@ def test_a_pool_of_huge_pages_takes_a_restart_and_holds_what_the_server_needs() 
 def test_where_it_may_not_be_written_or_the_load_is_foreign_or_it_decides_over_life_the_reason_is_said() -> None:
     closed = [setting("vm.swappiness", "60", writable=False)]
     assert "run this as root" in found("vm.swappiness", settings=closed).left_out[0][1]
-    assert "somebody else's" in found("vm.swappiness", own_load=False).left_out[0][1]
+    assert "another program drives" in found("vm.swappiness", own_load=False).left_out[0][1]
     assert "whether programs can start" in found("vm.overcommit_memory").left_out[0][1]
     assert found("vda/nr_requests").left_out == (("vda/nr_requests", "this machine does not have it"),)
     elsewhere = machine_space(

@@ -133,7 +133,7 @@ def test_the_mask_of_a_secret_is_never_put_back_as_a_value() -> None:
     rows = (ScopedSettings(None, "app", ("work_mem=8MB", "application_name=password=********")),)
     (finding,) = found(check, spoiled(answers={"check_scoped_settings": rows}))
     assert finding.fix is not None
-    masked, plain = finding.fix.undo.splitlines()
+    plain, masked = finding.fix.undo.splitlines()
     assert plain == """ALTER ROLE "app" SET "work_mem" = '8MB';"""
     assert masked.startswith("-- Note the value as it is now")
 

@@ -206,6 +206,7 @@ OF_ROLES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ("CREATE ROLE runner", "GRANT pg_execute_server_program, pg_write_server_files TO runner WITH ADMIN OPTION"),
     ),
     ("SEC-12", "a member of pg_read_server_files", ("CREATE ROLE reader", "GRANT pg_read_server_files TO reader")),
+    ("SEC-12", "a member of a superuser", ("CREATE ROLE deputy", "GRANT postgres TO deputy")),
     ("SEC-13", "a login without a password", ("CREATE ROLE careless LOGIN",)),
     ("CFG-09", "a role with settings of its own", ("CREATE ROLE special", "ALTER ROLE special SET work_mem = '5MB'")),
     ("SEC-07", "a login whose password has expired", ("CREATE ROLE late LOGIN PASSWORD 'x' VALID UNTIL '2020-01-01'",)),

@@ -177,7 +177,7 @@ def _less_certain(finding: Finding) -> Finding:
 
 
 def _unknown(need: str, why: Unavailable) -> Unknown:
-    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {why}")
+    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {why}", cause=str(why))
 
 
 def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:

@@ -266,9 +266,10 @@ def _overridden(found: Sequence[Scoped]) -> Finding:
         " …" if len(found) > _SHOWN else ""
     )
     fixes = [each.fix for each in found[:_MENDED]]
+    verb = "override" if len(found) > 1 else "overrides"
     return Finding(
         severity=Severity.INFO,
-        says=f"{len(found)} {'settings' if len(found) > 1 else 'setting'} of roles and databases override the "
+        says=f"{len(found)} {'settings' if len(found) > 1 else 'setting'} of roles and databases {verb} the "
         f"server's: {shown}",
         evidence=tuple(Evidence(f"{each.where}: {each.name}={each.value}", SCOPED.source) for each in found[:_SHOWN]),
         fix=Fix(

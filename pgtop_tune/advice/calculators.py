@@ -44,7 +44,7 @@ def _pgtune_work_mem(facts: AdviceFacts) -> str | None:
     if not (facts.ram_bytes and facts.max_connections):
         return None
     buffers = facts.ram_bytes / 4
-    workers = facts.max_worker_processes if facts.max_worker_processes is not None else 8
+    workers = facts.cores if facts.cores and facts.cores >= _PGTUNE_PARALLEL else 8
     each = (facts.ram_bytes - buffers) / ((facts.max_connections + workers) * 3)
     divisor = {_OLAP: 2, _MIXED: 2}.get(facts.workload, 1)
     if facts.data_bytes is not None:
@@ -102,8 +102,21 @@ def _gather_max_wal(facts: AdviceFacts) -> str | None:
     return memory(max(math.ceil(hour / (10 * GB)) * 10 * GB, 8 * GB))
 
 
+def _pgtune_parallel(of_cores: Callable[[int], float]) -> Says:
+    """It leaves parallel workers alone on small machines."""
+    return lambda facts: str(int(of_cores(facts.cores))) if facts.cores and facts.cores >= _PGTUNE_PARALLEL else None
+
+
+def _pgtune_random(facts: AdviceFacts) -> str | None:
+    if facts.ram_bytes and facts.data_bytes is not None and facts.data_bytes < facts.ram_bytes:
+        return "1.1"
+    if facts.disk is None:
+        return None
+    return "4" if facts.disk is DiskKind.HDD or facts.workload is _OLAP else "1.1"
+
+
 def _pgtune_per_gather(facts: AdviceFacts) -> str | None:
-    if not facts.cores:
+    if not facts.cores or facts.cores < _PGTUNE_PARALLEL:
         return None
     half = math.ceil(facts.cores / 2)
     return str(half if facts.workload is _OLAP else min(half, 4))
@@ -121,6 +134,8 @@ def _pgtune_autovacuum_workers(facts: AdviceFacts) -> str | None:
     return "5" if facts.cores >= 32 else "4" if facts.cores >= 16 else None
 
 
+_PGTUNE_PARALLEL: Final = 4
+"""Cores from which on pgtune has parallel workers."""
 _PGTUNE_DEPTHS: Final = {DiskKind.HDD: "2", DiskKind.SSD: "200", DiskKind.NETWORK: "300", DiskKind.NVME: "1000"}
 _PGCONFIG_DEPTHS: Final = {DiskKind.HDD: "2", DiskKind.SSD: "200", DiskKind.NETWORK: "300", DiskKind.NVME: "200"}
 _GATHER_RANDOM: Final = {DiskKind.HDD: "4", DiskKind.SSD: "1.1", DiskKind.NETWORK: "1.5", DiskKind.NVME: "1.1"}
@@ -173,6 +188,7 @@ OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
         "checkpoint_timeout": ((_GATHER, _always("30min")), (_AUTOBASE, _always("15min"))),
         "checkpoint_completion_target": ((_PGTUNE, _always("0.9")), (_PGCONFIG, _always("0.9"))),
         "random_page_cost": (
+            (_PGTUNE, _pgtune_random),
             (_PGCONFIG, _by_disk(_MOST_RANDOM)),
             (_TIMESCALE, _always("1.1")),
             (_GATHER, _by_disk(_GATHER_RANDOM)),
@@ -189,13 +205,13 @@ OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
             (_AUTOBASE, _always("1000")),
         ),
         "max_worker_processes": (
-            (_PGTUNE, _per_core(lambda cores: max(cores, 8))),
+            (_PGTUNE, _pgtune_parallel(lambda cores: cores)),
             (_PGCONFIG, _always("8")),
             (_TIMESCALE, _per_core(lambda cores: 3 + 16 + cores)),
             (_AUTOBASE, _per_core(lambda cores: max(cores, 16))),
         ),
         "max_parallel_workers": (
-            (_PGTUNE, _per_core(lambda cores: cores)),
+            (_PGTUNE, _pgtune_parallel(lambda cores: cores)),
             (_PGCONFIG, _always("2")),
             (_AUTOBASE, _per_core(lambda cores: max(cores / 2, 8))),
         ),
@@ -205,7 +221,7 @@ OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
             (_TIMESCALE, _per_core(lambda cores: round(cores / 2))),
         ),
         "max_parallel_maintenance_workers": (
-            (_PGTUNE, _per_core(lambda cores: min(math.ceil(cores / 2), 4))),
+            (_PGTUNE, _pgtune_parallel(lambda cores: min(math.ceil(cores / 2), 4))),
             (_AUTOBASE, _always("2")),
         ),
         "autovacuum_max_workers": (
@@ -229,10 +245,7 @@ OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
             (_AUTOBASE, _always("off")),
         ),
         "io_method": ((_PGTUNE, _always("io_uring")), (_PGCONFIG, _always("worker"))),
-        "io_workers": (
-            (_PGTUNE, _per_core(lambda cores: max(3, cores // 4))),
-            (_PGCONFIG, _per_core(lambda cores: max(math.ceil(cores * 0.3), 2))),
-        ),
+        "io_workers": ((_PGCONFIG, _per_core(lambda cores: max(math.ceil(cores * 0.3), 2))),),
         "idle_in_transaction_session_timeout": ((_GATHER, _always("5min")), (_AUTOBASE, _always("10min"))),
         "client_connection_check_interval": ((_GATHER, _always("15s")),),
         "max_locks_per_transaction": ((_AUTOBASE, _always("512")),),

@@ -154,9 +154,11 @@ class Unknown(Struct, frozen=True):
 
     Attributes:
         reason: Why, and what opens it; one line. May hold foreign text.
+        cause: The reason without the part that is missing; "" where it names none.
     """
 
     reason: str
+    cause: str = ""
 
 
 class Threshold(Struct, frozen=True):

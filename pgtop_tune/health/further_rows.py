@@ -33,7 +33,7 @@ class RolePower(Struct, frozen=True):
 
     Attributes:
         kind: "row security" for BYPASSRLS, "files read" for pg_read_server_files, "server account" for those with which
-            a role becomes the account that runs the server.
+            a role becomes the account that runs the server, a superuser's among them.
         through: The role it was granted; "" for an attribute of its own.
         with_admin: Whether it may grant that on.
     """

@@ -14,6 +14,7 @@ from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, L
 from pgtop_tune.health.facts import Answer, CheckFacts, Missing, Question
 from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.secret import MASK
 from pgtop_tune.units import about
 
 # Fits a fix to the server it is for: a standby takes no statement that changes data, ALTER SYSTEM may be switched
@@ -39,7 +40,16 @@ def fitted(finding: Finding, facts: CheckFacts) -> Finding:
     """The finding with a fix that can be carried out on this server, or that says where."""
     if finding.fix is None:
         return finding
-    return replace(finding, fix=_without_alter_system(_for_standby(finding.fix, facts), facts))
+    return replace(finding, fix=_without_alter_system(_for_standby(_without_mask(finding.fix), facts), facts))
+
+
+def _without_mask(fix: Fix) -> Fix:
+    """A statement that would put the mask of a secret back is none."""
+    if MASK not in fix.undo:
+        return fix
+    mark = _COMMENTS.get(fix.language, "")
+    undo = (f"{mark}{_NOTE_IT}" if MASK in line else line for line in fix.undo.splitlines())
+    return replace(fix, undo="\n".join(undo))
 
 
 def _for_standby(fix: Fix, facts: CheckFacts) -> Fix:
@@ -65,6 +75,8 @@ def _without_alter_system(fix: Fix, facts: CheckFacts) -> Fix:
     return Fix(do=_SWITCHED_OFF.format(meant=meant), undo="", language=Language.WORDS, remark=fix.remark)
 
 
+_NOTE_IT: Final = "Note the value as it is now: it holds a secret, which is not shown here."
+_COMMENTS: Final = {Language.SQL: "-- ", Language.SHELL: "# ", Language.CONFIGURATION: "# "}
 _YOUNG_S: Final = 86_400.0
 _SHOWN_REASONS: Final = 3
 _OWN: Final = "check_"
@@ -165,7 +177,7 @@ def _less_certain(finding: Finding) -> Finding:
 
 
 def _unknown(need: str, why: Unavailable) -> Unknown:
-    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {why}")
+    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {why}", cause=str(why))
 
 
 def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:

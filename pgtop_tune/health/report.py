@@ -152,10 +152,15 @@ class Report(Struct, frozen=True):
     @property
     def unknown_causes(self) -> tuple[UnknownCause, ...]:
         """What is unknown, by what keeps it so; those that keep the most from being known first."""
-        found: dict[str, list[tuple[Check, str]]] = {}
+        found: dict[str, list[tuple[Check, Unknown]]] = {}
         for check, unknown in self.unknowns:
-            found.setdefault(_cause(unknown.reason), []).append((check, unknown.reason))
-        causes = [UnknownCause(tuple(dict.fromkeys(check for check, _ in each)), each[0][1]) for each in found.values()]
+            found.setdefault(_cause(unknown.cause or unknown.reason), []).append((check, unknown))
+        causes = []
+        for pairs in found.values():
+            first, parts = pairs[0][1], {unknown.reason.removesuffix(unknown.cause) for _, unknown in pairs}
+            # Parts of the facts that one thing keeps away are not named one by one.
+            reason = first.reason if len(parts) == 1 else first.cause or first.reason
+            causes.append(UnknownCause(tuple(dict.fromkeys(check for check, _ in pairs)), reason))
         return tuple(sorted(causes, key=lambda cause: -len(cause.checks)))
 
     @property

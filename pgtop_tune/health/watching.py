@@ -67,8 +67,11 @@ class Looks:
                 self._unknown[result.check.id] = self._unknown.get(result.check.id, 0) + 1
         now = {(check.id, finding.subject) for check, finding in with_accepted(report, self._accept).findings}
         self.standing = len(now)
-        new, gone = now - self._before, self._before - now
-        self._before = frozenset(now)
+        blind = {result.check.id for result in report.results if result.unknowns}
+        # What a look could not see is not gone.
+        unseen = {key for key in self._before - now if key[0] in blind}
+        new, gone = now - self._before, self._before - now - unseen
+        self._before = frozenset(now | unseen)
         return [self._pair(key) for key in sorted(new)], [self._pair(key) for key in sorted(gone)]
 
     def _pair(self, key: tuple[str, str]) -> tuple[Check, Finding]:
@@ -98,11 +101,13 @@ class Looks:
         id_ = result.check.id
         found = [seen for (check, _), seen in self._seen.items() if check == id_]
         findings = sorted(
-            (replace(seen.finding, evidence=(*seen.finding.evidence, self._evidence(seen))) for seen in found),
+            map(self._with_looks, found),
             key=lambda finding: -finding.severity.rank,
         )
         unknowns = result.unknowns if self._unknown.get(id_, 0) == self.count else ()
         return replace(result, findings=tuple(findings), unknowns=unknowns)
 
-    def _evidence(self, seen: _Seen) -> Evidence:
-        return Evidence(f"seen in {seen.looks} of {self.count} looks", _SOURCE)
+    def _with_looks(self, seen: _Seen) -> Finding:
+        in_looks = f"seen in {seen.looks} of {self.count} looks"
+        says = seen.finding.says if seen.looks == self.count else f"{seen.finding.says} ({in_looks})"
+        return replace(seen.finding, says=says, evidence=(*seen.finding.evidence, Evidence(in_looks, _SOURCE)))

@@ -46,6 +46,45 @@ def test_calculators_disagree_twentyfold_on_work_mem() -> None:
     assert max(said.values()) / min(said.values()) > 20
 
 
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        # Two cores: pgtune leaves parallel workers alone, and counts 8 of them for work_mem: 24 GB / (108 × 3) / 2.
+        (
+            AdviceFacts(major=18, ram_bytes=32 * GB, cores=2, max_connections=100, max_worker_processes=2,
+                        workload=Workload.MIXED, disk=DiskKind.SSD),
+            {"work_mem": "38836kB", "random_page_cost": "1.1"},
+        ),
+        # 24 GB / (116 × 3), and 30 % more for data that fit into the memory.
+        (
+            AdviceFacts(major=18, ram_bytes=32 * GB, cores=16, max_connections=100, max_worker_processes=8,
+                        data_bytes=GB, disk=DiskKind.HDD),
+            {"work_mem": "94012kB", "random_page_cost": "1.1", "max_worker_processes": "16",
+             "max_parallel_workers": "16", "max_parallel_workers_per_gather": "4",
+             "max_parallel_maintenance_workers": "4"},
+        ),
+        (
+            AdviceFacts(major=18, cores=6, disk=DiskKind.HDD, workload=Workload.OLAP),
+            {"random_page_cost": "4", "max_worker_processes": "6", "max_parallel_workers": "6",
+             "max_parallel_workers_per_gather": "3", "max_parallel_maintenance_workers": "3"},
+        ),
+    ],
+)  # fmt: skip
+def test_pgtunes_numbers_are_those_of_its_code(facts: AdviceFacts, said: dict[str, str]) -> None:
+    """As of 2026-07-30, worked out by hand."""
+    names = (
+        "work_mem", "random_page_cost", "max_worker_processes", "max_parallel_workers",
+        "max_parallel_workers_per_gather", "max_parallel_maintenance_workers", "io_workers",
+    )  # fmt: skip
+    found = {name: each.value for name in names for each in opinions(name, facts) if each.who == "pgtune"}
+    assert found.keys() == said.keys()
+    for name, value in said.items():
+        wanted, ours = (
+            parse(each, "kB", integer=True) if name == "work_mem" else float(each) for each in (value, found[name])
+        )
+        assert ours == pytest.approx(wanted, rel=0.07), name
+
+
 def test_work_mem_is_half_of_what_the_memory_rule_leaves() -> None:
     # 90 % of 64 GB, less 2 for the system, 16.9 of shared memory, 4 autovacuum workers × 1.6, and for each of 160
     # connections 8 MB of temp_buffers and 32 of page tables; for these and 16 parallel workers, which hash in twice it.

@@ -106,6 +106,21 @@ def test_an_idle_server_has_nothing_to_archive(segment: str | None, hours: float
     assert [finding.severity for finding in said] == ([Severity.WARNING] if is_old else [])
 
 
+def test_an_archive_that_was_just_switched_on_is_not_late() -> None:
+    """The counters are older than the restart that switched it on."""
+    begun = spoiled(
+        postgres={"archiver": ArchiverStatus(1.0, 0, "", None, 0, "", None, RESET_MS), "wal": wal()},
+        server={"started_ms": NOW_MS - 60_000},
+    )
+    assert found(BY_ID["ARC-05"], begun) == ()
+
+
+def test_a_segment_every_few_seconds_fills_the_archive() -> None:
+    (said,) = found(BY_ID["ARC-05"], archived(LAST, 0.1, {"archive_timeout": "5"}))
+    assert (said.severity, said.subject) == (Severity.WARNING, "archive_timeout")
+    assert found(BY_ID["ARC-05"], archived(LAST, 0.1, {"archive_timeout": "30"})) == ()
+
+
 def test_a_quiet_server_without_archive_timeout_is_told_of_it() -> None:
     said = found(BY_ID["ARC-05"], archived(LAST, 2.0, {"archive_timeout": "0"}))
     assert [finding.severity for finding in said] == [Severity.INFO]
@@ -154,17 +169,20 @@ def test_a_certificate_that_ends_soon(make_server: Callable[..., Throwaway], sig
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET ssl = on")
         connection.execute("ALTER SYSTEM SET ssl_min_protocol_version = 'TLSv1'")
+        connection.execute("ALTER SYSTEM SET ssl_ciphers = 'ALL:!SSLv2'")
         connection.execute("SELECT pg_reload_conf()")
         until = time.monotonic() + DEADLINE_S
         while connection.execute("SHOW ssl").fetchone() != ("on",) and time.monotonic() < until:
             time.sleep(0.05)
     report = checked(server, "postgres", select=("SEC-10", "SEC-11"))
     assert ids(report) == {"SEC-10", "SEC-11"}
-    (protocol,) = (finding for check, finding in report.findings if check.id == "SEC-10")
-    assert protocol.fix is not None
+    weak = [finding for check, finding in report.findings if check.id == "SEC-10"]
+    assert {finding.subject for finding in weak} == {"ssl_min_protocol_version", "ssl_ciphers"}
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
-        for statement in (*protocol.fix.do.splitlines(), *protocol.fix.undo.splitlines()):
-            connection.execute(statement.encode())
+        for finding in weak:
+            assert finding.fix is not None
+            for statement in (*finding.fix.do.splitlines(), *finding.fix.undo.splitlines()):
+                connection.execute(statement.encode())
 
 
 def certified(pem: bytes | None) -> CheckFacts:

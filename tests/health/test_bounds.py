@@ -128,6 +128,26 @@ def test_a_thousand_settings_of_roles_are_one_finding_of_a_readable_length() -> 
     assert "980 more are not listed" in finding.fix.remark
 
 
+def test_a_log_that_is_never_rotated(make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(logging_collector="on", log_rotation_size="0", log_rotation_age="0")
+    said = findings(server)[("LOG-06", "log_rotation_age")]
+    assert said.fix is not None
+    run(server, said.fix.do.splitlines())
+    assert ("LOG-06", "log_rotation_age") not in settled(
+        server, lambda seen: ("LOG-06", "log_rotation_age") not in seen
+    )
+
+
+def test_the_mask_of_a_secret_is_never_put_back_as_a_value() -> None:
+    check = next(each for each in CHECKS if each.id == "CFG-09")
+    rows = (ScopedSettings(None, "app", ("work_mem=8MB", "application_name=password=********")),)
+    (finding,) = found(check, spoiled(answers={"check_scoped_settings": rows}))
+    assert finding.fix is not None
+    plain, masked = finding.fix.undo.splitlines()
+    assert plain == """ALTER ROLE "app" SET "work_mem" = '8MB';"""
+    assert masked.startswith("-- Note the value as it is now")
+
+
 @pytest.mark.parametrize(
     ("id_", "name", "good", "bad"),
     [

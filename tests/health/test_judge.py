@@ -71,6 +71,15 @@ def test_a_question_without_an_answer_is_unknown() -> None:
     assert "not asked" in said.reason
 
 
+def test_what_keeps_several_parts_of_the_facts_away_is_one_line() -> None:
+    full = Unavailable(Reason.NO_ANSWER, "too many clients already")
+    asked = {question.name: full for check in CHECKS for question in check.needs if isinstance(question, Question)}
+    shown = judge(CHECKS, replace(spoilt(), answers=asked))
+    (cause,) = [each for each in shown.unknown_causes if "too many clients" in each.reason]
+    assert len(cause.checks) > 20
+    assert cause.reason == str(full)
+
+
 def test_a_refusal_alone_is_never_a_pass() -> None:
     said = result(CHECK, _facts(Answer((), ("a",), (Refused("b", "no"),))))
     assert said.outcome is CheckOutcome.UNKNOWN

@@ -136,7 +136,20 @@ def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None
     assert [(each.subject, each.severity, each.evidence[-1].says) for _, each in found.findings] == [
         ("s0", Severity.HIGH, "seen in 2 of 3 looks"), ("s1", Severity.WARNING, "seen in 1 of 3 looks"),
     ]  # fmt: skip
+    assert [each.says for _, each in found.findings] == [
+        "high now (seen in 2 of 3 looks)", "warning now (seen in 1 of 3 looks)",
+    ]  # fmt: skip
     assert [check.id for check, _ in found.unknowns] == ["AAA-03"]
+
+
+def test_what_a_look_cannot_see_is_not_gone() -> None:
+    seen = report(Result(_check("AAA-01"), (_finding(Severity.HIGH, "found", "s"),)))
+    blind = report(Result(_check("AAA-01"), unknowns=(Unknown("the role may not see it any more"),)))
+    looks = Looks()
+    looks.take(seen)
+    assert looks.take(blind) == ([], [])
+    assert looks.take(seen) == ([], [])
+    assert [subject.subject for _, subject in looks.take(report(Result(_check("AAA-01"))))[1]] == ["s"]
 
 
 @pytest.mark.parametrize("shown", [MIXED, NASTY, ACCEPTED, report()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Final
@@ -14,19 +15,35 @@ from pgtop_tune.health.checks.security import loopback
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.further_rows import RolePower
+from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CERTIFICATE, HBA, PASSWORDLESS, POWERS, HbaRule
+from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier
 from pgtop_tune.units import duration
 
 _GROUP: Final = "security"
 _SHOWN: Final = 10
 _DAY_S: Final = 86_400
+_WEAK: Final = frozenset({"ALL", "COMPLEMENTOFALL", "NULL", "eNULL", "aNULL", "EXP", "EXPORT", "LOW", "RC4", "DES"})
+"""Of OpenSSL's lists of ciphers."""
+
+
+def _lets_weak_ones_in(known: Parameters, row: Parameter) -> bool:
+    return known.on("ssl") and bool(_WEAK & set(re.split("[:, ]", row.setting)))
+
+
 _TLS: Final = (
     Bound(
         name="ssl_min_protocol_version",
         words=("", "TLSv1", "TLSv1.1"),
         better="TLSv1.2",
         says="versions of TLS are let in whose encryption is broken",
+    ),
+    Bound(
+        name="ssl_ciphers",
+        judged=_lets_weak_ones_in,
+        better="HIGH:MEDIUM:+3DES:!aNULL",
+        says="ciphers are let in that are broken, or that do not encrypt",
     ),
 )
 

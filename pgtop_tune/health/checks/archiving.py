@@ -143,7 +143,9 @@ def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     if seen.last_failed_ms is not None and seen.last_failed_ms > (seen.last_archived_ms or 0):
         return
     timeout = known.row("archive_timeout")
-    age_s = (now_ms(facts) - (seen.last_archived_ms or seen.stats_reset_ms or now_ms(facts))) / 1000
+    # An archive is switched on by a restart; the counters are older.
+    began_ms = max(seen.stats_reset_ms or 0, facts.have(needs.SERVER).started_ms)
+    age_s = (now_ms(facts) - (seen.last_archived_ms or began_ms)) / 1000
     end = _end_of(seen.last_archived_wal, known.whole("wal_segment_size"))
     since = 0 if end is None or wal.lsn_bytes is None else wal.lsn_bytes - end
     never = seen.last_archived_ms is None
@@ -158,6 +160,14 @@ def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             ),
             fix=_timeout(timeout, known),
             subject="age",
+        )
+    elif 0 < known.number("archive_timeout") < limits["timeout"]:
+        yield Finding(
+            severity=Severity.WARNING,
+            says=f"archive_timeout is {timeout.shown}: each time a whole segment is archived, full or not",
+            evidence=(setting(facts, "archive_timeout"),),
+            fix=set_parameter(timeout, _EVERY),
+            subject="archive_timeout",
         )
     elif known.number("archive_timeout") == 0:
         yield Finding(
@@ -266,6 +276,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         thresholds=(
             Threshold("seconds", 3600, "s", "an older last segment is a warning, when bytes is exceeded as well"),
             Threshold("bytes", MB, "bytes", "of WAL since then, when seconds is exceeded as well"),
+            Threshold("timeout", 30, "s", "a shorter archive_timeout is a warning"),
         ),
     ),
     Check(

@@ -69,6 +69,18 @@ _STARTS: Final = (
         for name in ("vacuum_failsafe_age", "vacuum_multixact_failsafe_age")
     ),
     Bound(
+        name="autovacuum_vacuum_insert_threshold",
+        words=("-1",),
+        better="1000",
+        says="tables that only grow are not frozen until wraparound forces it, all at once",
+    ),
+    Bound(
+        name="vacuum_freeze_min_age",
+        above=200_000_000,
+        better="50000000",
+        says="vacuum leaves nearly all rows unfrozen for the one that wraparound forces",
+    ),
+    Bound(
         name="autovacuum_vacuum_cost_delay",
         words=("0",),
         better="2ms",

@@ -80,6 +80,10 @@ def _enabled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             yield scoped_finding(found, Severity.WARNING, "all its queries run without it")
 
 
+def _compiles(facts: CheckFacts) -> bool:
+    return needs.parameters(facts).on("jit")
+
+
 _COSTS: Final = (
     Bound(
         name="random_page_cost",
@@ -142,6 +146,30 @@ _COSTS: Final = (
         better="8",
         special=(),
         says="subqueries are planned apart from the queries around them",
+    ),
+    *(
+        Bound(name=name, below=least, better=better, special=(), says=says)
+        for name, least, better, says in (
+            ("cpu_tuple_cost", 0.001, "0.01", "reading rows looks free, and the plans that read most of them win"),
+            ("cpu_operator_cost", 0.0001, "0.0025", "conditions look free, and plans that test each row win"),
+            ("parallel_setup_cost", 100, "1000", "the shortest queries start parallel workers"),
+            ("geqo_threshold", 8, "12", "joins of a few tables are ordered by chance"),
+        )
+    ),
+    Bound(
+        name="jit_above_cost",
+        below=10_000,
+        better="100000",
+        special=(-1.0,),
+        when=_compiles,
+        says="the shortest queries are compiled, which takes longer than they run",
+    ),
+    Bound(
+        name="effective_io_concurrency",
+        below=1,
+        better="16",
+        special=(),
+        says="bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
     ),
     Bound(
         name="constraint_exclusion",

@@ -26,6 +26,10 @@ def _has_no_collector(known: Parameters, row: Parameter) -> bool:
     return bool(destinations & _FILES) and not known.on("logging_collector")
 
 
+def _grows_forever(known: Parameters, row: Parameter) -> bool:
+    return known.on("logging_collector") and known.number("log_rotation_size") == 0 == known.number(row.name)
+
+
 def _others_may_read(known: Parameters, row: Parameter) -> bool:
     return known.on("logging_collector") and bool(int(row.setting, 8) & 0o007)
 
@@ -87,6 +91,23 @@ _MEMORY: Final = (
         says="the kernel's limits for System V memory apply",
     ),
 )
+_PROCESSES_OWN: Final = (
+    Bound(
+        name="max_files_per_process",
+        below=500,
+        better="1000",
+        special=(),
+        says="a session with many relations closes and opens their files all the time",
+    ),
+    Bound(
+        name="max_stack_depth",
+        below=MB,
+        unit="bytes",
+        better="2MB",
+        special=(),
+        says="long expressions and deep views fail with an error",
+    ),
+)
 _BACKGROUND: Final = (
     Bound(
         name="bgwriter_delay",
@@ -146,6 +167,12 @@ _LINES: Final = (
         better="0600",
         says="each user of the machine may read statements, and the data in them",
     ),
+    Bound(
+        name="log_rotation_age",
+        judged=_grows_forever,
+        better="1d",
+        says="log_rotation_size is 0 as well, so one file grows until the disk is full",
+    ),
 )
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -157,8 +184,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="runtime-config-resource.html#RUNTIME-CONFIG-RESOURCE-MEMORY",
         needs=(needs.PARAMETERS,),
-        look=bounded(_MEMORY),
-        thresholds=thresholds(_MEMORY),
+        look=bounded((*_MEMORY, *_PROCESSES_OWN)),
+        thresholds=thresholds((*_MEMORY, *_PROCESSES_OWN)),
     ),
     Check(
         id="BGW-04",

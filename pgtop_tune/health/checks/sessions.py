@@ -10,8 +10,10 @@ from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
+from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import Scoped, on_standby, scoped, setting
+from pgtop_tune.model.postgres import Parameter
 
 _CONNECTIONS: Final = "connections"
 _CONFIGURATION: Final = "configuration"
@@ -87,6 +89,16 @@ _TIMES: Final = (
         says="with all connections in use, no operator gets in",
     ),
 )
+
+
+def _is_set(known: Parameters, row: Parameter) -> bool:
+    return row.setting != ""
+
+
+def _none_though_ready(known: Parameters, row: Parameter) -> bool:
+    return row.setting == "0" and known.text("wal_level") != "minimal"
+
+
 _SWITCHES: Final = (
     *(
         Bound(name=name, words=bad, better=better, severity=Severity.HIGH, says=says)
@@ -115,7 +127,29 @@ _SWITCHES: Final = (
             ("transform_null_equals", ("on",), "off", "x = NULL means x IS NULL, against the standard"),
             ("exit_on_error", ("on",), "off", "each error ends its session"),
             ("row_security", ("off",), "on", "queries of tables with row security fail"),
+            ("lo_compat_privileges", ("on",), "off", "every role reads and writes all large objects"),
+            ("check_function_bodies", ("off",), "on", "a function with a wrong body is made, and fails when it runs"),
         )
+    ),
+    Bound(
+        name="gin_fuzzy_search_limit",
+        above=0,
+        better="0",
+        severity=Severity.HIGH,
+        says="searches with GIN indexes leave out rows at random, without a word",
+    ),
+    Bound(
+        name="extra_float_digits",
+        below=0,
+        better="1",
+        special=(),
+        says="clients read floating-point numbers with digits missing",
+    ),
+    Bound(
+        name="debug_io_direct",
+        judged=_is_set,
+        better="",
+        says="a developer option: the server reads and writes past the kernel's cache",
     ),
     *(
         Bound(name=name, above=0, unit="s", better="0", says="each new connection waits, for a debugger to attach")
@@ -142,6 +176,20 @@ _BETWEEN: Final = (
     *(
         Bound(name=name, below=5, unit="s", better="1min", says="a short pause of the network ends replication")
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
+    ),
+    Bound(
+        name="max_wal_senders",
+        judged=_none_though_ready,
+        better="10",
+        severity=Severity.INFO,
+        says="no standby and no base backup over the network",
+    ),
+    Bound(
+        name="idle_replication_slot_timeout",
+        below=3600,
+        unit="s",
+        better="1d",
+        says="a standby or subscriber that is away so briefly has to be made anew",
     ),
     Bound(
         name="wal_receiver_status_interval",
@@ -218,9 +266,10 @@ def _overridden(found: Sequence[Scoped]) -> Finding:
         " …" if len(found) > _SHOWN else ""
     )
     fixes = [each.fix for each in found[:_MENDED]]
+    verb = "override" if len(found) > 1 else "overrides"
     return Finding(
         severity=Severity.INFO,
-        says=f"{len(found)} {'settings' if len(found) > 1 else 'setting'} of roles and databases override the "
+        says=f"{len(found)} {'settings' if len(found) > 1 else 'setting'} of roles and databases {verb} the "
         f"server's: {shown}",
         evidence=tuple(Evidence(f"{each.where}: {each.name}={each.value}", SCOPED.source) for each in found[:_SHOWN]),
         fix=Fix(

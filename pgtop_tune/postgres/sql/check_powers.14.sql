@@ -1,5 +1,5 @@
--- Roles besides superusers with rights that lead around those of tables: of row security, or of the server's files and
--- programs. Members are those that were granted the role itself.
+-- Roles besides superusers with rights that lead around those of tables: of row security, of the server's files and
+-- programs, or of a superuser whose member they are. Members are those that were granted the role itself.
 SELECT p.kind, p.role, p.through, p.with_admin
   FROM (SELECT 'row security' AS kind, r.rolname::text AS role, '' AS through, false AS with_admin, r.oid
           FROM pg_roles r
@@ -10,7 +10,8 @@ SELECT p.kind, p.role, p.through, p.with_admin
           FROM pg_auth_members m
           JOIN pg_roles g ON g.oid = m.roleid
           JOIN pg_roles r ON r.oid = m.member
-         WHERE g.rolname IN ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files')
+         WHERE (g.rolsuper OR g.rolname IN ('pg_execute_server_program', 'pg_read_server_files',
+                                            'pg_write_server_files'))
            AND NOT r.rolsuper
          GROUP BY r.oid, r.rolname, g.rolname) p
  ORDER BY p.oid, p.through

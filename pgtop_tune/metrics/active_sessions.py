@@ -267,7 +267,7 @@ class _LoadSeen:
         found = self._pids.get(id(activity))
         if found is None or found[0] is not activity:
             found = self._pids[id(activity)] = activity, _of_load(activity)
-            _forget_oldest(self._pids)
+            _forget_older(self._pids, activity.at_s)
         return found[1]
 
     def rows(self, sample: ProcessSample, pids: frozenset[int]) -> dict[int, ProcessCounters]:
@@ -275,18 +275,20 @@ class _LoadSeen:
         found = self._rows.get((id(sample), pids))
         if found is None or found[0] is not sample:
             found = self._rows[id(sample), pids] = sample, _rows(sample, pids)
-            _forget_oldest(self._rows)
+            _forget_older(self._rows, sample.at_s)
         return found[1]
 
 
-_MOST_SEEN: Final = 16
-"""Looks of the longest window that is asked for, at one a second; a session keeps as many anyway."""
+_SEEN_S: Final = 12.0
+"""Longer than the window that is asked for; a session keeps looks as long."""
+_MOST_SEEN: Final = 32
 
 
-def _forget_oldest(seen: dict[Any, Any]) -> None:
-    """Two threads may do so at once."""
-    if len(seen) > _MOST_SEEN:
-        for key in list(seen)[:-_MOST_SEEN]:
+def _forget_older(seen: dict[Any, tuple[Any, Any]], at_s: float) -> None:
+    """Two threads may do so at once; other sessions have other clocks."""
+    looks = list(seen.items())
+    for place, (key, (look, _)) in enumerate(looks):
+        if look.at_s < at_s - _SEEN_S or place < len(looks) - _MOST_SEEN:
             seen.pop(key, None)
 
 

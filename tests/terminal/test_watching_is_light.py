@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import ROOT
 from tests.support.servers import conninfo
@@ -22,8 +24,14 @@ finally:
 """
 
 
-def test_the_screen_watches_without_the_operators_driver(server: Throwaway, tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed_before", [False, True])
+def test_the_screen_watches_without_the_operators_driver(
+    server: Throwaway, tmp_path: Path, changed_before: bool
+) -> None:
     kept = tmp_path / "modules"
+    if changed_before:
+        (tmp_path / ".local/state/pgtop-tune/journal").mkdir(parents=True)
+        (tmp_path / ".local/state/pgtop-tune/journal/retired").touch()
     command = (sys.executable, "-c", _SCRIPT, str(kept), "top", conninfo(server))
     with Terminal(command, {**environment(tmp_path), "PYTHONPATH": str(ROOT)}) as terminal:
         terminal.until("PostgreSQL 18")
@@ -31,7 +39,7 @@ def test_the_screen_watches_without_the_operators_driver(server: Throwaway, tmp_
         terminal.press("q")
         assert terminal.wait() == 0
     loaded = kept.read_text().splitlines()
-    assert "pgtop_tune.cli.wiring" in loaded
+    assert ("pgtop_tune.cli.wiring" in loaded) is changed_before, "changes are looked after where there is a journal"
     assert "psycopg" not in loaded
 
 

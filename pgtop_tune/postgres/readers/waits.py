@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from struct import Struct, unpack_from
 from typing import Any, Final
 
 from pgtop_tune.model.tail import Blocker, OldTransaction
@@ -24,8 +25,17 @@ _KINDS_SHARED: Final = 10_000
 """Distinct rows kept for sharing; beyond it they are forgotten and collected anew."""
 
 
+_MOMENT: Final = Struct(">d")
+_LENGTH: Final = Struct(">i")
+_MOMENT_AT: Final = 6
 _AFTER_NOW: Final = 14
 """Bytes of a row: the number of columns, length and value of the first, which differs from look to look."""
+_ARRAYS_AT: Final = 26
+"""Behind the second, the observations; pids and starts of old transactions are there or not."""
+_BEHIND: Final = 34
+_NO_ARRAYS: Final = b"\xff" * 8
+_ELEMENTS: Final = 20
+"""Of an array: its head, see `server.rows`."""
 _PAUSES: Final = {"idle": BETWEEN, "idle in transaction": TURN, "idle in transaction (aborted)": TURN}
 """States in which a session has nothing to do."""
 
@@ -38,6 +48,36 @@ def _wait(kind: str | None, event: str | None, state: str | None) -> tuple[str, 
     return (CPU, "") if event is None else (kind or "", event)
 
 
+def _old(
+    now_ms: float, pids: Sequence[int], began_ms: Sequence[str | bytes], kind: str | None, event: str | None,
+    backend_type: str, query_id: int | None, database: int | None, role: int | None, of_load: bool, state: str | None,
+) -> list[OldTransaction]:  # fmt: skip
+    """The old transactions of a row."""
+    kind, event = _wait(kind, event, state)
+    return [
+        OldTransaction(
+            pid=pid, xact_start_ms=int(began), age_ms=now_ms - int(began), wait_event_type=kind, wait_event=event,
+            query_id=query_id, of_load=of_load,
+        )
+        for pid, began in zip(pids, began_ms, strict=True)
+    ]  # fmt: skip
+
+
+def _arrays(row: bytes) -> tuple[Sequence[int], list[bytes], int]:
+    """Pids and starts of a row that has both, and where the row goes on."""
+    at = _ARRAYS_AT + 4
+    end = at + _LENGTH.unpack_from(row, _ARRAYS_AT)[0]
+    count = (end - at - _ELEMENTS) // 8
+    pids = unpack_from(f">{2 * count}I", row, at + _ELEMENTS)[1::2]
+    at = end + 4 + _ELEMENTS
+    began = []
+    for _ in pids:
+        (length,) = _LENGTH.unpack_from(row, at)
+        began.append(row[at + 4 : at + 4 + length])
+        at += 4 + length
+    return pids, began, at
+
+
 class _Unnamed(Exception):
     """A database or a role whose name has not been asked for."""
 
@@ -48,6 +88,7 @@ class WaitReader:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], WaitCount] = {}
         self._known_bytes: dict[bytes, WaitCount | None] = {}
+        self._known_old: dict[bytes, tuple[WaitCount | None, tuple[Any, ...]]] = {}
         self._names: dict[tuple[str, int], str] = {}
         self._profile: dict[tuple[Any, ...], int] = {}
         self._profile_s: float | None = None
@@ -65,17 +106,23 @@ class WaitReader:
         """The same of rows as `RowsAsBytes` has them; None where `look` is needed, for a name or a text to be read."""
         counts: list[WaitCount] = []
         old: list[OldTransaction] = []
-        known = self._known_bytes
+        known, known_old = self._known_bytes, self._known_old
         try:
             for row in rows:
-                seen = row[_AFTER_NOW:]
-                if seen in known:
+                if row[_ARRAYS_AT:_BEHIND] == _NO_ARRAYS:
+                    seen = row[_AFTER_NOW:]
+                    if seen not in known:
+                        known[seen] = self._taken(form.row(row), old, by_number=False)
                     count = known[seen]
                 else:
-                    values = form.row(row)
-                    count = self._taken(values, old, by_number=False)
-                    if values[2] is None:
-                        known[seen] = count
+                    pids, began, behind = _arrays(row)
+                    seen = row[_AFTER_NOW:_ARRAYS_AT] + row[behind:]
+                    if seen not in known_old:
+                        whole = form.row(row)
+                        known_old[seen] = self._taken(whole, [], by_number=False), whole[4:]
+                    count, values = known_old[seen]
+                    (now_ms,) = _MOMENT.unpack_from(row, _MOMENT_AT)
+                    old += _old(now_ms, pids, began, *values)
                 if count is not None:
                     counts.append(count)
         except (_Unnamed, UnicodeDecodeError):
@@ -94,22 +141,17 @@ class WaitReader:
             _Unnamed: Of its database or role only the number is known, and that is not enough.
         """
         now_ms, observations, pids, began_ms, kind, event, backend_type, query_id, database, role, of_load, state = row
-        kind, event = _wait(kind, event, state)
-        for pid, began in zip(pids or (), began_ms or (), strict=True):
-            old.append(
-                OldTransaction(
-                    pid=pid, xact_start_ms=int(began), age_ms=now_ms - int(began), wait_event_type=kind,
-                    wait_event=event, query_id=query_id, of_load=of_load,
-                )
-            )  # fmt: skip
+        old += _old(
+            now_ms, pids or (), began_ms or (), kind, event, backend_type, query_id, database, role, of_load, state
+        )
         if not observations:
             return None
-        key = (kind, event, backend_type, observations, query_id, database, role, of_load)
+        key = (*_wait(kind, event, state), backend_type, observations, query_id, database, role, of_load)
         count = self._known.get(key)
         if count is None:
             if not by_number and not self._names_known(database, role):
                 raise _Unnamed
-            if len(self._known) + len(self._known_bytes) > _KINDS_SHARED:
+            if len(self._known) + len(self._known_bytes) + len(self._known_old) > _KINDS_SHARED:
                 self._forget_rows()
             count = self._known[key] = self._count(key)
         return count
@@ -157,6 +199,7 @@ class WaitReader:
     def _forget_rows(self) -> None:
         self._known.clear()
         self._known_bytes.clear()
+        self._known_old.clear()
 
     def _names_known(self, database: int | None, role: int | None) -> bool:
         return (not database or ("database", database) in self._names) and (not role or ("role", role) in self._names)

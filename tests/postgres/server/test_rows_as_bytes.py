@@ -162,7 +162,9 @@ async def test_a_look_at_waits_is_the_same_either_way(server_for_major: Any, bus
 
         await eventually(seen)
         past, through = await look_without_task(reader, 0), await reader.waits(0)
+        once_more = await look_without_task(reader, 0)
         assert past is not None
+        assert once_more is not None
         assert isinstance(through, WaitLook)
 
         def of_sleepers(look: WaitLook) -> list[Any]:
@@ -170,7 +172,10 @@ async def test_a_look_at_waits_is_the_same_either_way(server_for_major: Any, bus
             old = [(each.pid, each.xact_start_ms, each.query_id, each.of_load) for each in look.old]
             return [sorted(kinds, key=lambda count: count.kind), sorted(one for one in old if one[0] in asleep)]
 
-        assert of_sleepers(past) == of_sleepers(through)
+        assert of_sleepers(past) == of_sleepers(through) == of_sleepers(once_more)
+        assert len(of_sleepers(past)[1]) == 3
+        ages = [{each.pid: each.age_ms for each in look.old} for look in (past, once_more)]
+        assert all(0 <= ages[0][pid] < ages[1][pid] for pid in asleep)
         assert sum(count.observations for count in past.counts if count.wait_event == "PgSleep") >= 3
         # Once more: the rows are known by their bytes now.
         again = await look_without_task(reader, 10**8)

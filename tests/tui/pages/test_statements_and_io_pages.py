@@ -298,6 +298,6 @@ def test_definitions_go_on_below_where_there_is_room_and_are_cut_with_a_sign_whe
 
 def test_what_is_not_counted_stands_where_the_counts_do() -> None:
     row = next(iter(statements.TABLE.rows(busy())))  # type: ignore[arg-type]
-    row = replace(row, counters=replace(row.counters, generic_plan_calls=None))
+    row = replace(row, grown=replace(row.grown, row=replace(row.counters, generic_plan_calls=None)))
     lines = [text_of(line).rstrip() for line in row_lines(statements.TABLE, busy(), row, 80, UNICODE)]
     assert "generic_plan_calls".ljust(statements._LABEL + 3) + "-".rjust(8) in lines

@@ -121,7 +121,7 @@ def latency_lines(
     still = axis.means(session.history.series(OPEN_WHILE_STALLED, axis.since_s))
     areas.insert(0, Area(still, "critical"))
     slowest_ms = _worst(axis, [SeriesPoint(second.at_s, second.max_ms) for second in seconds])
-    levels = [Level(slowest_ms, "dim", glyphs.separator)]
+    levels = [Level(slowest_ms, "dim", glyphs.separator, yields=True)]
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("p99_ms", axis.since_s, axis.until_s))
         levels.append(Level(earlier, "dim", glyphs.rule))

@@ -3,8 +3,7 @@ the memory of that history.
 
 A table that needs less than its share of the screen leaves the rest to this half, and one that never had a row keeps
 all of it. Without a selected row the first one stands here, and stays until it is gone: a half that follows every new
-order could not be read. A table in an order of its own, as the lock tree, always has its first row here. The table
-points at it.
+order could not be read. Of the lock tree the present root stands here. The table points at the row.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.listing import NATURAL, ListingView, row_key, shown_columns
+from pgtop_tune.tui.pages.listing import ListingView, row_key, shown_columns
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines
 from pgtop_tune.tui.widgets.chart import GUTTER, nice_ceiling, window
@@ -97,7 +96,7 @@ class Beside:
             rows: All rows that the filter shows, in order.
         """
         by_key = {row_key(table, row): row for row in rows}
-        before = None if view.sort == NATURAL else self._keys.get(table.id)
+        before = None if table.leads else self._keys.get(table.id)
         key = view.selected if view.selected in by_key else before
         if key not in by_key:
             key = next(iter(by_key), None)

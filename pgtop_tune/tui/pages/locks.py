@@ -247,6 +247,7 @@ TABLE: Final = PageTable(
     called=lambda row: f"PID {row.node.pid}" if row.node.pid != PREPARED_TRANSACTION else "prepared transaction",
     backend_of=_session,
     empty="no session waits for a lock",
+    leads=True,
 )
 
 PAGE: Final = Page(

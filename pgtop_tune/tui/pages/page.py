@@ -99,6 +99,8 @@ class PageTable(Struct, frozen=True):
         empty: What is said when there are no rows: "no locks are waited for".
         quiet: Whether a row is at rest and may be hidden with `i`; None where no row is.
         quiet_word: What such rows are called: "idle".
+        leads: Whether the first row is the one to look at, and stands beside the table until another is chosen; of
+            other tables the row that stood there before does.
     """
 
     id: str
@@ -116,6 +118,7 @@ class PageTable(Struct, frozen=True):
     empty: str = "nothing to show"
     quiet: Callable[[Any], bool] | None = None
     quiet_word: str = "idle"
+    leads: bool = False
 
 
 def _no_summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:

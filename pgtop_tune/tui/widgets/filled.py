@@ -54,12 +54,14 @@ class Level(Struct, frozen=True):
         style: A name of `STYLES`.
         char: What it is drawn with; "" is `Glyphs.level`.
         apart: Drawn only where it is at least a cell away from the foremost area.
+        yields: Whether it leaves cells in which an area ends: its speck there would hide the area.
     """
 
     values: Columns
     style: str
     char: str = ""
     apart: bool = False
+    yields: bool = False
 
 
 def filled_lines(
@@ -98,7 +100,7 @@ def filled_lines(
         return [((" " * width, PLAIN),)] * height
     drawing = _drawing(
         tuple((area.style, area.density, area.fades) for area in areas),
-        tuple((level.style, level.char or glyphs.level, level.apart) for level in levels),
+        tuple((level.style, level.char or glyphs.level, level.apart, level.yields) for level in levels),
         height,
         top,
         (glyphs.rising, glyphs.densities, glyphs.shades),
@@ -131,8 +133,8 @@ def _height(value: float | None, top: float, rows: int) -> int | None:
 
 _Fill = tuple[str, int, bool]
 """Style and density of an area, and whether it fades."""
-_Line = tuple[str, str, bool]
-"""Style and character of a level, and whether it is drawn only apart from the foremost area."""
+_Line = tuple[str, str, bool, bool]
+"""Style and character of a level, whether it is drawn only apart from the foremost area, and whether it yields."""
 _Content = tuple[tuple[float | None, ...], tuple[bool, ...], str, bool]
 """All of which a column is made: a value per area and level, per area whether zero is an alarm, the arm ("" without
 one), and whether it begins here."""
@@ -283,7 +285,7 @@ class _Drawing:
             cells[-1] = arm, style
 
     def _draw_level(self, cells: list[Cell | None], line: _Line, value: float | None, front: int | None) -> None:
-        style, char, apart = line
+        style, char, apart, yields = line
         if value is None or value > self._top:
             return
         high = _height(value, self._top, self._height) or 1
@@ -291,6 +293,8 @@ class _Drawing:
             return
         row = -1 - (high - 1) // _PARTS
         ground = _ground(cells[row], self._densities)
+        if yields and not ground and cells[row] is not None:
+            return
         cells[row] = char, on(style, ground) if ground else style
 
 

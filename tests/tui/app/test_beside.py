@@ -141,13 +141,6 @@ async def test_a_table_that_never_had_a_row_has_the_whole_width() -> None:
         await rig.until(lambda: "no row" in right(rig))
 
 
-async def test_the_history_is_of_the_number_sorted_by_also_where_it_is_the_first_column() -> None:
-    async with running_screen(size=(200, 50)) as rig:
-        page = await turned_to(rig, "5")
-        await rig.until(lambda: bool(page._found))
-        assert "─ ms/s " in right(rig)
-
-
 async def test_a_click_beside_the_table_chooses_nothing() -> None:
     async with running_screen(ScriptedSource([sessions(0, 11, 12)]), size=(200, 50)) as rig:
         page = await turned_to(rig, "2")

@@ -14,7 +14,7 @@ from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSa
 from pgtop_tune.model.postgres import Activity, ParameterSample, StatementTotals
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages import io, statements
+from pgtop_tune.tui.pages import beside, io, statements
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.row_details import row_lines, row_text
@@ -298,6 +298,15 @@ def test_definitions_go_on_below_where_there_is_room_and_are_cut_with_a_sign_whe
 
 def test_what_is_not_counted_stands_where_the_counts_do() -> None:
     row = next(iter(statements.TABLE.rows(busy())))  # type: ignore[arg-type]
-    row = replace(row, counters=replace(row.counters, generic_plan_calls=None))
+    row = replace(row, grown=replace(row.grown, row=replace(row.counters, generic_plan_calls=None)))
     lines = [text_of(line).rstrip() for line in row_lines(statements.TABLE, busy(), row, 80, UNICODE)]
     assert "generic_plan_calls".ljust(statements._LABEL + 3) + "-".rjust(8) in lines
+
+
+def test_the_history_beside_is_of_the_number_sorted_by_also_where_it_is_the_first_column() -> None:
+    row = next(iter(statements.TABLE.rows(busy())))  # type: ignore[arg-type]
+    view = first_view(statements.TABLE)
+    for sort, title in ((view.sort, "ms/s"), ("calls", "calls/s")):
+        column = beside._foremost(statements.TABLE, replace(view, sort=sort), row, None)
+        assert column is not None
+        assert column.title == title

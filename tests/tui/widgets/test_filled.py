@@ -76,6 +76,13 @@ def test_a_second_curve_stands_only_where_it_differs() -> None:
     assert picture(drawn(Area([4.0] * 4, "series-1"), levels=(server,))) == ["━┈━┈", "████"]
 
 
+def test_the_speck_of_the_slowest_does_not_hide_a_low_area() -> None:
+    """Where one peak made the scale, the percentiles of all other seconds were gone behind the dots of their maxima."""
+    low, high = Area([1.0] * 4, "series-3"), [3.0, 3.0, 7.0, None]
+    assert picture(drawn(low, levels=(Level(high, "dim", "·", yields=True),), top=8.0)) == ["┈┈·┈", "▂▂▂▂"]
+    assert picture(drawn(Area([8.0] * 4, "series-3"), levels=(Level(high, "dim", "·", yields=True),)))[1] == "··██"
+
+
 def test_a_mark_goes_through_the_inside_and_leaves_the_edge() -> None:
     lines = drawn(Area([5.0] * 4, "series-1"), marks=(ChartMark(2.0),), height=3, top=12.0)
     assert picture(lines) == ["┈┈┊┈", "▂▂▂▂", "██┊█"]

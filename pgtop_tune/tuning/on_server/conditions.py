@@ -8,7 +8,7 @@ slower, transactions per second and active sessions do not go the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from statistics import median
 from typing import Final, TypeAlias
 
@@ -124,19 +124,23 @@ def change(
         blocks: Of this one, in the order of time.
         loaded: The load is ours.
     """
-    tests = (_others,) if loaded else (_stopped, _rate, _clients, _mix, _others)
-    for place in range(len(blocks) - _NEWEST + 1):
-        sides = []
-        for setting in dict.fromkeys(of for of, _ in blocks):
-            older = [*before.get(setting, ()), *(block for of, block in blocks[:place] if of == setting)]
-            newer = [block for of, block in blocks[place:] if of == setting]
-            if len(older) >= _EARLIER and newer:
-                sides.append((older, newer))
-        for test in tests if sides else ():
-            told = [test(older, newer, text) for older, newer in sides]
-            if all(told):
+    for test in (_others,) if loaded else (_stopped, _rate, _clients, _mix, _others):
+        for place in range(len(blocks) - _NEWEST + 1):
+            told = [test(older, newer, text) for older, newer in _sides(before, blocks, place)]
+            if told and all(told):
                 return Change(told[0], place, stopped=test is _stopped)
     return None
+
+
+def _sides(
+    before: Mapping[Setting, Sequence[Block]], blocks: Sequence[tuple[Setting, Block]], place: int
+) -> Iterator[tuple[Sequence[Block], Sequence[Block]]]:
+    """Of each setting the blocks before a place and those from there on, where both say something."""
+    for setting in dict.fromkeys(of for of, _ in blocks):
+        older = [*before.get(setting, ()), *(block for of, block in blocks[:place] if of == setting)]
+        newer = [block for of, block in blocks[place:] if of == setting]
+        if len(older) >= _EARLIER and newer:
+            yield older, newer
 
 
 def _stopped(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:

@@ -82,7 +82,7 @@ def result_lines(found: Result, objective: str) -> Iterator[str]:
     for name, why in found.left_out:
         yield f"  {name}: not searched: {why}"
     score = score_words(found.predictions)
-    known = found.tried and found.evaluation_sd
+    known = any(each.outcome.effect is not None for each in found.tried)
     spread = f"; one evaluation deviates by {100.0 * found.evaluation_sd:.1f} %" if known else ""
     yield f"{counted(len(found.tried), 'evaluation')} in {duration(found.spent)}{spread}{f'; {score}' if score else ''}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from msgspec.structs import replace
@@ -35,7 +36,7 @@ from pgtop_tune.runtime.running_experiments import server_of
 from pgtop_tune.tuning.on_server.evaluating_parts import CurrentBlocks, HeldLoad
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
-from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, load_shape
+from pgtop_tune.tuning.on_server.load_shape import IDLE, LOOKS, WINDOW_S, LoadShape, change_of, load_shape
 from pgtop_tune.tuning.on_server.objective import Objective
 from pgtop_tune.tuning.space import KnobSpace
 
@@ -142,7 +143,7 @@ class TuningSession:
         frames = self.blocks.frames
         frames.begin()
         ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S and self._facts() is not None, _FIRST_S)
-        if ran and self.cell is None and not any(frames.tps):
+        if ran and self.cell is None and fmean(frames.tps) < IDLE:
             raise LoadProblem("no transaction ended on the server: there is no load to search under", "start it first")
         if not ran:
             why = "the server does not report its parameters in time" if any(frames.tps) else "no transaction ended"
@@ -180,7 +181,7 @@ class TuningSession:
         """See `RunParts.load_runs`."""
         frames = self.blocks.renewed()
         frames.begin()
-        return await frames.until(lambda: len(frames.tps) >= _RUNS_S and min(frames.tps[-_RUNS_S:]) > 0.0, timeout_s)
+        return await frames.until(lambda: len(frames.tps) >= _RUNS_S and min(frames.tps[-_RUNS_S:]) > IDLE, timeout_s)
 
     async def answers(self) -> None:
         """See `RunParts.answers`."""

@@ -20,6 +20,8 @@ from pgtop_tune.metrics.waits import wait_profile
 WINDOW_S: Final = 10.0
 LOOKS: Final = 6
 """In a row that must differ, so that a pause or a batch is no other load."""
+IDLE: Final = 0.5
+"""Transactions per second below which there is no load: a vacuum now and then ends some, too."""
 TIMES: Final = 1.5
 """As many transactions, or sessions, by which a load is another one: one that doubles is never told as less."""
 MOVED: Final = 0.35

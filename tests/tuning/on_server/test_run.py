@@ -337,7 +337,7 @@ def test_the_result_names_the_confirmed_gain_its_interval_and_every_knob(tmp_pat
     begun(tmp_path)
     found = run(tmp_path, Made())
     lines = "\n".join(result_lines(found, "tps"))
-    assert lines.startswith("better: ")
+    assert lines.startswith("better: work_mem 2MB→")
     assert "fresh evaluations" in lines
     assert "work_mem = " in lines
     assert "(was 2MB)" in lines

@@ -21,7 +21,7 @@ from pgtop_tune.experiment.attribution import attribution
 from pgtop_tune.experiment.switchback.blocks import QUICK, Arm, Block, Pair
 from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tuning.on_server.load_shape import IDLE, MOVED, TIMES, largest_gain, moved, rate_words
+from pgtop_tune.tuning.on_server.load_shape import MOVED, TIMES, idle, largest_gain, moved, rate_words
 from pgtop_tune.tuning.search import Evaluation
 from pgtop_tune.tuning.space import Point
 
@@ -130,8 +130,8 @@ def change(
     if not loaded:
         if (found := _first(_stopped, before, blocks, text)) is not None:
             return replace(found, stopped=True)
-        if blocks and max(block.mean_tps for _, block in blocks) < IDLE:
-            return Change("the load has stopped: no transaction ends", 0, stopped=True)
+        if blocks and all(idle(block.mean_tps, block.clients) for _, block in blocks):
+            return Change("the load has stopped: no client is connected", 0, stopped=True)
     tests = (_others,) if loaded else (_rate, _clients, _mix, _others)
     return next((found for test in tests if (found := _first(test, before, blocks, text)) is not None), None)
 

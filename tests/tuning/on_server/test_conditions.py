@@ -111,8 +111,8 @@ def test_a_load_that_stops_in_the_middle_of_a_block_has_stopped() -> None:
 
 
 def test_an_evaluation_without_a_load_is_none_also_where_nothing_was_measured_before() -> None:
-    made = Made(lambda place, block: times(block, 0.001))
-    assert made.evaluation() == "stopped: the load has stopped: no transaction ends"
+    made = Made(lambda place, block: replace(times(block, 0.01), clients=0.0))
+    assert made.evaluation() == "stopped: the load has stopped: no client is connected"
 
 
 def test_a_load_that_stopped_and_comes_back_as_it_was_is_the_same_one() -> None:

@@ -70,7 +70,8 @@ def result_lines(found: Result, objective: str) -> Iterator[str]:
     if found.ending is Ending.REFUSED and found.needed is not None:
         enough = "would do" if found.tried else "at least; how evaluations differ is not known yet"
         yield f"  --budget {_minutes(found.needed)} {enough}"
-    for each in found.examined:
+    # Of a winner that was not confirmed no knob has earned anything.
+    for each in found.examined if found.values else ():
         yield f"  {examined_words(each)}"
     if found.confirmed is not None:
         yield from (f"  {line}" for line in figure_lines(found.confirmed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import Final
 
 from msgspec.structs import replace
@@ -145,7 +145,7 @@ class TuningSession:
         frames = self.blocks.frames
         frames.begin()
         ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S and self._facts() is not None, _FIRST_S)
-        if ran and self.cell is None and idle(fmean(frames.tps), self._clients()):
+        if ran and self.cell is None and idle(median(frames.tps), self._clients()):
             raise LoadProblem("no client is connected: there is no load to search under", "start it first")
         if not ran:
             why = "the server does not report its parameters in time" if any(frames.tps) else "no transaction ended"
@@ -184,7 +184,7 @@ class TuningSession:
         frames = self.blocks.renewed()
         frames.begin()
         return await frames.until(
-            lambda: len(frames.tps) >= _RUNS_S and not idle(fmean(frames.tps[-_RUNS_S:]), self._clients()), timeout_s
+            lambda: len(frames.tps) >= _RUNS_S and not idle(median(frames.tps[-_RUNS_S:]), self._clients()), timeout_s
         )
 
     def _clients(self) -> float | None:

@@ -130,7 +130,7 @@ def change(
     if not loaded:
         if (found := _first(_stopped, before, blocks, text)) is not None:
             return replace(found, stopped=True)
-        if blocks and all(idle(block.mean_tps, block.clients) for _, block in blocks):
+        if blocks and all(idle(median(block.tps), block.clients) for _, block in blocks):
             return Change("the load has stopped: no client is connected", 0, stopped=True)
     tests = (_others,) if loaded else (_rate, _clients, _mix, _others)
     return next((found for test in tests if (found := _first(test, before, blocks, text)) is not None), None)

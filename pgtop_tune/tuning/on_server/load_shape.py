@@ -64,7 +64,7 @@ def change_of(before: LoadShape, looks: Sequence[LoadShape]) -> str:
 
 
 def idle(tps: float, clients: float | None) -> bool:
-    """Whether there is no load at all: no client is connected, and next to no transaction ends."""
+    """Whether there is no load at all: no client is connected, and next to no transaction ends, by the median."""
     return clients == 0.0 and tps < _IDLE
 
 

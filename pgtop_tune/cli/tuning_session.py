@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,7 +27,9 @@ from pgtop_tune.experiment.load_run import LoadRun, RunCell
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.arms import Arms, Rival
 from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -35,7 +38,7 @@ from pgtop_tune.runtime.running_experiments import server_of
 from pgtop_tune.tuning.on_server.evaluating_parts import CurrentBlocks, HeldLoad
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
-from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, load_shape
+from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, idle, load_shape
 from pgtop_tune.tuning.on_server.objective import Objective
 from pgtop_tune.tuning.space import KnobSpace
 
@@ -142,8 +145,8 @@ class TuningSession:
         frames = self.blocks.frames
         frames.begin()
         ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S and self._facts() is not None, _FIRST_S)
-        if ran and self.cell is None and not any(frames.tps):
-            raise LoadProblem("no transaction ended on the server: there is no load to search under", "start it first")
+        if ran and self.cell is None and idle(median(frames.tps), self._clients()):
+            raise LoadProblem("no client is connected: there is no load to search under", "start it first")
         if not ran:
             why = "the server does not report its parameters in time" if any(frames.tps) else "no transaction ended"
             raise LoadProblem(frames.trouble or why, "`pgtop-tune bench run` shows why")
@@ -180,7 +183,15 @@ class TuningSession:
         """See `RunParts.load_runs`."""
         frames = self.blocks.renewed()
         frames.begin()
-        return await frames.until(lambda: len(frames.tps) >= _RUNS_S and min(frames.tps[-_RUNS_S:]) > 0.0, timeout_s)
+        return await frames.until(
+            lambda: len(frames.tps) >= _RUNS_S and not idle(median(frames.tps[-_RUNS_S:]), self._clients()), timeout_s
+        )
+
+    def _clients(self) -> float | None:
+        """Connected now, without ours; None where nobody looked."""
+        interval = self.blocks.frames.interval
+        activity = None if interval is None else interval.now(sections.activity)
+        return None if activity is None else float(len(client_backends(activity)))
 
     async def answers(self) -> None:
         """See `RunParts.answers`."""

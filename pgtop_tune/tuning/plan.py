@@ -17,21 +17,24 @@ class Constraint(Struct, frozen=True, kw_only=True):
     Attributes:
         figure: A key of the figures that come with an evaluation.
         most, least: None where there is no such end.
+        unit: Of the figure.
     """
 
     figure: str
     most: float | None = None
     least: float | None = None
+    unit: str = ""
 
     def broken(self, figures: Mapping[str, float]) -> str:
         """The limit and the figure in words; "" where the figure holds it or was not measured."""
         value = figures.get(self.figure)
         if value is None:
             return ""
+        unit = f" {self.unit}".rstrip()
         if self.most is not None and value > self.most:
-            return f"{self.figure} {value:g} is above {self.most:g}"
+            return f"{self.figure} {value:.4g}{unit} is above {self.most:g}{unit}"
         if self.least is not None and value < self.least:
-            return f"{self.figure} {value:g} is below {self.least:g}"
+            return f"{self.figure} {value:.4g}{unit} is below {self.least:g}{unit}"
         return ""
 
 

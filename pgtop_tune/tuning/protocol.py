@@ -258,7 +258,7 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
             return _result(search, ranked, Ending.START_KEPT, "The budget was spent before the winner was confirmed.")
         if confirmed.better:
             return _result(
-                search, ranked, Ending.BETTER, f"Better than the start. {_words(confirmed)}", confirmed, examined
+                search, ranked, Ending.BETTER, f"{_changes(search)}. {_words(confirmed)}", confirmed, examined
             )
         why = (
             f"The winner is refused: {confirmed.reason}." if confirmed.reason else f"{_NOT_BETTER} {_words(confirmed)}"
@@ -353,6 +353,13 @@ def _batches(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 _NOT_BETTER: Final = "No setting was truly better; the start is kept."
+
+
+def _changes(search: Search) -> str:
+    space = search.space
+    before, after = space.values(space.start), space.values(search.best)
+    names = [space.dimensions[place].name for place in space.differing(search.best, space.start)]
+    return ", ".join(f"{name} {before[name]}→{after[name]}" for name in names)
 
 
 def _words(confirmed: Confirmed) -> str:

@@ -18,14 +18,13 @@ from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
 from pgtop_tune.experiment.switchback.parameters_seen import ParametersSeen
 from pgtop_tune.metrics import sections, server
-from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.host import CPU_FOREIGN, CPU_STEAL
 from pgtop_tune.metrics.host_details import IO_OTHERS, IO_OWN
 from pgtop_tune.metrics.load import UNDER_WAY
-from pgtop_tune.metrics.server import checkpoints_between
+from pgtop_tune.metrics.server import checkpoints_between, client_backends
 from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import RunState
@@ -107,8 +106,7 @@ class OpenBlock:
         if (cpu := interval.now(sections.cpu)) is not None:
             self._cpus = len(cpu.cores)
         if (activity := interval.now(sections.activity)) is not None:
-            clients = sum(each.backend_type == CLIENT_BACKEND for each in activity.backends)
-            self._add(self._means, _CLIENTS, clients * seconds, seconds)
+            self._add(self._means, _CLIENTS, len(client_backends(activity)) * seconds, seconds)
         if (pair := interval.pair(sections.checkpoints)) is not None:
             self.checkpoints += (
                 sum(checkpoints_between(*pair) or (0,)) if pair[1].at_s >= frame.elapsed_s - seconds else 0

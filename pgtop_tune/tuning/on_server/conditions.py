@@ -8,11 +8,12 @@ slower, transactions per second and active sessions do not go the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from statistics import median
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.statements import Look, mean_ms, summed
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS
@@ -20,7 +21,7 @@ from pgtop_tune.experiment.attribution import attribution
 from pgtop_tune.experiment.switchback.blocks import QUICK, Arm, Block, Pair
 from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tuning.on_server.load_shape import MOVED, TIMES, largest_gain, moved, rate_words
+from pgtop_tune.tuning.on_server.load_shape import MOVED, TIMES, idle, largest_gain, moved, rate_words
 from pgtop_tune.tuning.search import Evaluation
 from pgtop_tune.tuning.space import Point
 
@@ -42,6 +43,8 @@ Setting: TypeAlias = tuple[Point, bool, bool]
 """A point, whether its blocks have a load of their own each, and whether behind a restart: not as fast then."""
 Texts: TypeAlias = Callable[[str], str]
 """Of a statement by its id; "" where it is not known."""
+_Test: TypeAlias = Callable[[Sequence[Block], Sequence[Block], Texts], str]
+"""How the newer blocks of a setting differ from the older ones, in words; "" where they do not."""
 
 
 class Change(Struct, frozen=True):
@@ -124,19 +127,35 @@ def change(
         blocks: Of this one, in the order of time.
         loaded: The load is ours.
     """
-    tests = (_others,) if loaded else (_stopped, _rate, _clients, _mix, _others)
+    if not loaded:
+        if (found := _first(_stopped, before, blocks, text)) is not None:
+            return replace(found, stopped=True)
+        if blocks and all(idle(median(block.tps), block.clients) for _, block in blocks):
+            return Change("the load has stopped: no client is connected", 0, stopped=True)
+    tests = (_others,) if loaded else (_rate, _clients, _mix, _others)
+    return next((found for test in tests if (found := _first(test, before, blocks, text)) is not None), None)
+
+
+def _first(
+    test: _Test, before: Mapping[Setting, Sequence[Block]], blocks: Sequence[tuple[Setting, Block]], text: Texts
+) -> Change | None:
+    """At the first place from which on all settings say so."""
     for place in range(len(blocks) - _NEWEST + 1):
-        sides = []
-        for setting in dict.fromkeys(of for of, _ in blocks):
-            older = [*before.get(setting, ()), *(block for of, block in blocks[:place] if of == setting)]
-            newer = [block for of, block in blocks[place:] if of == setting]
-            if len(older) >= _EARLIER and newer:
-                sides.append((older, newer))
-        for test in tests if sides else ():
-            told = [test(older, newer, text) for older, newer in sides]
-            if all(told):
-                return Change(told[0], place, stopped=test is _stopped)
+        told = [test(older, newer, text) for older, newer in _sides(before, blocks, place)]
+        if told and all(told):
+            return Change(told[0], place)
     return None
+
+
+def _sides(
+    before: Mapping[Setting, Sequence[Block]], blocks: Sequence[tuple[Setting, Block]], place: int
+) -> Iterator[tuple[Sequence[Block], Sequence[Block]]]:
+    """Of each setting the blocks before a place and those from there on, where both say something."""
+    for setting in dict.fromkeys(of for of, _ in blocks):
+        older = [*before.get(setting, ()), *(block for of, block in blocks[:place] if of == setting)]
+        newer = [block for of, block in blocks[place:] if of == setting]
+        if len(older) >= _EARLIER and newer:
+            yield older, newer
 
 
 def _stopped(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:

@@ -20,6 +20,8 @@ from pgtop_tune.metrics.waits import wait_profile
 WINDOW_S: Final = 10.0
 LOOKS: Final = 6
 """In a row that must differ, so that a pause or a batch is no other load."""
+_IDLE: Final = 5.0
+"""Transactions per second that may be ours, counted late, or those of a vacuum."""
 TIMES: Final = 1.5
 """As many transactions, or sessions, by which a load is another one: one that doubles is never told as less."""
 MOVED: Final = 0.35
@@ -59,6 +61,11 @@ def change_of(before: LoadShape, looks: Sequence[LoadShape]) -> str:
         label, share, was = largest_gain(before.shares, newest[-1].shares)
         return f"{label} is {100.0 * share:.0f} % of the sessions' time, {100.0 * was:.0f} % before"
     return ""
+
+
+def idle(tps: float, clients: float | None) -> bool:
+    """Whether there is no load at all: no client is connected, and next to no transaction ends, by the median."""
+    return clients == 0.0 and tps < _IDLE
 
 
 def rate_words(tps: float, before: float) -> str:

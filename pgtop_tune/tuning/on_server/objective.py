@@ -131,8 +131,8 @@ def constraint(words: str) -> Constraint:
         raise UsageProblem(f"{words!r}: {figure.name} has no unit {unit!r}", f"one of {', '.join(figure.units)}")
     limit = number * figure.units[unit]
     if match[2] in ("<", "<=", "≤"):
-        return Constraint(figure=figure.name, most=limit)
-    return Constraint(figure=figure.name, least=limit)
+        return Constraint(figure=figure.name, most=limit, unit=figure.unit)
+    return Constraint(figure=figure.name, least=limit, unit=figure.unit)
 
 
 def _figure(name: str) -> BlockFigure:

@@ -107,7 +107,7 @@ def _races(races: Sequence[Raced], tried: Sequence[Tried]) -> Table:
 
 
 def _knobs(kept: KeptTuning, found: Result) -> Iterator[Sheet]:
-    if found.examined:
+    if found.examined and found.values:
         yield Sheet("Changed", tuple(one_line(examined_words(each), 300) for each in found.examined))
     rows = tuple(
         (each.name, each.levels[each.start], each.levels[0], each.levels[-1], _takes(each))

@@ -70,7 +70,8 @@ def result_lines(found: Result, objective: str) -> Iterator[str]:
     if found.ending is Ending.REFUSED and found.needed is not None:
         enough = "would do" if found.tried else "at least; how evaluations differ is not known yet"
         yield f"  --budget {_minutes(found.needed)} {enough}"
-    for each in found.examined:
+    # Of a winner that was not confirmed no knob has earned anything.
+    for each in found.examined if found.values else ():
         yield f"  {examined_words(each)}"
     if found.confirmed is not None:
         yield from (f"  {line}" for line in figure_lines(found.confirmed))
@@ -82,7 +83,7 @@ def result_lines(found: Result, objective: str) -> Iterator[str]:
     for name, why in found.left_out:
         yield f"  {name}: not searched: {why}"
     score = score_words(found.predictions)
-    known = found.tried and found.evaluation_sd
+    known = any(each.outcome.effect is not None for each in found.tried)
     spread = f"; one evaluation deviates by {100.0 * found.evaluation_sd:.1f} %" if known else ""
     yield f"{counted(len(found.tried), 'evaluation')} in {duration(found.spent)}{spread}{f'; {score}' if score else ''}"
 

@@ -105,6 +105,16 @@ def test_a_load_that_changes_is_noticed_with_its_number_at_the_latest_in_the_nex
     assert (not after) if name != "stops" else after == told[-1] != ""
 
 
+def test_a_load_that_stops_in_the_middle_of_a_block_has_stopped() -> None:
+    made = Made(lambda place, block: times(block, 0.3 if place == 11 else 0.01) if place >= 11 else block)
+    assert [made.evaluation()[:8], made.evaluation()[:8]] == ["", "stopped:"]
+
+
+def test_an_evaluation_without_a_load_is_none_also_where_nothing_was_measured_before() -> None:
+    made = Made(lambda place, block: replace(times(block, 0.01), clients=0.0))
+    assert made.evaluation() == "stopped: the load has stopped: no client is connected"
+
+
 def test_a_load_that_stopped_and_comes_back_as_it_was_is_the_same_one() -> None:
     made = Made(lambda place, block: times(block, 0.0) if 8 <= place < 16 else block)
     assert [bool(made.evaluation()) for _ in range(4)] == [False, True, False, False]

@@ -20,6 +20,11 @@ def block(tps: float = 100.0, wal: float = 500.0, latency: float = 8.0) -> Block
     )  # fmt: skip
 
 
+def test_a_constraint_that_breaks_is_told_with_its_unit() -> None:
+    assert constraint("p99 < 20us").broken({"p99": 5.36993}) == "p99 5.37 ms is above 0.02 ms"
+    assert constraint("tps >= 1000").broken({"tps": 812.3}) == "tps 812.3 /s is below 1000 /s"
+
+
 @pytest.mark.parametrize(
     ("words", "rate", "bounded"),
     [("tps", None, True), ("tps", 5.0, False), ("wal", None, False), ("p99@5", None, False), ("cost", None, False)],

@@ -337,10 +337,13 @@ def test_the_result_names_the_confirmed_gain_its_interval_and_every_knob(tmp_pat
     begun(tmp_path)
     found = run(tmp_path, Made())
     lines = "\n".join(result_lines(found, "tps"))
-    assert lines.startswith("better: ")
+    assert lines.startswith("better: work_mem 2MB→")
     assert "fresh evaluations" in lines
     assert "work_mem = " in lines
     assert "(was 2MB)" in lines
+    assert "work_mem: earned" in lines
+    kept = replace(found, ending=Ending.START_KEPT, values={})
+    assert "earned" not in "\n".join(result_lines(kept, "tps")), "the winner was not confirmed"
     status = "\n".join(status_lines(kept_tuning(tmp_path), None, found, runs=False))
     assert "better" in status
 

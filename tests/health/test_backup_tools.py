@@ -15,6 +15,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.registry import by_id
+from pgtop_tune.host import backup_tools
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
 from tests.support.health_facts import found, result, spoilt, unknown
@@ -81,6 +82,7 @@ def test_a_server_is_checked_beside_a_tool_that_is_installed(
     with psycopg.connect(conninfo(server)) as connection:
         row = connection.execute("SELECT system_identifier FROM pg_control_system()").fetchone()
     assert row is not None
+    monkeypatch.setattr(backup_tools, "LIMIT_S", 60.0)
     monkeypatch.setenv("PGBACKREST_CONFIG", "/nowhere")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for parent in (tmp_path, *tmp_path.parents[:2]):
@@ -97,7 +99,8 @@ def test_a_server_is_checked_beside_a_tool_that_is_installed(
         program = tmp_path / "pgbackrest"
         program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(answer)}\nEND\n")
         program.chmod(0o755)
-        return [finding.says for _, finding in checked(server, "postgres", select=("BAK-02",)).findings]
+        report = checked(server, "postgres", select=("BAK-02",))
+        return [finding.says for _, finding in report.findings] + [each.reason for _, each in report.unknowns]
 
     assert said(row[0], 1) == []
     assert said(row[0], 9) == ["pgBackRest main: the last full backup, F, ended 9d00h ago"]

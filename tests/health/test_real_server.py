@@ -286,7 +286,7 @@ def test_the_pools_of_a_pooler_are_summed_up(server: Throwaway, mode: str, found
 
 
 def test_every_question_is_asked_by_a_check_or_with_the_parameters() -> None:
-    asked = {need.name for check in chosen((), ()) for need in check.needs}
+    asked = {need.name for check in chosen((), ()) for need in (*check.needs, *check.asks)}
     asked |= {question.name for question in BESIDE_PARAMETERS}
     assert {question.name for question in QUESTIONS} <= asked
 

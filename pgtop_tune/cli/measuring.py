@@ -36,8 +36,9 @@ from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem
 from pgtop_tune.experiment.configurations import Configuration, ConfiguredRuns, check_configurations
 from pgtop_tune.experiment.endpoints import EndpointWords, LoadTarget, parse_endpoint
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.repeats import Repeats, Repetition, check_goal, check_length, load_before
+from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.series import Series, Steps, cells, parse_steps, series_json
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.metrics import sections

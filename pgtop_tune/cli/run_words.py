@@ -15,7 +15,7 @@ from pgtop_tune.compare.noise.cells import CellOfRuns
 from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table, configuration_table
 from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.compare.reports.written import escaped
-from pgtop_tune.experiment.load_run import RunCell
+from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import StepCurve, Steps, curves
 from pgtop_tune.model.bench import BenchProgress, BenchRun
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict

@@ -40,8 +40,9 @@ from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.prediction import score, score_words
+from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, as_shown, resolved
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames

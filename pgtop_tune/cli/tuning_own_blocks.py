@@ -13,7 +13,8 @@ from pgtop_tune.cli.restarting import confirm
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arms
 from pgtop_tune.experiment.switchback.blocks import Arm, Lengths

@@ -23,7 +23,8 @@ from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError
 from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.load_run import LoadRun, RunCell
+from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.arms import Arms, Rival
 from pgtop_tune.experiment.switchback.loads import ForeignLoad, OwnLoad

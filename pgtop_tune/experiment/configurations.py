@@ -18,7 +18,7 @@ from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.ports import ChangeControl
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
-from pgtop_tune.experiment.load_run import BeforeEachRun, RunCell
+from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.metrics.durability import needs_unlocking
 from pgtop_tune.model.parameter_values import check_value

@@ -7,7 +7,7 @@ import math
 import resource
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlSession, safe_path
-from pgtop_tune.bench.profiles import Profile, with_variables
+from pgtop_tune.bench.profiles import with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
-from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.path import limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.preflight import connection_room, file_room, pgbench_ready, shows_connections
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
+from pgtop_tune.experiment.run_cell import NOTHING_BEFORE, BeforeEachRun, RunCell, RunConfigurations
 from pgtop_tune.experiment.server_times import CounterReading, ServerClock
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.run_evidence import evidence_of
@@ -29,10 +29,9 @@ from pgtop_tune.metrics.steady_state import SILENT, unrest
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile, ServerTimes
+from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ServerTimes
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
-QUIET_DEADLINE_S: Final = 60.0
 _FRAME_DEADLINE_S: Final = 20.0
 _LOOK_DEADLINE_S: Final = 5.0
 _AWAY_S: Final = 60.0
@@ -42,60 +41,6 @@ _SILENCE_S: Final = 10.0
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 OpenSqlSession = Callable[[], Awaitable[SqlSession]]
-
-
-class RunCell(Struct, frozen=True):
-    """One run to be made.
-
-    Attributes:
-        profile: What runs, where the spec has no scripts of its own.
-        spec: With everything the profile leaves open filled in.
-        scripts: For the record.
-        configuration: Name of the parameters' values that are in force; "" for the server as it is.
-    """
-
-    target: LoadTarget
-    profile: Profile
-    spec: LoadSpec
-    scripts: tuple[ScriptFile, ...] = ()
-    configuration: str = ""
-
-    @property
-    def profile_name(self) -> str:
-        """ "" for scripts that the operator gave."""
-        return "" if self.spec.scripts else self.profile.name
-
-    @property
-    def dataset(self) -> str:
-        """The data set the scripts run on; "" when nobody knows."""
-        return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
-
-
-class BeforeEachRun(Struct, frozen=True):
-    """What precedes each run.
-
-    Attributes:
-        housekeeping: Steps, see `bench.housekeeping`.
-        warm_up_s: The same load for so long, thrown away; 0 for none.
-        quiet_deadline_s: How long quiet is waited for.
-    """
-
-    housekeeping: tuple[str, ...] = ()
-    warm_up_s: int = 0
-    quiet_deadline_s: float = QUIET_DEADLINE_S
-
-
-NOTHING_BEFORE: Final = BeforeEachRun()
-
-
-class RunConfigurations(Protocol):
-    """Puts the configuration of each run into force."""
-
-    async def to(self, cell: RunCell) -> None:
-        """Before the run; raises a PgtopError where that cannot be done."""
-
-    async def lost(self, cell: RunCell) -> str:
-        """After it: why the run was not made under its configuration, or not throughout; "" where it was."""
 
 
 class UnderWay(Struct, frozen=True):

@@ -15,7 +15,8 @@ from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import LoadProblem, PgtopError
 from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.endpoints import LoadTarget
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, OpenSqlSession, RunCell, UnderWay
+from pgtop_tune.experiment.load_run import LoadRun, OpenSqlSession, UnderWay
+from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.run_result import RunResult

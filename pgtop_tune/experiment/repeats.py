@@ -22,7 +22,7 @@ from pgtop_tune.compare.sides.material import ComparedRun, Fact, LoadKey, Materi
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.compare.statistics.runs import run_noise
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.experiment.load_run import RunCell
+from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.model.run_json import as_json, plain
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.units import counted

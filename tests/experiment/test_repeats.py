@@ -18,7 +18,6 @@ from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
-from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.experiment.repeats import (
     AT_MOST,
     Repeats,
@@ -28,6 +27,7 @@ from pgtop_tune.experiment.repeats import (
     parse_goal,
     repetition,
 )
+from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import Steps, cells, curves, series_json
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.run_json import as_json

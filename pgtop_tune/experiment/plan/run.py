@@ -17,7 +17,6 @@ from msgspec import to_builtins
 
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.load_run import BeforeEachRun, RunCell
 from pgtop_tune.experiment.plan.arms_in_force import ArmsInForce, NotMade
 from pgtop_tune.experiment.plan.disk_bound import bound_by
 from pgtop_tune.experiment.plan.earlier_noise import earlier_noise
@@ -27,6 +26,7 @@ from pgtop_tune.experiment.plan.model import BoundPlan, Cell, Stage
 from pgtop_tune.experiment.plan.parts import ExperimentParts, Stopped, until
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, failed, foreign_words, result_of
 from pgtop_tune.experiment.plan.stage_data import StageData
+from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.run_json import as_json

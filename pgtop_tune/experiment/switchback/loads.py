@@ -7,7 +7,8 @@ from typing import Final
 
 from pgtop_tune.bench.housekeeping import CHECKPOINT, PREWARM, TRUNCATE, VACUUM
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.switchback.blocks import Arm
 
 ALIKE: Final = (TRUNCATE, VACUUM, PREWARM, CHECKPOINT)

@@ -64,7 +64,7 @@ _SPACES: Final = re.compile(r"[ \t]*")
 _CLOSING: Final = re.compile(r"\\?\"|['`\]]")
 """What ends a quoted name."""
 _OPERATOR: Final = re.compile(
-    r":=|=>(?=[\s'\"$])|==(?=\s)|=|<>|!=|!?~~?\*?|:(?!:)"
+    r":=|=>(?=[\s'\"])|(?<=\s)=>(?=\$)|==(?=\s)|=|<>|!=|!?~~?\*?|:(?!:)"
     r"|(?:to|is(?:\s+not)?\s+distinct\s+from|(?:not\s+)?(?:i?like|in))\b",
     re.IGNORECASE,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import Literal
@@ -220,6 +220,8 @@ ANY_SECRET = st.text(st.characters(exclude_characters="\0", exclude_categories=(
 
 
 @given(ANY_SECRET)
+@example(">$xyz")
+@example(">$$xyz")
 def test_whatever_the_secret_is_nothing_of_it_is_left(secret: str) -> None:
     literal = Literal(secret).as_string(None).strip()
     assert without_secrets(f"ALTER ROLE r PASSWORD {literal} LOGIN") == f"ALTER ROLE r PASSWORD {MASK} LOGIN"

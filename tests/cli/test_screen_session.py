@@ -79,6 +79,7 @@ async def test_what_is_noted_and_asked_while_it_starts_is_answered_later(tmp_pat
 
 
 async def test_ending_while_the_controls_are_made_closes_them(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").touch()
     session, seen = session_of(tmp_path), Seen()
     async with running(session, seen), asyncio.timeout(PATIENCE_S):
         while seen.frames < 2:

@@ -52,7 +52,7 @@ def test_bound_by_the_data_disk_is_concluded_from_the_figures_of_a_tuning_round(
 
 def test_rows_held_during_a_flush_count_for_the_wal_device() -> None:
     first = said(MADE["hot row on a slow WAL device"][1]).first
-    assert "rows are queued for meanwhile" in first.sentence
+    assert "sessions queue for rows meanwhile" in first.sentence
     assert first.impact_ms is not None
     assert first.impact_ms > 100.0
 

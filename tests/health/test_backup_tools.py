@@ -85,8 +85,7 @@ def test_a_server_is_checked_beside_a_tool_that_is_installed(
     monkeypatch.setattr(backup_tools, "LIMIT_S", 60.0)
     monkeypatch.setenv("PGBACKREST_CONFIG", "/nowhere")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
+    open_to_all(tmp_path)
 
     def said(identifier: int, days: int) -> list[str]:
         stop = int(time.time()) - days * 86_400

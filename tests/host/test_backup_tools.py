@@ -187,9 +187,7 @@ def test_a_program_that_says_nothing_useful_is_a_problem_in_one_line(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
 def test_as_root_it_runs_as_the_owner_of_the_data(asked: Callable[[str], BackupTools], tmp_path: Path) -> None:
     """With root's rights a program of another account is not run."""
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
+    open_to_all(tmp_path)
     os.chown(tmp_path, 65534, 65534)
     ((_, why),) = asked('echo "$(id -u) $(id -G) $PGPASSWORD" >&2; exit 1').problems
     assert why == "it failed with status 1: 65534 65534"

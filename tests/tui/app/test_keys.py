@@ -238,7 +238,7 @@ async def _check(rig: Rig) -> None:
 
 
 async def _zoom(rig: Rig) -> None:
-    for words in ("mean of 5 s", "mean of 30 s", "mean of"):
+    for words in ("a column is 5 s", "a column is 30 s", "chart of 1m"):
         await rig.press("Z")
         await rig.sees(words)
     await rig.press("Z")

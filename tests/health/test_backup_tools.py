@@ -19,6 +19,7 @@ from pgtop_tune.host import backup_tools
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
 from tests.support.health_facts import found, result, spoilt, unknown
+from tests.support.open_path import open_to_all
 from tests.support.real_check import checked
 from tests.support.server_facts import DAY_MS, NOW_MS
 from tests.support.servers import conninfo

@@ -328,13 +328,14 @@ class PostgresReader:
         return self._activity_rows.blocked(activity, blockers)
 
     async def _read_database(self, context: ReadContext) -> DatabaseCounters:
+        reported = self.own.transactions
         if self._major >= _FORCED_FLUSH_SINCE:
             # A backend reports its transactions once a second; ours must all be in what we subtract them from.
             await context.connection.fetch(_FLUSH)
-        # Another look of ours can come in between. The server does not report it yet, so it is not subtracted yet.
-        reported = self.own.transactions
+            # Another look of ours can come in between. The server does not report it yet, so it is not subtracted yet.
+            reported = context.connection.answered.own_transactions
         row = (await context.fetch("database"))[0]
-        return DatabaseCounters(at_s=self._clock(), **row, own_transactions=reported)
+        return DatabaseCounters(at_s=context.answered_s, **row, own_transactions=reported)
 
     async def _read_statements(self, context: ReadContext) -> StatementTotals:
         capabilities = context.capabilities

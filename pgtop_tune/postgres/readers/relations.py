@@ -198,7 +198,7 @@ async def read_replication(context: ReadContext) -> ReplicationSample | Unavaila
         common["replay_lsn_bytes"] = common["standby_replay_lsn_bytes"]
         receiver = Receiver(**{name: common[name] for name in _RECEIVER})
     return ReplicationSample(
-        at_s=context.at_s,
+        at_s=context.answered_s,
         now_ms=common["now_ms"],
         lsn_bytes=common["lsn_bytes"],
         senders=tuple(senders),
@@ -225,7 +225,9 @@ async def read_slots(context: ReadContext) -> SlotSample:
     """pg_replication_slots."""
     rows = [dict(row) for row in await context.fetch("slots")]
     clocks = _popped(rows, ("now_ms", "lsn_bytes", "next_xid"))
-    return SlotSample(context.at_s, **clocks, slots=tuple(Slot(**row) for row in rows if row["slot_name"] is not None))
+    return SlotSample(
+        context.answered_s, **clocks, slots=tuple(Slot(**row) for row in rows if row["slot_name"] is not None)
+    )
 
 
 async def read_subscriptions(context: ReadContext) -> SubscriptionSample:
@@ -233,7 +235,7 @@ async def read_subscriptions(context: ReadContext) -> SubscriptionSample:
     rows = [dict(row) for row in await context.fetch("subscriptions")]
     clocks = _popped(rows, ("now_ms",))
     workers = tuple(SubscriptionWorker(**row) for row in rows if row["id"] is not None)
-    return SubscriptionSample(context.at_s, **clocks, workers=workers)
+    return SubscriptionSample(context.answered_s, **clocks, workers=workers)
 
 
 async def read_horizon(own: OwnSessions, context: ReadContext) -> HorizonSample:
@@ -263,14 +265,14 @@ async def read_databases(context: ReadContext) -> DatabaseSample:
     """pg_stat_database, one row per database."""
     rows = [dict(row) for row in await context.fetch("databases")]
     left_out = max((row.pop("left_out") for row in rows), default=0)
-    return DatabaseSample(context.at_s, tuple(DatabaseRow(**row) for row in rows), max(left_out, 0))
+    return DatabaseSample(context.answered_s, tuple(DatabaseRow(**row) for row in rows), max(left_out, 0))
 
 
 async def read_io(context: ReadContext) -> IoSample:
     """pg_stat_io."""
     rows = [dict(row) for row in await context.fetch("io")]
     resets = [moment for row in rows if (moment := row.pop("stats_reset_ms")) is not None]
-    return IoSample(context.at_s, max(resets, default=None), tuple(IoCounters(**row) for row in rows))
+    return IoSample(context.answered_s, max(resets, default=None), tuple(IoCounters(**row) for row in rows))
 
 
 def wal_files_closed(_: str, user: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar, cast
 
@@ -42,6 +43,11 @@ class ReadContext(Struct, frozen=True):
     async def fetch(self, query: str, *arguments: object) -> Rows:
         """Rows of `postgres/sql/QUERY.FIRSTMAJOR.sql`. Raises as `ReadConnection.fetch` does."""
         return await self.connection.fetch(sql(query, self.major), *arguments)
+
+    @property
+    def answered_s(self) -> float:
+        """When the answer of the last `fetch` had come, on the clock of the session."""
+        return self.clock() - max(time.perf_counter() - self.connection.answered.at_s, 0.0)
 
 
 class SectionReader(Generic[R]):
@@ -87,8 +93,8 @@ class SectionReader(Generic[R]):
         section = self.section
         rows = await context.fetch(section.queries[0])
         if section.row is None:
-            return section.struct(at_s=context.clock(), **rows[0])
-        return section.struct(context.at_s, tuple(section.row(**row) for row in rows))
+            return section.struct(at_s=context.answered_s, **rows[0])
+        return section.struct(context.answered_s, tuple(section.row(**row) for row in rows))
 
 
 class SectionReaders:

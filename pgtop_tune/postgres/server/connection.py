@@ -87,10 +87,22 @@ Looked = Callable[[Sequence[bytes] | None, RowForm], None]
 `fetch` tells why."""
 
 
+class Answered(Struct, frozen=True):
+    """When an answer had come.
+
+    Attributes:
+        at_s: On the clock of `time.perf_counter`.
+        own_transactions: `OwnSessions.transactions` then: the server had ended so many, and no later one of ours.
+    """
+
+    at_s: float
+    own_transactions: int
+
+
 class _Ahead(Struct):
     """An answer that was asked ahead; `transactions` is 1 for the first statement of its transaction, 0 for others."""
 
-    rows: asyncio.Future[list[bytes] | None]
+    rows: asyncio.Future[tuple[list[bytes] | None, Answered]]
     form: RowForm
     transactions: int
 
@@ -101,6 +113,7 @@ class ReadConnection:
     Attributes:
         endpoint: Where the connection was made.
         backend_pid: Of the session, as the server said when we connected; behind a pooler nobody's.
+        answered: When the answer of the last `fetch` had come; perhaps before it was called.
         pooled: Behind a pooler: every statement may be served by another backend.
     """
 
@@ -120,6 +133,7 @@ class ReadConnection:
         self._forms: dict[str, tuple[Any, str, RowForm | None]] = {}
         self._ahead: dict[str, _Ahead] = {}
         self._asked_s = 0.0
+        self.answered = Answered(time.perf_counter(), own.transactions)
         self.endpoint = endpoint
         self.backend_pid: int = raw.get_server_pid()
         own.pooled = self.pooled
@@ -217,23 +231,31 @@ class ReadConnection:
         """
         if self._ahead or not self._may_ask:
             return
+        loop = asyncio.get_running_loop()
         for texts in transactions:
             questions: list[Question] = []
             for text in texts:
                 known = self._known(text)
                 if known is not None and text not in self._ahead:
                     name, form = known
-                    answer: asyncio.Future[list[bytes] | None] = asyncio.get_running_loop().create_future()
-                    self._ahead[text] = _Ahead(answer, form, 0 if questions else 1)
-                    questions.append((name, (), partial(_settle, answer)))
+                    asked = self._ahead[text] = _Ahead(loop.create_future(), form, 0 if questions else 1)
+                    questions.append((name, (), partial(self._settle_ahead, asked)))
             if questions:
                 self._ask(questions)
 
     def forget_ahead(self) -> None:
         """What was asked ahead and not fetched."""
         for each in self._ahead.values():
-            self._count(time.perf_counter(), transactions=each.transactions)
+            self._count(time.perf_counter(), transactions=0 if each.rows.done() else each.transactions)
+            each.rows.cancel()
         self._ahead.clear()
+
+    def _settle_ahead(self, asked: _Ahead, rows: list[bytes] | None) -> None:
+        """Of looks that are sent later the server knows nothing yet: what it has counted is noted with the answer."""
+        # Nobody may wait for it any more.
+        if not asked.rows.done():
+            self._own.transactions += asked.transactions
+            asked.rows.set_result((rows, Answered(time.perf_counter(), self._own.transactions)))
 
     @property
     def _may_ask(self) -> bool:
@@ -265,14 +287,14 @@ class ReadConnection:
             if not asked.rows.done():
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     await asked.rows
-            rows = asked.rows.result()
+            rows, self.answered = asked.rows.result()
             return None if rows is None else [asked.form.row(row) for row in rows]
         except TimeoutError as error:
             raise self._lost(error) from None
         except UnicodeDecodeError:
             return None
         finally:
-            self._count(started, transactions=asked.transactions)
+            self._count(started, transactions=0)
 
     async def execute(self, text: str) -> None:
         """Runs statements without parameters, as one simple query. Raises as `fetch` does."""
@@ -335,6 +357,7 @@ class ReadConnection:
             return await answer
         finally:
             self._count(started, transactions=transactions, calls=calls)
+            self.answered = Answered(time.perf_counter(), self._own.transactions)
 
     async def _until_bytes_come(self, answer: Any) -> None:
         try:
@@ -354,12 +377,6 @@ class ReadConnection:
     def _lost(self, error: BaseException) -> ConnectionProblem:
         self.terminate()
         return connection_problem(error, self._conninfo, reached=True)
-
-
-def _settle(answer: asyncio.Future[list[bytes] | None], rows: list[bytes] | None) -> None:
-    # Nobody may wait for it any more.
-    if not answer.done():
-        answer.set_result(rows)
 
 
 def _lenient(value: bytes) -> str:

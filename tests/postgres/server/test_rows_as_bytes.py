@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,7 +79,7 @@ async def test_a_section_has_the_same_columns_and_types_on_every_major(all_serve
         await connection.aclose()
 
 
-async def test_statements_are_counted_when_they_are_fetched_and_once(server: Throwaway) -> None:
+async def test_statements_are_counted_once_and_transactions_as_their_answers_come(server: Throwaway) -> None:
     own = OwnSessions()
     connection = await open_connection(place(server), own)
     try:
@@ -87,7 +88,8 @@ async def test_statements_are_counted_when_they_are_fetched_and_once(server: Thr
         before = own.statements, own.transactions, own.calls
         connection.ask_ahead([["SELECT 1 AS one"], ["SELECT 2 AS two", "SELECT 3 AS three"]])
         assert (await connection.fetch("SELECT 1 AS one"))[0]["one"] == 1
-        assert (own.statements, own.transactions, own.calls) == tuple(count + 1 for count in before)
+        assert (own.statements, own.calls) == (before[0] + 1, before[2] + 1)
+        assert connection.answered.own_transactions == before[1] + 1, "of the others the server knew nothing then"
         # Through asyncpg, behind all that is still to come.
         assert (await connection.fetch("SELECT 4"))[0][0] == 4
         assert (await connection.fetch("SELECT 2 AS two"))[0]["two"] == 2
@@ -286,3 +288,17 @@ def test_a_lost_connection_answers_all_and_is_told_to_asyncpg() -> None:
     past.connection_lost(None)
     assert got == [None, None]
     assert theirs.lost
+
+
+async def test_what_was_asked_ahead_has_the_moment_of_its_answer_and_not_of_its_reading(server: Throwaway) -> None:
+    connection = await open_connection(place(server), OwnSessions())
+    try:
+        await connection.fetch("SELECT 1 AS one")
+        connection.ask_ahead([["SELECT 1 AS one"]])
+        async with asyncio.timeout(60):
+            await asyncio.shield(connection._ahead["SELECT 1 AS one"].rows)
+        read_s = time.perf_counter()
+        await connection.fetch("SELECT 1 AS one")
+        assert connection.answered.at_s < read_s
+    finally:
+        await connection.aclose()

@@ -1,7 +1,7 @@
 """A live session whose services are made after the first frame.
 
 Importing what changes something and pgbench's runner takes as long as Textual's start, and three megabytes; an operator
-sees the first data before that, and who only watches does without. A key that needs a service waits for it.
+sees the first data before that, and watching alone takes none of it. A key that needs a service waits for it.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ class AcceptedRisk(Struct, frozen=True):
 
     Attributes:
         check: Id: "DISK-07".
-        subject: Pattern of what a finding is about, or one of its objects: "bench public.*"; "*" is whatever it is
-            about.
+        subject: Pattern of what a finding is about, or one of its objects: "bench public.*"; "*" matches
+            every finding of the check.
         reason: Why it is accepted.
         until: The last day.
     """

@@ -88,7 +88,7 @@ class Objects(Struct, frozen=True):
     Attributes:
         names: As patterns of accepted risks have them: "bench public.orders". Foreign text.
         unlisted: How many more there are, whose names are not known.
-        about: The finding about these of the names, and so many more.
+        about: Makes the finding about some of the names, and a number of objects that have no name here.
     """
 
     names: tuple[str, ...]
@@ -139,7 +139,7 @@ def about_several(
     Args:
         rows: One or more for each object.
         named: Name of an object, as `Objects.names`.
-        make: The finding about some of them and so many more.
+        make: Makes the finding about some of these rows, and a number of objects without a row.
         unlisted: How many more there are.
     """
 

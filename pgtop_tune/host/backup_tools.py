@@ -40,7 +40,7 @@ class _Tool(Struct, frozen=True):
         parse: Of what it prints. Raises ValueError.
         files: Of which one configures it; "~" is the home of the account.
         variable: That configures it as well.
-        account: Whose it is; "" for that of the data directory.
+        account: Name of the account that runs the tool; "" for the owner of the data directory.
     """
 
     name: str
@@ -78,7 +78,7 @@ TOOLS: Final = (
 
 
 class _Account(Struct, frozen=True):
-    """Whom a tool runs as; None is who we are."""
+    """Of the process of a tool; None keeps that of this program."""
 
     uid: int | None
     gid: int | None

@@ -306,7 +306,8 @@ def foreign_cpu(interval: Interval) -> float | None:
 def _ended_cpu(older: HostLook[ProcessSample], newer: HostLook[ProcessSample], ticks_per_s: int) -> float:
     """CPU time of processes that began or ended between two looks, as a share of one core.
 
-    The postmaster has the time of every session and worker that has ended, an archiver that of the programs it started.
+    The kernel adds the time of a child that has ended to its parent: sessions and workers to the postmaster, programs of
+    archive_command to the archiver.
     A session whose whole time is more than the looks are apart began before, and was not looked at then.
     """
     seconds = newer.at_s - older.at_s

@@ -179,7 +179,7 @@ class WaitReader:
             await self._read_names(context)
         before, before_s = self._profile, self._profile_s
         self._profile, self._profile_s = now, at_s
-        # Fewer than before: it was reset, or the pid is somebody else's now.
+        # Fewer than before: the counters were reset, or another process has the pid now.
         grown = {key: count - before.get(key, 0) for key, count in now.items() if count > before.get(key, 0)}
         if before_s is None or any(now.get(key, count) < count for key, count in before.items()):
             return WaitLook((), 0)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, SupportsIndex
 
 
 class NamedRow(tuple[Any, ...]):
-    """A row as asyncpg's Record: values by place and by name, a mapping to whoever asks for keys."""
+    """A row as asyncpg's Record: values by place and by name, also as a mapping."""
 
     __slots__ = ()
     places: ClassVar[Mapping[str, int]] = {}

@@ -42,7 +42,15 @@ BAD_DATABASE = (
     "INSERT INTO twice VALUES (1), (1)",
     "GRANT CREATE ON SCHEMA public TO PUBLIC",
 )
-SMALL = ("TAB-02.bytes=1", "IDX-03=0", "IDX-04=1", "BEN-01.clients=2", "TAB-04.rows=100", "TAB-01.rows=1000")
+SMALL = (
+    "TAB-02.bytes=1",
+    "IDX-03=0",
+    "IDX-04=1",
+    "BEN-01.clients=2",
+    "TAB-04.rows=100",
+    "TAB-04.age=0",
+    "TAB-01.rows=1000",
+)
 FOUND_IN_IT = {
     "IDX-01", "IDX-02", "IDX-03", "IDX-04", "KEY-01", "KEY-02", "TAB-01", "TAB-02", "TAB-03", "TAB-04", "VAC-04",
     "SEC-05", "BEN-01", "BEN-02",

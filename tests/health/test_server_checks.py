@@ -197,6 +197,8 @@ CASES: tuple[Case, ...] = (
     ("TAB-04", answered("tables", table(modified=50_000)), WARNING),
     ("TAB-04", answered("tables", table(modified=49_999)), None),
     ("TAB-04", answered("tables", table(modified=9_999, live=10, tuples=10)), None),
+    ("TAB-04", answered("tables", table(modified=50_000, last_analyze_ms=NOW_MS - 149_000)), None),
+    ("TAB-04", answered("tables", table(modified=50_000, last_analyze_ms=NOW_MS - 150_000)), WARNING),
     ("PLAN-01", {**setting(random_page_cost="4"), **disk(False)}, WARNING),
     ("PLAN-01", {**setting(random_page_cost="4"), **disk(None, nvme=True, virtual=True)}, WARNING),
     ("PLAN-01", {**setting(random_page_cost="4"), **disk(True)}, None),

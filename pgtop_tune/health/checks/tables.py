@@ -9,7 +9,7 @@ from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, L
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import with_lock_timeout
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
-from pgtop_tune.health.rules import in_database
+from pgtop_tune.health.rules import in_database, now_ms
 from pgtop_tune.sql_quoting import composed, identifier
 from pgtop_tune.units import MB, about, count, percent, share_of
 
@@ -52,7 +52,8 @@ def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for database, table in facts.have(TABLES):
         rows = max(table.live, table.tuples)
         share = 100 * table.modified / max(rows, 1)
-        if not table.never_analyzed and table.modified >= limits["rows"] and share >= limits["percent"]:
+        young = table.last_analyze_ms is not None and now_ms(facts) - table.last_analyze_ms < limits["age"] * 1000
+        if not table.never_analyzed and not young and table.modified >= limits["rows"] and share >= limits["percent"]:
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, "
@@ -173,6 +174,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         thresholds=(
             Threshold("percent", 50, "%", "of the rows changed"),
             Threshold("rows", 10_000, "", "fewer changes are left out"),
+            Threshold("age", 150, "s", "younger statistics are left out: autovacuum comes once a minute by default"),
         ),
         counts=True,
     ),

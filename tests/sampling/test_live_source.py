@@ -107,7 +107,8 @@ async def test_the_first_picture_waits_for_no_more_than_it_shows(server: Throwaw
         assert not any(isinstance(section, Unavailable) for section in dashboard)
 
 
-async def test_transactions_of_others_are_counted_and_ours_are_not(database: str) -> None:
+async def test_transactions_of_others_are_counted_and_ours_are_not(make_server: Callable[..., Throwaway]) -> None:
+    database = conninfo(make_server(autovacuum="off"))
     async with watching(database, 0.5) as watcher:
         await watcher.until(answered)
         quiet = await watcher.more(8)

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.cli.tuning_evaluator import lengths
+from pgtop_tune.cli.tuning_evaluator import cost_s
 from pgtop_tune.cli.tuning_own_blocks import separate_cost_s
 from pgtop_tune.cli.tuning_session import TuningSession
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
@@ -26,8 +26,6 @@ from pgtop_tune.tuning.on_server.objective import Objective, constraint, objecti
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.space import Dimension, KnobSpace, Space
 
-_SWITCHES_S: Final = 15.0
-"""Of an evaluation, beside its blocks: checks of both arms, changes."""
 _LONGEST_CYCLE_S: Final = 60.0
 """Above, knobs that work through checkpoints are searched only where they are named."""
 
@@ -95,7 +93,8 @@ async def beginning(session: TuningSession, wanted: SearchRequest) -> Beginning:
     space = await session.without_refused(space)
     if of_machine or space.dimensions:
         interval = await session.loaded_interval()
-        space = _without_long_cycles(space, interval, wanted.knobs)
+        if session.cell is None:
+            space = _without_long_cycles(space, interval, wanted.knobs)
     if of_machine:
         space = space.beside(
             machine_space(
@@ -115,7 +114,7 @@ async def beginning(session: TuningSession, wanted: SearchRequest) -> Beginning:
     plan = TuningPlan(
         space=Space(space.dimensions),
         budget=wanted.budget_s,
-        cost=_SWITCHES_S + FEWEST_PAIRS * lengths(request.block_s).pair_s,
+        cost=cost_s(request.block_s, [each.name for each in space.dimensions], loaded=session.cell is not None),
         restart_cost=separate_cost_s(request.block_s, restart=True),
         machine_cost=separate_cost_s(request.block_s, restart=False),
         seed=random.SystemRandom().getrandbits(31) if wanted.seed is None else wanted.seed,

@@ -22,6 +22,7 @@ from pgtop_tune.experiment.switchback.loads import ArmLoads
 from pgtop_tune.experiment.switchback.machine_arms import RivalSettings
 from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, SeparateBlocks, SeparatePlan
 from pgtop_tune.experiment.switchback.switchback import Switchback
+from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.tuning.on_server.evaluating_parts import SeparateWanted
 from pgtop_tune.units import counted
@@ -58,6 +59,7 @@ class OwnBlocks:
         keeper: Frames.
         before_set: Told the id of a change set before it is made.
         block_s: Of a block in one run.
+        own_cycles: Of knobs that work through checkpoints; None for those of the server.
 
     Raises:
         UsageProblem: Another program drives the load: the load would not survive a restart, and has no blocks.
@@ -73,8 +75,10 @@ class OwnBlocks:
         cell: RunCell | None,
         before_set: Callable[[str], None],
         block_s: float,
+        own_cycles: OwnCycles | None,
     ) -> None:
         self._block_s: Final = block_s
+        self._own_cycles: Final = own_cycles
         if cell is None:
             raise UsageProblem(
                 "a load that another program drives does not survive a restart", "leave --allow-restart out"
@@ -130,7 +134,8 @@ class OwnBlocks:
         kind = CheckedArms if restart else Arms
         arms = kind(ChangeSets(door, machine), control, wanted.parameters, frozenset(), of_machine, door)
         restarts = self._restart if restart else None
-        return SeparateBlocks(meant, wanted.frames, arms, self._loads, self.answers, restarts, wanted.seen)
+        own_cycles = self._own_cycles if plan.by_checkpoints else None
+        return SeparateBlocks(meant, wanted.frames, arms, self._loads, self.answers, restarts, wanted.seen, own_cycles)
 
     async def _restart(self) -> None:
         outcome = await self._session.restart.apply((), Terms(), tell)

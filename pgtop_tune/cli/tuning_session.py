@@ -207,6 +207,19 @@ class TuningSession:
             await sql_session.aclose()
         return room.available_bytes
 
+    async def checkpoint(self) -> None:
+        """Makes one.
+
+        Raises:
+            ServerProblem: The role may not.
+            ConnectionProblem: The server is gone.
+        """
+        sql_session = await self.live.open_sql_session()
+        try:
+            await sql_session.execute("CHECKPOINT")
+        finally:
+            await sql_session.aclose()
+
     def guards(self, found: Mapping[str, Parameter], names: Sequence[str], recovery_s: float) -> Guards:
         """Limits of this server and its machine.
 

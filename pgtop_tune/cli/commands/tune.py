@@ -81,7 +81,8 @@ def tune(
             "--block",
             metavar="TIME",
             rich_help_panel=_SEARCH,
-            help="Measured in each block, eight in an evaluation; shorter ones are noisier.",
+            help="Measured in each block, eight in an evaluation; three times as long between two CHECKPOINTs "
+            "for knobs that work through checkpoints. Shorter ones are noisier.",
         ),
     ] = "10s",
     allow_restart: Annotated[

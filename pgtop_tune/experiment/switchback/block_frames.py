@@ -55,6 +55,7 @@ class OpenBlock:
         checkpoints: That began within.
         settled_s: Left out before.
         settling: Transactions per second while it settled.
+        whole_cycle: It is a checkpoint cycle.
     """
 
     def __init__(self, arm: Arm, settled_s: float, measured_s: float, *, loaded: bool) -> None:
@@ -63,6 +64,7 @@ class OpenBlock:
         self.checkpoints = 0
         self.settled_s = settled_s
         self.settling: list[float] = []
+        self.whole_cycle = False
         self._budget_every_s: Final = min(BUDGET_S, measured_s)
         self._loaded: Final = loaded
         self._began_ms = self._ended_ms = 0
@@ -184,6 +186,7 @@ class OpenBlock:
             statements_ms=self._statements.all_ms(),
             sessions=means.get(_SESSIONS),
             clients=means.get(_CLIENTS),
+            whole_cycle=self.whole_cycle,
         )
 
 

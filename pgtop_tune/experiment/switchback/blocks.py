@@ -118,6 +118,7 @@ class Block(Struct, frozen=True):
         statements_ms: Execution time of all statements in as long; None where it is not known.
         sessions: Mean active sessions; None where nobody looked.
         clients: Mean sessions of clients, active or not, without ours; None where nobody looked.
+        whole_cycle: It is a checkpoint cycle: how much of it is under a checkpoint is a part of what is measured.
     """
 
     arm: Arm
@@ -142,6 +143,7 @@ class Block(Struct, frozen=True):
     statements_ms: float | None = None
     sessions: float | None = None
     clients: float | None = None
+    whole_cycle: bool = False
 
     @property
     def mean_tps(self) -> float:

@@ -260,9 +260,9 @@ def _why_not(pair: Pair) -> str:
 
 
 def at_an_edge(pair: Both) -> bool:
-    """Whether a checkpoint began or ended within one of the blocks."""
+    """Whether a checkpoint began or ended within one of the blocks, by chance."""
     a, b = pair.a.checkpoint, pair.b.checkpoint
-    return a is not None and b is not None and abs(a - b) > _CHECKPOINT
+    return not pair.a.whole_cycle and a is not None and b is not None and abs(a - b) > _CHECKPOINT
 
 
 def generator(blocks: Sequence[Block]) -> str:

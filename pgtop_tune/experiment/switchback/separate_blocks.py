@@ -25,6 +25,7 @@ from pgtop_tune.experiment.switchback.evaluation import Evaluation
 from pgtop_tune.experiment.switchback.loads import ArmLoads
 from pgtop_tune.experiment.switchback.state import Ending, Over, Phase, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
+from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.units import duration
@@ -82,6 +83,7 @@ class SeparateBlocks(Switchback):
         load: The loads of the arms.
         answers: Waits until frames show the server as it is after a restart.
         restart: Restarts the server as it is; None where blocks take no restart.
+        own_cycles: Where the arms differ in what works through checkpoints: blocks end with one, too; else None.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class SeparateBlocks(Switchback):
         answers: Callable[[], Awaitable[None]],
         restart: Callable[[], Awaitable[None]] | None,
         seen: Callable[[SwitchbackState], None] = lambda state: None,
+        own_cycles: OwnCycles | None = None,
     ) -> None:
         super().__init__(plan, frames, arms, load, seen)
+        self._own_cycles: Final = own_cycles
         self._separate: Final = plan
         self._loads: Final = load
         self._answers: Final = answers
@@ -137,6 +141,9 @@ class SeparateBlocks(Switchback):
         settled_s = self.elapsed_s - began_s
         self._put(phase=Phase.MEASURING)
         await self._wait(lambda: block.seconds >= lengths.measured_s - 0.5, lengths.measured_s + _LATE_S)
+        if self._own_cycles is not None:
+            block.whole_cycle = True
+            await self._own_cycles.end(block, self._wait)
         self._frames.stop()
         spoiled = await self._arms.foreign_change()
         await self._end_load()

@@ -10,7 +10,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import TPS
-from pgtop_tune.compare.sides.material import BUDGET_S
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
@@ -19,7 +18,6 @@ from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
 from pgtop_tune.experiment.switchback.arms import Arms
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
 from pgtop_tune.experiment.switchback.blocks import (
-    CYCLES_PER_PAIR,
     QUICK,
     QUICK_READINGS,
     Arm,
@@ -28,7 +26,6 @@ from pgtop_tune.experiment.switchback.blocks import (
     longer,
     orders,
 )
-from pgtop_tune.experiment.switchback.cycles import cycle_s
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, missing_words
 from pgtop_tune.experiment.switchback.guard import harm
 from pgtop_tune.experiment.switchback.newest_steady import newest_steady
@@ -46,6 +43,7 @@ from pgtop_tune.experiment.switchback.state import (
     SwitchbackPlan,
     SwitchbackState,
 )
+from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles, WholeCycles
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.units import duration
@@ -59,7 +57,6 @@ _LATE_S: Final = 15.0
 """A busy machine's frames come late."""
 _BETWEEN_LOOKS: Final = 5
 _SPOILED_IN_A_ROW: Final = 3
-_CYCLE_TOLERANCE: Final = 2.0
 _PLANNED: Final = frozenset({*ANSWERS, Ending.UNDECIDED, Ending.NOT_ATTRIBUTABLE})
 """Endings after which plans are worth a look."""
 
@@ -75,6 +72,7 @@ class Switchback:
         seen: Takes each new state.
         trials: Made earlier on this server.
         plans: Plans statements at the end; None where nobody asked for it.
+        own_cycles: Of parameters that work through checkpoints; None waits for the server's own.
 
     Attributes:
         state: The newest. Thread-safe.
@@ -89,6 +87,7 @@ class Switchback:
         seen: Callable[[SwitchbackState], None] = lambda state: None,
         trials: Sequence[Trial] = (),
         plans: StatementPlans | None = None,
+        own_cycles: OwnCycles | None = None,
     ) -> None:
         self.plan: Final = plan
         self.state = SwitchbackState(remaining_s=plan.for_s)
@@ -100,7 +99,7 @@ class Switchback:
         self._plans: Final = plans
         self._lengths = plan.lengths
         self._objective = plan.objective
-        self._cycle_s = 0.0
+        self._cycles: Final = WholeCycles(frames, plan.rivals, own_cycles, self._wait) if plan.by_checkpoints else None
         self._began_s = time.monotonic()
         self._pair_since_s = 0.0
         self._open: list[tuple[Pair, OpenBlock, OpenBlock]] = []
@@ -182,8 +181,8 @@ class Switchback:
         self._began_s = time.monotonic()
         self._frames.begin()
         await self._warm_up()
-        if self.plan.by_checkpoints:
-            self._plan_cycles()
+        if self._cycles is not None:
+            self._note(self._cycles.plan(self.plan.for_s - self.elapsed_s, self.elapsed_s))
         spoiled = 0
         for number, order in enumerate(orders(self.plan.seed), 1):
             pair = await self._pair(number, order)
@@ -252,26 +251,6 @@ class Switchback:
             self._put(prediction=found)
             self._note(f"prediction: {prediction_words(found)}")
 
-    def _plan_cycles(self) -> None:
-        """Blocks are whole checkpoint cycles; ends where too few fit into the time."""
-        interval = self._frames.interval
-        cycles = [
-            None if interval is None else cycle_s(interval, {each.name: each.value(arm) for each in self.plan.rivals})
-            for arm in Arm
-        ]
-        if None in cycles:
-            raise Over(Ending.FAILED, "the length of a checkpoint cycle is not known")
-        self._cycle_s = max(each for each in cycles if each is not None)
-        needed_s = FEWEST_PAIRS * CYCLES_PER_PAIR * self._cycle_s
-        if needed_s > self.plan.for_s - self.elapsed_s:
-            names = ", ".join(rival.name for rival in self.plan.rivals)
-            raise Over(
-                Ending.TOO_SHORT,
-                f"{names} works through checkpoints, {duration(self._cycle_s)} apart under this load: whole cycles need"
-                f" --for {duration(needed_s + self.elapsed_s)}. Or judge it by runs: pgtop-tune bench run --repeat",
-            )
-        self._note(f"blocks are whole checkpoint cycles of up to {duration(self._cycle_s)}")
-
     async def _pair(self, number: int, order: tuple[Arm, Arm]) -> Pair:
         """Measures one pair."""
         if self.elapsed_s + self._pair_s > self.plan.for_s:
@@ -291,33 +270,33 @@ class Switchback:
 
     @property
     def _pair_s(self) -> float:
-        return CYCLES_PER_PAIR * self._cycle_s or self._lengths.pair_s
+        return self._lengths.pair_s if self._cycles is None else self._cycles.pair_s
 
     async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
         """Measures one block; why it does not count, "" where it does."""
-        longest_s = _CYCLE_TOLERANCE * 2.0 * self._cycle_s + self._lengths.settle_s + self._lengths.measured_s + _LATE_S
-        changed = await self._arms.to(arm, longest_s)
-        settle_s = self._lengths.settle_s if changed else 0.0
-        phase = Phase.SETTLING if changed else Phase.MEASURING
-        self._put(phase=phase, arm=arm, arm_since_s=self._frames.now_s)
-        block = self._frames.open(arm, settle_s, self._lengths.measured_s)
-        if self._cycle_s and changed:
-            # The cycle under way holds pages of the other arm: the next one begins with a checkpoint.
-            await self._wait(lambda: block.checkpoints > 0, longest_s)
-            self._frames.stop()
-            settle_s += block.seconds
-            block = self._frames.open(arm, 0.0, BUDGET_S)
-        await self._wait(lambda: block.seconds > 0.0, longest_s)
-        self._put(phase=Phase.MEASURING)
-        if self._cycle_s:
-            await self._wait(lambda: block.checkpoints > 0, longest_s)
+        changed = await self._arms.to(arm, self._lengths_s if self._cycles is None else self._cycles.longest_s)
+        self._put(phase=Phase.SETTLING if changed else Phase.MEASURING, arm=arm, arm_since_s=self._frames.now_s)
+        if self._cycles is None:
+            block = await self._of_lengths(arm, self._lengths.settle_s if changed else 0.0)
         else:
-            await self._wait(lambda: block.seconds >= self._lengths.measured_s - 0.5, longest_s)
+            block = await self._cycles.block(arm, lambda: self._put(phase=Phase.MEASURING), changed=changed)
         self._frames.stop()
-        block.settled_s = settle_s
         spoiled = await self._arms.foreign_change()
         switched = frozenset(rival.name for rival in self.plan.rivals)
         return block, spoiled or self._frames.parameters.changed(self._pair_since_s, block.began_s, switched)
+
+    async def _of_lengths(self, arm: Arm, settle_s: float) -> OpenBlock:
+        block = self._frames.open(arm, settle_s, self._lengths.measured_s)
+        await self._wait(lambda: block.seconds > 0.0, self._lengths_s)
+        self._put(phase=Phase.MEASURING)
+        await self._wait(lambda: block.seconds >= self._lengths.measured_s - 0.5, self._lengths_s)
+        block.settled_s = settle_s
+        return block
+
+    @property
+    def _lengths_s(self) -> float:
+        """A block of these lengths takes no longer."""
+        return self._lengths.settle_s + self._lengths.measured_s + _LATE_S
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
         if not await self._frames.until(self._ticking(condition), timeout_s):
@@ -348,7 +327,7 @@ class Switchback:
 
     def _fit_lengths(self, pairs: tuple[Pair, ...], evaluation: Evaluation) -> None:
         """Makes the next blocks longer or shorter, as the effect has shown."""
-        if self._cycle_s:
+        if self._cycles is not None:
             return
         if evaluation.slow:
             self._settle_longer()

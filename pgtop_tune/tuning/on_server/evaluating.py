@@ -211,7 +211,8 @@ class Evaluator:
             )
         control = self._parts.control
         arms = Arms(ChangeSets(control, None), control, rivals, frozenset())
-        return Switchback(plan, frames, arms, self._parts.load, self._parts.seen)
+        parts = self._parts
+        return Switchback(plan, frames, arms, parts.load, parts.seen, own_cycles=parts.own_cycles)
 
     async def _outcome(self, state: SwitchbackState, differing: Sequence[str], wanted: Evaluation) -> Outcome:
         ending = state.ending

@@ -15,6 +15,7 @@ from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.state import ContinuousLoad, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
+from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.runtime.ports import Step
 
 Seen = Callable[[SwitchbackState], None]
@@ -119,6 +120,7 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
         machine: Settings of the operating system; None where none is among the knobs.
         seen: Takes each state of an evaluation.
         before_set: Told the id of a change set before it is made.
+        own_cycles: Of knobs that work through checkpoints; None waits for those of the server.
     """
 
     control: ChangeControl
@@ -128,3 +130,4 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
     machine: MachineControl | None
     seen: Seen
     before_set: Callable[[str], None]
+    own_cycles: OwnCycles | None = None

@@ -15,6 +15,7 @@ from pgtop_tune.experiment.switchback.block_frames import BlockFrames
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
+from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.frame import Frame
@@ -81,13 +82,20 @@ class Made:
         change: What else a frame has.
     """
 
-    def __init__(self, plan: SwitchbackPlan = PLAN) -> None:
+    def __init__(self, plan: SwitchbackPlan = PLAN, own_cycles: OwnCycles | None = None) -> None:
         self.frames = BlockFrames(loaded=plan.loaded)
         self.arms, self.load = MadeArms(), MadeLoad()
         self.states: list[SwitchbackState] = []
         self.tps: Callable[[int, Arm | None], float] = lambda second, arm: 1000.0
         self.change: Callable[[int, Frame], Frame] = lambda second, found: found
-        self.experiment = Switchback(plan, self.frames, self.arms, self.load, self.states.append)  # type: ignore[arg-type]
+        self.experiment = Switchback(
+            plan,
+            self.frames,
+            self.arms,  # type: ignore[arg-type]
+            self.load,
+            self.states.append,
+            own_cycles=own_cycles,
+        )
 
     async def run(self) -> SwitchbackState:
         """To its end."""

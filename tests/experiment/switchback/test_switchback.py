@@ -13,6 +13,7 @@ from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.state import Ending, Phase
+from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.experiment.switchback.words import Narrator, headline, text
 from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
 from pgtop_tune.model.bench import RunState
@@ -348,6 +349,39 @@ async def test_blocks_of_what_works_through_checkpoints_are_whole_cycles() -> No
     assert all(38.0 <= block.seconds <= 42.0 for block in blocks)
     assert all(block.checkpoint == pytest.approx(0.25, abs=0.06) for block in blocks)
     assert any(note.startswith("blocks are whole checkpoint cycles of up to ") for note in state.notes)
+
+
+async def test_a_value_with_more_checkpoints_is_judged_by_four_pairs_too() -> None:
+    made, draw, counts = Made(CYCLES), random.Random(3), [0, 0]
+    made.tps = lambda second, arm: 1000.0 * (1.0 + 0.2 * (arm is Arm.B)) * (1.0 + draw.gauss(0, 0.02))
+
+    def change(second: int, found: Frame) -> Frame:
+        # Under B a checkpoint every 40 s writes for ten seconds; under A checkpoints write all the time.
+        a = made.arms.arm is Arm.A
+        counts[0] += second % (5 if a else 40) == 0
+        counts[1] += 1000 * (a or second % 40 < 10)
+        counters = replace(found.postgres.checkpoints, requested=counts[0], buffers_checkpoint=counts[1])  # type: ignore[union-attr]
+        return replace(found, postgres=replace(found.postgres, checkpoints=counters))  # type: ignore[type-var]
+
+    made.change = change
+    state = await made.run()
+    assert (state.ending, len(state.pairs)) == (Ending.BETTER, 4)
+
+
+async def test_cycles_of_our_own_lie_between_two_checkpoints_and_are_as_long_as_asked_for() -> None:
+    acts: list[str] = []
+
+    async def checkpoint() -> None:
+        acts.append(f"checkpoint {made.arms.arm}")
+
+    made, draw = Made(CYCLES, OwnCycles(12.0, checkpoint)), random.Random(2)
+    made.tps = lambda second, arm: 1000.0 * (1.0 + 0.2 * (arm is Arm.B)) * (1.0 + draw.gauss(0, 0.02))
+    state = await made.run()
+    assert state.ending is Ending.BETTER
+    blocks = [block for pair in state.pairs for block in pair.blocks]
+    assert all(12.0 <= block.seconds <= 14.0 for block in blocks)
+    assert acts == [f"checkpoint {block.arm}" for block in sorted(blocks, key=lambda each: each.began_s) for _ in "12"]
+    assert any(note == "blocks are checkpoint cycles of 12 s, made by CHECKPOINT" for note in state.notes)
 
 
 async def test_too_little_time_for_whole_cycles_is_refused_with_the_time_it_takes() -> None:

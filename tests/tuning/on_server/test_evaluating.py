@@ -46,7 +46,7 @@ def measured(control: Control, names: Sequence[str], monkeypatch: pytest.MonkeyP
     """One evaluation of the start against itself, its blocks spoiled; `names` are the knobs that are still ours."""
 
     class Spoiled:
-        def __init__(self, *_: object) -> None: ...
+        def __init__(self, *_: object, **__: object) -> None: ...
 
         async def run(self) -> SwitchbackState:
             return STATE

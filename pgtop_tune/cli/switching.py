@@ -178,6 +178,7 @@ async def switch(wanted: SwitchRequest) -> int:
         if (server := server_of(keeper.frames[-1])) is not None:
             # What it switches is pending, too: its hint is the one that helps.
             check_alone(server)
+            facts["system_identifier"] = server.system_identifier
         await check_nothing_pending(session.parameters)
         if wanted.against_load:
             keeper.rest()
@@ -188,7 +189,7 @@ async def switch(wanted: SwitchRequest) -> int:
             return
         arms = Arms(ChangeSets(session.parameters, None), session.parameters, meant, confirmed)
         load = ForeignLoad() if wanted.against_load else OwnLoad(run, session.load, loads[Arm.A])
-        trials = trials_of(facts["server"])
+        trials = trials_of(facts["server"], facts.get("system_identifier", ""))
         if words := score_words(score(trials)):
             tell(words)
         plans = None if wanted.plans is PlannedBy.NOBODY else StatementPlans(session.backends.plan_shape, wanted.plans)

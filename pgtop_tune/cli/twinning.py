@@ -8,7 +8,7 @@ import os
 import pwd
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune import __version__
+from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.bench.argv import check as check_load
 from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.housekeeping import find_tables
@@ -58,6 +59,7 @@ from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.memory_files import parse_meminfo
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.parameter_values import check_value
+from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.sql_session import open_sql_session
@@ -190,7 +192,8 @@ async def run_twin(wanted: TwinRequest) -> int:
         return as_json(plan, state, facts)
 
     seen = Progress(TwinNarrator().lines, record, file, shown.take, announcement, quiet=wanted.quiet)
-    experiment = Twin(plan, material, seen, _notes(original, huge_pages=found.huge_pages))
+    notes = (*losses(original.parameters, rivals), *_notes(original, huge_pages=found.huge_pages))
+    experiment = Twin(plan, material, seen, notes)
     announcement.begin()
     try:
         await experiment.run()
@@ -207,6 +210,14 @@ def _looked(conninfo: ConnInfo, names: tuple[str, ...]) -> tuple[Original, Serve
         return look(session, names), server_of_instance(session.instance)
     finally:
         session.close()
+
+
+def losses(parameters: Mapping[str, Parameter], rivals: Sequence[Rival]) -> tuple[str, ...]:
+    """What B can lose on a server that is kept, which no throughput shows."""
+    found = ((each, loss_of(each.name, each.b, parameters[each.name].boot_val)) for each in rivals)
+    return tuple(
+        f"{each.name} = {each.b} can lose {loss}: this verdict is about its speed alone" for each, loss in found if loss
+    )
 
 
 def _notes(original: Original, *, huge_pages: bool) -> tuple[str, ...]:

@@ -98,7 +98,14 @@ class SwitchbackService:
         from pgtop_tune.experiment.prediction import score, score_words
         from pgtop_tune.experiment.switchback.record import trials_of
 
-        return score_words(score(trials_of(self._facts.get("server", ""))))
+        return score_words(score(trials_of(self._facts.get("server", ""), self._system_identifier)))
+
+    @property
+    def _system_identifier(self) -> str:
+        from pgtop_tune.runtime.running_experiments import server_of
+
+        server = None if self._newest is None else server_of(self._newest)
+        return "" if server is None else server.system_identifier
 
     def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
         """What is known of the noise of this machine and load."""
@@ -136,7 +143,8 @@ class SwitchbackService:
         if server is not None:
             await asyncio.to_thread(check_alone, server)
         await check_nothing_pending(self._parameters)
-        trials = await asyncio.to_thread(trials_of, self._facts.get("server", ""))
+        facts = {**self._facts, "system_identifier": self._system_identifier}
+        trials = await asyncio.to_thread(trials_of, self._facts.get("server", ""), self._system_identifier)
         plan = _plan(rivals, wanted)
         announcement = Announcement("screen", [each.name for each in rivals], self.state, server)
         await asyncio.to_thread(announcement.begin)
@@ -145,7 +153,7 @@ class SwitchbackService:
         arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
         shown = ShownStates(plan, self._state.number + 1)
         file = RecordFile("ab", (rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
-        watch = _Watch(shown, plan, self._note, file, self._facts)
+        watch = _Watch(shown, plan, self._note, file, facts)
         self._state = shown.newest
 
         def seen(state: SwitchbackState) -> None:

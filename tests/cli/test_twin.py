@@ -13,11 +13,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.cli.twinning import losses
 from pgtop_tune.cluster.account import server_account
 from pgtop_tune.cluster.leftover_copies import OWNER, PREFIX
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.experiment.switchback.arms import Rival
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.cli.test_set import until
+from tests.support.plans import parameter
 from tests.support.servers import conninfo
 
 _CHANGING = ("pg_wal", "pg_xact", "pg_stat", "pg_logical", "pg_subtrans", "pg_multixact", "base", "pg_stat_tmp")
@@ -40,6 +43,14 @@ def asked(server: Throwaway, query: str) -> object:
         row = connection.execute(query).fetchone()
         assert row is not None
         return row[0]
+
+
+def test_a_value_that_can_lose_data_says_so_beside_its_verdict() -> None:
+    parameters = {name: parameter(name, "on", boot_val="on") for name in ("fsync", "enable_sort")}
+    rivals = [Rival("enable_sort", "on", "off"), Rival("fsync", "on", "off")]
+    (words,) = losses(parameters, rivals)
+    assert words.startswith("fsync = off can lose ")
+    assert words.endswith(": this verdict is about its speed alone")
 
 
 @pytest.mark.parametrize(

@@ -103,13 +103,18 @@ class RecordFile:
             raise RecordingProblem(f"{self.path}: {problem.strerror}", "free some space") from None
 
 
-def trials_of(server: str) -> tuple[Trial, ...]:
-    """The newest experiments on this server whose effect can be told; files that cannot be read are left out."""
+def trials_of(server: str, system_identifier: str) -> tuple[Trial, ...]:
+    """The newest experiments on this server whose effect can be told; files that cannot be read are left out.
+
+    Args:
+        server: Its address, which decides where no system identifier is known.
+        system_identifier: "" where the role may not see it.
+    """
     try:
         paths = sorted(experiments_dir().glob("ab-*.json"), key=lambda path: path.name, reverse=True)[:_MOST]
     except OSError:
         return ()
-    return tuple(trial for path in paths if (trial := _trial(path, server)) is not None)
+    return tuple(trial for path in paths if (trial := _trial(path, server, system_identifier)) is not None)
 
 
 class _Main(Struct):
@@ -138,9 +143,16 @@ class _Record(Struct):
     parameters: tuple[Rival, ...]
     evaluation: _Evaluation
     prediction: Prediction | None = None
+    system_identifier: str = ""
+
+    def was_on(self, server: str, system_identifier: str) -> bool:
+        """Whether it was made on this server."""
+        if self.system_identifier and system_identifier:
+            return self.system_identifier == system_identifier
+        return self.server == server
 
 
-def _trial(path: Path, server: str) -> Trial | None:
+def _trial(path: Path, server: str, system_identifier: str) -> Trial | None:
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             return None
@@ -148,7 +160,7 @@ def _trial(path: Path, server: str) -> Trial | None:
         at_ms = round(path.stat().st_mtime * 1000)
     except (OSError, NotOurs, DecodeError, UnicodeDecodeError):
         return None
-    if record.format != FORMAT or record.server != server or record.ending not in _OF_PARAMETERS:
+    if record.format != FORMAT or not record.was_on(server, system_identifier) or record.ending not in _OF_PARAMETERS:
         return None
     rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.throughput
     if main is None or record.evaluation.unattributable:

@@ -35,13 +35,21 @@ def write(directory: Path, name: str, content: str) -> None:
 
 def test_a_trial_has_its_parameters_in_order_and_what_was_predicted(kept: Path) -> None:
     write(kept, "ab-1.json", json.dumps(RECORD))
-    (trial,) = trials_of("db1:5432")
+    (trial,) = trials_of("db1:5432", "")
     assert trial.names == ("commit_delay", "commit_siblings")
     assert trial.values == (("0", "1000"), ("5", "1"))
     assert (trial.relative, trial.low, trial.high) == (0.12, 0.05, 0.2)
     assert trial.predicted is not None
     assert trial.predicted.most == 0.61
-    assert trials_of("another:5432") == ()
+    assert trials_of("another:5432", "") == ()
+
+
+def test_a_trial_belongs_to_its_server_wherever_that_listens(kept: Path) -> None:
+    write(kept, "ab-1.json", json.dumps(RECORD | {"system_identifier": "7300"}))
+    assert trials_of("moved:6432", "7300")
+    assert trials_of("db1:5432", "")
+    assert trials_of("db1:5432", "7301") == ()
+    assert trials_of("moved:6432", "") == ()
 
 
 @pytest.mark.parametrize(
@@ -61,4 +69,4 @@ def test_a_trial_has_its_parameters_in_order_and_what_was_predicted(kept: Path) 
 def test_what_is_no_record_of_a_trial_is_left_out(kept: Path, content: str) -> None:
     write(kept, "ab-1.json", content)
     (kept / "ab-2.json").symlink_to("/dev/zero")
-    assert trials_of("db1:5432") == ()
+    assert trials_of("db1:5432", "") == ()

@@ -106,9 +106,12 @@ class StorageIoMeter:
             return Unavailable(Reason.NOT_SUPPORTED, f"/proc: {problem.strerror}")
         found: dict[int, _Counters] = {}
         refused: set[int] = set()
+        kernel_seen = False
         for pid in alive:
             try:
-                if not self._lineage(pid).kernel_thread:
+                if self._lineage(pid).kernel_thread:
+                    kernel_seen = True
+                else:
                     found[pid] = parse_storage_io(self._read(pid, "io"))
             except PermissionError:
                 refused.add(pid)
@@ -126,7 +129,8 @@ class StorageIoMeter:
             own_write_bytes=own_written,
             others_read_bytes=read,
             others_write_bytes=written,
-            refused=len(refused),
+            # In a container, or with hidepid, the threads of the kernel are not there, and other programs neither.
+            refused=len(refused) + (not kernel_seen),
         )
 
     def _add(self, found: dict[int, _Counters], alive: Collection[int]) -> None:

@@ -134,7 +134,7 @@ class StorageIo(Struct, frozen=True, gc=False):
         own_read_bytes: From storage, by server, load and this program.
         own_write_bytes: Handed to write calls and dirty in the page cache, by the same.
         others_read_bytes, others_write_bytes: By all other programs.
-        refused: Programs whose file this one may not read.
+        refused: Programs whose file this one may not read; those out of sight of a container, together, count as one.
     """
 
     at_s: float

@@ -80,6 +80,7 @@ def test_children_of_the_postmaster_and_sessions_are_own_and_the_rest_is_foreign
         session=(1000, 700, 700),
         helper=(50, 0, 0),
         other=(10**9, 10**9, 10**9),
+        kernel=(0, 0, 0),
     )
     before = looked(meter, lambda found: True)
     assert before == StorageIo(0.0, 0, 0, 0, 0, 0)
@@ -91,6 +92,13 @@ def test_children_of_the_postmaster_and_sessions_are_own_and_the_rest_is_foreign
     machine(tmp_path, other=(40, 0, 0))
     now_s = 2.0
     assert looked(meter, lambda found: found.at_s == 2.0) == StorageIo(2.0, 530, 200, 47, 300, 0)
+
+
+def test_without_threads_of_the_kernel_in_sight_there_are_programs_out_of_sight(tmp_path: Path) -> None:
+    """So it is in a container, whose /proc shows its own processes only."""
+    meter = StorageIoMeter(lambda: 0.0, tmp_path)
+    machine(tmp_path, init=(0, 0, 0), server=(5, 5, 5), session=(1000, 700, 700), other=(1, 1, 1))
+    assert looked(meter, lambda found: True) == StorageIo(0.0, 0, 0, 0, 0, 1)
 
 
 def test_a_program_that_a_process_of_the_server_starts_is_the_server_s(tmp_path: Path) -> None:

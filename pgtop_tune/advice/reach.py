@@ -12,8 +12,8 @@ from typing import Final
 
 from pgtop_tune.model.waits import CPU, QUEUE
 
-_HELD: Final = ("Lock", "LWLock", QUEUE)
-"""Waits for other transactions."""
+HELD: Final = ("Lock", "LWLock", QUEUE)
+"""Beginnings of waits for other transactions, which get shorter where these do."""
 _COMMIT: Final = ("IO:WalSync", "IO:WALSync", "LWLock:WALWrite", "IPC:SyncRep", "Timeout:CommitDelay")
 _WAL: Final = (
     *_COMMIT,
@@ -83,7 +83,13 @@ _REACH: Final = {name: waits for names, waits in _ROWS for name in names}
 
 def reach_of(names: Iterable[str]) -> tuple[str, ...] | None:
     """Prefixes of labels of waits that these parameters together can make shorter; None where one has no row."""
-    found: list[str] = [*_HELD]
+    found = own_reach_of(names)
+    return None if found is None else tuple(dict.fromkeys((*HELD, *found)))
+
+
+def own_reach_of(names: Iterable[str]) -> tuple[str, ...] | None:
+    """The same without waits for others that are made quicker."""
+    found: list[str] = []
     for name in names:
         waits = _REACH.get(name.lower())
         if waits is None:

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.advice.reach import reach_of, reached
+from pgtop_tune.advice.reach import HELD, own_reach_of, reach_of, reached
 from pgtop_tune.experiment.caps import lowest_cap
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
@@ -29,6 +29,8 @@ _FEWEST_TRIALS: Final = 2
 _SURE: Final = 0.02
 """Beyond the bound by which a measurement may be: its own uncertainty, and the samples'."""
 _NOTHING: Final = 0.04
+_FELT: Final = 0.01
+"""Of a transaction without its waits for others: what is saved below is not felt by those who wait for it."""
 """A bound below which no change of these parameters is worth an experiment."""
 _MOST: Final = 10.0
 """As a share: a bound above says nothing."""
@@ -137,10 +139,15 @@ def predict(
 
 
 def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> Prediction | None:
-    reach = reach_of(names)
-    if reach is None or budget.total_ms <= 0.0:
+    reach, own = reach_of(names), own_reach_of(names)
+    if reach is None or own is None or budget.total_ms <= 0.0:
         return None
-    waits = tuple((part.label, part.ms) for part in budget.parts if reached(part.label, reach))
+    parts = tuple((part.label, part.ms) for part in budget.parts)
+    waits = tuple((label, ms) for label, ms in parts if reached(label, own))
+    held = tuple((label, ms) for label, ms in parts if reached(label, HELD) and not reached(label, own))
+    # Who waits for others waits less only where the others get quicker.
+    if sum(ms for _, ms in waits) >= _FELT * (budget.total_ms - sum(ms for _, ms in held)):
+        waits = tuple(each for each in parts if each in waits or each in held)
     removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
     left_ms = budget.total_ms - removable_ms
     most, by = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST), ""

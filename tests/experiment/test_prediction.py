@@ -150,6 +150,15 @@ def test_locks_are_held_for_a_shorter_time_by_whom_a_change_makes_quicker() -> N
     assert found.most == pytest.approx(1.0)
 
 
+def test_a_queue_for_the_cpus_is_no_gain_of_what_a_load_does_not_wait_for() -> None:
+    parts = (BudgetPart("CPU", "CPU", 0.06), BudgetPart("CPU queue", "CPU", 0.03), BudgetPart("IO:WalSync", "IO", 1e-4))
+    found = bounded(replace(BUDGET, total_ms=0.09, parts=parts), [frame(0)], *NAMES)
+    assert found.nothing
+    queue = (BudgetPart("IO:WalSync", "IO", 0.5), BudgetPart("Lock:tuple", "Lock", 99.0), BudgetPart("CPU", "CPU", 0.5))
+    found = bounded(replace(BUDGET, total_ms=100.0, parts=queue), [frame(0)], *NAMES)
+    assert found.removable_ms == pytest.approx(99.5), "a hundred wait for one that waits for its commit"
+
+
 def test_earlier_trials_of_the_same_change_give_the_likely_value(interval: Interval) -> None:
     others = [
         trial(0.9, names=("work_mem",)),

@@ -11,6 +11,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding, Language, Severity
+from pgtop_tune.safe_text import is_plain
 from tests.support.made_objects import IN_A_DATABASE, OF_ROLES
 from tests.support.real_check import checked
 from tests.support.servers import MAJORS, conninfo
@@ -23,6 +24,34 @@ FOR_PEOPLE = {"TAB-05", "TAB-09", "TAB-11", "IDX-06", "SEC-16"}
 """Words in place of statements."""
 MORE_THAN_ONE = {"TAB-08": 3, "TAB-10": 2, "KEY-01": 3, "SEC-08": 2, "SEC-17": 5}
 """Findings by check."""
+
+
+WELL_MADE = (
+    "CREATE TABLE guarded (id int PRIMARY KEY, who name)",
+    "ALTER TABLE guarded ENABLE ROW LEVEL SECURITY",
+    "CREATE POLICY own_rows ON guarded USING (who = current_user)",
+    "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    "CREATE TRIGGER of_replicas AFTER INSERT ON guarded FOR EACH ROW EXECUTE FUNCTION noted()",
+    "ALTER TABLE guarded ENABLE REPLICA TRIGGER of_replicas",
+    "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY LIST (id)",
+    "CREATE TABLE rest PARTITION OF parts DEFAULT",
+    "ANALYZE parts",
+    "CREATE TABLE often_updated (id int PRIMARY KEY, document bytea) WITH (fillfactor = 70, toast.autovacuum_enabled)",
+    "ALTER TABLE often_updated ALTER COLUMN document SET STATISTICS 0",
+    f"CREATE TABLE broad (id int PRIMARY KEY, {', '.join(f'c{number} int' for number in range(14))})",
+    *(f"CREATE INDEX ON broad (c{number})" for number in range(14)),
+    "SELECT lo_create(0)",
+    "CREATE SEQUENCE ring MAXVALUE 1000 CYCLE",
+    "SELECT setval('ring', 950)",
+    "CREATE FOREIGN DATA WRAPPER far",
+    "CREATE SERVER other FOREIGN DATA WRAPPER far",
+    "CREATE USER MAPPING FOR PUBLIC SERVER other OPTIONS (user 'x')",
+    "CREATE USER MAPPING FOR postgres SERVER other OPTIONS (password 'x')",
+    "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO pg_monitor",
+    "ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO pg_monitor",
+    "GRANT SELECT ON guarded TO pg_monitor",
+)
+"""Like conditions that are found, and with a purpose."""
 
 
 @contextmanager
@@ -165,6 +194,45 @@ def test_tables_of_benchmarks_are_meant_to_be_as_they_are(server: Throwaway, dat
             ),
         )
         assert findings(server, name, ("TAB", "IDX-04", "IDX-05")) == {}
+
+
+def test_objects_that_are_well_made_are_no_finding(server: Throwaway, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = connection.info.dbname
+        run(connection, WELL_MADE)
+        assert set(findings(server, name, ("TAB", "IDX-05", "IDX-06", "SEC-16", "SEC-17", "VAC-08", "KEY"))) == set()
+
+
+def test_names_of_hostile_objects_are_quoted_and_plain(server: Throwaway, database: str) -> None:
+    name = 'x";DROP TABLE "a\x1b[31m\u202e'
+    quoted = name.replace('"', '""')
+    with psycopg.connect(database, autocommit=True) as connection:
+        run(
+            connection,
+            (
+                "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+                f'CREATE SCHEMA "{quoted}"',
+                f'SET search_path = "{quoted}"',
+                f'CREATE TABLE "{quoted}" (id int PRIMARY KEY, "{quoted}" text) WITH (fillfactor = 10)',
+                f'ALTER TABLE "{quoted}" ALTER COLUMN "{quoted}" SET STATISTICS 0, ENABLE ROW LEVEL SECURITY',
+                f'CREATE TRIGGER "{quoted}" BEFORE INSERT ON "{quoted}" FOR EACH ROW EXECUTE FUNCTION public.noted()',
+                f'ALTER TABLE "{quoted}" DISABLE TRIGGER "{quoted}"',
+                f'GRANT ALL ON "{quoted}" TO PUBLIC',
+                f'ALTER DEFAULT PRIVILEGES IN SCHEMA "{quoted}" GRANT SELECT ON TABLES TO PUBLIC',
+            ),
+        )
+        report = checked(server, connection.info.dbname, select=("TAB", "SEC-16", "SEC-17"))
+        fixes = {
+            (check.id, finding.subject): finding.fix
+            for check, finding in report.findings
+            if finding.fix is not None and finding.fix.language is Language.SQL
+        }
+        assert Counter(id_ for id_, _ in fixes) == {"TAB-08": 1, "TAB-10": 2, "SEC-17": 2}
+        for fix in fixes.values():
+            for text in (fix.do, fix.undo):
+                assert is_plain(text.replace("\n", ""))
+                run(connection, text.splitlines())
+        assert connection.execute("SELECT count(*) FROM pg_class WHERE relname = %s", (name,)).fetchone() == (1,)
 
 
 def test_an_extension_whose_library_is_not_loaded(make_server: Callable[..., Throwaway]) -> None:

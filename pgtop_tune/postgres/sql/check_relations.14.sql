@@ -15,6 +15,10 @@ WITH t AS MATERIALIZED (
                                              WHERE b.relnamespace = n.oid AND b.relname = 'dataset'))
      AND NOT EXISTS (SELECT FROM pg_depend d
                       WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')),
+stored AS MATERIALIZED (
+  SELECT c.oid, c.relname::text AS name, c.reloptions
+    FROM pg_class c
+   WHERE c.relkind IN ('i', 't') AND c.reloptions IS NOT NULL),
 b AS MATERIALIZED (
   SELECT i.indexrelid, i.indrelid, i.indnkeyatts, i.indnatts, i.indkey::int2[] AS columns, i.indclass::oid[] AS classes,
          i.indcollation::oid[] AS collations, i.indoption::int2[] AS options,
@@ -105,18 +109,16 @@ UNION ALL
   WHERE NOT t.relispartition
   ORDER BY t.bytes DESC, t.oid LIMIT 1000)
 UNION ALL
-(SELECT 'fillfactor', count(*) OVER (), ARRAY[t.schema, f.name], f.value, ''
-   FROM t
-  CROSS JOIN LATERAL (SELECT t.name, u.option, substr(u.option, 12) AS value
-                        FROM unnest(t.reloptions) u (option)
-                       UNION ALL
-                      SELECT c.relname::text, u.option, substr(u.option, 12)
-                        FROM pg_index i
-                        JOIN pg_class c ON c.oid = i.indexrelid
-                       CROSS JOIN LATERAL unnest(c.reloptions) u (option)
-                       WHERE i.indrelid = t.oid) f
-  WHERE f.option ^@ 'fillfactor=' AND f.value ~ '^[1-4]?[0-9]$'
-  ORDER BY t.bytes DESC, f.name LIMIT 1000)
+(SELECT 'fillfactor', count(*) OVER (), ARRAY[f.schema, f.name], substr(o.option, 12), ''
+   FROM (SELECT t.schema, t.name, t.bytes, t.oid, t.reloptions FROM t WHERE t.reloptions IS NOT NULL
+          UNION ALL
+         SELECT t.schema, w.name, t.bytes, w.oid, w.reloptions
+           FROM stored w
+           JOIN pg_index i ON i.indexrelid = w.oid
+           JOIN t ON t.oid = i.indrelid) f
+  CROSS JOIN LATERAL unnest(f.reloptions) o (option)
+  WHERE o.option ~ '^fillfactor=[1-4]?[0-9]$'
+  ORDER BY f.bytes DESC, f.oid LIMIT 1000)
 UNION ALL
 (SELECT 'no statistics', count(*) OVER (), ARRAY[t.schema, t.name], a.attname::text, ''
    FROM t
@@ -134,14 +136,13 @@ UNION ALL
   WHERE m.number >= 1000)
 UNION ALL
 (SELECT 'rarely vacuumed', count(*) OVER (), ARRAY[t.schema, t.name], o.option, o.value
-   FROM t
-  CROSS JOIN LATERAL (SELECT split_part(u, '=', 1) AS option, split_part(u, '=', 2) AS value
-                        FROM unnest(t.reloptions) u
-                       UNION ALL
-                      SELECT 'toast.' || split_part(u, '=', 1), split_part(u, '=', 2)
-                        FROM pg_class x
-                       CROSS JOIN LATERAL unnest(x.reloptions) u
-                       WHERE x.oid = t.reltoastrelid) o
+   FROM (SELECT t.schema, t.name, t.bytes, t.oid, t.reloptions, '' AS toast FROM t WHERE t.reloptions IS NOT NULL
+          UNION ALL
+         SELECT t.schema, t.name, t.bytes, t.oid, w.reloptions, 'toast.'
+           FROM stored w
+           JOIN t ON t.reltoastrelid = w.oid) t
+  CROSS JOIN LATERAL (SELECT t.toast || split_part(u, '=', 1) AS option, split_part(u, '=', 2) AS value
+                        FROM unnest(t.reloptions) u) o
    LEFT JOIN (VALUES ('autovacuum_vacuum_scale_factor', 0.5), ('autovacuum_analyze_scale_factor', 0.5),
                 ('autovacuum_vacuum_threshold', 1000000), ('autovacuum_analyze_threshold', 1000000),
                 ('autovacuum_vacuum_cost_delay', 20), ('autovacuum_freeze_max_age', 1000000000)) m (option, most)

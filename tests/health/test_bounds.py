@@ -180,8 +180,9 @@ def test_the_tablespaces_of_a_role_that_were_dropped(server: Throwaway) -> None:
         assert is_plain(finding.fix.do.replace("\n", " "))
         assert is_plain(finding.fix.undo.replace("\n", " "))
         run(server, finding.fix.do.splitlines())
-        while said() and time.monotonic() < until:
+        while (left := said()) and time.monotonic() < until:
             pass
+        assert left == []
         assert "temp_tablespaces = 'pg_default'" in stored(server)
         run(server, finding.fix.undo.splitlines())
         run(server, ["CREATE ROLE sorter", "ALTER ROLE sorter SET temp_tablespaces = gone"])

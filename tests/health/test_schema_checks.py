@@ -22,7 +22,7 @@ NOT_TWICE = {"COL-01", "EXT-01", "TAB-07", "TAB-08"}
 """Mended for good, or partly."""
 FOR_PEOPLE = {"TAB-05", "TAB-09", "TAB-11", "IDX-06", "SEC-16"}
 """Words in place of statements."""
-MORE_THAN_ONE = {"TAB-08": 3, "TAB-10": 2, "KEY-01": 3, "SEC-08": 2, "SEC-17": 5}
+MORE_THAN_ONE = {"TAB-08": 3, "TAB-10": 2, "KEY-01": 4, "SEC-08": 2, "SEC-17": 5}
 """Findings by check."""
 
 
@@ -113,7 +113,7 @@ def test_each_condition_of_a_database_is_found_mended_and_put_back(
             assert fix is not None
             run(connection, fix.do.splitlines())
         left = findings(server, name, sorted(wanted))
-        assert set(left) & mendable == set()
+        assert set(left) <= set(seen) - mendable
         for key in sorted(mendable):
             fix = seen[key].fix
             assert fix is not None
@@ -233,6 +233,18 @@ def test_names_of_hostile_objects_are_quoted_and_plain(server: Throwaway, databa
                 assert is_plain(text.replace("\n", ""))
                 run(connection, text.splitlines())
         assert connection.execute("SELECT count(*) FROM pg_class WHERE relname = %s", (name,)).fetchone() == (1,)
+
+
+def test_mappings_that_a_role_may_not_look_into_are_unknown(server: Throwaway, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = connection.info.dbname
+        run(connection, ["CREATE ROLE looker LOGIN", *WELL_MADE])
+        try:
+            report = checked(server, name, select=("SEC-17",), user="looker")
+        finally:
+            run(connection, ["DROP ROLE looker"])
+    said = "1 mapped to PUBLIC: only the owners of foreign servers see the options"
+    assert f"{name}: {said}" in [why.reason for _, why in report.unknowns]
 
 
 def test_an_extension_whose_library_is_not_loaded(make_server: Callable[..., Throwaway]) -> None:

@@ -186,11 +186,13 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "KEY-01",
-        "a cycling sequence near its end that a column takes its numbers from",
+        "cycling sequences near their end that columns take their numbers from",
         (
             "CREATE SEQUENCE rounds MAXVALUE 1000 CYCLE",
             "CREATE TABLE tickets (id int PRIMARY KEY DEFAULT nextval('rounds'))",
             "SELECT setval('rounds', 950)",
+            "CREATE TABLE visits (id int GENERATED ALWAYS AS IDENTITY (CYCLE) PRIMARY KEY)",
+            "SELECT setval('visits_id_seq', 2000000000)",
         ),
     ),
 )

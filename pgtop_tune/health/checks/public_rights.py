@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.health.catalogue_conditions import Condition, of_kinds
-from pgtop_tune.health.check import Check, Severity
+from pgtop_tune.health.catalogue_conditions import Condition, conditions
+from pgtop_tune.health.check import Check, Finding, Limits, Severity, Unknown
+from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.further_rows import CatalogueCondition
 from pgtop_tune.health.questions import PUBLIC
 from pgtop_tune.sql_quoting import Sql, composed, identifier, joined
@@ -15,6 +17,7 @@ from pgtop_tune.sql_quoting import Sql, composed, identifier, joined
 _RIGHTS: Final = (
     "SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "MAINTAIN", "CREATE", "USAGE",
 )  # fmt: skip
+_HIDDEN: Final = "hidden mapping"
 _KINDS: Final = ("TABLES", "SCHEMAS", "LARGE OBJECTS")
 
 
@@ -86,10 +89,28 @@ _MAPPING: Final = Condition(
     advice="CREATE USER MAPPING for each role that needs one, then DROP USER MAPPING FOR PUBLIC.",
 )
 
+_OF_CATALOGUE: Final = conditions(PUBLIC, _WRITES, _READS, _BY_DEFAULT, _CREATES, _MAPPING)
+
+
+def _open_to_all(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _OF_CATALOGUE(facts, limits)
+    hidden: dict[str, int] = {}
+    for database, row in facts.have(PUBLIC):
+        if row.kind == _HIDDEN:
+            hidden[database] = row.n_all
+    for database, number in hidden.items():
+        yield Unknown(f"{database}: {number} mapped to PUBLIC: only the owners of foreign servers see the options")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
-    of_kinds(
-        "SEC-17", "rights of every role",
-        "A right that PUBLIC has belongs to each login that is made in years to come.",
-        "ddl-priv.html", PUBLIC, _WRITES, _READS, _BY_DEFAULT, _CREATES, _MAPPING, group="security",
+    Check(
+        id="SEC-17",
+        group="security",
+        title="rights of every role",
+        why="A right that PUBLIC has belongs to each login that is made in years to come.",
+        severity=Severity.WARNING,
+        page="ddl-priv.html",
+        needs=(PUBLIC,),
+        look=_open_to_all,
     ),
-)  # fmt: skip
+)

@@ -41,7 +41,10 @@ UNION ALL
   WHERE d.datname = current_database()
     AND EXISTS (SELECT FROM aclexplode(d.datacl) x WHERE x.grantee = 0 AND x.privilege_type = 'CREATE'))
 UNION ALL
-(SELECT 'public mapping', count(*) OVER (), ARRAY[m.srvname::text], '', ''
+(SELECT CASE WHEN h.hidden THEN 'hidden mapping' ELSE 'public mapping' END, count(*) OVER (PARTITION BY h.hidden),
+        ARRAY[m.srvname::text], '', ''
    FROM pg_user_mappings m
-  WHERE m.umuser = 0 AND EXISTS (SELECT FROM unnest(m.umoptions) o WHERE o ^@ 'password=')
+   JOIN pg_foreign_server s ON s.oid = m.srvid
+  CROSS JOIN LATERAL (SELECT NOT pg_has_role(s.srvowner, 'USAGE') AS hidden) h
+  WHERE m.umuser = 0 AND (h.hidden OR EXISTS (SELECT FROM unnest(m.umoptions) o WHERE o ^@ 'password='))
   ORDER BY m.umid LIMIT 1000)

@@ -160,10 +160,14 @@ def test_a_role_at_its_limit_and_one_that_streams(server: Throwaway) -> None:
                 return {key for key in found if key[1] != "any role"}
 
             assert said() == {("SEC-12", "replication")}
+            (hidden,) = checked(server, "postgres", select=("CON-07",), user="busy").unknowns
+            assert "GRANT pg_monitor" in hidden[1].reason
             with psycopg.connect(admin, user="busy"), psycopg.connect(admin, user="busy"):
                 assert said() == {("SEC-12", "replication"), ("CON-07", "role busy")}
             with psycopg.connect(admin, user="busy", replication="true", autocommit=True):
                 assert said() == set()
+            run(connection, ["ALTER ROLE busy CONNECTION LIMIT -1"])
+            assert checked(server, "postgres", select=("CON-07",), user="busy").unknowns == ()
         finally:
             run(connection, ["DROP ROLE busy"])
 

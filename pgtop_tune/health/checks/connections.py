@@ -137,27 +137,29 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _limited(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    yield from hidden(facts)
+    rows = [row for _, row in facts.have(CONNECTION_LIMITS)]
+    if any(row.most for row in rows):
+        yield from hidden(facts)
     clients = client_backends(facts.have(needs.ACTIVITY))
     used = Counter(("database", each.datname) for each in clients) + Counter(("role", each.usename) for each in clients)
     closed: dict[str, list[ConnectionLimit]] = {}
-    for _, row in facts.have(CONNECTION_LIMITS):
+    for row in rows:
         number = used[row.kind, row.name]
         if row.most == 0:
             closed.setdefault(row.kind, []).append(row)
         elif 100 * number >= limits["percent"] * row.most:
             yield Finding(
                 severity=Severity.WARNING,
-                says=f"{row.kind} {row.name} has {number} of at most {row.most} connections: "
-                f"{'the next one is' if number >= row.most else 'later ones are'} refused",
+                says=f"{row.kind} {row.name} has {number} of at most {row.most} connections"
+                + (": the next one is refused" if number >= row.most else ""),
                 evidence=(
                     Evidence(f"CONNECTION LIMIT {row.most}, {number} client backends", CONNECTION_LIMITS.source),
                 ),
                 fix=_unlimited((row,)),
                 subject=f"{row.kind} {row.name}",
             )
-    for rows in closed.values():
-        yield about_several(rows, lambda row: f"{row.kind} {row.name}", lambda some, _: _closed(some))
+    for shut in closed.values():
+        yield about_several(shut, lambda row: f"{row.kind} {row.name}", lambda some, _: _closed(some))
 
 
 def _closed(rows: Sequence[ConnectionLimit]) -> Finding:

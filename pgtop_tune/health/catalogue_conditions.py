@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Limits, Severity, about_several
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts, Question
 from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.further_rows import CatalogueCondition
@@ -81,6 +81,22 @@ def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Loo
                     yield found(kind, database, rows)
 
     return look
+
+
+def of_kinds(
+    id_: str, title: str, why: str, page: str, question: Question[CatalogueCondition], *kinds: Condition, group: str
+) -> Check:
+    """A row of the registry that finds these kinds; its severity is the worst of them."""
+    return Check(
+        id=id_,
+        group=group,
+        title=title,
+        why=why,
+        severity=max((kind.severity for kind in kinds), key=lambda each: each.rank),
+        page=page,
+        needs=(question,),
+        look=conditions(question, *kinds),
+    )
 
 
 def found(kind: Condition, database: str, rows: Sequence[CatalogueCondition]) -> Finding:

@@ -33,7 +33,8 @@ class RolePower(Struct, frozen=True):
 
     Attributes:
         kind: "row security" for BYPASSRLS, "files read" for pg_read_server_files, "server account" for those with which
-            a role becomes the account that runs the server, a superuser's among them.
+            a role becomes the account that runs the server, a superuser's among them; of logins "any role" for
+            CREATEROLE before 16 and "roles" since, "replication" for REPLICATION.
         through: The role it was granted; "" for an attribute of its own.
         with_admin: Whether it may grant that on.
     """
@@ -42,6 +43,25 @@ class RolePower(Struct, frozen=True):
     role: str
     through: str
     with_admin: bool
+
+
+class ConnectionLimit(Struct, frozen=True):
+    """How many connections a database or a role may have.
+
+    Attributes:
+        kind: "database" or "role".
+        most: CONNECTION LIMIT; at least 0.
+    """
+
+    kind: str
+    name: str
+    most: int
+
+
+class Tablespace(Struct, frozen=True):
+    """A tablespace."""
+
+    name: str
 
 
 class PasswordlessLogin(Struct, frozen=True):

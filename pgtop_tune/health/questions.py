@@ -16,10 +16,12 @@ from pgtop_tune.health.facts import Question
 from pgtop_tune.health.further_rows import (
     BackupHistory,
     CatalogueCondition,
+    ConnectionLimit,
     ControlFile,
     PasswordlessLogin,
     RolePower,
     ServerCertificate,
+    Tablespace,
 )
 
 _HBA: Final = "pg_hba.conf"
@@ -159,6 +161,7 @@ class SequenceState(Struct, frozen=True):
         type_is_kept_by: "parent" or "partition key", which keep ALTER COLUMN TYPE from running; None without.
         used_by: What else keeps it, as pg_describe_object() has it: views, triggers, policies. Foreign text.
         least: MINVALUE of a descending one, whose `highest` and `used` are counted downwards; None of others.
+        cycles: Whether it begins again at its end, with numbers that its column has had.
     """
 
     n_hidden: int
@@ -173,6 +176,7 @@ class SequenceState(Struct, frozen=True):
     type_is_kept_by: str | None = None
     used_by: Sequence[str] = ()
     least: int | None = None
+    cycles: bool = False
 
 
 class KeyState(Struct, frozen=True):
@@ -362,6 +366,13 @@ RELATIONS: Final = Question(
 OBJECTS: Final = Question(
     "check_objects", CatalogueCondition, "pg_proc, pg_event_trigger, pg_extension, pg_collation", everywhere=True
 )
+PUBLIC: Final = Question(
+    "check_public", CatalogueCondition, "pg_class.relacl, pg_default_acl, pg_database.datacl", everywhere=True
+)
+CONNECTION_LIMITS: Final = Question(
+    "check_connection_limits", ConnectionLimit, "pg_database.datconnlimit, pg_roles.rolconnlimit"
+)
+TABLESPACES: Final = Question("check_tablespaces", Tablespace, "pg_tablespace.spcname")
 POWERS: Final = Question("check_powers", RolePower, "pg_roles.rolbypassrls, pg_auth_members")
 PASSWORDLESS: Final = Question(
     "check_without_password", PasswordlessLogin, "pg_authid.rolpassword", opens="only superusers may"
@@ -383,6 +394,6 @@ CONTROL: Final = Question(
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
     SUPERUSERS, PASSWORDS, EXPIRING, HBA, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
-    RELATIONS, OBJECTS, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS, CONTROL,
+    RELATIONS, OBJECTS, PUBLIC, CONNECTION_LIMITS, TABLESPACES, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS, CONTROL,
 )  # type: ignore[assignment]  # fmt: skip
 """All of them."""

@@ -32,12 +32,14 @@ from pgtop_tune.health.checks import (
     parity,
     planner,
     processes,
+    public_rights,
     replication,
     schema,
     security,
     server_values,
     sessions,
     slots,
+    table_design,
     tables,
     transactions,
     vacuum,
@@ -73,6 +75,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     *sessions.CHECKS,
     *autovacuum_limits.CHECKS,
     *schema.CHECKS,
+    *table_design.CHECKS,
+    *public_rights.CHECKS,
     *access.CHECKS,
 )
 """Every row; ids are unique."""

@@ -12,6 +12,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding
 from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.safe_text import is_plain
 from tests.support.health_facts import found, parameter
 from tests.support.made_conditions import PARAMETERS
 from tests.support.real_check import DEADLINE_S, checked
@@ -136,6 +137,59 @@ def test_a_log_that_is_never_rotated(make_server: Callable[..., Throwaway]) -> N
     assert ("LOG-06", "log_rotation_age") not in settled(
         server, lambda seen: ("LOG-06", "log_rotation_age") not in seen
     )
+
+
+@pytest.mark.parametrize(
+    ("empties", "name", "found_there"),
+    [("on", "postgresql.log", True), ("on", "postgresql-%a.log", False), ("off", "postgresql.log", False)],
+)
+def test_a_log_that_is_never_emptied(
+    empties: str, name: str, found_there: bool, make_server: Callable[..., Throwaway]
+) -> None:
+    server = make_server(logging_collector="on", log_truncate_on_rotation=empties, log_filename=name)
+    key = ("LOG-06", "log_filename")
+    made = findings(server)
+    assert (key in made) == found_there
+    if not found_there:
+        return
+    fix, before = made[key].fix, stored(server)
+    assert fix is not None
+    run(server, fix.do.splitlines())
+    assert key not in settled(server, lambda seen: key not in seen)
+    run(server, fix.undo.splitlines())
+    assert stored(server) == before
+    assert key in settled(server, lambda seen: key in seen)
+
+
+def test_the_tablespaces_of_a_role_that_were_dropped(server: Throwaway) -> None:
+    """Those that are there stay in the list."""
+
+    def said() -> list[Finding]:
+        report = checked(server, "postgres", select=("CFG-10",))
+        return [finding for _, finding in report.findings]
+
+    name = 'ga"p \x1b\u202e'
+    assert said() == []
+    run(server, [f"ALTER SYSTEM SET temp_tablespaces = '{name}', pg_default", "SELECT pg_reload_conf()"])
+    try:
+        until = time.monotonic() + DEADLINE_S
+        while not (made := said()) and time.monotonic() < until:
+            pass
+        (finding,) = made
+        assert finding.fix is not None
+        assert is_plain(finding.fix.do.replace("\n", " "))
+        assert is_plain(finding.fix.undo.replace("\n", " "))
+        run(server, finding.fix.do.splitlines())
+        while (left := said()) and time.monotonic() < until:
+            pass
+        assert left == []
+        assert "temp_tablespaces = 'pg_default'" in stored(server)
+        run(server, finding.fix.undo.splitlines())
+        run(server, ["CREATE ROLE sorter", "ALTER ROLE sorter SET temp_tablespaces = gone"])
+        subjects = {each.subject for each in said()}
+        assert subjects == {"temp_tablespaces", "role sorter temp_tablespaces"}
+    finally:
+        run(server, ["DROP ROLE IF EXISTS sorter", "ALTER SYSTEM RESET temp_tablespaces", "SELECT pg_reload_conf()"])
 
 
 def test_the_mask_of_a_secret_is_never_put_back_as_a_value() -> None:

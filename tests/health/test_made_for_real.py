@@ -20,7 +20,8 @@ from tests.health import test_real_databases as databases
 from tests.health import test_real_memory as memory
 from tests.health import test_real_server as real
 from tests.health import test_schema_checks as schema
-from tests.support.made_conditions import IN_A_DATABASE, OF_ROLES, RULES, all_conditions
+from tests.support.made_conditions import RULES, all_conditions
+from tests.support.made_objects import IN_A_DATABASE, OF_ROLES
 
 MADE: Mapping[Callable[..., Any], Collection[str]] = {
     assertions.test_a_server_that_was_compiled_with_assertions: assertions.FOUND,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.support.made_objects import IN_A_DATABASE, OF_ROLES
+
 PARAMETERS: Final[tuple[tuple[str, str, str], ...]] = (
     ("WAL-07", "max_wal_size", "64MB"),
     ("WAL-07", "checkpoint_timeout", "30s"),
@@ -99,118 +101,17 @@ PARAMETERS: Final[tuple[tuple[str, str, str], ...]] = (
     ("CFG-08", "debug_io_direct", "data"),
     ("REP-05", "max_wal_senders", "0"),
     ("REP-05", "idle_replication_slot_timeout", "1min"),
+    ("WAL-08", "wal_writer_delay", "10s"),
+    ("PLAN-04", "io_method", "sync"),
+    ("VAC-07", "vacuum_freeze_table_age", "0"),
+    ("VAC-07", "vacuum_freeze_table_age", "2000000000"),
+    ("VAC-07", "vacuum_multixact_freeze_table_age", "1000"),
+    ("CFG-08", "client_min_messages", "debug1"),
+    ("CFG-10", "temp_tablespaces", "nowhere"),
     ("OBS-04", "track_activities", "off"),
     ("OBS-04", "track_activity_query_size", "100"),
 )
 """Check, parameter of the server, value."""
-
-IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
-    ("TAB-05", "a table without a primary key", ("CREATE TABLE keyless (id int)",)),
-    ("TAB-06", "an unlogged table", ("CREATE UNLOGGED TABLE fleeting (id int PRIMARY KEY)",)),
-    (
-        "TAB-07",
-        "a partitioned table that was never analyzed",
-        (
-            "CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id)",
-            "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (9999)",
-            "INSERT INTO parted SELECT generate_series(1, 2000)",
-            "ANALYZE parted_1",
-        ),
-    ),
-    (
-        "TAB-08",
-        "a constraint that is NOT VALID",
-        (
-            "CREATE TABLE checked (id int PRIMARY KEY, x int)",
-            "ALTER TABLE checked ADD CONSTRAINT positive CHECK (x > 0) NOT VALID",
-        ),
-    ),
-    (
-        "TAB-08",
-        "a foreign key whose triggers are off",
-        (
-            "CREATE TABLE referred (id int PRIMARY KEY)",
-            "CREATE TABLE referring (id int PRIMARY KEY REFERENCES referred)",
-            "ALTER TABLE referring DISABLE TRIGGER ALL",
-        ),
-    ),
-    (
-        "VAC-08",
-        "a table with autovacuum_vacuum_scale_factor = 0.9",
-        ("CREATE TABLE left_alone (id int PRIMARY KEY) WITH (autovacuum_vacuum_scale_factor = 0.9)",),
-    ),
-    (
-        "IDX-05",
-        "an index on (a) beside one on (a, b)",
-        (
-            "CREATE TABLE twice_indexed (a int PRIMARY KEY, b text, c int)",
-            "CREATE INDEX long_one ON twice_indexed (b, c)",
-            "CREATE INDEX short_one ON twice_indexed (b)",
-        ),
-    ),
-    (
-        "REP-06",
-        "a published table without replica identity",
-        ("CREATE TABLE published (id int)", "CREATE PUBLICATION news FOR TABLE published"),
-    ),
-    (
-        "SEC-08",
-        "a SECURITY DEFINER function of a superuser without search_path",
-        ('CREATE FUNCTION "odd""one"(integer, text) RETURNS int SECURITY DEFINER LANGUAGE sql AS \'SELECT 1\'',),
-    ),
-    (
-        "SEC-08",
-        "a SECURITY DEFINER function of another role without search_path",
-        (
-            "CREATE FUNCTION ordinarys() RETURNS int SECURITY DEFINER LANGUAGE sql AS 'SELECT 1'",
-            "ALTER FUNCTION ordinarys() OWNER TO ordinary",
-        ),
-    ),
-    (
-        "SEC-09",
-        "an event trigger whose function is no superuser's",
-        (
-            "CREATE FUNCTION watching() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
-            "ALTER FUNCTION watching() OWNER TO ordinary",
-            "CREATE EVENT TRIGGER watches ON ddl_command_end EXECUTE FUNCTION watching()",
-        ),
-    ),
-    (
-        "COL-01",
-        "a collation whose recorded version the C library or ICU no longer has",
-        (
-            'CREATE TABLE sorted (word text COLLATE "en-x-icu" PRIMARY KEY)',
-            "UPDATE pg_collation SET collversion = '1.0' WHERE collname = 'en-x-icu'",
-        ),
-    ),
-    ("EXT-01", "an extension of an old version", ("CREATE EXTENSION pg_stat_statements VERSION '1.8'",)),
-    (
-        "KEY-01",
-        "a descending sequence at 90 % of its range",
-        ("CREATE SEQUENCE downwards AS int INCREMENT -1", "SELECT setval('downwards', -2000000000)"),
-    ),
-    (
-        "KEY-01",
-        "a descending sequence near its MINVALUE above 0",
-        ("CREATE SEQUENCE to_one INCREMENT -1 MINVALUE 1 MAXVALUE 1000 START 1000", "SELECT setval('to_one', 20)"),
-    ),
-)
-"""Check, condition in words, statements that make it. A role "ordinary" is there."""
-
-OF_ROLES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
-    ("SEC-12", "a role with BYPASSRLS", ("CREATE ROLE blind BYPASSRLS",)),
-    (
-        "SEC-12",
-        "members of pg_execute_server_program and pg_write_server_files",
-        ("CREATE ROLE runner", "GRANT pg_execute_server_program, pg_write_server_files TO runner WITH ADMIN OPTION"),
-    ),
-    ("SEC-12", "a member of pg_read_server_files", ("CREATE ROLE reader", "GRANT pg_read_server_files TO reader")),
-    ("SEC-12", "a member of a superuser", ("CREATE ROLE deputy", "GRANT postgres TO deputy")),
-    ("SEC-13", "a login without a password", ("CREATE ROLE careless LOGIN",)),
-    ("CFG-09", "a role with settings of its own", ("CREATE ROLE special", "ALTER ROLE special SET work_mem = '5MB'")),
-    ("SEC-07", "a login whose password has expired", ("CREATE ROLE late LOGIN PASSWORD 'x' VALID UNTIL '2020-01-01'",)),
-)
-"""The same of the whole server."""
 
 RULES: Final[tuple[tuple[str, str], ...]] = (
     ("SEC-15", "host all all 127.0.0.1/32 trust"),
@@ -226,6 +127,10 @@ ELSEWHERE: Final[tuple[tuple[str, str], ...]] = (
     ("SEC-10", "ssl_min_protocol_version = TLSv1"),
     ("SEC-10", "ssl_ciphers = ALL"),
     ("LOG-06", "log_rotation_age = 0 and log_rotation_size = 0"),
+    ("LOG-06", "log_truncate_on_rotation = on with a log_filename that never changes"),
+    ("CFG-10", "temp_tablespaces of a role that were dropped"),
+    ("CON-07", "a role with as many sessions as it may have"),
+    ("SEC-12", "a role with REPLICATION, as long as no standby streams with it"),
     ("ARC-05", "archive_timeout = 5s"),
     ("SEC-11", "a certificate that ends in two days"),
     ("EXT-02", "an extension whose library is not preloaded"),

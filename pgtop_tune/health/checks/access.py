@@ -78,8 +78,21 @@ _POWERS: Final = {
         Severity.HIGH,
         "the account that runs the server, and so every right of a superuser, is open to",
     ),
+    "any role": (
+        Severity.WARNING,
+        "membership in each role but superusers, in pg_execute_server_program too, is open to",
+    ),
+    "roles": (Severity.INFO, "new roles, and the rights of those they made, are up to"),
+    "replication": (Severity.INFO, "a copy of all databases, while no standby streams with it, is open to"),
 }
 """Kind of `RolePower` → severity, and what it means for the roles behind it."""
+_ATTRIBUTES: Final = {
+    "row security": "BYPASSRLS",
+    "any role": "CREATEROLE",
+    "roles": "CREATEROLE",
+    "replication": "REPLICATION",
+}
+"""Kind of `RolePower` → the attribute that it is."""
 
 
 def _powers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -97,7 +110,9 @@ def _power(rows: Sequence[RolePower], unlisted: int) -> Finding:
     return Finding(
         severity=severity,
         says=f"{says} {', '.join(names[:_SHOWN])}{' …' if len(names) > _SHOWN else ''}",
-        evidence=tuple(Evidence(f"{row.role}: {row.through or 'BYPASSRLS'}", POWERS.source) for row in rows[:_SHOWN]),
+        evidence=tuple(
+            Evidence(f"{row.role}: {row.through or _ATTRIBUTES[row.kind]}", POWERS.source) for row in rows[:_SHOWN]
+        ),
         fix=_without(rows),
         subject=kind,
     )
@@ -108,8 +123,9 @@ def _without(rows: Sequence[RolePower]) -> Fix:
     for row in rows:
         role = identifier(row.role)
         if not row.through:
-            do.append(composed("ALTER ROLE {role} NOBYPASSRLS;", role=role))
-            undo.append(composed("ALTER ROLE {role} BYPASSRLS;", role=role))
+            attribute = Sql(_ATTRIBUTES[row.kind])
+            do.append(composed("ALTER ROLE {role} NO{attribute};", role=role, attribute=attribute))
+            undo.append(composed("ALTER ROLE {role} {attribute};", role=role, attribute=attribute))
             continue
         admin = Sql(" WITH ADMIN OPTION" if row.with_admin else "")
         through = identifier(row.through)

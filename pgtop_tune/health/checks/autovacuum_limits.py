@@ -7,9 +7,23 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
 from pgtop_tune.health.check import Check, Severity
+from pgtop_tune.health.needs import Parameters
+from pgtop_tune.model.postgres import Parameter
 
 _GROUP: Final = "vacuum"
 _MANY: Final = 10_000
+_FULL_READS: Final = {
+    "vacuum_freeze_table_age": "autovacuum_freeze_max_age",
+    "vacuum_multixact_freeze_table_age": "autovacuum_multixact_freeze_max_age",
+}
+"""Age from which VACUUM reads whole tables → age at which autovacuum is forced to."""
+
+
+def _is_beyond(known: Parameters, row: Parameter) -> bool:
+    """A default is not: it is as good as any, however early autovacuum freezes."""
+    return row.setting != row.boot_val and known.number(row.name) > known.number(_FULL_READS[row.name])
+
+
 _STARTS: Final = (
     Bound(
         name="autovacuum_naptime",
@@ -73,6 +87,26 @@ _STARTS: Final = (
         words=("-1",),
         better="1000",
         says="tables that only grow are not frozen until wraparound forces it, all at once",
+    ),
+    *(
+        Bound(
+            name=name,
+            below=10_000_000,
+            better="150000000",
+            special=(),
+            says="VACUUM reads whole tables again and again, also where nothing has changed",
+        )
+        for name in _FULL_READS
+    ),
+    *(
+        Bound(
+            name=name,
+            judged=_is_beyond,
+            better="150000000",
+            severity=Severity.INFO,
+            says=f"VACUUM takes 95 % of {forced} for it, and freezes shortly before it is forced to",
+        )
+        for name, forced in _FULL_READS.items()
     ),
     Bound(
         name="vacuum_freeze_min_age",

@@ -263,6 +263,13 @@ _WRITING: Final = (
         says="so many microseconds are added to commits of a busy server",
     ),
     Bound(
+        name="wal_writer_delay",
+        above=1,
+        unit="s",
+        better="200ms",
+        says="a crash loses three times that of commits with synchronous_commit = off",
+    ),
+    Bound(
         name="wal_compression",
         words=("off",),
         better="on",

@@ -11,14 +11,18 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.changes.server.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.judge import statistics_age_s
-from pgtop_tune.health.questions import FILE_ERRORS, HBA
+from pgtop_tune.health.questions import FILE_ERRORS, HBA, SCOPED, TABLESPACES
+from pgtop_tune.health.rules import also_scoped, setting
 from pgtop_tune.model.postgres import newer_than_known
 from pgtop_tune.units import duration
+
+_OF_TABLESPACES: Final = ("temp_tablespaces", "default_tablespace")
 
 # Which releases of PostgreSQL there are and for how long they get fixes, as of a day: data/releases.toml.
 
@@ -185,6 +189,26 @@ def _statistics(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
         )
 
 
+def _tablespaces(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    known, there = needs.parameters(facts), {row.name for _, row in facts.have(TABLESPACES)}
+    for name in _OF_TABLESPACES:
+        row = known.find(name)
+        if row is None:
+            continue
+        named = (elements(name, row.setting) or ()) if name in QUOTED_LISTS else (row.setting,)
+        gone = [each for each in named if each and each not in there]
+        if gone:
+            left = ", ".join('"' + each.replace('"', '""') + '"' for each in named if each in there)
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{name} is {row.shown}: there is no tablespace {', '.join(gone)}, and without a word files go to "
+                "the one of the database",
+                evidence=(setting(facts, name), Evidence(f"{len(there)} tablespaces", TABLESPACES.source)),
+                fix=set_parameter(row, left),
+                subject=name,
+            )
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="CFG-01",
@@ -258,5 +282,15 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="release.html",
         needs=(needs.SERVER,),
         look=_newer,
+    ),
+    Check(
+        id="CFG-10",
+        group=_GROUP,
+        title="tablespaces that are not there",
+        why="Tables and temporary files fill the disk that a tablespace was to keep them from.",
+        severity=Severity.WARNING,
+        page="runtime-config-client.html#GUC-TEMP-TABLESPACES",
+        needs=(needs.PARAMETERS, TABLESPACES, SCOPED),
+        look=also_scoped(_tablespaces, *_OF_TABLESPACES),
     ),
 )

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown, about_several
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
+from pgtop_tune.health.further_rows import ConnectionLimit
+from pgtop_tune.health.questions import CONNECTION_LIMITS
 from pgtop_tune.health.rules import advice_facts, advised, hidden, on_standby, setting
 from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import PGBOUNCER
+from pgtop_tune.sql_quoting import Sql, composed, identifier, literal
 
 _GROUP: Final = "connections"
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
 _FEW: Final = 100
 _ROOM: Final = 1.25
+_SHOWN: Final = 3
+_MENDED: Final = 20
 
 
 def _open_to_all(known: needs.Parameters) -> int:
@@ -130,6 +136,62 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
 
 
+def _limited(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    rows = [row for _, row in facts.have(CONNECTION_LIMITS)]
+    if any(row.most for row in rows):
+        yield from hidden(facts)
+    clients = client_backends(facts.have(needs.ACTIVITY))
+    used = Counter(("database", each.datname) for each in clients) + Counter(("role", each.usename) for each in clients)
+    closed: dict[str, list[ConnectionLimit]] = {}
+    for row in rows:
+        number = used[row.kind, row.name]
+        if row.most == 0:
+            closed.setdefault(row.kind, []).append(row)
+        elif 100 * number >= limits["percent"] * row.most:
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{row.kind} {row.name} has {number} of at most {row.most} connections"
+                + (": the next one is refused" if number >= row.most else ""),
+                evidence=(
+                    Evidence(f"CONNECTION LIMIT {row.most}, {number} client backends", CONNECTION_LIMITS.source),
+                ),
+                fix=_unlimited((row,)),
+                subject=f"{row.kind} {row.name}",
+            )
+    for shut in closed.values():
+        yield about_several(shut, lambda row: f"{row.kind} {row.name}", lambda some, _: _closed(some))
+
+
+def _closed(rows: Sequence[ConnectionLimit]) -> Finding:
+    kind = rows[0].kind
+    shown = ", ".join(row.name for row in rows[:_SHOWN]) + (" …" if len(rows) > _SHOWN else "")
+    verb = "has" if len(rows) == 1 else "have"
+    plural = "" if len(rows) == 1 else "s"
+    return Finding(
+        severity=Severity.WARNING,
+        says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({shown}): each login is refused but superusers'",
+        evidence=(Evidence(f"CONNECTION LIMIT 0: {shown}", CONNECTION_LIMITS.source),),
+        fix=_unlimited(rows[:_MENDED]),
+        subject=f"{kind}s",
+    )
+
+
+def _unlimited(rows: Sequence[ConnectionLimit]) -> Fix:
+    do: list[Sql] = []
+    undo: list[Sql] = []
+    for row in rows:
+        for statements, most in ((do, -1), (undo, row.most)):
+            statements.append(
+                composed(
+                    "ALTER {kind} {name} CONNECTION LIMIT {most};",
+                    kind=Sql(row.kind.upper()),
+                    name=identifier(row.name),
+                    most=literal(most),
+                )
+            )
+    return Fix("\n".join(do), "\n".join(undo), remark="or a number with room for its pools")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="CON-01",
@@ -175,5 +237,16 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="sql-prepare.html",
         needs=(needs.POOLERS,),
         look=_prepared,
+    ),
+    Check(
+        id="CON-07",
+        group=_GROUP,
+        title="connection limits of databases and roles",
+        why="The server refuses an application at a limit of its role while max_connections leaves room for many.",
+        severity=Severity.WARNING,
+        page="sql-alterrole.html",
+        needs=(needs.ACTIVITY, CONNECTION_LIMITS),
+        look=_limited,
+        thresholds=(Threshold("percent", 90, "%", "of such a limit in use is a warning"),),
     ),
 )

@@ -15,6 +15,7 @@ from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted, u
 _GROUP: Final = "keys"
 _SHOWN: Final = 5
 _SMALLEST: Final = 2**15 - 1
+_AGAIN: Final = ", and then gives the same numbers again"
 _WIDER: Final = "-- the column may stay: bigint holds the former values as well"
 _REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, together with the referring columns"
 
@@ -32,9 +33,9 @@ def _sequences(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
         share = 100 * sequence.used / sequence.highest
         if share >= limits["percent"]:
             yield Finding(
-                severity=Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
+                severity=_severity(sequence, share >= limits["critical"]),
                 says=f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of "
-                f"{_range(sequence)}",
+                f"{_range(sequence)}{_AGAIN if sequence.cycles else ''}",
                 evidence=(Evidence(f"{sequence.used} of {sequence.highest}", "pg_sequences.last_value, max_value"),),
                 fix=_widen(database, sequence),
                 subject=f"{database}: {sequence.schema}.{sequence.name}",
@@ -43,6 +44,13 @@ def _sequences(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
         yield Unknown(f"{database}: {number} sequences are closed to this role (GRANT pg_read_all_data)")
     for database, number in left_out.items():
         yield Unknown(f"{database}: {number} sequences of the smallest tables were not read: each takes a lock")
+
+
+def _severity(sequence: SequenceState, critical: bool) -> Severity:
+    """Numbers that come again stop only those inserts that meet a row of the same."""
+    if not critical:
+        return Severity.WARNING
+    return Severity.HIGH if sequence.cycles else Severity.CRITICAL
 
 
 def _range(sequence: SequenceState) -> str:

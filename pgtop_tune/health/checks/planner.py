@@ -172,6 +172,13 @@ _COSTS: Final = (
         says="bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
     ),
     Bound(
+        name="io_method",
+        words=("sync",),
+        better="worker",
+        severity=Severity.INFO,
+        says="each session waits for its reads one after the other, as before PostgreSQL 18",
+    ),
+    Bound(
         name="constraint_exclusion",
         words=("off",),
         better="partition",

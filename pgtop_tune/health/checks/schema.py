@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.catalogue_conditions import Condition, conditions
+from pgtop_tune.health.catalogue_conditions import Condition, of_kinds
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import preloading
@@ -104,6 +104,17 @@ KEY_OFF: Final = Condition(
     remark="as a superuser; check the references that were written meanwhile",
     severity=Severity.HIGH,
     named=lambda row: f"{'.'.join(row.name)} {row.detail}",
+)
+TRIGGER_OFF: Final = Condition(
+    kind="trigger off",
+    one="trigger is off",
+    many="triggers are off",
+    so="rows change without the audit, the copies or the values that triggers add",
+    source="pg_trigger.tgenabled",
+    do="ALTER TABLE {name} ENABLE TRIGGER {part};",
+    undo="ALTER TABLE {name} DISABLE TRIGGER {part};",
+    remark="rows that were written meanwhile lack its work",
+    named=_part,
 )
 IDENTITY: Final = Condition(
     kind="no replica identity",
@@ -253,65 +264,56 @@ def _not_loaded(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _row(id_: str, title: str, why: str, page: str, *kinds: Condition, group: str = _TABLES) -> Check:
-    question = OBJECTS if kinds[0] in (_DEFINER, _EVENT, _COLLATION) else RELATIONS
-    worst = max((kind.severity for kind in kinds), key=lambda each: each.rank)
-    return Check(
-        id=id_, group=group, title=title, why=why, severity=worst, page=page, needs=(question,),
-        look=conditions(question, *kinds),
-    )  # fmt: skip
-
-
 CHECKS: Final[tuple[Check, ...]] = (
-    _row(
+    of_kinds(
         "TAB-05", "tables without primary key",
         "Duplicates come in unseen, and logical replication cannot say which row has changed.",
-        "ddl-constraints.html#DDL-CONSTRAINTS-PRIMARY-KEYS", NO_KEY,
+        "ddl-constraints.html#DDL-CONSTRAINTS-PRIMARY-KEYS", RELATIONS, NO_KEY, group=_TABLES,
     ),
-    _row(
+    of_kinds(
         "TAB-06", "unlogged tables",
         "Their content is gone after a crash, and was never in a backup.",
-        "sql-createtable.html#SQL-CREATETABLE-UNLOGGED", UNLOGGED,
+        "sql-createtable.html#SQL-CREATETABLE-UNLOGGED", RELATIONS, UNLOGGED, group=_TABLES,
     ),
-    _row(
+    of_kinds(
         "TAB-07", "partitioned tables without statistics",
         "Autovacuum never analyzes a partitioned table as a whole.",
-        "routine-vacuuming.html#VACUUM-FOR-STATISTICS", PARENT,
+        "routine-vacuuming.html#VACUUM-FOR-STATISTICS", RELATIONS, PARENT, group=_TABLES,
     ),
-    _row(
-        "TAB-08", "constraints that do not hold",
+    of_kinds(
+        "TAB-08", "constraints and triggers that do not hold",
         "The planner, dumps and people trust constraints; a dump of rows that break one does not restore.",
-        "sql-altertable.html", KEY_OFF, NOT_VALID,
+        "sql-altertable.html", RELATIONS, KEY_OFF, NOT_VALID, TRIGGER_OFF, group=_TABLES,
     ),
-    _row(
+    of_kinds(
         "VAC-08", "limits of single tables",
         "A limit that was set for one load stays with the table for ever.",
-        "sql-createtable.html#RELOPTION-AUTOVACUUM-VACUUM-SCALE-FACTOR", RARELY, group="vacuum",
+        "sql-createtable.html#RELOPTION-AUTOVACUUM-VACUUM-SCALE-FACTOR", RELATIONS, RARELY, group="vacuum",
     ),
-    _row(
+    of_kinds(
         "IDX-05", "indexes that begin others",
         "An index on (a) does nothing that one on (a, b) does not do.",
-        "indexes-multicolumn.html", PREFIX, group="indexes",
+        "indexes-multicolumn.html", RELATIONS, PREFIX, group="indexes",
     ),
-    _row(
+    of_kinds(
         "REP-06", "published tables",
         "Publishing a table without replica identity stops the application that updates it.",
-        "logical-replication-publication.html", IDENTITY, group="replication",
+        "logical-replication-publication.html", RELATIONS, IDENTITY, group="replication",
     ),
-    _row(
+    of_kinds(
         "SEC-08", "functions with their owner's rights",
         "Without a search_path of its own such a function finds what its caller put in front.",
-        "sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY", _DEFINER, _SUPERUSERS, group="security",
+        "sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY", OBJECTS, _DEFINER, _SUPERUSERS, group="security",
     ),
-    _row(
+    of_kinds(
         "SEC-09", "event triggers",
         "An event trigger runs with the rights of the role that changes a schema, superusers included.",
-        "event-triggers.html", _EVENT, group="security",
+        "event-triggers.html", OBJECTS, _EVENT, group="security",
     ),
-    _row(
+    of_kinds(
         "COL-01", "versions of collations",
         "A new C library or ICU sorts differently, and old indexes are then in the wrong order.",
-        "collation.html#COLLATION-MANAGING", _COLLATION, _OF_DATABASE, group="collations and extensions",
+        "collation.html#COLLATION-MANAGING", OBJECTS, _COLLATION, _OF_DATABASE, group="collations and extensions",
     ),
     Check(
         id="EXT-01", group="collations and extensions", title="versions of extensions",

@@ -30,6 +30,11 @@ def _grows_forever(known: Parameters, row: Parameter) -> bool:
     return known.on("logging_collector") and known.number("log_rotation_size") == 0 == known.number(row.name)
 
 
+def _never_empties(known: Parameters, row: Parameter) -> bool:
+    """A file is emptied only when rotation by time begins another one. Source: logfile_rotate() in syslogger.c."""
+    return known.on("logging_collector") and known.on("log_truncate_on_rotation") and "%" not in row.setting
+
+
 def _others_may_read(known: Parameters, row: Parameter) -> bool:
     return known.on("logging_collector") and bool(int(row.setting, 8) & 0o007)
 
@@ -172,6 +177,12 @@ _LINES: Final = (
         judged=_grows_forever,
         better="1d",
         says="log_rotation_size is 0 as well, so one file grows until the disk is full",
+    ),
+    Bound(
+        name="log_filename",
+        judged=_never_empties,
+        better="postgresql-%Y-%m-%d_%H%M%S.log",
+        says="with one name for ever, log_truncate_on_rotation never empties the file",
     ),
 )
 

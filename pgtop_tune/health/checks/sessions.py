@@ -128,6 +128,12 @@ _SWITCHES: Final = (
             ("exit_on_error", ("on",), "off", "each error ends its session"),
             ("row_security", ("off",), "on", "queries of tables with row security fail"),
             ("lo_compat_privileges", ("on",), "off", "every role reads and writes all large objects"),
+            (
+                "client_min_messages",
+                ("debug5", "debug4", "debug3", "debug2", "debug1", "debug"),
+                "notice",
+                "each statement sends lines for developers to its client",
+            ),
             ("check_function_bodies", ("off",), "on", "a function with a wrong body is made, and fails when it runs"),
         )
     ),

@@ -1,9 +1,21 @@
 -- Roles besides superusers with rights that lead around those of tables: of row security, of the server's files and
--- programs, or of a superuser whose member they are. Members are those that were granted the role itself.
+-- programs, of a superuser whose member they are, of making roles, and of replication where nothing streams with it.
+-- Members are those that were granted the role itself.
 SELECT p.kind, p.role, p.through, p.with_admin
   FROM (SELECT 'row security' AS kind, r.rolname::text AS role, '' AS through, false AS with_admin, r.oid
           FROM pg_roles r
          WHERE r.rolbypassrls AND NOT r.rolsuper
+        UNION ALL
+        SELECT 'any role', -- until 15
+        SELECT 'roles', -- from 16
+               r.rolname::text, '', false, r.oid
+          FROM pg_roles r
+         WHERE r.rolcreaterole AND r.rolcanlogin AND NOT r.rolsuper
+        UNION ALL
+        SELECT 'replication', r.rolname::text, '', false, r.oid
+          FROM pg_roles r
+         WHERE r.rolreplication AND r.rolcanlogin AND NOT r.rolsuper
+           AND NOT EXISTS (SELECT FROM pg_stat_replication s WHERE s.usesysid = r.oid)
         UNION ALL
         SELECT CASE g.rolname WHEN 'pg_read_server_files' THEN 'files read' ELSE 'server account' END,
                r.rolname::text, g.rolname::text, bool_or(m.admin_option), r.oid

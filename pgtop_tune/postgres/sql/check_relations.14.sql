@@ -4,7 +4,7 @@
 -- pg_get_indexdef() of a table that another session has locked or is about to.
 WITH t AS MATERIALIZED (
   SELECT c.oid, c.relnamespace, c.relkind, c.relpersistence, c.relreplident, c.relispartition, c.reltuples, c.reloptions,
-         n.nspname::text AS schema, c.relname::text AS name,
+         c.reltoastrelid, c.relrowsecurity, n.nspname::text AS schema, c.relname::text AS name,
          c.relpages::bigint * current_setting('block_size')::int AS bytes
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -15,6 +15,10 @@ WITH t AS MATERIALIZED (
                                              WHERE b.relnamespace = n.oid AND b.relname = 'dataset'))
      AND NOT EXISTS (SELECT FROM pg_depend d
                       WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')),
+stored AS MATERIALIZED (
+  SELECT c.oid, c.relname::text AS name, c.reloptions
+    FROM pg_class c
+   WHERE c.relkind IN ('i', 't') AND c.reloptions IS NOT NULL),
 b AS MATERIALIZED (
   SELECT i.indexrelid, i.indrelid, i.indnkeyatts, i.indnatts, i.indkey::int2[] AS columns, i.indclass::oid[] AS classes,
          i.indcollation::oid[] AS collations, i.indoption::int2[] AS options,
@@ -77,15 +81,75 @@ UNION ALL
   WHERE g.tgisinternal AND g.tgenabled = 'D' AND k.contype = 'f'
   ORDER BY t.bytes DESC, g.oid LIMIT 1000)
 UNION ALL
-(SELECT 'rarely vacuumed', count(*) OVER (), ARRAY[t.schema, t.name], o.option, o.value
+(SELECT 'trigger off', count(*) OVER (), ARRAY[t.schema, t.name], g.tgname::text, ''
    FROM t
-  CROSS JOIN LATERAL (SELECT split_part(u, '=', 1) AS option, split_part(u, '=', 2) AS value
+   JOIN pg_trigger g ON g.tgrelid = t.oid
+  WHERE NOT g.tgisinternal AND g.tgenabled = 'D'
+    AND NOT EXISTS (SELECT FROM pg_trigger p WHERE p.oid = g.tgparentid AND p.tgenabled = 'D')
+  ORDER BY t.bytes DESC, g.oid LIMIT 1000)
+UNION ALL
+(SELECT 'no policy', count(*) OVER (), ARRAY[t.schema, t.name], '', ''
+   FROM t
+  WHERE t.relrowsecurity AND NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = t.oid)
+  ORDER BY t.bytes DESC, t.oid LIMIT 1000)
+UNION ALL
+(SELECT 'default partition', count(*) OVER (), ARRAY[t.schema, t.name], p.partrelid::regclass::text, ''
+   FROM t
+   JOIN pg_partitioned_table p ON p.partdefid = t.oid
+  WHERE greatest(t.reltuples, pg_stat_get_live_tuples(t.oid)) >= 1
+  ORDER BY t.bytes DESC, t.oid LIMIT 1000)
+UNION ALL
+(SELECT 'many indexes', count(*) OVER (), ARRAY[t.schema, t.name], '', ''
+   FROM t
+   JOIN (SELECT i.indrelid
+           FROM pg_index i
+          WHERE i.indrelid >= 16384 AND i.indisvalid AND i.indnatts = 1 AND NOT i.indisunique AND i.indpred IS NULL
+          GROUP BY i.indrelid
+         HAVING count(*) >= 15) i ON i.indrelid = t.oid
+  WHERE NOT t.relispartition
+  ORDER BY t.bytes DESC, t.oid LIMIT 1000)
+UNION ALL
+(SELECT 'fillfactor', count(*) OVER (), ARRAY[f.schema, f.name], substr(o.option, 12), ''
+   FROM (SELECT t.schema, t.name, t.bytes, t.oid, t.reloptions FROM t WHERE t.reloptions IS NOT NULL
+          UNION ALL
+         SELECT t.schema, w.name, t.bytes, w.oid, w.reloptions
+           FROM stored w
+           JOIN pg_index i ON i.indexrelid = w.oid
+           JOIN t ON t.oid = i.indrelid) f
+  CROSS JOIN LATERAL unnest(f.reloptions) o (option)
+  WHERE o.option ~ '^fillfactor=[1-4]?[0-9]$'
+  ORDER BY f.bytes DESC, f.oid LIMIT 1000)
+UNION ALL
+(SELECT 'no statistics', count(*) OVER (), ARRAY[t.schema, t.name], a.attname::text, ''
+   FROM t
+   JOIN pg_attribute a ON a.attrelid = t.oid
+   JOIN pg_type y ON y.oid = a.atttypid
+  WHERE a.attstattarget = 0 AND a.attnum > 0 AND NOT a.attisdropped
+    AND (y.typcategory <> 'U'
+         OR EXISTS (SELECT FROM pg_index i WHERE i.indrelid = t.oid AND a.attnum = ANY (i.indkey::int2[])))
+  ORDER BY t.bytes DESC, t.oid, a.attnum LIMIT 1000)
+UNION ALL
+(SELECT 'large objects', m.number, ARRAY[current_database()::text], '', ''
+   FROM (SELECT greatest(c.reltuples, pg_stat_get_live_tuples(c.oid))::bigint AS number
+           FROM pg_class c
+          WHERE c.oid = 'pg_largeobject_metadata'::regclass) m
+  WHERE m.number >= 1000)
+UNION ALL
+(SELECT 'rarely vacuumed', count(*) OVER (), ARRAY[t.schema, t.name], o.option, o.value
+   FROM (SELECT t.schema, t.name, t.bytes, t.oid, t.reloptions, '' AS toast FROM t WHERE t.reloptions IS NOT NULL
+          UNION ALL
+         SELECT t.schema, t.name, t.bytes, t.oid, w.reloptions, 'toast.'
+           FROM stored w
+           JOIN t ON t.reltoastrelid = w.oid) t
+  CROSS JOIN LATERAL (SELECT t.toast || split_part(u, '=', 1) AS option, split_part(u, '=', 2) AS value
                         FROM unnest(t.reloptions) u) o
-   JOIN (VALUES ('autovacuum_vacuum_scale_factor', 0.5), ('autovacuum_analyze_scale_factor', 0.5),
+   LEFT JOIN (VALUES ('autovacuum_vacuum_scale_factor', 0.5), ('autovacuum_analyze_scale_factor', 0.5),
                 ('autovacuum_vacuum_threshold', 1000000), ('autovacuum_analyze_threshold', 1000000),
                 ('autovacuum_vacuum_cost_delay', 20), ('autovacuum_freeze_max_age', 1000000000)) m (option, most)
-     ON m.option = o.option
-  WHERE o.value ~ '^[0-9]{1,15}([.][0-9]{1,15})?$' AND o.value::numeric > m.most
+     ON m.option = replace(o.option, 'toast.', '')
+  WHERE CASE WHEN o.value ~ '^[0-9]{1,15}([.][0-9]{1,15})?$' AND m.most IS NOT NULL THEN o.value::numeric > m.most
+             WHEN o.option = 'toast.autovacuum_enabled'
+             THEN lower(o.value) IN ('0', 'of', 'off', 'n', 'no', 'f', 'fa', 'fal', 'fals', 'false') END
   ORDER BY t.bytes DESC, t.oid, o.option LIMIT 1000)
 UNION ALL
 (SELECT 'prefix of an index', count(*) OVER (), ARRAY[t.schema, c.relname::text],

@@ -1,6 +1,6 @@
 -- Sequences that can run out, their own limit or that of the column they feed being one of int4 or less: those past a
 -- tenth of it, and one of those the role may not read, to tell that there are such. Owned columns are found by
--- pg_depend: 'a' for serial, 'i' for identity. Descending ones count down from 0, or from
+-- pg_depend: 'a' for serial, 'i' for identity. One that cycles is meant to, unless a column takes its numbers. Descending ones count down from 0, or from
 -- their MAXVALUE where they end above 0.
 -- ALTER COLUMN TYPE fails where the column is a parent's, is a partition key, or is used by views, triggers, policies …
 -- Reading a sequence locks it until the statement ends, and the table of locks is everybody's: 200 are read, first those
@@ -16,7 +16,8 @@ SELECT q.n_hidden,
        q.used,
        q.type_is_kept_by,
        q.used_by,
-       q.least
+       q.least,
+       q.cycles
   FROM (SELECT o.*,
                count(*) FILTER (WHERE NOT o.readable) OVER () AS n_hidden,
                row_number() OVER (PARTITION BY o.readable
@@ -30,6 +31,7 @@ SELECT q.n_hidden,
                                a.attname::text AS column_name,
                                e.direction,
                                e.origin,
+                               s.seqcycle AS cycles,
                                CASE WHEN e.direction < 0 THEN s.seqmin END AS least,
                                least(e.most, CASE a.atttypid WHEN 'int2'::regtype THEN 32767
                                                              WHEN 'int4'::regtype THEN 2147483647
@@ -64,7 +66,11 @@ SELECT q.n_hidden,
                           LEFT JOIN pg_class t ON t.oid = d.refobjid
                           LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace
                           LEFT JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-                         WHERE NOT s.seqcycle AND e.most > 0 AND c.relpersistence = 'p'
+                         WHERE (NOT s.seqcycle OR d.refobjid IS NOT NULL
+                                OR EXISTS (SELECT FROM pg_depend w
+                                            WHERE w.refclassid = 'pg_class'::regclass AND w.refobjid = c.oid
+                                              AND w.classid = 'pg_attrdef'::regclass))
+                           AND e.most > 0 AND c.relpersistence = 'p'
                            AND (e.most <= 2147483648 OR a.atttypid IN ('int2'::regtype, 'int4'::regtype))
                          ORDER BY t.oid IS NULL DESC,
                                   greatest(t.reltuples, pg_stat_get_tuples_inserted(t.oid)) DESC NULLS LAST, c.oid

@@ -1,0 +1,10 @@
+-- Limits of connections that databases and roles have of their own. Superusers have none.
+(SELECT 'database' AS kind, datname::text AS name, datconnlimit AS most
+   FROM pg_database
+  WHERE datconnlimit >= 0 AND datallowconn
+  ORDER BY datconnlimit, oid LIMIT 1000)
+UNION ALL
+(SELECT 'role', rolname::text, rolconnlimit
+   FROM pg_roles
+  WHERE rolconnlimit >= 0 AND rolcanlogin AND NOT rolsuper
+  ORDER BY rolconnlimit, oid LIMIT 1000)

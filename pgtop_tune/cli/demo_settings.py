@@ -54,9 +54,7 @@ def given(words: Sequence[str], binaries: Binaries) -> dict[str, str]:
             raise UsageProblem(f"--setting {name}: the demo chooses it", "the demo's server is private: leave it out")
         refused = refusal(binaries, name, each.value)
         if refused is not None and refused.unknown:
-            raise UsageProblem(
-                f"PostgreSQL {binaries.version} has no parameter {name}", instead(name, names(binaries))
-            )
+            raise UsageProblem(f"PostgreSQL {binaries.version} has no parameter {name}", instead(name, names(binaries)))
         if refused is not None:
             raise UsageProblem(f"--setting {name}={each.value}: {refused.says}", "nothing was started")
         settings[name] = each.value
@@ -87,7 +85,9 @@ def advised(server: ConnectionWords, kept: Mapping[str, str]) -> Advised:
     ]
     live = {} if looked.facts.machine is None else looked.facts.machine.live
     machine = [
-        name for name, advice in proposal.settings.items() if advice.value is not None and advice.value != live.get(name)
+        name
+        for name, advice in proposal.settings.items()
+        if advice.value is not None and advice.value != live.get(name)
     ]
     if machine:
         left.append(f"left out, settings of the machine: {', '.join(machine)} (`pgtop-tune advise --group os`)")

@@ -43,7 +43,7 @@ def refusal(binaries: Binaries, name: str, value: str) -> Refusal | None:
     """
     with tempfile.TemporaryDirectory(prefix="pgtop-check-") as directory:
         (Path(directory) / "postgresql.conf").touch()
-        answer = _asked(binaries, "-C", name, "-D", directory, "-c", f"{name}={value}")
+        answer = _asked(binaries, "-C", name, "-D", directory, "-c", "log_line_prefix=", "-c", f"{name}={value}")
     if answer.returncode == 0:
         return None
     lines = [line.partition("FATAL:")[2] or line for line in answer.stderr.splitlines() if _is_said(line)]

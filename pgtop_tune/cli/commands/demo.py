@@ -185,9 +185,7 @@ def _prepared(stack: ExitStack, words: DemoWords, pgbench_path: Path | None) -> 
         server = stack.enter_context(
             Throwaway.create(binaries, keep=words.keep, settings=begin, on_step=lambda step: show(step, 0, 0))
         )
-        there = ConnectionWords(
-            target="postgres", host=str(server.socket_dir), port=str(server.port), user=server.user
-        )
+        there = ConnectionWords(target="postgres", host=str(server.socket_dir), port=str(server.port), user=server.user)
         conninfo = resolve_words(there)
         advised = None
         if words.advised:

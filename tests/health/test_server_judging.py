@@ -183,6 +183,7 @@ def test_a_prepared_transaction_is_rolled_back_by_its_quoted_name() -> None:
     (finding,) = found(check("TXN-05"), spoiled(**prepared(400)))
     assert finding.fix is not None
     assert finding.fix.do == "ROLLBACK PREPARED 'tx''1';"
+    assert finding.fix.remark.startswith('in database "')
 
 
 def test_a_setting_of_a_role_is_taken_back_for_the_role() -> None:

@@ -1,4 +1,4 @@
-"""A demo of a server that is set well, or as badly as one wants: --advised, --setting, and what a kept cluster keeps."""
+"""A demo of a server that is set well, or as badly as one wants; what a kept cluster keeps."""
 
 from __future__ import annotations
 

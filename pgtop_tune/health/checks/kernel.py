@@ -263,8 +263,8 @@ CHECKS: Final = (
         "The kernel writes collected pages at once, and a checkpoint's fsync and all commits wait behind them.",
         Severity.HIGH, "runtime-config-wal.html#GUC-CHECKPOINT-FLUSH-AFTER", (needs.MACHINE, needs.MEMORY), _dirty,
         (
-            Threshold("warning", GB, "bytes", "warning above it; info if the server flushes early and less is dirty now"),
-            Threshold("high", 4 * GB, "bytes", "high above it; warning if the server flushes early and little is dirty"),
+            Threshold("warning", GB, "bytes", "warning above it; info if the server flushes early and less is dirty"),
+            Threshold("high", 4 * GB, "bytes", "high above it; warning if the server flushes early"),
         ),
     ),
     Check(

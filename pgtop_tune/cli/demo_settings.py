@@ -49,15 +49,15 @@ def given(words: Sequence[str], binaries: Binaries) -> dict[str, str]:
 
     settings: dict[str, str] = {}
     for each in wanted(words, SYSTEM):
-        name = each.name.lower()
+        name, value = each.name.lower(), each.value or ""
         if name in _OF_THE_DEMO:
             raise UsageProblem(f"--setting {name}: the demo chooses it", "the demo's server is private: leave it out")
-        refused = refusal(binaries, name, each.value)
+        refused = refusal(binaries, name, value)
         if refused is not None and refused.unknown:
             raise UsageProblem(f"PostgreSQL {binaries.version} has no parameter {name}", instead(name, names(binaries)))
         if refused is not None:
-            raise UsageProblem(f"--setting {name}={each.value}: {refused.says}", "nothing was started")
-        settings[name] = each.value
+            raise UsageProblem(f"--setting {name}={value}: {refused.says}", "nothing was started")
+        settings[name] = value
     return settings
 
 

@@ -96,10 +96,11 @@ def check_known(names: Iterable[str], found: Iterable[Parameter], all_names: Ite
     have = {parameter.name.lower() for parameter in found}
     for name in names:
         if name.lower() not in have:
-            raise UsageProblem(f"the server has no parameter {name}", _instead(name, list(all_names)))
+            raise UsageProblem(f"the server has no parameter {name}", instead(name, list(all_names)))
 
 
-def _instead(name: str, all_names: Sequence[str]) -> str:
+def instead(name: str, all_names: Sequence[str]) -> str:
+    """A hint for a name that no parameter has: the nearest of all names."""
     near = difflib.get_close_matches(name.lower(), all_names, n=3, cutoff=0.6) or nearest_settings([name])
     if near:
         return f"did you mean {' or '.join(near)}?"

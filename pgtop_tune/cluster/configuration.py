@@ -11,6 +11,7 @@ from typing import Final
 from pgtop_tune.cluster.account import Account
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.paths import opened
 from pgtop_tune.safe_text import printable
 
 FILE_NAME: Final = "pgtop-tune.conf"
@@ -49,12 +50,25 @@ def write(settings: Mapping[str, str], data_dir: Path, account: Account) -> None
     Raises:
         ClusterProblem: A name or a value that such a file cannot hold.
     """
+    put(lines(settings), data_dir, account)
+
+
+def put(text: str, data_dir: Path, account: Account) -> None:
+    """Makes this the text of FILE_NAME."""
     path = data_dir / FILE_NAME
-    text = lines(settings)
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     account.own(path)
+
+
+def read(data_dir: Path) -> str:
+    """The text of FILE_NAME; "" where it is missing."""
+    try:
+        with opened(data_dir / FILE_NAME, links=False) as file:
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
 
 
 def include(data_dir: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
@@ -61,7 +62,8 @@ class Throwaway(OwnServer):
             binaries: What to make it of.
             keep: Where the cluster is to live and stay: a new or empty directory, or one that an earlier call made,
                 whose cluster is then used again. None: it is removed in the end.
-            settings: Values for postgresql.conf beyond and before the defaults; ALTER SYSTEM still overrides them.
+            settings: Values for postgresql.conf beyond and before the defaults, in place of those of an earlier call;
+                None leaves these. ALTER SYSTEM still overrides them.
             on_step: Told in plain words what is done next.
 
         Raises:
@@ -72,7 +74,7 @@ class Throwaway(OwnServer):
         cluster: Self | None = None
         try:
             cluster = cls(binaries, account, work_dir, None if keep is None else _kept(keep, account))
-            cluster._make({**configuration.defaults(binaries), **(settings or {})}, on_step)
+            cluster._make(settings, on_step)
         except BaseException as problem:
             if cluster is not None:
                 cluster.stop("immediate")
@@ -82,7 +84,16 @@ class Throwaway(OwnServer):
             raise
         return cluster
 
-    def _make(self, settings: Mapping[str, str], on_step: Callable[[str], None]) -> None:
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Gives it other settings, as those of `create`, and restarts it.
+
+        Raises:
+            ClusterProblem: It does not start with them; a cluster that is kept has its former ones again.
+        """
+        with self._with(settings):
+            self.restart()
+
+    def _make(self, settings: Mapping[str, str] | None, on_step: Callable[[str], None]) -> None:
         if not self._account.can_run(self.binaries):
             on_step(f"copying the programs to where {self._account.name} can read them")
             target = self._work_dir / "programs"
@@ -95,11 +106,25 @@ class Throwaway(OwnServer):
             on_step("making the cluster")
             self._initdb()
             configuration.include(self.data_dir)
-        configuration.write(settings, self.data_dir, self._account)
-        if self.has_statements and not made_before:
-            self._create_extension()
+            configuration.write(configuration.defaults(self.binaries), self.data_dir, self._account)
+            if self.has_statements:
+                self._create_extension()
         on_step("starting the server")
-        self._start()
+        with self._with(settings):
+            self._start()
+
+    @contextmanager
+    def _with(self, settings: Mapping[str, str] | None) -> Iterator[None]:
+        """What starts it within this has the settings; where it fails, the next start has those of before."""
+        before = configuration.read(self.data_dir)
+        if settings is not None:
+            configuration.write({**configuration.defaults(self.binaries), **settings}, self.data_dir, self._account)
+        try:
+            yield
+        except ClusterProblem:
+            if self.data_dir.exists():
+                configuration.put(before, self.data_dir, self._account)
+            raise
 
     def _check_major(self) -> None:
         with opened(self.data_dir / "PG_VERSION", links=False) as file:

@@ -263,6 +263,36 @@ def test_a_kept_cluster_is_used_again(embedded: Binaries, reachable: Path) -> No
     assert (keep / "data" / "PG_VERSION").exists()
 
 
+def test_a_kept_cluster_keeps_its_settings_until_it_is_given_others(embedded: Binaries, reachable: Path) -> None:
+    def work_mem(settings: dict[str, str] | None) -> object:
+        with (
+            Throwaway.create(embedded, keep=reachable / "kept", settings=settings) as server,
+            psycopg.connect(conninfo(server)) as connection,
+        ):
+            return one(connection, "SELECT current_setting('work_mem')")
+
+    assert work_mem({"work_mem": "7MB"}) == "7MB"
+    assert work_mem(None) == "7MB"
+    with pytest.raises(ClusterProblem, match="shared_buffers"):
+        work_mem({"shared_buffers": "lots"})
+    assert work_mem(None) == "7MB"
+    assert work_mem({}) == "4MB"
+
+
+def test_a_running_server_is_given_other_settings_and_has_its_former_ones_where_it_does_not_start(
+    embedded: Binaries, reachable: Path
+) -> None:
+    keep = reachable / "kept"
+    with Throwaway.create(embedded, keep=keep, settings=QUICK) as server:
+        server.configure({**QUICK, "work_mem": "7MB"})
+        with psycopg.connect(conninfo(server)) as connection:
+            assert one(connection, "SELECT current_setting('work_mem')") == "7MB"
+        with pytest.raises(ClusterProblem, match="max_connections"):
+            server.configure({"max_connections": "1", "work_mem": "8MB"})
+    with Throwaway.create(embedded, keep=keep) as server, psycopg.connect(conninfo(server)) as connection:
+        assert one(connection, "SELECT current_setting('work_mem')") == "7MB"
+
+
 def test_a_kept_cluster_of_another_major_is_refused(embedded: Binaries, reachable: Path) -> None:
     (reachable / KEPT).touch()
     (reachable / "data").mkdir()

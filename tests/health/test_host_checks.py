@@ -73,9 +73,21 @@ CASES: tuple[tuple[str, dict[str, Any], Severity, dict[str, Any]], ...] = (
     ("HUGE-01", {"parameters": SMALL_PAGES}, Severity.HIGH, {"parameters": {"shared_buffers": "8GB"}}),
     (
         "HUGE-01",
-        {"parameters": {**SMALL_PAGES, "shared_buffers": "2GB"}},
+        {"parameters": {**SMALL_PAGES, "shared_buffers": "2GB", "max_connections": "300"}},
         Severity.WARNING,
-        {"parameters": {**SMALL_PAGES, "shared_buffers": "2047MB"}},
+        {"parameters": {**SMALL_PAGES, "shared_buffers": "2047MB", "max_connections": "300"}},
+    ),
+    (
+        "HUGE-01",
+        {"parameters": {**SMALL_PAGES, "shared_buffers": "2GB", "max_connections": "200"}},
+        Severity.INFO,
+        {"parameters": {**SMALL_PAGES, "shared_buffers": "2047MB", "max_connections": "200"}},
+    ),
+    (
+        "HUGE-01",
+        {"parameters": {**SMALL_PAGES, "max_connections": "50"}},
+        Severity.WARNING,
+        {"parameters": {"shared_buffers": "8GB", "max_connections": "50"}},
     ),
     ("HUGE-03", pool(3000, 1000, 400), Severity.WARNING, pool(3000, 1000, 490)),
     ("HUGE-04", {"host": seen(thp_mode="always", thp_defrag="madvise")}, Severity.WARNING, {"host": seen()}),
@@ -267,3 +279,27 @@ def test_a_mount_that_does_not_answer_is_unknown_not_passed() -> None:
     dead = FileSystemSample(100.0, (), ("/mnt/dead (nfs4): no answer for 12 s",))
     (said,) = unknown(check("DISK-01"), spoilt(host={"file_systems": dead}))
     assert "/mnt/dead" in said.reason
+
+
+@pytest.mark.parametrize(
+    ("flush_after", "dirty_bytes", "background_bytes", "severity"),
+    [
+        ("256kB", 212 * MIB, 2 * GIB, Severity.INFO),
+        ("256kB", 212 * MIB, 5 * GIB, Severity.WARNING),
+        ("256kB", 2 * GIB, 2 * GIB, Severity.WARNING),
+        ("256kB", None, 2 * GIB, Severity.WARNING),
+        ("0", 212 * MIB, 2 * GIB, Severity.WARNING),
+    ],
+)
+def test_a_high_limit_of_dirty_pages_weighs_less_where_the_server_has_its_own_written_earlier(
+    flush_after: str, dirty_bytes: int | None, background_bytes: int, severity: Severity
+) -> None:
+    facts = spoilt(
+        {"checkpoint_flush_after": flush_after, "bgwriter_flush_after": "512kB"},
+        host=seen(dirty_bytes=dirty_bytes),
+        machine=details({"vm.dirty_background_bytes": str(background_bytes)}),
+    )
+    (finding,) = found(check("OS-04"), facts)
+    assert finding.severity is severity
+    early = "checkpoint_flush_after 256kB, bgwriter_flush_after 512kB; 212 MB dirty now"
+    assert (early in {each.says for each in finding.evidence}) is (flush_after != "0" and dirty_bytes == 212 * MIB)

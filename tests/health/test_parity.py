@@ -110,6 +110,12 @@ def test_a_standby_with_less_than_its_primary_is_found_before_and_after_it_stops
     assert [(each.severity, each.subject) for each in found] == [(Severity.HIGH, "max_connections")]
     assert found[0].fix is not None
     assert found[0].fix.parameter == ("max_connections", "50")
+    with psycopg.connect(conninfo(standby), autocommit=True) as connection:
+        connection.execute(found[0].fix.do.encode())
+        waits = "SELECT applied FROM pg_file_settings WHERE name = 'max_connections' AND setting = '50'"
+        assert connection.execute(waits.encode()).fetchall()
+        connection.execute(found[0].fix.undo.encode())
+        assert not connection.execute(waits.encode()).fetchall()
     targets = tmp_path / "servers"
     targets.write_text(
         "".join(f"{conninfo(each)} application_name=a{number}\n" for number, each in enumerate((primary, standby)))

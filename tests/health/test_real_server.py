@@ -16,12 +16,10 @@ import pytest
 
 from pgtop_tune.cli.live_options import pooler_addresses
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health.check import Language
 from pgtop_tune.health.gather import BESIDE_PARAMETERS, gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.health.registry import chosen
-from tests.health.test_real_databases import SMALL, bad_database
 from tests.postgres.conftest import place
 from tests.support.poolers import PgBouncer, program
 from tests.support.real_check import DEADLINE_S, checked, ids, missing, sayings
@@ -205,36 +203,6 @@ def test_a_page_that_fails_its_checksum_is_damage(make_server: Callable[..., Thr
     while not report.findings and time.monotonic() < until:
         report = checked(server, "postgres", select=("DUR-06",))
     assert ids(report) == {"DUR-06"}
-
-
-RUN_BY_PEOPLE = ("\\", "--", "SELECT pg_terminate", "ROLLBACK PREPARED")
-"""Beginnings of lines that are no statements for any session, or that have no way back."""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("major", MAJORS)
-def test_every_fix_and_its_undoing_are_statements_the_server_takes(
-    major: int, make_server: Callable[..., Throwaway]
-) -> None:
-    server = make_server(major, **BAD_SETTINGS)
-    kept = spoil(server)
-    ran = set()
-    try:
-        with bad_database(server, "mended") as name:
-            report = checked(server, name, *SMALL, *STRICT)
-            for check, finding in report.findings:
-                if finding.fix is None or finding.fix.language is not Language.SQL:
-                    continue
-                for line in (*finding.fix.do.splitlines(), *finding.fix.undo.splitlines()):
-                    if not line.startswith(RUN_BY_PEOPLE):
-                        with psycopg.connect(conninfo(server, name), autocommit=True) as connection:
-                            connection.execute("SET lock_timeout = '20s'")
-                            connection.execute(line.encode())
-                        ran.add(check.id)
-    finally:
-        for connection in kept:
-            connection.close()
-    assert {"DUR-01", "SLOT-02", "PLAN-03", "IDX-02", "IDX-04", "TAB-02", "KEY-01", "SEC-05", "VAC-04"} <= ran
 
 
 @pytest.mark.long

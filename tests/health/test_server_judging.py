@@ -179,10 +179,24 @@ def test_names_in_a_fix_are_quoted_and_the_way_back_is_there() -> None:
     assert '"bench"' in finding.fix.remark
 
 
+@pytest.mark.parametrize(("done", "is_known"), [(None, False), (4, True)])
+def test_tries_of_restartpoints_are_no_checkpoints(done: int | None, is_known: bool) -> None:
+    """A quiet standby tries every 15 seconds after checkpoint_timeout: 36 times in 34 minutes, and made one."""
+    counted = checkpoints(timed=36, requested=0, done=done, stats_reset_ms=NOW_MS - 34 * 60_000)
+    on_standby = spoiled(postgres={"checkpoints": counted}, server={"in_recovery": True})
+    for id_ in ("WAL-01", "WAL-02"):
+        said = result(check(id_), on_standby, age=0.0)
+        assert said.findings == ()
+        assert bool(said.unknowns) is (id_ == "WAL-01" or not is_known)
+    on_primary = spoiled(postgres={"checkpoints": counted})
+    assert bool(found(check("WAL-02"), on_primary, age=0.0)) is not is_known
+
+
 def test_a_prepared_transaction_is_rolled_back_by_its_quoted_name() -> None:
     (finding,) = found(check("TXN-05"), spoiled(**prepared(400)))
     assert finding.fix is not None
     assert finding.fix.do == "ROLLBACK PREPARED 'tx''1';"
+    assert finding.fix.remark.startswith('in database "')
 
 
 def test_a_setting_of_a_role_is_taken_back_for_the_role() -> None:

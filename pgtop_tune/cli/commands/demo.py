@@ -39,6 +39,8 @@ class DemoWords(Struct, frozen=True):
     scale: int
     keep: Path | None
     pg_bin: Path | None
+    settings: tuple[str, ...] = ()
+    advised: bool = False
 
 
 def demo(
@@ -63,7 +65,26 @@ def demo(
             metavar="DIR",
             rich_help_panel=_DEMO,
             show_default=False,
-            help="Create the cluster in this directory, keep it, and use it again next time.",
+            help="Create the cluster in this directory, keep it, and use it again next time, with its settings unless "
+            "--advised or --setting gives others.",
+        ),
+    ] = None,
+    advised: Annotated[
+        bool,
+        typer.Option(
+            "--advised",
+            rich_help_panel=_DEMO,
+            help="Start with the values that `advise` proposes for this machine; the machine's settings stay.",
+        ),
+    ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--setting",
+            metavar="NAME=VALUE",
+            rich_help_panel=_DEMO,
+            show_default=False,
+            help="Start with this value; repeatable. It wins over --advised.",
         ),
     ] = None,
     pg_bin: Annotated[
@@ -94,6 +115,10 @@ def demo(
     Examples: pgtop-tune demo  ·  pgtop-tune demo --headless --seconds 20 --record out.jsonl
 
     A disk with a limit: pgtop-tune demo --disk-cap vda=6000iops,90MB/s
+
+    A server that is set well: pgtop-tune demo --advised
+
+    A bad start to practise on: pgtop-tune demo --setting shared_buffers=16MB --setting max_wal_size=64MB
     """
     from pgtop_tune.bench.profiles import load_profiles
     from pgtop_tune.cli.live_options import LiveOptions, disk_caps
@@ -105,7 +130,7 @@ def demo(
     if with_screen and seconds is not None:
         raise UsageProblem("--seconds ends a headless demo", "add --headless; on the screen `q` leaves")
     spec = LoadSpec(profile=profile, clients=clients)
-    made_of = DemoWords(scale, keep, pg_bin)
+    made_of = DemoWords(scale=scale, keep=keep, pg_bin=pg_bin, settings=tuple(setting or ()), advised=advised)
     dataset = load_profiles().get(profile).dataset
     caps = disk_caps(disk_cap)
     with terminating(), ExitStack() as stack:
@@ -145,6 +170,7 @@ def _prepared(stack: ExitStack, words: DemoWords, pgbench_path: Path | None) -> 
     from pgtop_tune.bench.datasets.pgbench_tables import initialise
     from pgtop_tune.bench.datasets.progress import InitialiseProgress
     from pgtop_tune.bench.locate import find_pgbench
+    from pgtop_tune.cli import demo_settings
     from pgtop_tune.cli.connecting import resolve_words
     from pgtop_tune.cli.wiring import endpoint_of
     from pgtop_tune.cluster.binaries import find
@@ -153,17 +179,33 @@ def _prepared(stack: ExitStack, words: DemoWords, pgbench_path: Path | None) -> 
     binaries = find(words.pg_bin)
     tell(f"PostgreSQL {binaries.version} ({binaries.origin})")
     pgbench = find_pgbench(pgbench_path)
+    settings = demo_settings.given(words.settings, binaries)
+    begin = settings if settings or words.advised else None
     with _progress() as show:
-        server = stack.enter_context(Throwaway.create(binaries, keep=words.keep, on_step=lambda step: show(step, 0, 0)))
-        conninfo = resolve_words(
-            ConnectionWords(target="postgres", host=str(server.socket_dir), port=str(server.port), user=server.user)
+        server = stack.enter_context(
+            Throwaway.create(binaries, keep=words.keep, settings=begin, on_step=lambda step: show(step, 0, 0))
         )
+        there = ConnectionWords(target="postgres", host=str(server.socket_dir), port=str(server.port), user=server.user)
+        conninfo = resolve_words(there)
+        advised = None
+        if words.advised:
+            show("looking at this machine", 0, 0)
+            advised = demo_settings.advised(there, settings)
+            settings = {**advised.settings, **settings}
+            show("restarting with the advised values", 0, 0)
+            server.configure(settings)
 
         def loading(progress: InitialiseProgress) -> None:
             show(progress.step, progress.done, progress.total)
 
         if not _has_tables(server, words):
             asyncio.run(initialise(endpoint_of(conninfo), words.scale, pgbench, loading))
+    if advised is not None:
+        tell(f"advised: {', '.join(f'{name} {value}' for name, value in advised.settings.items())}")
+        for line in advised.left_out:
+            tell(line)
+    if held := demo_settings.overridden(server, settings):
+        tell(f"ALTER SYSTEM of an earlier demo holds {', '.join(held)}: `pgtop-tune reset` gives the value above")
     if words.keep is not None:
         tell(f"cluster in {words.keep}, socket directory {server.socket_dir} while this runs")
     return server, conninfo

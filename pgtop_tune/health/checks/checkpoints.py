@@ -28,6 +28,11 @@ from pgtop_tune.units import MB, about, count
 _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
 _SEGMENT: Final = 16 * MB
+_TRIES: Final = (
+    "a standby counts each try of a restartpoint, every 15 s also those before the primary's next checkpoint; its "
+    "primary is checked for the distance"
+)
+"""Source: checkpointer.c (CheckpointerMain: "we'll check again in 15s", counted before it is tried)."""
 
 
 def _view(facts: CheckFacts, column: str) -> str:
@@ -61,6 +66,9 @@ def _by_volume(facts: CheckFacts) -> int:
 
 def _requested(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.CHECKPOINTS)
+    if on_standby(facts):
+        yield Unknown(_TRIES)
+        return
     seconds = counted_s(facts, seen.stats_reset_ms)
     if (young := too_young(seconds, limits["age"])) is not None:
         yield young
@@ -88,6 +96,9 @@ def _requested(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
 
 def _interval(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     seen = facts.have(needs.CHECKPOINTS)
+    if on_standby(facts) and seen.done is None:
+        yield Unknown(_TRIES)
+        return
     seconds = counted_s(facts, seen.stats_reset_ms)
     if (young := too_young(seconds, limits["age"])) is not None:
         yield young

@@ -10,14 +10,14 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import kernel_file, words
-from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, told
+from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, memory, told
 from pgtop_tune.health.rules import advised, advised_setting
 from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.units import GB, about
+from pgtop_tune.units import GB, about, share_of
 
 _GROUP: Final = "huge pages"
 _PAGE: Final = "kernel-resources.html#LINUX-HUGE-PAGES"
@@ -69,17 +69,30 @@ def _wanted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     page_bytes = _USUAL_BYTES if pool is None else pool.page_bytes
     needed = huge_pages_needed(facts, page_bytes)
     there = 0 if pool is None else pool.total
+    each, connections = page_tables_bytes(buffers), server.whole("max_connections")
+    percent = _percent_of_memory(facts, each * connections)
+    few, is_large = percent is not None and percent <= limits["tables"], buffers >= limits["high"]
+    severities = (Severity.INFO, Severity.WARNING) if few else (Severity.WARNING, Severity.HIGH)
+    of_all = "" if percent is None else f"; of {connections} at most {share_of(percent, 'the memory')}"
     yield Finding(
-        severity=Severity.HIGH if buffers >= limits["high"] else Severity.WARNING,
+        severity=severities[is_large],
         says=f"shared_buffers of {about(buffers)} are in 4 kB pages",
         evidence=(
             Evidence(f"huge pages are not used: {use.source}", "huge_pages_status, huge_pages, /proc/meminfo"),
-            Evidence(f"{about(page_tables_bytes(buffers))} of page tables for each session", "8 bytes a page"),
+            Evidence(f"{about(each)} of page tables for each session{of_all}", "8 bytes a page, max_connections"),
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
             Evidence(f"{there} there", "HugePages_Total of /proc/meminfo"),
         ),
         fix=_used_at_last(facts, pool, needed),
     )
+
+
+def _percent_of_memory(facts: CheckFacts, size_bytes: float) -> float | None:
+    """None where the machine, or a limit on the server, is not seen."""
+    try:
+        return 100 * size_bytes / memory(facts).limit_bytes
+    except Missing:
+        return None
 
 
 def _at_boot(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -170,6 +183,7 @@ CHECKS: Final = (
         (
             Threshold("warning", 2 * GB, "bytes", "of shared_buffers in small pages: a warning from this size"),
             Threshold("high", 8 * GB, "bytes", "high from this size"),
+            Threshold("tables", 5, "%", "of the memory in page tables of all sessions: one step less up to it"),
         ),
     ),
     Check(

@@ -25,6 +25,8 @@ _GROUP: Final = "operating system"
 _KERNEL: Final = "kernel-resources.html"
 _OVERCOMMIT: Final = f"{_KERNEL}#LINUX-MEMORY-OVERCOMMIT"
 _RATIO: Final = "vm.overcommit_ratio"
+_FLUSHES: Final = ("checkpoint_flush_after", "bgwriter_flush_after")
+"""While they are set, what checkpointer and background writer write is handed to the kernel's writeback at once."""
 
 
 def _file(name: str) -> str:
@@ -141,16 +143,32 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         f"vm.dirty_background_bytes {given}" if given else f"{ratio} % of {about(room)} of free memory and file cache"
     )
     fix = advised_setting(facts, "vm.dirty_background_bytes")
+    is_large, early = size > limits["high"], _flushed_early(facts, limits["warning"])
+    severities = (Severity.INFO, Severity.WARNING) if early else (Severity.WARNING, Severity.HIGH)
     yield Finding(
-        severity=Severity.HIGH if size > limits["high"] else Severity.WARNING,
-        says=f"the kernel collects {about(size)} of dirty pages before it starts writeback",
+        severity=severities[is_large],
+        says=f"the kernel collects {about(size)} of dirty pages before it starts writeback"
+        + ("; the server has its own written earlier" if early else ""),
         evidence=(
+            *early,
             Evidence(
                 said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"
             ),
         ),
         fix=replace(fix, undo=fix.undo.replace(f"bytes={given}", f"ratio={ratio}")) if not given else fix,
     )
+
+
+def _flushed_early(facts: CheckFacts, most_bytes: float) -> tuple[Evidence, ...]:
+    """That the server has its writes flushed as it goes, and no more than that is dirty now; () where it is not so."""
+    sample, dirty_bytes = needs.PARAMETERS.of(facts), facts.have(needs.MEMORY).dirty_bytes
+    if isinstance(sample, Unavailable) or dirty_bytes is None or dirty_bytes > most_bytes:
+        return ()
+    rows = [needs.Parameters(sample).visible(name) for name in _FLUSHES]
+    if not all(row is not None and row.setting != "0" for row in rows):
+        return ()
+    shown = ", ".join(f"{row.name} {row.shown}" for row in rows if row is not None)
+    return (Evidence(f"{shown}; {about(dirty_bytes)} dirty now", "pg_settings.setting, /proc/meminfo"),)
 
 
 def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -245,8 +263,8 @@ CHECKS: Final = (
         "The kernel writes collected pages at once, and a checkpoint's fsync and all commits wait behind them.",
         Severity.HIGH, "runtime-config-wal.html#GUC-CHECKPOINT-FLUSH-AFTER", (needs.MACHINE, needs.MEMORY), _dirty,
         (
-            Threshold("warning", GB, "bytes", "warning above it"),
-            Threshold("high", 4 * GB, "bytes", "high above it"),
+            Threshold("warning", GB, "bytes", "warning above it; info if the server flushes early and less is dirty"),
+            Threshold("high", 4 * GB, "bytes", "high above it; warning if the server flushes early"),
         ),
     ),
     Check(

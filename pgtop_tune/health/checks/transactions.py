@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
-from pgtop_tune.health.rules import advised_or, also_scoped, hidden, setting
+from pgtop_tune.health.rules import advised_or, also_scoped, hidden, in_database, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.replication import PreparedTransaction
 from pgtop_tune.sql_quoting import composed, literal
 from pgtop_tune.units import count, duration
 
@@ -105,7 +106,7 @@ def _horizon(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         says=f"{oldest.kind} {oldest.name} {oldest.who}".rstrip()
         + f" keeps dead rows of the last {count(oldest.age)} transactions from being removed",
         evidence=(Evidence(f"{oldest.age} transactions since its oldest", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
-        fix=_release(oldest),
+        fix=_release(oldest, facts.have(needs.HORIZON).prepared),
         subject=oldest.kind,
     )
 
@@ -119,9 +120,10 @@ _SOURCES: Final = {
 }
 
 
-def _release(holder: HorizonHolder) -> Fix:
-    if holder.kind == PREPARED:
-        return _rollback(holder.name)
+def _release(holder: HorizonHolder, prepared: Iterable[PreparedTransaction]) -> Fix:
+    databases = {each.gid: each.database for each in prepared}
+    if holder.kind == PREPARED and holder.name in databases:
+        return _rollback(holder.name, databases[holder.name])
     if holder.kind in (SLOT, SLOT_CATALOG):
         return words("Restore its consumer, or drop the slot if the consumer will not return.")
     if holder.kind == STANDBY:
@@ -129,12 +131,12 @@ def _release(holder: HorizonHolder) -> Fix:
     return _terminate(int(holder.name)) if holder.name.isdigit() else words("End its holder.")
 
 
-def _rollback(gid: str) -> Fix:
-    return Fix(
-        do=composed("ROLLBACK PREPARED {gid};", gid=literal(gid)),
-        undo="-- irreversible: ask the transaction manager first whether it should be committed",
-        language=Language.SQL,
-        remark="in the database it was prepared in; COMMIT PREPARED instead if it should take effect",
+def _rollback(gid: str, database: str) -> Fix:
+    return in_database(
+        database,
+        composed("ROLLBACK PREPARED {gid};", gid=literal(gid)),
+        "-- irreversible: ask the transaction manager first whether it should be committed",
+        "COMMIT PREPARED instead if it should take effect",
     )
 
 
@@ -148,7 +150,7 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 says=f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} has been prepared for "
                 f"{duration(since_s)}: it keeps its locks across restarts",
                 evidence=(Evidence(f"{prepared.gid}: {since_s:.0f} s", "pg_prepared_xacts.prepared"),),
-                fix=_rollback(prepared.gid),
+                fix=_rollback(prepared.gid, prepared.database),
                 subject=prepared.gid,
             )
 

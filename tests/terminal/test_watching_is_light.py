@@ -1,6 +1,6 @@
 """Who only watches or records does not pay for the operator's driver, nor for pages and dialogs that no key asked for.
 
-libpq and psycopg are 11 MB, pages and dialogs 4 MB.
+libpq and psycopg are 11 MB, TLS 5, pages and dialogs 4.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from tests.cli.runs import OF_KEYS, ROOT
 from tests.support.servers import conninfo
 from tests.terminal.screen import Terminal, environment
 
+OF_ACTS = ("_ssl", "_hashlib", "pgtop_tune.bench", "pgtop_tune.recording.codec")
+"""TLS, which a Unix socket has none of, pgbench, and the file format."""
 _SCRIPT = """
 import pathlib, sys
 from pgtop_tune.cli.app import main
@@ -46,6 +48,8 @@ def test_the_screen_watches_without_the_operators_driver(
     assert "psycopg" not in loaded
     assert {"pgtop_tune.diagnosis.registry"} <= set(loaded)
     assert [name for name in OF_KEYS if name in loaded] == []
+    if not changed_before:
+        assert [name for name in OF_ACTS if name in loaded] == []
 
 
 def test_a_recording_is_made_without_it(server: Throwaway, tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from pgtop_tune import __version__
-from pgtop_tune.cli.exit_codes import ExitCode, exit_code
+from pgtop_tune.cli.exit_codes import ExitCode, Terminated, exit_code
 from pgtop_tune.cli.options import register
 from pgtop_tune.cli.output import PROGRAM, complain, flush_or_say_why, say, suit_the_locale
-from pgtop_tune.cli.signals import Terminated
 from pgtop_tune.errors import PgtopError, UsageProblem
 
 DEFAULT_COMMAND: Final = "top"

@@ -1,7 +1,8 @@
-"""Exit statuses, in one place."""
+"""Exit statuses, in one place, and what a signal ends a command with."""
 
 from __future__ import annotations
 
+import signal
 from enum import IntEnum
 from typing import Final
 
@@ -46,6 +47,18 @@ class ExitCode(IntEnum):
     """A bug, with a traceback; 70 as EX_SOFTWARE of sysexits.h."""
     SIGNALLED = 128
     """Plus the number of the signal: 129 hang-up, 130 interrupt, 141 stdout was closed, 143 terminate."""
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP arrived; not an Exception, so that nothing swallows it.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
 
 
 _BY_PROBLEM: Final[tuple[tuple[type[PgtopError], ExitCode], ...]] = (

@@ -15,12 +15,12 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from pgtop_tune.cli.alike_servers import answers_of_all, check_alike
-from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.exit_codes import ExitCode, Terminated
 from pgtop_tune.cli.experiment_plans import overridden
 from pgtop_tune.cli.experiment_results import directory_of, outcome_in, say_results
 from pgtop_tune.cli.experimenting import confirm_restarts
 from pgtop_tune.cli.output import tell
-from pgtop_tune.cli.signals import Terminated, run_until_signalled
+from pgtop_tune.cli.signals import run_until_signalled
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.estimate import estimate
 from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog, new_directory, read_entries

@@ -127,11 +127,14 @@ def show_live(conninfo: ConnInfo, words: LiveWords, screen: ScreenWords) -> int:
 
 
 def _recorder(target: str, options: LiveOptions, words: LiveWords, config: Config) -> Recorder:
-    from pgtop_tune.recording.files import parse_rotation
     from pgtop_tune.recording.recorder import Recorder
 
     not_stdout(words.record)
-    rotation = parse_rotation(config.rotate, config.keep)
+    rotation = None
+    if config.rotate or config.keep:
+        from pgtop_tune.recording.files import parse_rotation
+
+        rotation = parse_rotation(config.rotate, config.keep)
     recorder = Recorder(target, options.interval_s, query_text=options.query_text, rotation=rotation)
     if words.record is not None or words.record_always:
         recorder.start(str(words.record) if words.record else None)

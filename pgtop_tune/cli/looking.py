@@ -179,9 +179,9 @@ def _machine(interval: Interval) -> MachineLook | Unavailable:
 
 
 async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
+    from pgtop_tune.cli.exit_codes import Terminated
     from pgtop_tune.cli.headless import run_beside
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.signals import Terminated
     from pgtop_tune.cli.wiring import LiveSession
     from pgtop_tune.errors import ConnectionProblem
     from pgtop_tune.metrics import sections

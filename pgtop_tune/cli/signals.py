@@ -12,21 +12,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
+from pgtop_tune.cli.exit_codes import Terminated
+
 T = TypeVar("T")
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived; not an Exception, so that nothing swallows it.
-
-    Attributes:
-        number: The signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:

@@ -180,8 +180,6 @@ async def switch(wanted: SwitchRequest) -> int:
             check_alone(server)
             facts["system_identifier"] = server.system_identifier
         await check_nothing_pending(session.parameters)
-        if wanted.against_load:
-            keeper.rest()
         if separate:
             parts = SeparateParts(session=session, run=run, keeper=keeper, frames=frames, conninfo=conninfo)
             async with separate_blocks(wanted, plan, compared, rivals, loads, confirmed, parts) as made:

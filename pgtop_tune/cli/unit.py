@@ -24,11 +24,11 @@ from pgtop_tune.bench.profiles import profile_directories
 from pgtop_tune.cli import tuning_units
 from pgtop_tune.cli.commands.experiment.plans import SessionOptions
 from pgtop_tune.cli.connecting import ConnectionWords, resolve_words
-from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.exit_codes import ExitCode, Terminated
 from pgtop_tune.cli.experiment_plans import bound_to_server, check_fits
 from pgtop_tune.cli.experimenting import ExperimentSession
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.signals import Terminated, terminating
+from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import JournalProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.meanwhile import parameters_of, server_state

@@ -65,7 +65,6 @@ class LoadService:
         self._run = LoadRun(runner, keeper, open_sql_session, self._told)
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
-        keeper.rest()
 
     def state(self) -> LoadState:
         """See `LoadControl.state`."""

@@ -110,7 +110,7 @@ class _Block(Struct):
         first: Number of its first frame.
         moments: Elapsed seconds of each.
         scores: What each is worth to whoever searches.
-        forms: As long as frames are added.
+        forms: As long as frames are added, packed some together: raw, those of 1000 sessions are 2.5 MB.
         waiting: The newest of these frames, which have no form yet.
         packed: Afterwards, or where it is.
         packed_bytes: Its length.
@@ -126,11 +126,10 @@ class _Block(Struct):
 
     def unpacked(self) -> list[bytes]:
         """Its forms. Raises as `PutAway.read` does."""
-        if not self.packed_bytes:
-            return list(self.forms)
-        packed = self.packed if isinstance(self.packed, bytes) else self.packed.read()
-        found: list[bytes] = marshal.loads(zlib.decompress(packed))
-        return found
+        together = self.forms
+        if self.packed_bytes:
+            together = marshal.loads(self.packed if isinstance(self.packed, bytes) else self.packed.read())
+        return [form for packed in together for form in marshal.loads(zlib.decompress(packed))]
 
 
 class HistoryBuffer:
@@ -170,7 +169,7 @@ class HistoryBuffer:
         if block is not None and len(block.moments) >= _BLOCK_FRAMES:
             with self._lock:
                 self._form_waiting(block)
-            packed = zlib.compress(marshal.dumps(block.forms), _LEVEL)
+            packed = marshal.dumps(block.forms)
         with self._lock:
             if block is not None and packed:
                 block.packed, block.packed_bytes, block.forms = packed, len(packed), []
@@ -191,8 +190,11 @@ class HistoryBuffer:
 
     def _form_waiting(self, block: _Block) -> None:
         """Within the lock: frames are read in other threads."""
-        for frame in block.waiting:
-            block.forms.append(self._form.changed(frame) if block.forms else self._form.whole(frame))
+        if not block.waiting:
+            return
+        make = self._form.changed if block.forms else self._form.whole
+        forms = [make(block.waiting[0]), *map(self._form.changed, block.waiting[1:])]
+        block.forms.append(zlib.compress(marshal.dumps(forms), _LEVEL))
         block.waiting.clear()
 
     def _forget(self, now_s: float) -> None:

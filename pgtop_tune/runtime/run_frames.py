@@ -1,4 +1,7 @@
-"""A sink that keeps the frames of a run, without what no rule looks at, and lets a task wait for one."""
+"""A sink that keeps the frames of a run, without what no rule looks at, and lets a task wait for one.
+
+Before and between runs it keeps the newest frames only.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,20 @@ class FrameKeeper:
 
     Args:
         on_progress: Takes each progress line.
-        most: Frames kept; of more, the oldest go.
+        most: Frames of a run that are kept; of more, the oldest go.
     """
 
     def __init__(self, on_progress: OnProgress = lambda run, line: None, most: int | None = None) -> None:
         self._on_progress = on_progress
         self._most = most
-        self._resting = False
+        self._resting = True
         self._frames: list[Frame] = []
         self._changed = asyncio.Event()
         self._closed = False
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """Everything since `begin`, and the two frames before."""
+        """Everything since `begin`, and the two frames before; without a run, the newest."""
         return tuple(self._frames)
 
     @property

@@ -30,7 +30,6 @@ from pgtop_tune.tui.load.actions import LoadActions
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.parameters.actions import ParameterActions
-from pgtop_tune.tui.preload import preload_keys
 from pgtop_tune.tui.scene.message_line import ShownMessage
 from pgtop_tune.tui.scene.mouse import MomentChosen, WindowDragged
 from pgtop_tune.tui.scene.scene import MarksUnwanted, Scene, SceneScreen
@@ -291,14 +290,13 @@ class PgtopApp(DiscreetApp):
         self.parameters.look()
 
     def _prepare(self) -> None:
-        """Once there is something to see: what keys may ask for, so that the first of them does not wait."""
+        """Once there is something to see: what looks for more than that."""
         if not self._prepared:
             self._prepared = True
             self.call_after_refresh(self._after_first_picture)
 
     def _after_first_picture(self) -> None:
         self.findings.begin()
-        preload_keys()
         self.load.begin()
 
     def _scene(self) -> Scene:

@@ -9,12 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgtop_tune.tui.pages.registry import PAGES
 from tests.support.forked import run_forked
 
 PROGRAM = (sys.executable, "-m", "pgtop_tune")
 ROOT = Path(__file__).parents[2]
 AT_LEISURE = ("PG", "XDG_", "TMPDIR", "PATH")
 """What the variables begin with that nothing reads while the interpreter starts and modules are imported."""
+
+OF_KEYS = (
+    "pgtop_tune.tui.dialogs.help",
+    "pgtop_tune.tui.experiment.start_dialog",
+    "pgtop_tune.tui.load.dialog",
+    "pgtop_tune.tui.pages.screen",
+    "pgtop_tune.tui.parameters.dialog",
+    *(f"pgtop_tune.tui.pages.{row.module}" for row in PAGES),
+)
+"""Modules that a key imports: every page, and the dialogs."""
 
 
 @dataclass(frozen=True, slots=True)

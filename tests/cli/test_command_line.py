@@ -12,8 +12,7 @@ from pgtop_tune import __version__
 from pgtop_tune.cli.app import COMMANDS, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.tui.preload import modules_of_keys
-from tests.cli.runs import ROOT, run
+from tests.cli.runs import OF_KEYS, ROOT, run
 from tests.support.servers import conninfo
 
 HEAVY = ("textual", "asyncpg", "psycopg", "psutil")
@@ -96,7 +95,10 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
-        ("pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.terminal.run", modules_of_keys()),
+        (
+            "pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.terminal.run",
+            ("pgtop_tune.diagnosis.registry", *OF_KEYS),
+        ),
         ("pgtop_tune.cli.screen_session, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
     ],
 )

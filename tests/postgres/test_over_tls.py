@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,12 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import resolve
+from tests.cli.runs import ROOT
 from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.certificates import Authority
 from tests.support.quick_server import quick_server
 from tests.support.servers import NotAvailable, Servers, conninfo
+from tests.terminal.screen import Terminal, environment
 
 PASSWORD = "hunter2"
 MAJORS_WITH_TLS = (16, 14)
@@ -121,6 +124,21 @@ def words_of(port: int, more: str, user: str = "bench") -> str:
 )
 async def test_all_are_let_in(port: int, authority: Authority, more: str) -> None:
     assert await answers(words_of(port, more.format(root=authority.root))) == ["", "", ""]
+
+
+def test_the_screen_which_loads_tls_late_is_let_in(port: int, tmp_path: Path) -> None:
+    words = words_of(port, "host=127.0.0.1 sslmode=require")
+    command = (sys.executable, "-m", "pgtop_tune", "top", words)
+    with Terminal(command, {**environment(tmp_path), "PYTHONPATH": str(ROOT)}) as terminal:
+        terminal.until("idle: no active")
+        with psycopg.connect(words_of(port, "host=127.0.0.1")) as watching:
+            encrypted = watching.execute(
+                "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "
+                "WHERE starts_with(application_name, 'pgtop-tune')"
+            ).fetchone()
+        assert encrypted == (True,)
+        terminal.press("q")
+        assert terminal.wait() == 0
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,20 @@ async def test_nobody_waits_for_frames_that_do_not_come() -> None:
     assert not await waiting
 
 
+def test_who_only_watches_keeps_the_newest_frames_and_a_run_keeps_its_own() -> None:
+    keeper = FrameKeeper()
+    for number in range(100):
+        keeper.accept(Step((frame(number),)))
+    assert [each.sequence for each in keeper.frames] == list(range(88, 100))
+    keeper.begin()
+    for number in range(100, 200):
+        keeper.accept(Step((frame(number),)))
+    assert [each.sequence for each in keeper.frames] == list(range(98, 200))
+    keeper.rest()
+    keeper.accept(Step((frame(200),)))
+    assert [each.sequence for each in keeper.frames] == list(range(189, 201))
+
+
 def test_progress_lines_are_passed_on_as_they_come() -> None:
     heard: list[BenchProgress] = []
     keeper = FrameKeeper(lambda run, line: heard.append(line))

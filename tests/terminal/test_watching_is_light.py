@@ -1,4 +1,7 @@
-"""Who only watches or records does not pay for the operator's driver: libpq and psycopg are 11 MB."""
+"""Who only watches or records does not pay for the operator's driver, nor for pages and dialogs that no key asked for.
+
+libpq and psycopg are 11 MB, TLS 5, pages and dialogs 4.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from tests.cli.runs import ROOT
+from tests.cli.runs import OF_KEYS, ROOT
 from tests.support.servers import conninfo
 from tests.terminal.screen import Terminal, environment
 
+OF_ACTS = ("_ssl", "_hashlib", "pgtop_tune.bench", "pgtop_tune.recording.codec")
+"""TLS, which a Unix socket has none of, pgbench, and the file format."""
 _SCRIPT = """
 import pathlib, sys
 from pgtop_tune.cli.app import main
@@ -41,6 +46,10 @@ def test_the_screen_watches_without_the_operators_driver(
     loaded = kept.read_text().splitlines()
     assert ("pgtop_tune.cli.wiring" in loaded) is changed_before, "changes are looked after where there is a journal"
     assert "psycopg" not in loaded
+    assert {"pgtop_tune.diagnosis.registry"} <= set(loaded)
+    assert [name for name in OF_KEYS if name in loaded] == []
+    if not changed_before:
+        assert [name for name in OF_ACTS if name in loaded] == []
 
 
 def test_a_recording_is_made_without_it(server: Throwaway, tmp_path: Path) -> None:

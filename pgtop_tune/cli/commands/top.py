@@ -13,6 +13,7 @@ from pgtop_tune.host.source_names import HostSource
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pgtop_tune.bench.places import SshAddress
     from pgtop_tune.model.setup import Measured
 
 
@@ -48,10 +49,12 @@ def top(
             "the screen needs a terminal",
             "without one: pgtop-tune record --seconds 60 -o FILE; over ssh: ssh -t HOST pgtop-tune",
         )
+    from pgtop_tune.cli.late_tls import hold_back
+
+    hold_back()
     from pgtop_tune.cli.connecting import begin_resolving
 
     resolving = begin_resolving(connection)
-    from pgtop_tune.bench.places import parse_address
     from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
     from pgtop_tune.cli.live_screen import LiveWords, preload, show_live
     from pgtop_tune.cli.screen import ScreenWords
@@ -63,7 +66,7 @@ def top(
         disk_caps=disk_caps(disk_cap),
         host_source=host_source,
         poolers=pooler_addresses(pooler),
-        load_from=parse_address(load_from) if load_from else None,
+        load_from=_address(load_from) if load_from else None,
         allow_unsafe=allow_unsafe,
         ceilings=None if ceilings is None else _measured(ceilings),
         query_text=not no_query_text,
@@ -71,6 +74,12 @@ def top(
     words = LiveWords(session=session, interval_s=interval, record=record)
     preload(lambda: resolving.ready)
     sys.exit(show_live(resolving.answer(), words, screen))
+
+
+def _address(text: str) -> SshAddress:
+    from pgtop_tune.bench.places import parse_address
+
+    return parse_address(text)
 
 
 def _measured(report: Path) -> Measured:

@@ -214,6 +214,9 @@ class ConnInfo(Struct, frozen=True):
 
     def _asyncpg_arguments(self, endpoint: ServerEndpoint, session_attrs: str) -> dict[str, Any]:
         tls = {key: self.keywords[key] for key in _ASYNCPG_TLS if self.keywords.get(key)}
+        if endpoint.is_socket:
+            # As libpq does; asyncpg would have TLS ready, and use none.
+            tls["sslmode"] = "disable"
         arguments: dict[str, Any] = {
             "host": endpoint.hostaddr or endpoint.host,
             "port": endpoint.port,

@@ -49,6 +49,8 @@ _ANY: Final = 1_000_000
 """Columns and rows of a terminal whose size is not known."""
 _NEAR: Final = 3
 """So many equal cells between two changed ones are rather written again than jumped over."""
+_CHANGED: Final = re.compile(rb"[^\0]+(?:\0{1,%d}[^\0]+)*" % _NEAR)
+"""A span of changed cells, in a row of bytes that are zero where a cell is the same."""
 
 Segment = tuple[str, "_Look"]
 
@@ -61,17 +63,14 @@ class _Look(Struct, frozen=True):
         attributes: Parameters of SGR sequences: bold and the like, each by itself.
         ink: That of the text's colour; "" for the terminal's own.
         paper: That of the ground's colour; "" for the terminal's own.
+        unseen_on_blanks: Whether a blank in this style looks like a plain blank.
     """
 
     key: str
     attributes: tuple[str, ...] = ()
     ink: str = ""
     paper: str = ""
-
-    @property
-    def unseen_on_blanks(self) -> bool:
-        """Whether a blank in this style looks like a plain blank."""
-        return not self.paper and _UNSEEN_ON_BLANKS.issuperset(self.attributes)
+    unseen_on_blanks: bool = True
 
     def after(self, before: _Look) -> str:
         """The shortest parameters that lead here from another style; "" is a reset."""
@@ -163,7 +162,8 @@ class ScreenDiff:
                 style = (own, "" if ink == "39" else ink, "" if paper == "49" else paper)
             look = self._known.get(style)
             if look is None:
-                look = self._known[style] = _Look(chr(0x100 + len(self._known)), *style)
+                unseen = not style[2] and _UNSEEN_ON_BLANKS.issuperset(style[0])
+                look = self._known[style] = _Look(chr(0x100 + len(self._known)), *style, unseen_on_blanks=unseen)
                 self._look_of_key[look.key] = look
             self._looks[codes] = look
         return look
@@ -286,30 +286,28 @@ def _two_celled(text: str) -> str:
 
 def _keys(text: str, look: _Look) -> str:
     """The look of each cell; blanks around words are plain where that looks the same, so that they compare equal."""
-    if not look.unseen_on_blanks or look is _PLAIN:
-        return look.key * len(text)
-    inner = text.strip(" ")
-    before = len(text) - len(text.lstrip(" ")) if inner else 0
-    return _PLAIN.key * before + look.key * len(inner) + _PLAIN.key * (len(text) - before - len(inner))
+    size = len(text)
+    if not look.unseen_on_blanks or (text[0] != " " and text[-1] != " "):
+        return look.key * size
+    inner = len(text.strip(" "))
+    before = size - len(text.lstrip(" ")) if inner else 0
+    return _PLAIN.key * before + look.key * inner + _PLAIN.key * (size - before - inner)
+
+
+def _number(text: str) -> int:
+    """Four bytes for each character: what differs of two texts is found without a look at each cell."""
+    return int.from_bytes(text.encode("utf-32-le", "surrogatepass"), "little")
 
 
 def _changes(text: str, keys: str, old_text: str, old_keys: str) -> list[tuple[int, int]]:
     """Spans of cells to write, never beginning or ending inside a wide character."""
-    cells = [cell for cell, (new, old) in enumerate(zip(text, old_text, strict=True)) if new != old]
-    if keys != old_keys:
-        of_looks = [cell for cell, (new, old) in enumerate(zip(keys, old_keys, strict=True)) if new != old]
-        cells = sorted({*cells, *of_looks})
-    spans: list[tuple[int, int]] = []
-    first = last = cells[0]
-    for cell in cells:
-        if cell - last > _NEAR:
-            spans.append((first, last))
-            first = cell
-        last = cell + 1
-    spans.append((first, last))
+    size = len(text)
+    differs = (_number(text) ^ _number(old_text)) | (_number(keys) ^ _number(old_keys))
+    parts = differs.to_bytes(4 * size, "little")
+    low, middle, high = (int.from_bytes(parts[place::4], "little") for place in range(3))
+    spans = [found.span() for found in _CHANGED.finditer((low | middle | high).to_bytes(size, "little"))]
     if _SECOND_HALF not in text:
         return spans
-    size = len(text)
     return [
         (
             start - 1 if start > 0 and text[start] == _SECOND_HALF else start,

@@ -118,6 +118,14 @@ def test_one_changed_digit_costs_a_move_and_a_digit() -> None:
     assert diff.reduced(stroke(2, 0, [("tps ", "1"), ("1209", "")])) == "\x1b[3;8H9"
 
 
+@pytest.mark.parametrize(("before", "after"), [("a", "š"), ("─", "⠀"), ("Ā", "\u2800"), ("a", "b")])
+def test_characters_whose_codes_share_bytes_are_told_apart(before: str, after: str) -> None:
+    diff = ScreenDiff()
+    diff.reduced(stroke(0, 0, [(f"x{before}y", "")]))
+    assert after in diff.reduced(stroke(0, 0, [(f"x{after}y", "")]))
+    assert diff.reduced(stroke(0, 0, [(f"x{after}y", "")])) == ""
+
+
 def test_distant_changes_on_a_row_are_joined_by_a_short_jump() -> None:
     diff = ScreenDiff((COLUMNS, ROWS))
     diff.reduced(stroke(0, 0, [("1 same same 1", "")]))

@@ -263,7 +263,7 @@ def bus_making(given: InitWords, words: ConnectionWords) -> StepsMade:
 @contextlib.contextmanager
 def _telling_what_is_left(words: str) -> Iterator[None]:
     """A making that was cut off, or failed without advice, says how it stands with the tables."""
-    from pgtop_tune.cli.signals import Terminated
+    from pgtop_tune.cli.exit_codes import Terminated
 
     try:
         yield

@@ -30,6 +30,7 @@ from pgtop_tune.tui.load.actions import LoadActions
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, page_of
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.parameters.actions import ParameterActions
+from pgtop_tune.tui.preload import read_ahead_for_keys
 from pgtop_tune.tui.scene.message_line import ShownMessage
 from pgtop_tune.tui.scene.mouse import MomentChosen, WindowDragged
 from pgtop_tune.tui.scene.scene import MarksUnwanted, Scene, SceneScreen
@@ -297,6 +298,7 @@ class PgtopApp(DiscreetApp):
 
     def _after_first_picture(self) -> None:
         self.findings.begin()
+        read_ahead_for_keys()
         self.load.begin()
 
     def _scene(self) -> Scene:

@@ -22,7 +22,7 @@ from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.waits import CLIENT, CPU, QUEUE, TURN, WaitCount
+from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, QUEUE, TURN, WaitCount
 
 LONG_WINDOW_S: Final = 60.0
 NEWEST: Final = 0.0
@@ -48,7 +48,7 @@ class WaitShare(Struct, frozen=True):
         return label_of(self.wait_event_type, self.wait_event)
 
 
-_SHOWN: Final = {TURN: "think"}
+_SHOWN: Final = {TURN: "think", BETWEEN: "idle"}
 """What is no event of PostgreSQL's, under another name than recordings have for it."""
 
 

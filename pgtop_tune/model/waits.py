@@ -175,7 +175,7 @@ class WaitSample(Struct, frozen=True, gc=False):
     Client backends count when their state is active or fastpath; auxiliary processes when they do not wait in class
     Activity (their idle loops). Sessions that have been idle in transaction for less than a second count as
     Client:think: in the middle of a transaction they wait for their client. Sessions of pgbench that have been idle for
-    less than a second count as Client:between. Sessions that have been idle for longer do not count.
+    less than a second count as Client:idle. Sessions that have been idle for longer do not count.
 
     Attributes:
         samples: Looks that succeeded since the previous frame; observations / samples = mean sessions.

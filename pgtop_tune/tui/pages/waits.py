@@ -296,7 +296,7 @@ PAGE: Final = Page(
         _table("events", EVENTS, (
             _key_column("wait", 28, "Class and event of the wait. CPU: active without a wait event. CPU queue: "
                 "run-queue wait. Beside the active sessions: Client:think, idle in transaction for less than a "
-                "second; Client:between, pgbench between two transactions; pacing, intended sleeps; "
+                "second; Client:idle, pgbench between two transactions; pacing, intended sleeps; "
                 "background processes; io worker.",
                 "pg_stat_activity.wait_event_type, wait_event; /proc/PID/schedstat", most=52),
             *_NUMBERS, *_PEAKS,

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune import units
+from pgtop_tune.cli.output import unread_lines_stop
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import host as host_metrics
@@ -62,11 +63,12 @@ async def run_engine(
     running = loop.create_task(engine.run())
     waiting = loop.create_task(asked.wait())
     try:
-        if started is not None:
-            await started()
-        await asyncio.wait((running, waiting), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if stopping is not None and not running.done():
-            await stopping()
+        with unread_lines_stop(loop, lambda: stop(signal.SIGPIPE)):
+            if started is not None:
+                await started()
+            await asyncio.wait((running, waiting), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if stopping is not None and not running.done():
+                await stopping()
     finally:
         waiting.cancel()
         running.cancel()
@@ -80,8 +82,9 @@ async def run_engine(
 async def run_beside(engine: Engine, work: Callable[[], Awaitable[None]]) -> signal.Signals | None:
     """Runs the engine for as long as some work lasts.
 
-    The first signal cancels the work, which may still tidy up while frames come. A second one ends the engine, so that
-    nobody waits for a frame; a third one does not wait for the work either.
+    The first signal, or the first line that nobody reads any more, cancels the work, which may still tidy up while
+    frames come. A second signal ends the engine, so that nobody waits for a frame; a third one does not wait for the
+    work either.
 
     Returns:
         The signal that ended it, None when the work ended by itself.
@@ -98,21 +101,27 @@ async def run_beside(engine: Engine, work: Callable[[], Awaitable[None]]) -> sig
         (running if len(received) == 1 else working).cancel()
         received.append(number)
 
+    def unread() -> None:
+        # After a signal the work is ending already.
+        if not received:
+            stop(signal.SIGPIPE)
+
     for number in _STOPPING:
         loop.add_signal_handler(number, stop, number)
-    try:
-        await asyncio.wait((running, working), return_when=asyncio.FIRST_COMPLETED)
-        if running.done() and not running.cancelled():
-            running.result()
-        with contextlib.suppress(asyncio.CancelledError):
-            await working
-    finally:
-        for task in (working, running):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, PgtopError):
-                await task
-        for number in _STOPPING:
-            loop.remove_signal_handler(number)
+    with unread_lines_stop(loop, unread):
+        try:
+            await asyncio.wait((running, working), return_when=asyncio.FIRST_COMPLETED)
+            if running.done() and not running.cancelled():
+                running.result()
+            with contextlib.suppress(asyncio.CancelledError):
+                await working
+        finally:
+            for task in (working, running):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, PgtopError):
+                    await task
+            for number in _STOPPING:
+                loop.remove_signal_handler(number)
     return received[0] if received else None
 
 

@@ -7,15 +7,22 @@ import io
 import os
 import sys
 import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.safe_text import printable, printable_lines
 
+if TYPE_CHECKING:
+    import asyncio
+
 PROGRAM = "pgtop-tune"
 _SUBSTITUTE: Final = "pgtop-tune-substitute"
 """Name of the error handler (see `codecs.register_error`)."""
+_asked_to_stop: list[Callable[[], None]] = []
+"""Those that end the work in hand once nobody reads its lines; the last one counts."""
 
 
 def suit_the_locale() -> None:
@@ -49,6 +56,35 @@ def _cells(letter: str) -> int:
 codecs.register_error(_SUBSTITUTE, _substitute)
 
 
+@contextmanager
+def unread_lines_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
+    """Within, a line that nobody reads any more (`| head`, a terminal that is gone) asks for the end of the work and
+    breaks nothing off: what the work has begun can be put back. Elsewhere it raises BrokenPipeError.
+
+    Args:
+        stop: Called in the loop, once for stdout and once for stderr.
+    """
+
+    def ask() -> None:
+        loop.call_soon_threadsafe(stop)
+
+    _asked_to_stop.append(ask)
+    try:
+        yield
+    finally:
+        _asked_to_stop.remove(ask)
+
+
+def _stopped_unread(stream: TextIO) -> bool:
+    """Whether somebody could be asked to stop; the stream then takes everything and shows nothing."""
+    if not _asked_to_stop:
+        return False
+    # What is left in the buffer must not be tried again at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    _asked_to_stop[-1]()
+    return True
+
+
 def say(text: str = "") -> None:
     """A line of result on stdout, seen at once also through a pipe.
 
@@ -73,7 +109,8 @@ def say_as_it_is(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        raise
+        if not _stopped_unread(sys.stdout):
+            raise
     except OSError:
         flush_or_say_why(sys.stdout, "stdout", "\n")
         raise
@@ -120,7 +157,8 @@ def tell(text: str) -> None:
     try:
         print("\n".join(printable_lines(text)), file=sys.stderr, flush=True)
     except BrokenPipeError:
-        raise
+        if not _stopped_unread(sys.stderr):
+            raise
     except OSError:
         return
 

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
 from pgtop_tune.cli.exit_codes import Terminated
+from pgtop_tune.cli.output import unread_lines_stop
 
 T = TypeVar("T")
 
@@ -58,7 +59,8 @@ async def _until_signalled(work: Coroutine[Any, Any, T]) -> T:
     for number in ENDING:
         loop.add_signal_handler(number, stop, number)
     try:
-        return await task
+        with unread_lines_stop(loop, lambda: stop(signal.SIGPIPE)):
+            return await task
     except asyncio.CancelledError:
         if received:
             raise Terminated(received[0]) from None

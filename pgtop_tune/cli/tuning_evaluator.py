@@ -101,7 +101,7 @@ async def evaluator_of(
                 own_cycles,
             )
         if own_blocks is not None and any(each.restart for each in plan.space.dimensions):
-            await own_blocks.agree(yes=yes)
+            await own_blocks.agree(plan.space.values(plan.space.start), yes=yes)
         parts = EvaluatingParts(
             control=session.live.parameters,
             load=session.load,

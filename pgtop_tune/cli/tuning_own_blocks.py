@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart, check_up
@@ -90,23 +90,30 @@ class OwnBlocks:
         self._loads: Final = ArmLoads(run, session.load, dict.fromkeys(Arm, cell))
         self.standing: Final = StandingValues(self._door, before_set, "tune:", machine, settings)
 
-    async def agree(self, *, yes: bool) -> None:
-        """Somebody has to want that sessions are cut off.
+    async def agree(self, start: Mapping[str, str], *, yes: bool) -> None:
+        """Somebody has to want that sessions are cut off. A value of the search that a kill has left in force goes then.
+
+        Args:
+            start: Values of the knobs before the search.
 
         Raises:
             UsageProblem: Something waits for a restart already, or nobody can be asked.
             ServerProblem: The server cannot be restarted from here, or nobody says yes.
         """
         plan = await self._session.restart.plan()
-        if plan.pending:
-            waiting = ", ".join(each.name for each in plan.pending)
+        left = [each.name for each in plan.pending if start.get(each.name) == each.after]
+        if others := [each.name for each in plan.pending if each.name not in left]:
             raise UsageProblem(
-                f"{waiting} waits for a restart already, which would apply it", "`pgtop-tune set --restart` first"
+                f"{', '.join(others)} waits for a restart already, which would apply it",
+                "`pgtop-tune set --restart` first",
             )
         if not plan.by_us:
             raise ServerProblem(f"pgtop-tune cannot restart the server: {plan.why_not}", "leave --allow-restart out")
         tell(f"the server is restarted many times; a restart ends {counted(plan.sessions, 'session')} now")
         confirm(plan, yes=yes, anyway=False)
+        if left:
+            tell(f"{', '.join(left)}: a value of the search is in force until a restart, which is made now")
+            await self._restart()
 
     async def answers(self) -> None:
         """See `tuning.evaluating_parts.OwnBlocks.answers`."""

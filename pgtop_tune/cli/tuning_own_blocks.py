@@ -91,7 +91,7 @@ class OwnBlocks:
         self.standing: Final = StandingValues(self._door, before_set, "tune:", machine, settings)
 
     async def agree(self, start: Mapping[str, str], *, yes: bool) -> None:
-        """Somebody has to want that sessions are cut off. A value of the search that a kill has left in force goes then.
+        """Somebody has to want that sessions are cut off. A value that a kill of the search has left in force goes then.
 
         Args:
             start: Values of the knobs before the search.
@@ -102,10 +102,9 @@ class OwnBlocks:
         """
         plan = await self._session.restart.plan()
         left = [each.name for each in plan.pending if start.get(each.name) == each.after]
-        if others := [each.name for each in plan.pending if each.name not in left]:
+        if others := ", ".join(each.name for each in plan.pending if each.name not in left):
             raise UsageProblem(
-                f"{', '.join(others)} waits for a restart already, which would apply it",
-                "`pgtop-tune set --restart` first",
+                f"{others} waits for a restart already, which would apply it", "`pgtop-tune set --restart` first"
             )
         if not plan.by_us:
             raise ServerProblem(f"pgtop-tune cannot restart the server: {plan.why_not}", "leave --allow-restart out")

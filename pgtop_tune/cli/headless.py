@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune import units
+from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.output import unread_lines_stop
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.errors import PgtopError
@@ -49,6 +50,7 @@ async def run_engine(
 
     Raises:
         PgtopError: What the source or `started` could not go on from.
+        Terminated: Nobody reads its lines any more.
     """
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
@@ -76,6 +78,8 @@ async def run_engine(
             await running
         for number in _STOPPING:
             loop.remove_signal_handler(number)
+    if signal.SIGPIPE in received:
+        raise Terminated(signal.SIGPIPE)
     return received[0] if received else None
 
 

@@ -89,10 +89,10 @@ def test_a_load_is_started_and_stopped_and_recorded(fresh_server: Throwaway, tmp
     with watch(fresh_server, tmp_path, "--record", str(recording)) as terminal:
         terminal.until("PostgreSQL 18")
         terminal.press("b")
-        terminal.until("pgbench -n")
+        terminal.until("--failures-detailed")
         terminal.press("s")
         # The dialog leaves by itself with the load's first second.
-        terminal.until_gone("pgbench -n")
+        terminal.until_gone("--failures-detailed")
         terminal.until("▲tpcb-like")
         terminal.until("failed 0")
         terminal.press("q")

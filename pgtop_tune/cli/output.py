@@ -22,7 +22,7 @@ PROGRAM = "pgtop-tune"
 _SUBSTITUTE: Final = "pgtop-tune-substitute"
 """Name of the error handler (see `codecs.register_error`)."""
 _asked_to_stop: list[Callable[[], None]] = []
-"""Those that end the work in hand once nobody reads its lines; the last one counts."""
+"""Each asks a piece of work to stop once its lines have no reader; the last one is the work in hand."""
 
 
 def suit_the_locale() -> None:
@@ -58,8 +58,8 @@ codecs.register_error(_SUBSTITUTE, _substitute)
 
 @contextmanager
 def unread_lines_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
-    """Within, a line that nobody reads any more (`| head`, a terminal that is gone) asks for the end of the work and
-    breaks nothing off: what the work has begun can be put back. Elsewhere it raises BrokenPipeError.
+    """Within, a line to a pipe without a reader (`| head`, a terminal that is gone) asks the work to stop, and does not
+    break off the reverting of its changes. Elsewhere it raises BrokenPipeError.
 
     Args:
         stop: Called in the loop, once for stdout and once for stderr.
@@ -76,13 +76,19 @@ def unread_lines_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], None])
 
 
 def _stopped_unread(stream: TextIO) -> bool:
-    """Whether somebody could be asked to stop; the stream then takes everything and shows nothing."""
+    """Whether the work in hand was asked to stop; from then on the stream goes to /dev/null."""
     if not _asked_to_stop:
         return False
-    # What is left in the buffer must not be tried again at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    _to_nowhere(stream)
     _asked_to_stop[-1]()
     return True
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    """What is left in its buffer is not tried again at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def say(text: str = "") -> None:
@@ -134,8 +140,7 @@ def flush_or_say_why(stream: TextIO | None, name: str, more: str = "") -> None:
     except BrokenPipeError:
         raise
     except OSError as problem:
-        # What is left in the buffer must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _to_nowhere(stream)
         message = f"{name} cannot be written: {problem.strerror}"
         raise UsageProblem(message, "send it to a disk with free space") from None
 

@@ -91,7 +91,7 @@ class OwnBlocks:
         self.standing: Final = StandingValues(self._door, before_set, "tune:", machine, settings)
 
     async def agree(self, start: Mapping[str, str], *, yes: bool) -> None:
-        """Somebody has to want that sessions are cut off. A value that a kill left in force goes then.
+        """Confirms the restarts with the operator; makes one at once where a kill left a value of the search in force.
 
         Args:
             start: Values of the knobs before the search.

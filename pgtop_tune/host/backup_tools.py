@@ -78,7 +78,7 @@ TOOLS: Final = (
 
 
 class _Account(Struct, frozen=True):
-    """Of the process of a tool; None keeps that of this program."""
+    """User and group that a tool runs as; None keeps those of pgtop-tune."""
 
     uid: int | None
     gid: int | None

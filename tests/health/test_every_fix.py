@@ -27,7 +27,7 @@ from tests.health import test_parity as parity
 from tests.health import test_schema_checks as schema
 from tests.health import test_server_checks as server_checks
 from tests.health.test_real_databases import BAD_DATABASE, SMALL
-from tests.health.test_real_server import AFTER_WORK, BAD_SETTINGS, STRICT, WORKED, WRONG_LINE, spoil
+from tests.health.test_real_server import AFTER_WORK, BAD_SETTINGS, STRICT, WORKED, WRONG_LINE, spoil, work
 from tests.support.health_facts import details, result, spoilt
 from tests.support.host_frames import cgroup
 from tests.support.kernel import kernel_of_our_own
@@ -149,12 +149,7 @@ WORK = {"BGW-01", "REP-04", "VAC-02", "VAC-03", "WAL-01", "WAL-02"}
 def test_a_server_that_has_worked_with_too_little(major: int, make_server: Callable[..., Throwaway]) -> None:
     """Only another load would show whether its counters stand still."""
     server = make_server(major, **WORKED)
-    with psycopg.connect(conninfo(server), autocommit=True) as connection:
-        connection.execute("CREATE TABLE work (id int, filler text)")
-        connection.execute("INSERT INTO work SELECT g, repeat('x', 100) FROM generate_series(1, 100000) g")
-        connection.execute("CREATE SUBSCRIPTION stopped CONNECTION 'host=nowhere' PUBLICATION p WITH (connect = false)")
-        for _ in range(12):
-            connection.execute("UPDATE work SET id = id + 1")
+    work(server)
 
     def offered() -> dict[Key, Fix]:
         return fixes(checked(server, "postgres", *AFTER_WORK))
@@ -164,7 +159,7 @@ def test_a_server_that_has_worked_with_too_little(major: int, make_server: Calla
 
 
 def with_processors(number: int) -> CheckFacts:
-    """A well-set server on a machine with so many, and no limit on it."""
+    """A well-set server on a machine with `number` processors and no CPU limit."""
     facts = spoiled()
     frames = []
     for frame in facts.frames:

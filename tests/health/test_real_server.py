@@ -119,16 +119,21 @@ AFTER_WORK = ("BGW-01.buffers=100", "VAC-02=1", "VAC-03=0", "WAL-01.age=0", "WAL
 FOUND_AFTER_WORK = {"WAL-01", "WAL-02", "BGW-01", "ARC-01", "REP-04", "VAC-02", "VAC-03"}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("major", MAJORS)
-def test_a_server_that_works_with_too_little(major: int, make_server: Callable[..., Throwaway]) -> None:
-    server = make_server(major, **WORKED)
+def work(server: Throwaway) -> None:
+    """More changes than its settings are for, and a subscription without a publisher."""
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("CREATE TABLE work (id int, filler text)")
         connection.execute("INSERT INTO work SELECT g, repeat('x', 100) FROM generate_series(1, 100000) g")
         connection.execute("CREATE SUBSCRIPTION stopped CONNECTION 'host=nowhere' PUBLICATION p WITH (connect = false)")
         for _ in range(12):
             connection.execute("UPDATE work SET id = id + 1")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_server_that_works_with_too_little(major: int, make_server: Callable[..., Throwaway]) -> None:
+    server = make_server(major, **WORKED)
+    work(server)
     until = time.monotonic() + DEADLINE_S
     report = checked(server, "postgres", *AFTER_WORK)
     while missing(report, FOUND_AFTER_WORK) and time.monotonic() < until:

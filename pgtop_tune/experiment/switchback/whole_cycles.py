@@ -13,19 +13,18 @@ from pgtop_tune.compare.sides.material import BUDGET_S
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
-from pgtop_tune.experiment.switchback.blocks import CYCLES_PER_PAIR, Arm
+from pgtop_tune.experiment.switchback.blocks import CYCLES_PER_PAIR, SETTLE_S, Arm
 from pgtop_tune.experiment.switchback.cycles import cycle_s
 from pgtop_tune.experiment.switchback.state import Ending, Over
 from pgtop_tune.units import duration
 
 Wait = Callable[[Callable[[], bool], float], Awaitable[None]]
-"""Waits for a condition, looked at with each frame, so many seconds at most. Raises Over where the load or the server
-ended."""
+"""Waits until a condition holds, which each frame checks, or the seconds given are over. Raises Over where the load or
+the server ended."""
 _TOLERANCE: Final = 2.0
 _LATE_S: Final = 30.0
 """A busy machine's frames come late, and blocks settle."""
 _CHECKPOINT_S: Final = 60.0
-_SETTLE_S: Final = 5.0
 _AROUND_S: Final = 2.0
 """What the CHECKPOINT before a block takes, as assumed."""
 
@@ -60,7 +59,7 @@ class OwnCycles(Struct, frozen=True):
 
 
 def own_pair_s(seconds: float) -> float:
-    """Of a pair of blocks that lie between CHECKPOINTs so many seconds apart, as assumed."""
+    """Expected length of a pair of blocks, each between CHECKPOINTs `seconds` apart."""
     return 2.0 * (seconds + 2.0 * _AROUND_S)
 
 
@@ -135,7 +134,7 @@ class WholeCycles:
             await self._own.checkpoint()
         elif changed:
             # The cycle under way holds pages of the other arm: the next one begins with a checkpoint.
-            settling = self._frames.open(arm, _SETTLE_S, BUDGET_S)
+            settling = self._frames.open(arm, SETTLE_S, BUDGET_S)
             await self._wait(lambda: settling.checkpoints > 0, self.longest_s)
             self._frames.stop()
         settled_s = self._frames.now_s - since_s

@@ -278,7 +278,7 @@ _WRITING: Final = (
         above=1,
         unit="s",
         better="200ms",
-        says="a crash loses three times that of commits with synchronous_commit = off",
+        says="with synchronous_commit = off, a crash loses the commits of up to three times as long",
     ),
     Bound(
         name="wal_compression",

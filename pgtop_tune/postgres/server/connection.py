@@ -92,7 +92,7 @@ class Answered(Struct, frozen=True):
 
     Attributes:
         at_s: On the clock of `time.perf_counter`.
-        own_transactions: `OwnSessions.transactions` then: the server had ended so many, and no later one of ours.
+        own_transactions: `OwnSessions.transactions` then: our transactions that the server had ended by that moment.
     """
 
     at_s: float

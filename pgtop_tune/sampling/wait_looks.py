@@ -33,10 +33,9 @@ class WaitsReader(Protocol):
 _COST: Final = 10.0
 _REST_S: Final = 9.0
 """Less than the window over which waits are told: however slow the server is, it has a look."""
-_CROWD: Final = 500
-_CROWD_EVERY_S: Final = 0.2
-"""From so many sessions on waits are looked at half as often: each look costs the server more and has as many more to
-count, so that figures are as exact as with 250."""
+_CROWDS: Final = ((500, 0.5), (100, 0.2))
+"""From so many sessions on waits are looked at less often: each look costs the server more and has as many more to
+count, so that figures are as exact as with fewer. For what takes less time from look to look there is the burst."""
 BURST_S: Final = 20.0
 _BURST_COST: Final = 3.0
 """Somebody asked for it, and it ends soon."""
@@ -70,7 +69,7 @@ def next_waits(
 
 def waits_every_s(sessions: int) -> float:
     """Time from look to look at the waits of so many sessions."""
-    return _CROWD_EVERY_S if sessions >= _CROWD else sections.waits.every_s
+    return next((every_s for least, every_s in _CROWDS if sessions >= least), sections.waits.every_s)
 
 
 class WaitLooks:

@@ -25,6 +25,7 @@ from pgtop_tune.tui.parameters.pending_line import pending_line
 from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames
 from pgtop_tune.tui.scene.message_line import ShownMessage, message_lines
 from pgtop_tune.tui.scene.mouse_screen import MouseScreen
+from pgtop_tune.tui.scene.straight import shown_straight
 from pgtop_tune.tui.time_travel.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -148,6 +149,7 @@ class SceneScreen(MouseScreen):
         self._arranged: Set[str] = frozenset()
         self._canvases = {name: LineCanvas(glyphs, id=name) for name in self.STACK}
         self._painting = False
+        self._stands = False
         self._last_pane = ("", 0)
 
     def compose(self) -> ComposeResult:
@@ -162,6 +164,10 @@ class SceneScreen(MouseScreen):
         """Another size: other heights."""
         self._arrange()
         self.paint_soon()
+
+    def on_screen_suspend(self) -> None:
+        """Another screen is shown, or a dialog over this one."""
+        self._stands = False
 
     def on_screen_resume(self) -> None:
         """On top again, perhaps of a terminal that has another size by now."""
@@ -181,6 +187,7 @@ class SceneScreen(MouseScreen):
 
     def paint_soon(self) -> None:
         """Once, when the layout stands, however often it is asked for until then."""
+        self._stands = False
         if not self._painting:
             self._painting = True
             self.call_after_refresh(self._paint_now)
@@ -188,6 +195,8 @@ class SceneScreen(MouseScreen):
     def _paint_now(self) -> None:
         self._painting = False
         self.paint()
+        # Textual has laid it out and painted it: from now on only what differs is to be shown.
+        self._stands = self.app.screen is self
 
     def paint(self) -> None:
         """Draws every canvas anew, in one batch."""
@@ -203,9 +212,10 @@ class SceneScreen(MouseScreen):
         if self._scene.message is not None:
             self._put_message(drawn, message_lines(self._scene.message, width, self._glyphs))
         self._drawn = drawn
-        with self.app.batch_update():
-            for name, lines in drawn.items():
-                self._canvases[name].show(lines)
+        if not (self._stands and shown_straight(self, self._canvases, drawn)):
+            with self.app.batch_update():
+                for name, lines in drawn.items():
+                    self._canvases[name].show(lines)
 
     def _put_message(self, drawn: dict[str, Sequence[Line]], message: Sequence[Line]) -> None:
         """Over the lowest lines of the last pane: nothing moves when a message comes or goes."""

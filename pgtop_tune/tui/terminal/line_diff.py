@@ -3,12 +3,14 @@
 Textual rewrites every cell of a changed region from the widget's left edge, and wraps every segment in its own colour
 sequence and reset. Here its output is read, compared cell by cell with the picture the terminal holds, and replaced by
 short sequences that lead to the same picture. Nothing inside Textual is touched, only the bytes it writes: cursor
-positions (CUP), colours (SGR) and text. Anything else is handed on as it is.
+positions (CUP), colours (SGR) and text. Anything else is handed on as it is. Rows that were drawn by whoever knows that
+nothing lies over them come without Textual.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -53,6 +55,7 @@ _CHANGED: Final = re.compile(rb"[^\0]+(?:\0{1,%d}[^\0]+)*" % _NEAR)
 """A span of changed cells, in a row of bytes that are zero where a cell is the same."""
 
 Segment = tuple[str, "_Look"]
+StyledRow = Iterable[tuple[str, Hashable]]
 
 
 class _Look(Struct, frozen=True):
@@ -101,6 +104,7 @@ class ScreenDiff:
         self._looks: dict[str, _Look] = {"": _PLAIN, "0": _PLAIN}
         self._known: dict[tuple[tuple[str, ...], str, str], _Look] = {((), "", ""): _PLAIN}
         self._look_of_key: dict[str, _Look] = {_PLAIN.key: _PLAIN}
+        self._look_of_style: dict[Hashable, _Look] = {None: _PLAIN}
         self._cursor = (0, 0)
 
     def forget(self) -> None:
@@ -148,6 +152,24 @@ class ScreenDiff:
                 # The cursor is hidden; its place matters to input methods, which follow a focused input.
                 pen.move(*at)
                 self._cursor = at
+        return pen.finished()
+
+    def painted(self, rows: Iterable[tuple[int, StyledRow]], codes_of: Callable[[Hashable], str]) -> str:
+        """What to write so that the terminal shows these rows from its left edge on; "" when it already does.
+
+        Args:
+            rows: Number and printable text of each, in styles; None is plain.
+            codes_of: Parameters of the SGR sequence of another style; asked for once.
+        """
+        pen, looks = _Pen(), self._look_of_style
+        for y, row in rows:
+            stroke = []
+            for text, style in row:
+                look = looks.get(style)
+                if look is None:
+                    look = looks[style] = self._look(codes_of(style))
+                stroke.append((text, look))
+            self._paint(pen, y, 0, stroke)
         return pen.finished()
 
     def _look(self, codes: str) -> _Look:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+from collections.abc import Iterator, Mapping
 from threading import Thread
 from typing import Any
 
@@ -20,9 +21,11 @@ from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Region
 from textual.notifications import Notification
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.worker import WorkerFailed
 
 from pgtop_tune.errors import PgtopError
@@ -134,6 +137,25 @@ def driver_of(app: App[Any]) -> Driver | None:
 def rows_of(screen: Screen[Any]) -> list[Strip]:
     """`Screen._compositor`: the rows of a screen as they are drawn now. A dialog shows them around its box."""
     return screen._compositor.render_strips()
+
+
+def regions_in_view(screen: Screen[Any]) -> Mapping[Widget, Region] | None:
+    """`Screen._layout_required`, `._repaint_required`, `._dirty_widgets`, `._compositor`: where the widgets of a screen
+    are that is on top; None of one below, and while Textual is about to paint it.
+    """
+    if screen.app.screen is not screen or screen._layout_required or screen._repaint_required or screen._dirty_widgets:
+        return None
+    return {each: at for each, (at, _) in screen._compositor.visible_widgets.items() if each is not screen}
+
+
+@contextlib.contextmanager
+def one_update(app: App[Any]) -> Iterator[None]:
+    """`App._begin_update`, `._end_update`: the terminal shows what is written within at once, where it can."""
+    app._begin_update()
+    try:
+        yield
+    finally:
+        app._end_update()
 
 
 def key_reader(driver: LinuxDriver) -> Thread | None:

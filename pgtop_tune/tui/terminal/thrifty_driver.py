@@ -8,7 +8,13 @@ import os
 import selectors
 import signal
 import time
+from collections.abc import Hashable, Iterable
 from typing import Final
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
 
 from pgtop_tune.tui.terminal.line_diff import ScreenDiff
 from pgtop_tune.tui.terminal.textual_private import (
@@ -151,7 +157,24 @@ class ThriftyDriver(JobControlDriver):
         if self._unknown:
             self._unknown = False
             self._diff.resize(self._terminal_size())
-        reduced = self._diff.reduced(data)
+        self._hand_on(self._diff.reduced(data))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether what the terminal shows is known; else only Textual's next repaint of all of it helps."""
+        return not self._unknown
+
+    def paint(self, rows: Iterable[tuple[int, Strip]], console: Console) -> None:
+        """Writes what differs of rows that are as wide as the screen, past Textual."""
+
+        def codes_of(style: Hashable) -> str:
+            assert isinstance(style, Style)
+            return Strip([Segment("x", style)]).render(console).partition("\x1b[")[2].partition("m")[0]
+
+        drawn = ((y, ((text, style) for text, style, _ in strip)) for y, strip in rows)
+        self._hand_on(self._diff.painted(drawn, codes_of))
+
+    def _hand_on(self, reduced: str) -> None:
         if not reduced:
             return
         if self._held is None:

@@ -45,14 +45,18 @@ class LineCanvas(Widget):
 
     def show(self, lines: Sequence[Line]) -> None:
         """Replaces the lines and repaints those that differ from the ones shown; missing lines are blank."""
+        changed = self.take(lines)
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def take(self, lines: Sequence[Line]) -> list[int]:
+        """Replaces the lines; which of them differ from the ones shown, and are the caller's to paint."""
         before, self._lines = self._lines, tuple(lines)
-        height = self.size.height
-        changed = [y for y in range(height) if _line(before, y) != _line(self._lines, y)]
+        changed = [y for y in range(self.size.height) if _line(before, y) != _line(self._lines, y)]
         for y in changed:
             if y < len(self._strips):
                 self._strips[y] = None
-        if changed:
-            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+        return changed
 
     def notify_style_update(self) -> None:
         """A new theme or style: everything is drawn anew."""

@@ -35,6 +35,19 @@ def stroke(y: int, x: int, segments: list[tuple[str, str]]) -> str:
     return "".join(out)
 
 
+def cut(segments: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
+    """A row as it is drawn, exactly as wide as the terminal; no style is None."""
+    found: list[tuple[str, str | None]] = []
+    left = COLUMNS
+    for text, codes in [*segments, (" " * COLUMNS, "")]:
+        while cells(text) > left:
+            text = text[:-1]
+        left -= cells(text)
+        if text:
+            found.append((text, codes or None))
+    return found
+
+
 def full_rows(rows: list[list[tuple[str, str]]]) -> str:
     return "\n".join(stroke(y, 0, [*segments, (" " * COLUMNS, "")]) for y, segments in enumerate(rows[:ROWS]))
 
@@ -103,6 +116,18 @@ def test_awkward_updates_paint_the_same_picture(updates: list[str]) -> None:
         honest.stream.feed(data)
         thrifty.stream.feed(diff.reduced(data))
         assert thrifty.picture() == honest.picture()
+
+
+@given(pictures=st.lists(st.lists(SEGMENTS, min_size=ROWS, max_size=ROWS), min_size=1, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_rows_that_come_straight_are_those_that_textual_would_write(
+    pictures: list[list[list[tuple[str, str]]]],
+) -> None:
+    through_textual, straight = ScreenDiff((COLUMNS, ROWS)), ScreenDiff((COLUMNS, ROWS))
+    for rows in pictures:
+        written = through_textual.reduced(full_rows(rows))
+        assert straight.painted(enumerate(map(cut, rows)), str) == written
+        assert straight.reduced(full_rows(rows)) == through_textual.reduced(full_rows(rows)) == ""
 
 
 def test_the_same_picture_again_writes_nothing() -> None:

@@ -42,7 +42,8 @@ def test_a_whole_picture_of_the_compositor_adds_nothing(server: Throwaway, tmp_p
         def until_straight(name: str) -> None:
             before, deadline = told.read_text().count(name), time.monotonic() + DEADLINE_S
             while told.read_text().count(name) < before + 2:
-                assert terminal.read() and time.monotonic() < deadline, terminal.text()
+                assert terminal.read(), terminal.text()
+                assert time.monotonic() < deadline, terminal.text()
 
         terminal.until("idle: no active")
         until_straight("Dashboard ")

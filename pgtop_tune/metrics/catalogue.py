@@ -89,11 +89,12 @@ class Interval:
         frames: At least one frame, oldest first. Only the tail is looked at.
     """
 
-    __slots__ = ("_frames", "_known", "_recent", "newest")
+    __slots__ = ("_frames", "_known", "_pairs", "_recent", "newest")
 
     def __init__(self, frames: Sequence[Frame]) -> None:
         self._frames = frames
         self._known: dict[Callable[[Interval], object], object] = {}
+        self._pairs: dict[tuple[Callable[..., object], float, bool], tuple[object, object] | None] = {}
         self._recent: dict[tuple[Callable[..., object], float, int], Sequence[object]] = {}
         self.newest: Final = frames[-1]
 
@@ -152,7 +153,14 @@ class Interval:
             least_s: The readings are at least so far apart: `PUBLISHED_S` for what backends publish.
             over_gaps: Whether it does not matter that frames are missing: for what happened, not for how fast.
         """
-        reach = _reach(section)
+        asked = (_reach(section), least_s, over_gaps)
+        if asked not in self._pairs:
+            self._pairs[asked] = self._find_pair(*asked)
+        return cast(tuple[S, S] | None, self._pairs[asked])
+
+    def _find_pair(
+        self, reach: Callable[[Frame], S | Unavailable], least_s: float, over_gaps: bool
+    ) -> tuple[S, S] | None:
         newest = reach(self.newest)
         if isinstance(newest, Unavailable):
             return None
@@ -280,7 +288,10 @@ class Metric(Struct, frozen=True):
 
 
 class Keyed(Struct, Generic[K], frozen=True):
-    """A family of numbers, one per key (a disk, a process, a core): `values(interval)[key]`."""
+    """A family of numbers, one per key (a disk, a process, a core): `values(interval)[key]`.
+
+    Asked twice of the same interval, they are computed once: the answer is not to be changed.
+    """
 
     id: str
     title: str
@@ -291,4 +302,4 @@ class Keyed(Struct, Generic[K], frozen=True):
     critical: float | None = None
 
     def __call__(self, interval: Interval) -> dict[K, float]:
-        return self.values(interval)
+        return interval.once(self.values)

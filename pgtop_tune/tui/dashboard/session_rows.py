@@ -168,7 +168,7 @@ EVERYTHING: Final = SessionsView()
 
 def _long_xact_first(row: SessionRow) -> float | None:
     start_ms = row.backend.xact_start_ms
-    return None if start_ms is None or row.xact_s is None or row.xact_s * 1000 < SETTLED_MS else float(start_ms)
+    return None if start_ms is None or row.now_ms - start_ms < SETTLED_MS else float(start_ms)
 
 
 def _largest(value: float | None) -> float | None:

@@ -42,10 +42,8 @@ async def test_after_a_promotion_everything_is_that_of_a_primary(
     standby = standby_of(make_server(), make_server, "kept", server.binaries)
     target = conninfo(standby)
     async with watching(target) as watcher:
-        await watcher.until(answered)
-        await watcher.more(2)
+        await watcher.until(lambda frame: answered(frame) and "restartpoints" in screen(watcher.frames))
         assert " standby" in screen(watcher.frames)
-        assert "restartpoints" in screen(watcher.frames)
         with psycopg.connect(target, autocommit=True) as psql:
             assert psql.execute("SELECT pg_promote()").fetchone() == (True,)
             promoted = await watcher.until(is_primary)

@@ -66,6 +66,9 @@ class _Copied(Throwaway):
                 return
         _copy(template, self.data_dir)
         _rename_cluster(self.data_dir)
+        # Counters of a cluster that was just made are young, also late in a slow run.
+        for kept in (self.data_dir / "pg_stat").iterdir():
+            kept.unlink()
 
     def _create_extension(self) -> None:
         """The copy has it."""

@@ -155,7 +155,8 @@ async def test_a_program_that_hangs_does_not_keep_its_set_beyond_the_deadline(
 
 
 async def test_of_two_programs_that_start_at_once_one_adopts(server: Throwaway, tmp_path: Path) -> None:
-    await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=6.0)")
+    # Long enough for two programs to start on a machine full of other work.
+    await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=12.0)")
     with watchers(server, tmp_path, 2) as programs:
         await until(lambda: not of_server(tmp_path).in_force)
         assert [each.poll() for each in programs] == [None, None]

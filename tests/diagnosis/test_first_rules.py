@@ -10,6 +10,8 @@ from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, FindingKind
 from pgtop_tune.diagnosis.rules.locks import RULES
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.made_situations import SHARED_CPUS
@@ -79,6 +81,16 @@ def test_a_stall_names_the_session_at_the_end_of_the_chain() -> None:
     assert first.kind is FindingKind.OUTAGE
     assert first.sentence == "STALLED 38 s: 16 sessions wait for 900, idle in transaction 38 s (psql)"
     assert first.advice is not None
+
+
+def test_a_stall_of_a_server_that_does_not_answer_names_nobody_of_the_look_before() -> None:
+    """A frozen server was said to wait for a session that had waited for a lock a moment before."""
+    silence = Silence(EPOCH_MS + 27_000, None, 30.0, 5.0)
+    frames = list(Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed).interval(30).frames)
+    stalled = Situation(tps=0.0, bench={"silences": (silence,)})
+    frames += [replace(stalled.frame(n), postgres=Unavailable(Reason.NO_ANSWER, "no answer")) for n in (30, 31)]
+    first = Diagnosing().look(Interval(frames)).first
+    assert first.sentence == "STALLED 4.0 s: no answer from the server"
 
 
 def test_a_jam_is_seen_in_one_look_where_others_wait_that_long_already() -> None:

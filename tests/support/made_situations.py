@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -56,14 +57,22 @@ def queued_rows(wait: str, event: str) -> Any:
     return rows
 
 
-def jammed(second: int, now_ms: int) -> tuple[Backend, ...]:
-    """Sixteen sessions wait for a psql that has been idle in its transaction since the first second."""
-    psql = backend(
-        900, now_ms, application_name="psql", state="idle in transaction", xact_start_ms=EPOCH_MS,
-        state_change_ms=EPOCH_MS + 1000, wait_event_type="Client", wait_event="ClientRead",
-    )  # fmt: skip
-    wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": EPOCH_MS + 1000}
-    return (psql, *(backend(pid, now_ms, blocked_by=(900,), **wait) for pid in range(10, 26)))
+def jammed_since(begun: int) -> Callable[[int, int], tuple[Backend, ...]]:
+    """Sixteen sessions wait for a psql that has been idle in its transaction since that second."""
+    begun_ms = EPOCH_MS + 1000 * begun
+
+    def rows(second: int, now_ms: int) -> tuple[Backend, ...]:
+        psql = backend(
+            900, now_ms, application_name="psql", state="idle in transaction", xact_start_ms=begun_ms,
+            state_change_ms=begun_ms + 1000, wait_event_type="Client", wait_event="ClientRead",
+        )  # fmt: skip
+        wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": begun_ms + 1000}
+        return (psql, *(backend(pid, now_ms, blocked_by=(900,), **wait) for pid in range(10, 26)))
+
+    return rows
+
+
+jammed: Final = jammed_since(0)
 
 
 def checkpoints_often(second: int) -> CheckpointCounters:

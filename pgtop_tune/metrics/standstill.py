@@ -5,7 +5,7 @@ another pgtop-tune and pg_isready commit now and then. So it takes all of these,
 
     active sessions that wait for a lock      nine of ten, at least two
     chains of blockers that end at one root   nine of ten; its transaction, and the longest wait, are that old
-    transactions of the server per second     fewer than sessions that wait
+    transactions of the server per second     fewer than four for each session that waits: it would make more
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pgtop_tune.model.postgres import Activity, Backend
 _LOCK: Final = "Lock"
 _MOST: Final = 0.9
 _FEWEST: Final = 2
+_EACH_PER_S: Final = 4.0
 _RUNNING: Final = ("active", "fastpath function call")
 
 
@@ -54,7 +55,7 @@ def standstill(interval: Interval) -> Standstill | None:
     if found is None:
         return None
     tps = TPS(interval.over(SHORTEST_S))
-    return found if tps is not None and tps < found.waiting else None
+    return found if tps is not None and tps < _EACH_PER_S * found.waiting else None
 
 
 def _of(activity: Activity) -> Standstill | None:

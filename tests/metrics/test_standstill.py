@@ -23,6 +23,7 @@ def test_commits_of_monitoring_are_no_work() -> None:
     found = standstill(JAM.interval())
     assert found is not None
     assert (found.waiting, found.active, found.for_s) == (16, 16, 38.0)
+    assert standstill(replace(JAM, tps=16.0).interval()) is not None, "another pgtop-tune"
     assert latency_budget(JAM.interval()) is None, "16 s of each transaction would be said of the monitoring"
 
 

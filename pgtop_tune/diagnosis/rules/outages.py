@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pgtop_tune.diagnosis.facts import Facts
@@ -15,6 +16,8 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.units import duration
 
+_REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
+"""What an absence says besides the reason, which the sentence has said."""
 _ALL: Final = 0.9
 _SYNCREP: Final = "IPC:SyncRep"
 _SYNCHRONOUS: Final = ("sync", "quorum")
@@ -34,9 +37,10 @@ def _server(facts: Facts) -> Hit | None:
     if missed <= MISSED_TICKS:
         return None
     for_s = duration(facts.interval.newest.elapsed_s - since_s)
+    said, why = f"the server has not answered for {for_s}", _REASON.sub("", absent.detail)
     return Hit(
-        sentence=f"the server has not answered for {for_s}",
-        short=f"the server has not answered for {for_s}",
+        sentence=f"{said}: {name(why)}" if why else said,
+        short=said,
         share=1.0,
         evidence=told(("no answer for", for_s), ("it says", name(str(absent)))),
         next_step="read the server's log; a parameter does not help",

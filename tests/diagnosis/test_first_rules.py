@@ -14,7 +14,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
 from tests.support.frames import EPOCH_MS, backend
-from tests.support.made_situations import SHARED_CPUS
+from tests.support.made_situations import MADE, SHARED_CPUS
 from tests.support.situations import Situation
 
 SLOW_WAL = Situation(
@@ -148,3 +148,8 @@ def test_each_doubt_takes_one_step_of_confidence() -> None:
 def test_a_part_that_is_most_of_the_time_and_that_no_rule_explains_is_not_called_no_limit() -> None:
     quick = Situation(waits={"IO:WalSync": 0.5, "LWLock:WALWrite": 14.4, "Client:turn": 1.0}, latency_ms=31.0, tps=520)
     assert said(quick).first.sentence.startswith("not clear what binds: ")
+
+
+def test_a_standby_that_does_not_replay_is_not_called_idle() -> None:
+    first = said(MADE["standby whose replay is paused"][1]).first
+    assert first.sentence == "replay is paused on this standby: 80.0M of WAL wait, 2m39s old"

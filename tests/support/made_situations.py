@@ -22,7 +22,7 @@ from pgtop_tune.model.io import IoCounters, IoSample, SlruCounters, SlruSample
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.postgres import Backend, CheckpointCounters
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
-from pgtop_tune.model.replication import ReplicationSample, Sender, Slot, SlotSample
+from pgtop_tune.model.replication import Receiver, ReplicationSample, Sender, Slot, SlotSample
 from tests.support.frames import EPOCH_MS, FIRST_PID, backend, parameter
 from tests.support.machine_frames import GIB, host_sample
 from tests.support.situations import Situation
@@ -73,6 +73,16 @@ def jammed_since(begun: int) -> Callable[[int, int], tuple[Backend, ...]]:
 
 
 jammed: Final = jammed_since(0)
+
+
+def paused_standby(second: int) -> ReplicationSample:
+    """80 MB have come since replay was paused two minutes before the first second."""
+    now_ms = EPOCH_MS + 1000 * second
+    received, replayed = 200 << 20, 120 << 20
+    receiver = Receiver(
+        "streaming", "db1:5432", None, received, received, now_ms, replayed, EPOCH_MS - 120_000, "paused"
+    )  # fmt: skip
+    return ReplicationSample(at_s=float(second), now_ms=now_ms, lsn_bytes=received, senders=(), receiver=receiver)
 
 
 def checkpoints_often(second: int) -> CheckpointCounters:
@@ -209,6 +219,10 @@ MADE: Final[dict[str, tuple[str, Situation]]] = {
     "jam without a load": (
         "lock.jam",
         Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False),
+    ),
+    "standby whose replay is paused": (
+        "standby.paused",
+        Situation(load=False, tps=0.0, cpu=0.0, busy=2.0, server={"replication": paused_standby}),
     ),
     "standby missing": (
         "out.syncrep",

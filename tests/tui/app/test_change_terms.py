@@ -43,6 +43,7 @@ async def test_a_parameter_of_sessions_goes_to_the_next_load_where_nobody_is_con
         await rig.sees("apply: the next load begins with -c work_mem=8MB; nothing changes on the server")
         await rig.press("a")
         await rig.sees("next load: 8MB")
+        await rig.sees("the next load starts with work_mem=8MB (PGOPTIONS)")
         assert control.journal == []
         await rig.press("escape", "escape")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))

@@ -97,7 +97,7 @@ def test_checkpoint_that_is_due_says_so() -> None:
 
 
 @pytest.mark.parametrize(("wait", "works"), [("CheckpointWriteDelay", True), ("CheckpointerMain", False)])
-def test_one_that_began_before_we_looked_is_not_called_due(wait: str, works: bool) -> None:  # noqa: FBT001
+def test_one_that_began_before_we_looked_is_not_called_due(wait: str, works: bool) -> None:
     tight = (*PARAMETERS[:3], parameter("max_wal_size", "64", "64MB", "MB"))
     checkpointer = backend(9, EPOCH_MS, backend_type="checkpointer", wait_event_type="Timeout", wait_event=wait)
     seen = interval(parameters=ParameterSample(0.0, tight), activity=Activity(30.0, EPOCH_MS, (checkpointer,)))

@@ -13,8 +13,11 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.pooler import Pooler, PoolerSample
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.made_situations import MADE, SHARED_CPUS
+from tests.support.pooler_frames import bouncer, counters, pool
 from tests.support.situations import Situation
 
 SLOW_WAL = Situation(
@@ -153,3 +156,19 @@ def test_a_part_that_is_most_of_the_time_and_that_no_rule_explains_is_not_called
 def test_a_standby_that_does_not_replay_is_not_called_idle() -> None:
     first = said(MADE["standby whose replay is paused"][1]).first
     assert first.sentence == "replay is paused on this standby: 80.0M of WAL wait, 2m39s old"
+
+
+def test_the_wait_at_a_pooler_of_a_load_of_others_is_not_cut_to_the_time_behind_it() -> None:
+    """14 clients that waited 61 ms were said to wait for 7 ms, and the server to have no part."""
+    server = Situation(waits={"CPU:": 2.0}, tps=231.0, load=False, cpu=1.0, busy=60.0)
+
+    def with_pooler(second: int) -> Frame:
+        pools = (pool("bench", "bench", cl_active=2, cl_waiting=14, sv_active=2, sv_idle=0),)
+        counted = (counters("bench", second, xacts=231 * second, wait_us=14_000_000 * second),)
+        seen = bouncer(second, servers=2, pools=pools, counters=counted)
+        return replace(server.frame(second), pooler=PoolerSample(float(second), (Pooler("b", "x", seen),)))
+
+    first = Diagnosing().look(Interval([with_pooler(second) for second in range(40)])).first
+    assert first.rule == "pool.queue"
+    assert "14 clients queue at b for 60.6 ms" in first.sentence
+    assert ("the server's part", "8.66 ms") in first.evidence

@@ -11,6 +11,8 @@ from msgspec import Struct
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import PREPARED_TRANSACTION, LockSample, LockWait
 
+CULPRIT_S: Final = 1.0
+"""A lock that is waited for this long has a culprit; rows that every transaction updates have one each moment."""
 IDLE_IN_TRANSACTION: Final = ("idle in transaction", "idle in transaction (aborted)")
 
 
@@ -57,6 +59,14 @@ def longest_blocked_s(activity: Activity) -> float:
     """
     begun = [each.query_start_ms for each in activity.backends if each.blocked_by and each.query_start_ms is not None]
     return max(activity.now_ms - min(begun), 0) / 1000.0 if begun else 0.0
+
+
+def culprits(activity: Activity) -> frozenset[int]:
+    """Pids that block others and wait for no lock themselves, once one of these has waited for `CULPRIT_S`."""
+    blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
+    if not blockers or longest_blocked_s(activity) < CULPRIT_S:
+        return frozenset()
+    return frozenset(blockers - {backend.pid for backend in activity.backends if backend.blocked_by})
 
 
 def _follow(pid: int, first: Mapping[int, int], ends: dict[int, int | None]) -> None:

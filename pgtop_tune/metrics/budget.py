@@ -10,7 +10,8 @@ With a load of ours the whole is the client's own mean latency L (pgbench), at X
 
 The sessions are those of `active_sessions`, as on every page. Should waits, CPU and queue together exceed L (they
 overlap: reading a file costs CPU as well), all of them are scaled down by the same factor, and turn and other are 0.
-Without a load the parts are those of all client backends, ÷ the server's TPS, and the whole is their sum. What no
+Without a load the parts are those of all client backends, ÷ the server's TPS, and the whole is their sum; there is no
+budget while nearly all of them wait for one transaction (`standstill`): what ends then has not waited. What no
 transaction waits for is no part: processes of the server, and sleeps that are meant. A load that has begun less than a
 reading ago has no budget, nor has one that stood still in these seconds: what ended then had waited before them.
 """
@@ -27,6 +28,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running, work_window_s
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.stall import stalled_within
+from pgtop_tune.metrics.standstill import standstill
 from pgtop_tune.metrics.waits import WaitShare, label_of, wait_profile
 from pgtop_tune.model.waits import BETWEEN, CLIENT, TURN, WaitCount
 
@@ -78,7 +80,9 @@ def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> Lat
     if running(interval) is not None:
         worked_s = work_window_s(interval, window_s)
         return None if worked_s is None or stalled_within(interval, worked_s) else _of_client(interval, worked_s)
-    server_tps = TPS(interval)
+    if interval.once(standstill) is not None:
+        return None
+    server_tps = TPS(interval.over(window_s))
     profile = wait_profile(interval, window_s, wanted=_in_transaction)
     if not server_tps or not profile:
         return None

@@ -106,7 +106,7 @@ class NextCheckpoint(Struct, frozen=True):
     Attributes:
         in_s: Seconds until it starts; 0 when it is due.
         by: The parameter that will start it: "max_wal_size" or "checkpoint_timeout".
-        under_way: One has begun and not finished; this is the one after it.
+        under_way: One has begun and not finished; this is the one after it, or itself if that began before we looked.
         restartpoint: On a standby: a restartpoint, at the earliest then, because it also needs a checkpoint of the
             primary's to have been replayed.
     """
@@ -146,7 +146,9 @@ def next_checkpoint(interval: Interval) -> NextCheckpoint | None:
     per_s = _mean_wal_rate(interval)
     if trigger is not None and per_s:
         in_s = max(trigger - wal.lsn_bytes, 0) / per_s
-        found.append(NextCheckpoint(in_s=in_s, by="max_wal_size", under_way=begin.under_way, restartpoint=standby))
+        # Past its trigger it has begun, before we looked, if the checkpointer works.
+        under_way = begin.under_way or (in_s == 0.0 and _rests(interval) is False)
+        found.append(NextCheckpoint(in_s=in_s, by="max_wal_size", under_way=under_way, restartpoint=standby))
     timeout_s = number(interval, "checkpoint_timeout")
     since_redo = WAL_SINCE_REDO(interval)
     written = since_redo is None or since_redo > _NOTHING_BYTES
@@ -186,12 +188,11 @@ def _last_begin(interval: Interval, standby: bool) -> _Begin:
     return _Begin(since_s, newest.redo_lsn_bytes)
 
 
-def _rests(interval: Interval) -> bool:
-    """Whether no checkpoint is under way: the checkpointer waits for its next task; False also when it is not known."""
+def _rests(interval: Interval) -> bool | None:
+    """Whether no checkpoint is under way: the checkpointer waits for its next task; None when it is not known."""
     activity = interval.now(sections.activity)
-    return activity is not None and any(
-        each.backend_type == "checkpointer" and each.wait_event == "CheckpointerMain" for each in activity.backends
-    )
+    waits = [each.wait_event for each in activity.backends if each.backend_type == "checkpointer"] if activity else []
+    return waits[0] == "CheckpointerMain" if waits else None
 
 
 def _seen_begin(recent: Sequence[CheckpointCounters]) -> tuple[CheckpointCounters, CheckpointCounters] | None:

@@ -19,6 +19,7 @@ _FRESH_S: Final = 2.5
 """A progress line comes each second; one older than this belongs to a load that hangs or ended."""
 _LATEST_S: Final = 60.0
 """How far back the newest progress line is looked for: a pgbench without a CPU says nothing for a while."""
+_NEWS_S: Final = 60.0
 UNDER_WAY: Final = (RunState.STARTING, RunState.RUNNING)
 """States of a run that has not ended."""
 
@@ -38,6 +39,16 @@ def failure_of(frame: Frame | None) -> BenchRun | None:
     """The run of pgbench in a frame, if it has failed."""
     run = run_of(frame)
     return run if run is not None and run.state is RunState.FAILED else None
+
+
+def failed_s(interval: Interval) -> float | None:
+    """How long ago a load of ours has failed; None without one, and once that is history, a minute later."""
+    now_s = since_s = interval.newest.elapsed_s
+    for frame in reversed(interval.frames):
+        if failure_of(frame) is None or now_s - since_s > _NEWS_S:
+            break
+        since_s = frame.elapsed_s
+    return None if failure_of(interval.newest) is None or now_s - since_s > _NEWS_S else now_s - since_s
 
 
 class ProgressMetric(Struct, frozen=True):

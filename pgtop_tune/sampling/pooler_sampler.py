@@ -10,9 +10,8 @@ from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler, PoolerSample
+from pgtop_tune.sampling.resting import Resting
 
-_COST: Final = 20.0
-"""A console is looked at no more than a twentieth of the time: it is served by the thread that serves the clients."""
 _RETRY_S: Final = (1.0, 2.0, 5.0, 10.0)
 _STALE_S: Final = 5.0
 _NONE_NAMED: Final = Unavailable(
@@ -85,13 +84,15 @@ class PoolerSampler:
 
     async def _watch(self, place: int, console: Console) -> None:
         failures = 0
+        # A console is served by the thread that serves the clients.
+        resting = Resting()
         while True:
             started_s = self._clock()
             try:
                 self._seen[place] = await console.look()
                 failures = 0
-                cost_s = self._clock() - started_s
-                wait_s = max(sections.pooler.every_s - cost_s, cost_s * (_COST - 1))
+                ended_s = self._clock()
+                wait_s = resting.due_s("look", started_s, ended_s, sections.pooler.every_s) - ended_s
             except PgtopError as problem:
                 wait_s = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
                 failures += 1

@@ -21,6 +21,7 @@ from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
 from pgtop_tune.sampling.clock import SessionClock
+from pgtop_tune.sampling.resting import Resting
 from pgtop_tune.sampling.running_counts import CheckpointCycles
 from pgtop_tune.sampling.wait_looks import WaitLooks, WaitsReader
 
@@ -45,7 +46,6 @@ class ServerReader(WaitsReader, Protocol):
     async def aclose(self) -> None: ...
 
 
-_SECTION_COST: Final = 20.0
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
 
@@ -79,6 +79,7 @@ class PostgresSampler:
         self._facts_due_s = 0.0
         self._readings: dict[str, Reading | Unavailable] = {}
         self._due_s: dict[str, float] = {}
+        self._resting = Resting()
         self._cycles = CheckpointCycles()
         self._connected = False
         self._answered_s = clock()
@@ -251,7 +252,7 @@ class PostgresSampler:
         if begun_s < self._facts_due_s:
             return
         found = await self._reader.facts()
-        self._facts_due_s = begun_s + max(sections.server.every_s, (self._clock() - begun_s) * _SECTION_COST)
+        self._facts_due_s = self._resting.due_s("facts", begun_s, self._clock(), sections.server.every_s)
         if isinstance(found, Unavailable):
             return
         before = self._facts
@@ -286,8 +287,7 @@ class PostgresSampler:
         for section in (*ahead, *(section for section in due if section not in ahead)):
             now_s = self._clock()
             reading = await self._reader.read(section)
-            cost_s = self._clock() - now_s
-            self._due_s[section.name] = now_s + max(section.every_s, cost_s * _SECTION_COST)
+            self._due_s[section.name] = self._resting.due_s(section.name, now_s, self._clock(), section.every_s)
             self._readings[section.name] = reading
             if isinstance(reading, Activity):
                 self._look_at_configuration(reading)

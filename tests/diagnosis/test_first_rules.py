@@ -10,9 +10,14 @@ from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, FindingKind
 from pgtop_tune.diagnosis.rules.locks import RULES
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.pooler import Pooler, PoolerSample
 from tests.support.frames import EPOCH_MS, backend
-from tests.support.made_situations import SHARED_CPUS
+from tests.support.made_situations import MADE, SHARED_CPUS
+from tests.support.pooler_frames import bouncer, counters, pool
 from tests.support.situations import Situation
 
 SLOW_WAL = Situation(
@@ -81,6 +86,16 @@ def test_a_stall_names_the_session_at_the_end_of_the_chain() -> None:
     assert first.advice is not None
 
 
+def test_a_stall_of_a_server_that_does_not_answer_names_nobody_of_the_look_before() -> None:
+    """A frozen server was said to wait for a session that had waited for a lock a moment before."""
+    silence = Silence(EPOCH_MS + 27_000, None, 30.0, 5.0)
+    frames = list(Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed).interval(30).frames)
+    stalled = Situation(tps=0.0, bench={"silences": (silence,)})
+    frames += [replace(stalled.frame(n), postgres=Unavailable(Reason.NO_ANSWER, "no answer")) for n in (30, 31)]
+    first = Diagnosing().look(Interval(frames)).first
+    assert first.sentence == "STALLED 4.0 s: no answer from the server"
+
+
 def test_a_jam_is_seen_in_one_look_where_others_wait_that_long_already() -> None:
     """A server on a full machine was looked at every 14 s: a minute without a word about five waiting sessions."""
     jam = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False).interval(40)
@@ -136,3 +151,24 @@ def test_each_doubt_takes_one_step_of_confidence() -> None:
 def test_a_part_that_is_most_of_the_time_and_that_no_rule_explains_is_not_called_no_limit() -> None:
     quick = Situation(waits={"IO:WalSync": 0.5, "LWLock:WALWrite": 14.4, "Client:turn": 1.0}, latency_ms=31.0, tps=520)
     assert said(quick).first.sentence.startswith("not clear what binds: ")
+
+
+def test_a_standby_that_does_not_replay_is_not_called_idle() -> None:
+    first = said(MADE["standby whose replay is paused"][1]).first
+    assert first.sentence == "replay is paused on this standby: 80.0M of WAL wait, 2m39s old"
+
+
+def test_the_wait_at_a_pooler_of_a_load_of_others_is_not_cut_to_the_time_behind_it() -> None:
+    """14 clients that waited 61 ms were said to wait for 7 ms, and the server to have no part."""
+    server = Situation(waits={"CPU:": 2.0}, tps=231.0, load=False, cpu=1.0, busy=60.0)
+
+    def with_pooler(second: int) -> Frame:
+        pools = (pool("bench", "bench", cl_active=2, cl_waiting=14, sv_active=2, sv_idle=0),)
+        counted = (counters("bench", second, xacts=231 * second, wait_us=14_000_000 * second),)
+        seen = bouncer(second, servers=2, pools=pools, counters=counted)
+        return replace(server.frame(second), pooler=PoolerSample(float(second), (Pooler("b", "x", seen),)))
+
+    first = Diagnosing().look(Interval([with_pooler(second) for second in range(40)])).first
+    assert first.rule == "pool.queue"
+    assert "14 clients queue at b for 60.6 ms" in first.sentence
+    assert ("the server's part", "8.66 ms") in first.evidence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
@@ -103,6 +104,24 @@ def test_without_an_answer_the_age_is_that_of_the_last_one() -> None:
     assert [row.reason for row in found.not_looked_at if "no answer" in row.reason] == ["no answer"]
 
 
+@pytest.mark.parametrize(
+    ("detail", "why"),
+    [
+        (
+            "no answer for 10 s: sorry, too many clients already; trying again in 4 s",
+            ": sorry, too many clients already",
+        ),
+        ("no server has a socket there; trying again", ": no server has a socket there"),
+        ("no answer for 10 s", ""),
+    ],
+)
+def test_a_server_that_refuses_is_said_with_its_words(detail: str, why: str) -> None:
+    """At its limit of connections the first line spoke of a server that does not answer, and of no limit."""
+    frames = [CALM.frame(second) for second in range(30)]
+    frames += [replace(CALM.frame(s), postgres=Unavailable(Reason.NO_ANSWER, detail)) for s in range(30, 40)]
+    assert Diagnosing().look(Interval(frames)).first.sentence == f"the server has not answered for 10 s{why}"
+
+
 def test_a_load_that_failed_is_first_for_a_minute() -> None:
     failed = {"state": RunState.FAILED, "message": "signal 9 ended pgbench\nhint: none", "exit_status": -9}
 
@@ -198,7 +217,7 @@ def test_a_server_that_does_not_answer_is_said_after_three_frames() -> None:
     frames += [replace(CALM.frame(second), postgres=away) for second in range(30, 36)]
     diagnosing = Diagnosing()
     said = [diagnosing.look(Interval(frames[:end])).first for end in range(20, 37)]
-    assert said[-1].sentence == "the server has not answered for 6.0 s"
+    assert said[-1].sentence == "the server has not answered for 6.0 s: connection refused"
     assert [first.rule for first in said[:11]] == ["none"] * 11
 
 

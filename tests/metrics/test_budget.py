@@ -21,6 +21,7 @@ from pgtop_tune.tui.dashboard.budget import budget_lines
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, host_sample, postgres_sample
+from tests.support.situations import Situation
 
 ELSEWHERE = Unavailable(Reason.NOT_LOCAL)
 TPS = 1000.0
@@ -133,6 +134,20 @@ def test_without_a_load_the_parts_are_over_the_server_s_throughput() -> None:
     assert not found.measured
     assert {part.label for part in found.parts} == {"IO:WalSync", "CPU", CLIENT_THINKS}
     assert found.total_ms == pytest.approx(1000.0 * 7.0 / found.tps)
+
+
+def test_without_a_load_waits_and_throughput_are_of_the_same_seconds() -> None:
+    """Divided by the throughput of one slow second, ten seconds of waits made ten times as many milliseconds."""
+    steady = Situation(waits={"IO:WalSync": 2.0}, tps=1000.0, load=False)
+    frames = [steady.frame(second) for second in range(20)]
+    counted = frames[-1].postgres.database  # type: ignore[union-attr]
+    slow = steady.frame(20)
+    database = replace(counted, at_s=20.0, xact_commit=counted.xact_commit + 100)
+    frames.append(replace(slow, postgres=replace(slow.postgres, database=database)))  # type: ignore[type-var]
+    found = latency_budget(Interval(frames))
+    assert found is not None
+    assert found.tps == pytest.approx(910.0)
+    assert found.total_ms == pytest.approx(1000.0 * 2.0 / 910.0)
 
 
 def test_cpu_is_not_known_when_backends_come_and_go() -> None:

@@ -96,6 +96,16 @@ def test_checkpoint_that_is_due_says_so() -> None:
     assert found.in_s == 0.0
 
 
+@pytest.mark.parametrize(("wait", "works"), [("CheckpointWriteDelay", True), ("CheckpointerMain", False)])
+def test_one_that_began_before_we_looked_is_not_called_due(wait: str, works: bool) -> None:
+    tight = (*PARAMETERS[:3], parameter("max_wal_size", "64", "64MB", "MB"))
+    checkpointer = backend(9, EPOCH_MS, backend_type="checkpointer", wait_event_type="Timeout", wait_event=wait)
+    seen = interval(parameters=ParameterSample(0.0, tight), activity=Activity(30.0, EPOCH_MS, (checkpointer,)))
+    found = next_checkpoint(seen)
+    assert found is not None
+    assert (found.in_s, found.under_way) == (0.0, works)
+
+
 def test_nothing_is_forecast_without_parameters() -> None:
     assert next_checkpoint(interval(parameters=Unavailable(Reason.NO_PERMISSION))) is None
 

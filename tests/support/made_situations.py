@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from pgtop_tune.model.io import IoCounters, IoSample, SlruCounters, SlruSample
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.postgres import Backend, CheckpointCounters
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
-from pgtop_tune.model.replication import ReplicationSample, Sender, Slot, SlotSample
+from pgtop_tune.model.replication import Receiver, ReplicationSample, Sender, Slot, SlotSample
 from tests.support.frames import EPOCH_MS, FIRST_PID, backend, parameter
 from tests.support.machine_frames import GIB, host_sample
 from tests.support.situations import Situation
@@ -56,14 +57,32 @@ def queued_rows(wait: str, event: str) -> Any:
     return rows
 
 
-def jammed(second: int, now_ms: int) -> tuple[Backend, ...]:
-    """Sixteen sessions wait for a psql that has been idle in its transaction since the first second."""
-    psql = backend(
-        900, now_ms, application_name="psql", state="idle in transaction", xact_start_ms=EPOCH_MS,
-        state_change_ms=EPOCH_MS + 1000, wait_event_type="Client", wait_event="ClientRead",
+def jammed_since(begun: int) -> Callable[[int, int], tuple[Backend, ...]]:
+    """Sixteen sessions wait for a psql that has been idle in its transaction since that second."""
+    begun_ms = EPOCH_MS + 1000 * begun
+
+    def rows(second: int, now_ms: int) -> tuple[Backend, ...]:
+        psql = backend(
+            900, now_ms, application_name="psql", state="idle in transaction", xact_start_ms=begun_ms,
+            state_change_ms=begun_ms + 1000, wait_event_type="Client", wait_event="ClientRead",
+        )  # fmt: skip
+        wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": begun_ms + 1000}
+        return (psql, *(backend(pid, now_ms, blocked_by=(900,), **wait) for pid in range(10, 26)))
+
+    return rows
+
+
+jammed: Final = jammed_since(0)
+
+
+def paused_standby(second: int) -> ReplicationSample:
+    """80 MB have come since replay was paused two minutes before the first second."""
+    now_ms = EPOCH_MS + 1000 * second
+    received, replayed = 200 << 20, 120 << 20
+    receiver = Receiver(
+        "streaming", "db1:5432", None, received, received, now_ms, replayed, EPOCH_MS - 120_000, "paused"
     )  # fmt: skip
-    wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": EPOCH_MS + 1000}
-    return (psql, *(backend(pid, now_ms, blocked_by=(900,), **wait) for pid in range(10, 26)))
+    return ReplicationSample(at_s=float(second), now_ms=now_ms, lsn_bytes=received, senders=(), receiver=receiver)
 
 
 def checkpoints_often(second: int) -> CheckpointCounters:
@@ -200,6 +219,10 @@ MADE: Final[dict[str, tuple[str, Situation]]] = {
     "jam without a load": (
         "lock.jam",
         Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False),
+    ),
+    "standby whose replay is paused": (
+        "standby.paused",
+        Situation(load=False, tps=0.0, cpu=0.0, busy=2.0, server={"replication": paused_standby}),
     ),
     "standby missing": (
         "out.syncrep",

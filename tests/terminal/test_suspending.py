@@ -54,3 +54,34 @@ def test_the_shell_gets_its_terminal_back_and_fg_draws_the_whole_screen(server: 
         assert eventually(lambda: terminal.settings() == before)
         terminal.press("exit\r")
         assert terminal.wait() == 0
+
+
+CONTINUED_WITHIN_A_WRITE = """
+import os, queue, signal
+from tests.support import screen_program
+
+put, times = queue.Queue._put, []
+
+def interrupted(self, item):
+    put(self, item)
+    if isinstance(item, str) and "sessions" in item and len(times) < 3:
+        times.append(os.kill(os.getpid(), signal.SIGCONT))
+
+queue.Queue._put = interrupted
+screen_program.main()
+"""
+"""The queue of output is locked at that moment."""
+
+
+def test_a_signal_within_a_write_does_not_hang_the_screen(tmp_path: Path) -> None:
+    """A program that was stopped and went on at such a moment survived its terminal and SIGTERM."""
+    command = (sys.executable, "-c", CONTINUED_WITHIN_A_WRITE, str(tmp_path / "report.json"), "0.05")
+    with Terminal(command, {**os.environ, **environment(tmp_path)}, 120, 40) as terminal:
+        for _ in range(3):
+            terminal.until("q quit")
+            terminal.press("?")
+            terminal.until("redraw the whole screen")
+            terminal.press("\x1b")
+            terminal.until_gone("redraw the whole screen")
+        terminal.kill(signal.SIGTERM)
+        assert terminal.wait() == 128 + signal.SIGTERM

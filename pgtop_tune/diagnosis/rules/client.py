@@ -39,12 +39,16 @@ def _storms(facts: Facts) -> bool:
 
 
 def _pool_wait_ms(facts: Facts) -> float:
-    """ms that a transaction waits for a server connection of a pooler."""
+    """ms that a transaction waits for a server connection of a pooler; of a load of ours at most its latency.
+
+    Of a load of others L begins behind the pooler, and does not hold this wait.
+    """
     waiting = max(pooler.WAITING(facts.interval).values(), default=0.0)
     counted = max((row.wait_ms or 0.0 for row in pooler.traffic(facts.interval)), default=0.0)
     if waiting < _WAITING:
         return 0.0
-    return min(counted or (1000.0 * waiting / facts.tps if facts.tps else 0.0), facts.latency_ms)
+    wait_ms = counted or (1000.0 * waiting / facts.tps if facts.tps else 0.0)
+    return min(wait_ms, facts.latency_ms) if facts.run else wait_ms
 
 
 def _queues_at_pool(facts: Facts) -> bool:
@@ -129,16 +133,16 @@ def _pool(facts: Facts) -> Hit | None:
         return None
     waiting = pooler.WAITING(facts.interval)
     at = max(waiting, key=lambda each: waiting[each])
-    impact_ms, servers = facts.once(_pool_wait_ms), pooler.SERVERS(facts.interval).get(at)
-    rest_ms = facts.latency_ms - impact_ms
+    wait_ms, servers = facts.once(_pool_wait_ms), pooler.SERVERS(facts.interval).get(at)
+    rest_ms = facts.latency_ms - (wait_ms if facts.run else 0.0)
     seen = f"; the server sees {servers:.0f} sessions" if servers else ""
     return Hit(
-        sentence=f"{waiting[at]:.0f} clients queue at {name(at)} for {with_ms(impact_ms)}{seen}",
-        short=f"{waiting[at]:.0f} clients queue at {name(at)} for {with_ms(impact_ms)}",
-        impact_ms=impact_ms,
+        sentence=f"{waiting[at]:.0f} clients queue at {name(at)} for {with_ms(wait_ms)}{seen}",
+        short=f"{waiting[at]:.0f} clients queue at {name(at)} for {with_ms(wait_ms)}",
+        impact_ms=min(wait_ms, facts.latency_ms),
         evidence=told(
             ("waiting clients", f"{waiting[at]:.0f}"),
-            ("wait for a connection", with_ms(impact_ms)),
+            ("wait for a connection", with_ms(wait_ms)),
             ("server connections", f"{servers:.0f}" if servers else None),
             ("the server's part", with_ms(rest_ms)),
         ),

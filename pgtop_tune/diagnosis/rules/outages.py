@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pgtop_tune.diagnosis.facts import Facts
@@ -10,15 +11,16 @@ from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
+from pgtop_tune.metrics.load import failed_s, failure_of
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.bench import RunState
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.units import duration
 
+_REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
+"""What an absence says besides the reason, which the sentence has said."""
 _ALL: Final = 0.9
 _SYNCREP: Final = "IPC:SyncRep"
 _SYNCHRONOUS: Final = ("sync", "quorum")
-_TOLD_S: Final = 60.0
 _WORDS: Final = 200
 
 
@@ -35,9 +37,10 @@ def _server(facts: Facts) -> Hit | None:
     if missed <= MISSED_TICKS:
         return None
     for_s = duration(facts.interval.newest.elapsed_s - since_s)
+    said, why = f"the server has not answered for {for_s}", _REASON.sub("", absent.detail)
     return Hit(
-        sentence=f"the server has not answered for {for_s}",
-        short=f"the server has not answered for {for_s}",
+        sentence=f"{said}: {name(why)}" if why else said,
+        short=said,
         share=1.0,
         evidence=told(("no answer for", for_s), ("it says", name(str(absent)))),
         next_step="read the server's log; a parameter does not help",
@@ -49,9 +52,12 @@ def _stall(facts: Facts) -> Hit | None:
     for_s = facts.stalled_s
     if for_s is None:
         return None
-    active = int(server.ACTIVE(facts.interval) or 0)
-    root = facts.roots[-1] if facts.roots and facts.roots[-1].blocked else None
-    if root is not None:
+    active = server.ACTIVE(facts.interval)
+    # Without an answer of now, the last look tells of a moment before the stall.
+    root = facts.roots[-1] if active is not None and facts.roots and facts.roots[-1].blocked else None
+    if active is None:
+        waiting = "no answer from the server"
+    elif root is not None:
         waiting = f"{plural(root.blocked, 'session')} {'waits' if root.blocked == 1 else 'wait'} for {root_words(root)}"
     else:
         waits = facts.waits_now
@@ -63,7 +69,7 @@ def _stall(facts: Facts) -> Hit | None:
         share=1.0,
         evidence=told(
             ("no transaction has ended for", duration(for_s)),
-            ("active sessions", str(active)),
+            ("active sessions", None if active is None else f"{active:.0f}"),
             ("blocked sessions", str(root.blocked) if root else None),
         ),
         next_step=root_next_step(root) if root else "look at the waits of the active sessions",
@@ -104,24 +110,16 @@ def _syncrep(facts: Facts) -> Hit | None:
 
 def _load(facts: Facts) -> Hit | None:
     """pgbench has ended, and not as it was to: for a minute, then that is history."""
-    bench = facts.interval.now(sections.bench)
-    if bench is None or bench.run.state is not RunState.FAILED:
+    for_s, run = failed_s(facts.interval), failure_of(facts.interval.newest)
+    if for_s is None or run is None:
         return None
-    now_s = since_s = facts.interval.newest.elapsed_s
-    for frame in reversed(facts.interval.frames):
-        seen = sections.bench(frame)
-        if isinstance(seen, Unavailable) or seen.run.state is not RunState.FAILED or now_s - since_s > _TOLD_S:
-            break
-        since_s = frame.elapsed_s
-    if now_s - since_s > _TOLD_S:
-        return None
-    words, _, hint = bench.run.message.partition("\nhint: ")
+    words, _, hint = run.message.partition("\nhint: ")
     said = f"the load has failed: {one_line(words, _WORDS)}"
     return Hit(
         sentence=said,
         short=said,
         share=1.0,
-        evidence=told(("pgbench says", one_line(words, _WORDS)), ("for", duration(now_s - since_s))),
+        evidence=told(("pgbench says", one_line(words, _WORDS)), ("for", duration(for_s))),
         next_step=one_line(hint, _WORDS) or "start it again",
         blocks=True,
     )

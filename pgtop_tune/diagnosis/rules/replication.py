@@ -1,4 +1,4 @@
-"""Commits that wait for a synchronous standby: its network, its flush, its replay."""
+"""Commits that wait for a synchronous standby: its network, its flush, its replay; a standby that does not replay."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, told
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.replication import receiver_lag
 from pgtop_tune.model.replication import Sender
-from pgtop_tune.units import with_ms
+from pgtop_tune.units import duration, size, with_ms
 
 _SYNCHRONOUS: Final = ("sync", "quorum")
+_PAUSED: Final = "paused"
 _HALF: Final = 0.5
 _WAIT: Final = "ipc:syncrep"
 _PARTS: Final = (
@@ -75,7 +77,28 @@ def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
     return find
 
 
-RULES: Final = tuple(
+def _paused(facts: Facts) -> Hit | None:
+    """On a standby: its readers see a past that grows older, and WAL fills its disk."""
+    lag = receiver_lag(facts.interval)
+    if lag is None or lag.receiver.replay_state != _PAUSED:
+        return None
+    waiting = f": {size(lag.unreplayed_bytes)} of WAL wait" if lag.unreplayed_bytes else ""
+    old = f", {duration(lag.delay_s)} old" if waiting and lag.delay_s is not None else ""
+    said = f"replay is paused on this standby{waiting}{old}"
+    return Hit(
+        sentence=said,
+        short=said,
+        share=1.0,
+        evidence=told(
+            ("received, not replayed", None if lag.unreplayed_bytes is None else size(lag.unreplayed_bytes)),
+            ("behind", None if lag.delay_s is None else duration(lag.delay_s)),
+        ),
+        next_step="SELECT pg_wal_replay_resume(), unless it was paused on purpose. Refuted if page 9 says that it replays",
+        note=not lag.unreplayed_bytes,
+    )
+
+
+_LATENCY_RULES: Final = tuple(
     Rule(
         id=rule,
         kind=FindingKind.LATENCY,
@@ -85,4 +108,8 @@ RULES: Final = tuple(
         before=("lock.row",),
     )
     for rule, part, advice in _PARTS
+)
+RULES: Final = (
+    Rule(id="standby.paused", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_paused),
+    *_LATENCY_RULES,
 )

@@ -79,7 +79,7 @@ def latency_lines(
     axis = time_axis(session, width, height, span_s)
     seconds = session.latency.series(axis.since_s)
     loaded = session.interval is not None and running(session.interval) is not None
-    how = (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD) + _of_others(session)
+    how: Line = (*_of_others(session), (f"{_NO_LOAD} (press {load_key})" if load_key else _NO_LOAD, "dim"))
     newest = session.once(newest_latency)
     slow = _spikes(seconds, session.latency.series()[-_USUAL:])
     slow_seconds = [second.second for second in slow]
@@ -90,7 +90,7 @@ def latency_lines(
     }
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
-            return [padded(((" lat   ", "title"), (how, "dim")), width)]
+            return [padded(((" lat   ", "title"), *how), width)]
         p99 = [SeriesPoint(second.at_s, second.at(P99)) for second in seconds]
         top_ms = _top(p99, spikes_s)
         shown = [SeriesPoint(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
@@ -107,7 +107,7 @@ def latency_lines(
     rows = height - 1 - len(clock)
     if not seconds and not loaded:
         blank = ((" " * width, PLAIN),)
-        words = padded((((" " * GUTTER) + how, "dim"),), width)
+        words = padded(((" " * GUTTER, PLAIN), *how), width)
         return [head((("latency ms", "title"),), width, glyphs), words, *[blank] * (rows - 1), *clock]
     # What comes and goes stands on the left: the figures keep their places.
     span = _span(newest)
@@ -164,12 +164,12 @@ def _scale_top(seconds: Sequence[LatencyPoint], spikes_s: Container[float], othe
     return nice_ceiling(max(p99_ms, most_ms if most_ms <= _FAR * p99_ms else 0.0, *others, 0.0))
 
 
-def _of_others(session: Session) -> str:
-    """What is known of the latency of a pgbench that others have started."""
+def _of_others(session: Session) -> Line:
+    """What is known of the latency of a pgbench that others have started; in front, where no narrow screen cuts it."""
     oldest_s = None if session.interval is None else OLDEST(session.interval)
     if oldest_s is None or oldest_s < SHORTEST_S:
-        return ""
-    return f"; oldest open transaction of pgbench {lasting(oldest_s)}"
+        return ()
+    return (f"oldest open transaction of pgbench {lasting(oldest_s)}", "warning"), ("; ", "dim")
 
 
 def _scale(value_ms: float) -> str:

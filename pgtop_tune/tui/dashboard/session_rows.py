@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.blocking import culprits
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
@@ -18,6 +19,7 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
 
+ROOT: Final = -1
 BUSY: Final = 0
 IN_TRANSACTION: Final = 1
 AUXILIARY: Final = 2
@@ -72,7 +74,7 @@ class ProcessFigures:
 class SessionRow(Struct, frozen=True):
     """A backend with what its process did; numbers are None where unknown.
 
-    Of hundreds of rows a screen shows some dozens: a figure is computed when it is read. `rank` is one of BUSY … IDLE.
+    Of hundreds of rows a screen shows some dozens: a figure is computed when it is read. `rank` is one of ROOT … IDLE.
     """
 
     backend: Backend
@@ -135,6 +137,11 @@ class SessionRow(Struct, frozen=True):
         return self.backend.state in _RUNNING
 
     @property
+    def lingers(self) -> bool:
+        """Whether it is idle in a transaction, for a second or while others wait for it."""
+        return self.rank in (ROOT, IN_TRANSACTION) and _RANKS.get(self.backend.state or "") == IN_TRANSACTION
+
+    @property
     def key(self) -> BackendKey:
         """What a selection and a dangerous action are bound to."""
         return self.backend.pid, self.backend.backend_start_ms
@@ -190,7 +197,8 @@ SORTS: Final[dict[str, Callable[[SessionRow], float | None]]] = {
 def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[SessionRow]:
     """The sessions to show, in order: those of the newest frame that has them, which `SessionRow.stale` tells.
 
-    Busy sessions come first, idle ones last; sorted by pid they mix. Ties go to the lower pid.
+    By activity those that hold up others come first, then busy ones, idle ones last; sorted by pid they mix. Ties go to
+    the lower pid.
     """
     interval, seen = session.interval, session.sessions_seen
     activity = None if seen is None else sections.activity(seen)
@@ -200,9 +208,10 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
     processes, now_ms = ProcessFigures(Interval([seen]) if stale else interval), activity.now_ms
     wanted = view.filter.casefold()
     blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
+    roots = culprits(activity) if blockers else frozenset()
     rows = []
     for backend in activity.backends:
-        rank = _rank(backend, now_ms)
+        rank = ROOT if backend.pid in roots else _rank(backend, now_ms)
         if rank == IDLE and backend.pid in blockers:
             # A lock of the session, not of a transaction: who holds others up is not at rest.
             rank = BUSY

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
-from pgtop_tune.metrics.blocking import Blocking, blocking, longest_blocked_s
+from pgtop_tune.metrics.blocking import CULPRIT_S, Blocking, blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval, Metric, Reading
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
@@ -27,7 +27,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
     AUXILIARY,
     EVERYTHING,
     IDLE,
-    IN_TRANSACTION,
+    ROOT,
     SessionRow,
     SessionsView,
     cursor_of,
@@ -97,7 +97,10 @@ def _text(text: str | None) -> str:
     return UNKNOWN if text is None else one_line(text, _TEXT)
 
 
+_PID: Final = "pid"
 _CLIENT: Final = "client"
+_WAIT: Final = "wait"
+_STATE: Final = "state"
 _LOCAL: Final = "[local]"
 
 
@@ -140,7 +143,7 @@ def _query(backend: Backend) -> str:
 
 
 COLUMNS: Final[tuple[SessionColumn, ...]] = (
-    SessionColumn("pid", "PID", 7, 0, lambda row: str(row.backend.pid),
+    SessionColumn(_PID, "PID", 7, 0, lambda row: str(row.backend.pid),
         "Process id of the backend.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
     SessionColumn("cpu", "CPU%", 4, 2, lambda row: percent(row.cpu_percent),
         PROCESS_CPU.definition, PROCESS_CPU.source, lambda row: row.cpu_percent, "right"),
@@ -198,9 +201,6 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
 """From left to right on the dashboard."""
 ON_DASHBOARD: Final = tuple(column for column in COLUMNS if column.rank is not None)
 
-_WAIT: Final = "wait"
-_STATE: Final = "state"
-
 
 def columns_for(width: int) -> tuple[SessionColumn, ...]:
     """The columns that fit into so many cells and leave the query a fifth of them, at least 20."""
@@ -238,13 +238,15 @@ def is_dim(row: SessionRow) -> bool:
 
 
 def style_of(row: SessionRow, column: SessionColumn) -> str:
-    """An idle row is dim throughout, otherwise wait and state stand out."""
+    """An idle row is dim throughout, otherwise wait and state stand out, and a session that holds up others is red."""
     if is_dim(row):
         return "dim"
     if column.id == _WAIT:
         return wait_style(row.backend.wait_event_type or (CPU if row.running else ""))
-    if column.id == _STATE and row.rank == IN_TRANSACTION:
-        return "warning"
+    if column.id == _PID and row.rank == ROOT:
+        return "critical"
+    if column.id == _STATE and row.lingers:
+        return "critical" if row.rank == ROOT else "warning"
     return PLAIN
 
 
@@ -252,8 +254,6 @@ HEAD_ROWS: Final = 2
 """Lines above the first session: the pane's head and the headings of the columns."""
 _TITLE_SHARE: Final = 0.7
 _FILTER: Final = 30
-_LONG_S: Final = 1.0
-"""A lock that is waited for this long has a culprit; rows that every transaction updates have one each moment."""
 _SELDOM: Final = 1.8
 """Frames from one look to the next: above, it is said."""
 
@@ -322,7 +322,7 @@ def _head(
         return head((("sessions ", "title"), *of_then, *absence(reason)), width, glyphs)
     server = sections.server(frame)
     most = "" if isinstance(server, Unavailable) else f"/{server.max_connections}"
-    lingering = any(row.rank == IN_TRANSACTION for row in rows)
+    lingering = any(row.lingers for row in rows)
     counts = [
         Phrase(labelled("active", _whole(ACTIVE, interval)), 1),
         Phrase(labelled("idle in tx", _whole(IDLE_IN_TRANSACTION, interval), "warning" if lingering else PLAIN), 3),
@@ -386,7 +386,7 @@ def _blocked(interval: Interval, found: Blocking, longest_s: float) -> Phrase:
         return Phrase(count, 2)
     root = "prepared transaction" if found.root == PREPARED_TRANSACTION else str(found.root)
     others = f", {found.roots - 1} more" if found.roots > 1 else ""
-    style = "critical" if longest_s >= _LONG_S else "label"
+    style = "critical" if longest_s >= CULPRIT_S else "label"
     return Phrase((*count, (f" (root {root}{others})", style)), 2, (*count, (f" (root {root})", style)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.tail import FEWEST, Tail, TailCause, by_wait, tail
+from pgtop_tune.metrics.tail import FEWEST, TAIL_WINDOW_S, Tail, TailCause, by_wait, tail
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
@@ -64,7 +64,7 @@ def tail_phrases(session: Session, cells: int) -> list[Phrase]:
     if found is None:
         return []
     cause = by_wait(found.causes)[0]
-    over = (("tail ", "label"), (f">{with_ms(found.over_ms)} ", "strong"))
+    over = ((f"tail of {TAIL_WINDOW_S:.0f} s ", "label"), (f">{with_ms(found.over_ms)} ", "strong"))
     short = (*over, *_share(cause))
     return [Phrase((*over, *_named(cause)), 0, short)] if width(short) <= cells else []
 

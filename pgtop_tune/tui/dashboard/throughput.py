@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.compare.overlay.curves import OverlayWatch
 from pgtop_tune.compare.since_change import SinceChange, since_change
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, UNDER_WAY, run_of, running
+from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, UNDER_WAY, failed_s, run_of, running
 from pgtop_tune.metrics.server import QPS, ROLLBACKS, TPS
 from pgtop_tune.metrics.stall import SHORTEST_S, stalled_s
+from pgtop_tune.metrics.standstill import standstill
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.compare.marks_line import cells_of, short_of, throughput_phrase
-from pgtop_tune.tui.widgets.chart import nice_ceiling
+from pgtop_tune.tui.widgets.chart import column_of, nice_ceiling
 from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
@@ -134,7 +138,9 @@ def _percent(share: float, glyphs: Glyphs) -> str:
 _CELLS: Final = 7
 """Of a figure: 999 999."""
 _SPARK_CELLS: Final = 6
-_MESSAGE: Final = 120
+_LEAST_MESSAGE: Final = 20
+_BESIDE_FAILURE: Final = 52
+"""Cells of the head that its name, its first words and the server's figure need beside pgbench's message."""
 _LONGEST_S: Final = 3600.0
 _ROOMY: Final = 98
 """From here on the head also says which load runs."""
@@ -170,8 +176,7 @@ def throughput_lines(
         if baseline is not None:
             figures.insert(1, short_of(throughput_phrase(session, baseline, glyphs)))
         return [spark_line("TPS", values, style, figures, axis, glyphs, session.once(arm_bands))]
-    held_s = session.once(_held_s)
-    areas, levels = _curves(server, client if loaded else None, held=held_s is not None)
+    areas, levels = _curves(server, client if loaded else None, _held_columns(session, axis))
     figures, taken = _figures(session, _CELLS), 0
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("tps", begin_s, axis.until_s))
@@ -193,33 +198,52 @@ def throughput_lines(
     ]  # fmt: skip
 
 
-def _held_s(session: Session) -> float | None:
-    """How long the server has committed nothing while sessions wait for a lock, without a load of ours; None else."""
+class _Held(Struct, frozen=True):
+    """Sessions of others that get nothing done: for how long, and the words for the head."""
+
+    for_s: float
+    words: str
+
+
+def _held(session: Session) -> _Held | None:
+    """Without a load of ours: the server commits nothing while sessions wait for a lock, or nearly all wait for one
+    transaction; None else.
+    """
     activity = None if session.now is None else sections.activity(session.now)
-    if activity is None or isinstance(activity, Unavailable) or session.now is None:
+    if activity is None or isinstance(activity, Unavailable) or session.now is None or session.interval is None:
         return None
-    running_now = session.interval is not None and running(session.interval) is not None
-    if running_now or not any(backend.blocked_by for backend in activity.backends):
+    if running(session.interval) is not None or not any(backend.blocked_by for backend in activity.backends):
         return None
-    points = session.history.series(TPS, session.now.elapsed_s - _LONGEST_S)
     since_s = None
-    for point in reversed(points):
+    for point in reversed(session.history.series(TPS, session.now.elapsed_s - _LONGEST_S)):
         if point.value != 0.0:
             break
         since_s = point.at_s
-    held_s = None if since_s is None else session.now.elapsed_s - since_s
-    return held_s if held_s is not None and held_s >= SHORTEST_S else None
+    if since_s is not None and session.now.elapsed_s - since_s >= SHORTEST_S:
+        for_s = session.now.elapsed_s - since_s
+        return _Held(for_s, f"nothing has committed for {lasting(for_s)}")
+    still = session.interval.once(standstill)
+    if still is None:
+        return None
+    return _Held(still.for_s, f"{still.waiting} of {still.active} active sessions wait {lasting(still.for_s)}")
 
 
-def _curves(server: Columns, client: Columns | None, *, held: bool) -> tuple[list[Area], list[Level]]:
+def _held_columns(session: Session, axis: TimeAxis) -> range:
+    """Those after the one in which it began."""
+    held = session.once(_held)
+    if held is None or session.now is None:
+        return range(0)
+    begun = column_of(session.now.elapsed_s - held.for_s, axis.since_s, axis.until_s, axis.columns)
+    return range(0 if begun is None else begun + 1, axis.columns)
+
+
+def _curves(server: Columns, client: Columns | None, alarms: Collection[int]) -> tuple[list[Area], list[Level]]:
     if client is None:
-        last = max((column for column, value in enumerate(server) if value), default=-1)
-        silent = set(range(last + 1, len(server))) if held else set()
-        return [Area(server, "series-2", alarms=silent, fades=True)], []
+        return [Area(server, "series-2", alarms=alarms, fades=True)], []
     silent = {column for column, value in enumerate(client) if value == 0.0}
     # Before and after the load the server's is all there is.
     alone = [value if ours is None else None for value, ours in zip(server, client, strict=True)]
-    areas = [Area(client, "series-1", alarms=silent, fades=True), Area(alone, "series-2", fades=True)]
+    areas = [Area(client, "series-1", alarms=silent, fades=True), Area(alone, "series-2", alarms=alarms, fades=True)]
     return areas, [Level(server, "series-2", apart=True)]
 
 
@@ -236,7 +260,7 @@ def _figures(session: Session, cells: int) -> list[Phrase]:
     if interval is not None and run is not None:
         style = "series-1" if stalled_s(interval) is None else "critical"
         found.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), style)))
-    style = "series-2" if session.once(_held_s) is None else "critical"
+    style = "series-2" if session.once(_held) is None else "critical"
     found.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), style), 1))
     found.append(_queries(session, cells))
     if interval is not None:
@@ -276,15 +300,15 @@ def _beside(session: Session, width: int, glyphs: Glyphs, taken: int) -> Line:
 
 
 def _wrong(session: Session, width: int) -> Line:
-    held_s = session.once(_held_s)
-    if held_s is not None:
-        return ((f"  nothing has committed for {lasting(held_s)}", "critical"),)
+    held = session.once(_held)
+    if held is not None:
+        return ((f"  {held.words}", "critical"),)
     bench = None if session.now is None else session.now.bench
     if bench is None or isinstance(bench, Unavailable):
         return ()
-    run = bench.run
-    if run.state is RunState.FAILED:
-        return ((f"  pgbench failed: {one_line(run.message, _MESSAGE)}", "critical"),)
+    if session.interval is not None and failed_s(session.interval) is not None:
+        message = one_line(bench.run.message, max(width - _BESIDE_FAILURE, _LEAST_MESSAGE))
+        return ((f"  pgbench failed: {message}", "critical"),)
     since_s = None if session.interval is None else stalled_s(session.interval)
     if since_s is not None:
         return ((f"  STALLED for {lasting(since_s)}", "critical"),)

@@ -140,7 +140,8 @@ def _coming(interval: Interval) -> Phrase:
         return Phrase(labelled("next checkpoint", UNKNOWN, "dim"), 2, labelled("next ckpt", UNKNOWN, "dim"))
     what, short = ("restartpoint", "rstpt") if coming.restartpoint else ("checkpoint", "ckpt")
     if coming.in_s <= 0:
-        return Phrase(((f"{what} due", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} due", "warning"),))
+        due = "under way" if coming.under_way else "due"
+        return Phrase(((f"{what} {due}", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} {due}", "warning"),))
     verb, style = ("forced in", "warning") if coming.forced else ("in", PLAIN)
     text = lasting(coming.in_s, 6)
     before = f"{what} under way, next" if coming.under_way else f"next {what}"

@@ -204,7 +204,7 @@ POOLS: Final = PageTable(
     columns=_POOL_COLUMNS,
     rows=rows_of(sections.pooler, pool_rows),
     key_of=attrgetter("key"),
-    empty="no pool: no client has connected through a pooler yet",
+    empty="no pool: no client has connected through a pooler that answers",
     quiet=_rests,
 )
 TRAFFIC: Final = PageTable(

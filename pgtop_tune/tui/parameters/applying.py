@@ -23,6 +23,7 @@ from pgtop_tune.changes.selection import in_order
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.durability import needs_unlocking
 from pgtop_tune.metrics.trip_wires import TripWire
+from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
 from pgtop_tune.tui.parameters.changes import Changes, ListScope, told
@@ -32,6 +33,9 @@ from pgtop_tune.tui.parameters.staged import Conditions, StagedChanges, pending_
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN
+
+_VALUE: Final = 40
+"""Characters of a value in a message."""
 
 
 class Came(Struct, frozen=True):
@@ -114,7 +118,11 @@ class Applying:
             self._scope.next_load.pop(name, None)
             if value is not None:
                 self._scope.next_load[name] = value
-        return Came("sessions of the next load start with it (PGOPTIONS); b starts a load", "good", names)
+        begins = ", ".join(
+            f"the server's {name}" if value is None else f"{name}={one_line(value, _VALUE)}"
+            for name, value in wanted.next_load
+        )
+        return Came(f"the next load starts with {begins} (PGOPTIONS); b starts a load", "good", names)
 
     async def restart(self, staged: Sequence[SettingRow], wanted: StagedChanges) -> Came:
         """One restart for everything that is staged for the whole server, and for what waits for one already."""

@@ -95,6 +95,7 @@ class ParameterDialog(ValueEntryDialog):
         self._eager: StagedChanges | None = None
         self._sql: tuple[StagedChanges, tuple[str, ...]] = (StagedChanges(), ())
         self._busy = _ASKING
+        self._tells_pending = False
 
     def on_mount(self) -> None:
         """Asks for the present values."""
@@ -204,6 +205,9 @@ class ParameterDialog(ValueEntryDialog):
         """Newer figures; a value changed by another user is read again at once."""
         self._session = session
         self._frames += 1
+        if self._tells_pending and self._changes.pending is None:
+            # The set was reverted: its values are in force no more.
+            self._said, self._tells_pending = ("", PLAIN), False
         if self._seen() is not self._sample and not self._busy:
             self._sample = self._seen()
             self._refresh()
@@ -348,6 +352,7 @@ class ParameterDialog(ValueEntryDialog):
     async def _settled(self, work: Coroutine[Any, Any, Came]) -> None:
         came = await work
         self._said = (came.words, came.style)
+        self._tells_pending = self._changes.pending is not None
         self._table.forget(came.done)
         self._over()
 
@@ -360,7 +365,7 @@ class ParameterDialog(ValueEntryDialog):
 
     async def _acted(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
         words, well = await work
-        self._said = (words, "good" if well else "critical")
+        self._said, self._tells_pending = (words, "good" if well else "critical"), False
         self._over()
 
     def _over(self) -> None:

@@ -46,7 +46,6 @@ class ThriftyDriver(JobControlDriver):
 
     written_bytes = 0
     _bell: tuple[int, int] | None = None
-    _starts = 0
     _ours = False
     """Whether the terminal is ours: taken over, and not given back."""
     _stopped = False
@@ -59,13 +58,17 @@ class ThriftyDriver(JobControlDriver):
         self._unknown = False
         self._close_bell()
         self._bell = os.pipe()
-        self._starts = mine = self._starts + 1
+        # Not in a signal handler, which may find us within a write: it would wait for ever for a lock that we hold.
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTSTP, self.stopped_by_signal)
+        loop.add_signal_handler(signal.SIGCONT, self.continued_by_signal)
         keys = key_reader(self)
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        if mine != self._starts or key_reader(self) is keys:
-            # In the background Textual stops us again; the next SIGCONT starts anew, perhaps within the call above.
+        self._ours = key_reader(self) is not keys
+        # In the background Textual stops us again, and the next SIGCONT starts anew.
+        self._stopped = not self._ours
+        if not self._ours:
             return
-        self._ours, self._stopped = True, False
         textual_handler = signal.getsignal(signal.SIGWINCH)
 
         def resized() -> None:
@@ -74,7 +77,7 @@ class ThriftyDriver(JobControlDriver):
                 textual_handler(signal.SIGWINCH, None)
 
         # Textual's own handler runs when the loop wakes; a signal just before it goes to sleep would not wake it.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, resized)
+        loop.add_signal_handler(signal.SIGWINCH, resized)
 
     def stop_application_mode(self) -> None:
         """Gives the terminal back as it was."""

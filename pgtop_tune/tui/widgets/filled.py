@@ -34,7 +34,7 @@ class Area(Struct, frozen=True):
         values: One per column; None is a gap.
         style: A name of `STYLES`.
         density: Which of `Glyphs.densities` fills it.
-        alarms: Columns in which a value of zero is an alarm.
+        alarms: Columns whose upper edge is an alarm.
         fades: Whether it has its own colour at the top of the chart alone, and shades of it below: for an area that is
             alone in its columns. A row has one shade, which costs nothing to write.
     """
@@ -233,7 +233,7 @@ class _Drawing:
             if high % _PARTS:
                 edges.add(high // _PARTS)
             filled = high
-        alarm = any(each and value == 0.0 for each, value in zip(alarms, of_areas, strict=False))
+        alarm = any(each and value is not None for each, value in zip(alarms, of_areas, strict=False))
         for row in edges:
             base = row * _PARTS
             cells[-1 - row] = self._edge(known, base) or self._upper(known, filled, base, alarm=alarm)

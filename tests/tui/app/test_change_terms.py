@@ -43,6 +43,7 @@ async def test_a_parameter_of_sessions_goes_to_the_next_load_where_nobody_is_con
         await rig.sees("apply: the next load begins with -c work_mem=8MB; nothing changes on the server")
         await rig.press("a")
         await rig.sees("next load: 8MB")
+        await rig.sees("the next load starts with work_mem=8MB (PGOPTIONS)")
         assert control.journal == []
         await rig.press("escape", "escape")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
@@ -121,12 +122,14 @@ async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:
         await rig.sees("SET max_wal_size = '2GB'")
         await rig.press("a")
         await rig.sees("Y confirm")
+        await rig.sees("max_wal_size is now 2GB")
         rig.source.feed(*(frame(second) for second in range(5, 25)))
         await rig.until(lambda: control.journal == [])
         assert [why for _, why in control.reverted] == ["tps<1000000 for 3 s"]
         await rig.until(lambda: any("reverted, tps<1000000" in each.message for each in rig.app._notifications))
         assert [event.text for event in rig.source.noted] == ["reverted: tps<1000000 for 3 s"]
         await rig.until(lambda: "Y confirm" not in rig.text())
+        await rig.until(lambda: "is now 2GB" not in rig.text())
         assert rig.app.parameters.changes is not None
         assert rig.app.parameters.changes.made == ()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import Line
 from pgtop_tune.tui.widgets.time_axis import CHARTED
-from tests.support.made_situations import jammed
+from tests.support.made_situations import jammed, jammed_since
 from tests.support.situations import Situation
 
 QUIET = Situation(waits={"CPU:": 1.0}, tps=1000.0, cpu=1.0, load=False)
@@ -32,5 +34,13 @@ def test_a_jam_of_others_is_red_with_its_length() -> None:
 
 def test_an_idle_server_and_a_short_queue_are_not() -> None:
     assert not red(*[QUIET] * 30, *[IDLE] * 20)
-    assert not red(*[QUIET] * 30, *[HELD] * 2)
+    assert not red(*[QUIET] * 30, *[replace(HELD, backends=jammed_since(28))] * 2)
     assert not red(*[QUIET] * 50)
+
+
+def test_commits_of_monitoring_do_not_make_a_jam_look_healthy() -> None:
+    """A query each second was enough: the server's throughput was not zero, and nothing was red for a minute."""
+    said = red(*[QUIET] * 30, *[replace(HELD, tps=1.0)] * 20)
+    assert "16 of 16 active sessions wait 48 s" in said
+    assert "▁" in said
+    assert not red(*[QUIET] * 30, *[replace(HELD, tps=400.0)] * 20), "others work on"

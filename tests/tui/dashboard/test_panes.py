@@ -113,6 +113,19 @@ def test_load_that_failed_says_why_in_pgbenchs_words() -> None:
     assert 'pgbench failed: relation "pgbench_accounts"' in text_of(throughput_lines(session, 120, 6, UNICODE)[0])
 
 
+def test_a_load_that_failed_hides_the_server_s_throughput_at_no_time() -> None:
+    """The words of pgbench filled the head until the next load: of a load of others no figure was left."""
+    run = replace(bench_sample(5).run, state=RunState.FAILED, message="WARNING: terminating connection " * 4)
+    for seconds, said in ((6, "pgbench failed: WARNING"), (90, "failed")):
+        made = {second: {"bench": bench_sample(second, run=run), "events": ()} for second in range(seconds)}
+        session = session_of(seconds, charted=CHARTED, change=made.__getitem__)
+        for width in (80, 120, 200):
+            title = text_of(throughput_lines(session, width, 6, UNICODE)[0])
+            assert "server " in title, title
+            assert (said in title) == (seconds == 6 or width > 80), title
+            assert ("WARNING" in title) == (seconds == 6), title
+
+
 def test_title_has_the_percentiles_of_the_last_second() -> None:
     session = session_of(30, charted=CHARTED)
     newest = session.latency.newest()

@@ -228,6 +228,19 @@ def test_the_root_of_a_queue_is_red_once_somebody_waits_for_a_second() -> None:
         assert [name for text, name in head if "root 3" in text] == [style]
 
 
+def test_the_session_that_holds_up_others_stands_first_and_is_red() -> None:
+    """It stood below all that waited for it: of a queue longer than the screen nobody saw it."""
+    idle_ms = {"state_change_ms": NOW_MS - 40_000, "xact_start_ms": NOW_MS - 40_000}
+    root = backend(90, NOW_MS, state="idle in transaction", **idle_ms)
+    for waited_ms, order in ((40_000, [90, 4, 5, 6]), (20, [4, 5, 6, 90])):
+        waiting = [backend(pid, NOW_MS, blocked_by=(90,), query_start_ms=NOW_MS - waited_ms) for pid in (4, 5, 6)]
+        session = session_with(root, *waiting)
+        assert pids(session) == order
+        red = {text.strip() for text, style in sessions_lines(session, 120, 9, UNICODE)[2] if style == "critical"}
+        assert red == ({"90", "idle tx"} if order[0] == 90 else set())
+    assert pids(session_with(root, *waiting), SessionsView(sort="pid")) == [4, 5, 6, 90]
+
+
 def test_the_client_takes_what_its_addresses_need_and_the_query_the_rest() -> None:
     local = sessions_lines(session_with(backend(3, NOW_MS, client="local")), 120, 9, UNICODE)
     remote = sessions_lines(session_with(backend(3, NOW_MS, client="192.168.100.200")), 120, 9, UNICODE)

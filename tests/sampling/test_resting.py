@@ -1,0 +1,56 @@
+"""What is expensive rests, and a stop in the middle of one answer blinds nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.sampling.clock import SessionClock
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler
+from pgtop_tune.sampling.resting import Resting
+from tests.sampling.test_leaving import Silent, here
+
+
+def test_an_expensive_question_takes_a_twentieth_of_the_time() -> None:
+    resting = Resting()
+    assert resting.due_s("relations", 100.0, 105.0, 15.0) == 115.0, "the first answer is cold"
+    assert resting.due_s("relations", 115.0, 119.0, 15.0) == 115.0 + 20 * 4.0
+    assert resting.due_s("relations", 195.0, 200.0, 15.0) == 195.0 + 20 * 4.0
+    assert resting.due_s("wal", 195.0, 195.001, 0.0) == 195.0, "questions do not pay for each other"
+
+
+class StoppedOnce(Silent):
+    """A server of quick answers; we are stopped for ten seconds in the middle of one of them."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.asked = 0
+
+    async def read(self, section: Any) -> Unavailable:
+        self.now_s += 0.001
+        if section is sections.database:
+            self.asked += 1
+            self.now_s += 10.0 if self.asked == 3 else 0.0
+        return NOT_YET
+
+
+class ScriptedClock(SessionClock):
+    def __init__(self, server: StoppedOnce) -> None:
+        self._server = server
+
+    def __call__(self) -> float:
+        return self._server.now_s
+
+
+async def test_after_a_stop_in_the_middle_of_an_answer_the_throughput_is_read_with_the_next_tick() -> None:
+    server = StoppedOnce()
+    sampler = PostgresSampler(server, ScriptedClock(server), lambda event: None, here)
+    running = asyncio.create_task(sampler.run())
+    for _ in range(6):
+        await sampler.look(60.0)
+        server.now_s += 1.0
+    running.cancel()
+    await asyncio.wait((running,))
+    assert server.asked == 6

@@ -130,7 +130,7 @@ RULES: Final = (
     Rule(
         id="out.server",
         kind=FindingKind.OUTAGE,
-        page="9",
+        page="7",
         needs=(),
         find=_server,
         before=("out.load", "out.stall"),

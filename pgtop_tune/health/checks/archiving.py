@@ -26,6 +26,14 @@ _DOES_NOTHING: Final = frozenset({"true", ":", "exit", "echo", "printf"})
 _REFUSES: Final = "false"
 """It fails, and ARC-02 finds that; the WAL stays."""
 _NOWHERE: Final = "/dev/null"
+_FORGETS: Final = re.compile(
+    r"""(?:(?:\|\||;)\s*(?:\S*/)?(?:true|:|exit\s+0|(?:echo|printf|logger)\b[^|&;]*)  # whatever went wrong before
+          |(?<!\|)\|\s*(?:\S*/)?(?:tee|logger|true)\b[^|&;]*                          # a pipe ends as its last command
+          |(?<!&)&)                                                                    # in the background
+        [\s'")};]*\Z""",
+    re.VERBOSE,
+)
+"""The end of a command line that succeeds even where the copy fails. Source: POSIX, "Shell Command Language"."""
 _SEGMENT: Final = ("%p", "%f")
 _NAME: Final = re.compile(r"[0-9A-F]{24}")
 _EVERY: Final = "5min"
@@ -129,6 +137,19 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             evidence=(setting(facts, "archive_mode", "archive_command"),),
             fix=words(
                 "Set a command that copies %p to the archive, and take a base backup: WAL from before is lost.",
+                "Set the former archive_command, and SELECT pg_reload_conf();",
+            ),
+            subject="archive_command",
+        )
+    elif (end := _FORGETS.search(row.setting)) is not None:
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"archive_command succeeds even where the copy fails ({end.group().strip()!r} at its end): the server "
+            "then removes WAL that is nowhere else",
+            evidence=(setting(facts, "archive_mode", "archive_command"),),
+            fix=words(
+                "End the command with the status of the copy, without that end, and take a base backup: WAL may be "
+                "missing from the archive.",
                 "Set the former archive_command, and SELECT pg_reload_conf();",
             ),
             subject="archive_command",

@@ -373,7 +373,7 @@ CONNECTION_LIMITS: Final = Question(
     "check_connection_limits", ConnectionLimit, "pg_database.datconnlimit, pg_roles.rolconnlimit"
 )
 TABLESPACES: Final = Question("check_tablespaces", Tablespace, "pg_tablespace.spcname")
-POWERS: Final = Question("check_powers", RolePower, "pg_roles.rolbypassrls, pg_auth_members")
+POWERS: Final = Question("check_powers", RolePower, "pg_roles, pg_auth_members, pg_parameter_acl")
 PASSWORDLESS: Final = Question(
     "check_without_password", PasswordlessLogin, "pg_authid.rolpassword", opens="only superusers may"
 )

@@ -10,9 +10,9 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding
+from pgtop_tune.health.fixes import words
 from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.health.fixes import words
 from pgtop_tune.safe_text import is_plain
 from tests.support.health_facts import found, parameter
 from tests.support.made_conditions import PARAMETERS
@@ -144,7 +144,7 @@ def test_a_server_without_limits_for_sessions(fresh_server: Throwaway) -> None:
         return [finding.says for _, finding in report.findings]
 
     assert unlimited() == ["no session has a limit by statement_timeout, lock_timeout, temp_file_limit"]
-    run(fresh_server, ["CREATE ROLE app", "ALTER ROLE app SET statement_timeout = '1min'"])
+    run(fresh_server, ["CREATE ROLE app LOGIN", "ALTER ROLE app SET statement_timeout = '1min'"])
     assert unlimited() == ["no session has a limit by lock_timeout, temp_file_limit"]
 
 
@@ -225,7 +225,7 @@ def test_the_tablespaces_of_a_role_that_were_dropped(server: Throwaway) -> None:
         assert left == []
         assert "temp_tablespaces = 'pg_default'" in stored(server)
         run(server, finding.fix.undo.splitlines())
-        run(server, ["CREATE ROLE sorter", "ALTER ROLE sorter SET temp_tablespaces = gone"])
+        run(server, ["CREATE ROLE sorter LOGIN", "ALTER ROLE sorter SET temp_tablespaces = gone"])
         subjects = {each.subject for each in said()}
         assert subjects == {"temp_tablespaces", "role sorter temp_tablespaces"}
     finally:
@@ -288,7 +288,7 @@ def test_lists_of_a_role_are_put_back_element_by_element(fresh_server: Throwaway
         [
             'CREATE ROLE "wo\'rker" LOGIN',
             'ALTER ROLE "wo\'rker" SET search_path = "$user", "Sh""op, x", public',
-            "ALTER ROLE \"wo'rker\" SET temp_tablespaces = pg_default, pg_global",
+            'ALTER ROLE "wo\'rker" SET temp_tablespaces = pg_default, pg_global',
             "ALTER ROLE \"wo'rker\" SET application_name = 'a, b'",
         ],
     )

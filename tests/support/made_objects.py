@@ -36,6 +36,15 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "TAB-08",
+        "a rule that is off",
+        (
+            "CREATE TABLE kept (id int PRIMARY KEY)",
+            'CREATE RULE "no;de""lete" AS ON DELETE TO kept DO INSTEAD NOTHING',
+            'ALTER TABLE kept DISABLE RULE "no;de""lete"',
+        ),
+    ),
+    (
+        "TAB-08",
         "a trigger that is off",
         (
             "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
@@ -87,6 +96,20 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ("CREATE TABLE left_alone (id int PRIMARY KEY) WITH (autovacuum_vacuum_scale_factor = 0.9)",),
     ),
     (
+        "VAC-08",
+        "a table with vacuum_index_cleanup = off",
+        ("CREATE TABLE uncleaned (id int PRIMARY KEY) WITH (vacuum_index_cleanup = off)",),
+    ),
+    (
+        "IDX-01",
+        "an index of a partitioned table that was made ON ONLY it",
+        (
+            "CREATE TABLE in_parts (id int PRIMARY KEY, x int) PARTITION BY LIST (id)",
+            "CREATE TABLE in_parts_1 PARTITION OF in_parts FOR VALUES IN (1)",
+            'CREATE INDEX "hol""low" ON ONLY in_parts (x)',
+        ),
+    ),
+    (
         "IDX-05",
         "an index on (a) beside one on (a, b)",
         (
@@ -107,6 +130,14 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         "SEC-16",
         "a table with row security and no policy",
         ('CREATE TABLE "clo""sed" (id int PRIMARY KEY)', 'ALTER TABLE "clo""sed" ENABLE ROW LEVEL SECURITY'),
+    ),
+    (
+        "SEC-16",
+        "a table with policies whose row security is off",
+        (
+            'CREATE TABLE "op""en" (id int PRIMARY KEY, owner name)',
+            'CREATE POLICY own ON "op""en" USING (owner = current_user)',
+        ),
     ),
     (
         "SEC-17",
@@ -154,6 +185,31 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         (
             "CREATE FUNCTION ordinarys() RETURNS int SECURITY DEFINER LANGUAGE sql AS 'SELECT 1'",
             "ALTER FUNCTION ordinarys() OWNER TO ordinary",
+        ),
+    ),
+    (
+        "SEC-08",
+        "a SECURITY DEFINER function of a superuser with search_path = pg_temp, public",
+        (
+            "CREATE FUNCTION callers() RETURNS int SECURITY DEFINER SET search_path = pg_temp, public LANGUAGE sql "
+            "AS 'SELECT 1'",
+        ),
+    ),
+    (
+        "SEC-08",
+        "a SECURITY DEFINER function of a superuser whose search_path does not name pg_temp",
+        (
+            'CREATE FUNCTION "half;"(integer) RETURNS int SECURITY DEFINER SET search_path = "$user", public '
+            "LANGUAGE sql AS 'SELECT 1'",
+        ),
+    ),
+    (
+        "SEC-09",
+        "an event trigger that is off",
+        (
+            "CREATE FUNCTION resting() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
+            "CREATE EVENT TRIGGER rests ON ddl_command_end EXECUTE FUNCTION resting()",
+            "ALTER EVENT TRIGGER rests DISABLE",
         ),
     ),
     (
@@ -212,7 +268,11 @@ OF_ROLES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("CON-07", "a database with CONNECTION LIMIT 0", ('CREATE DATABASE "sh""ut" CONNECTION LIMIT 0',)),
     ("CON-07", "a login with CONNECTION LIMIT 0", ('CREATE ROLE "sh""ut" LOGIN CONNECTION LIMIT 0 PASSWORD \'x\'',)),
     ("SEC-13", "a login without a password", ("CREATE ROLE careless LOGIN",)),
-    ("CFG-09", "a role with settings of its own", ("CREATE ROLE special", "ALTER ROLE special SET work_mem = '5MB'")),
+    (
+        "CFG-09",
+        "a role with settings of its own",
+        ("CREATE ROLE special LOGIN PASSWORD 'x'", "ALTER ROLE special SET work_mem = '5MB'"),
+    ),
     ("SEC-07", "a login whose password has expired", ("CREATE ROLE late LOGIN PASSWORD 'x' VALID UNTIL '2020-01-01'",)),
 )
 """The same of the whole server."""

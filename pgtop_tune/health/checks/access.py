@@ -40,6 +40,12 @@ _TLS: Final = (
         says="versions of TLS are let in whose encryption is broken",
     ),
     Bound(
+        name="ssl_max_protocol_version",
+        words=("TLSv1", "TLSv1.1"),
+        better="",
+        says="only versions of TLS are let in whose encryption is broken",
+    ),
+    Bound(
         name="ssl_ciphers",
         judged=_lets_weak_ones_in,
         better="HIGH:MEDIUM:+3DES:!aNULL",
@@ -78,6 +84,10 @@ _POWERS: Final = {
         Severity.HIGH,
         "the account that runs the server, and so every right of a superuser, is open to",
     ),
+    "parameter": (
+        Severity.HIGH,
+        "what runs as the server's account, and so every right of a superuser, is up to",
+    ),
     "any role": (
         Severity.WARNING,
         "membership in each role but superusers, in pg_execute_server_program too, is open to",
@@ -106,12 +116,18 @@ def _powers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 def _power(rows: Sequence[RolePower], unlisted: int) -> Finding:
     kind = rows[0].kind
     severity, says = _POWERS[kind]
-    names = list(dict.fromkeys(row.role for row in rows))
+    behind = (name for row in rows for name in (row.role or "all roles", *row.logins))
+    names = list(dict.fromkeys(behind))
     return Finding(
         severity=severity,
         says=f"{says} {', '.join(names[:_SHOWN])}{' …' if len(names) > _SHOWN else ''}",
         evidence=tuple(
-            Evidence(f"{row.role}: {row.through or _ATTRIBUTES[row.kind]}", POWERS.source) for row in rows[:_SHOWN]
+            Evidence(
+                f"{row.role or 'PUBLIC'}: {row.through or _ATTRIBUTES[row.kind]}"
+                + (f"; as its members: {', '.join(row.logins)}" if row.logins else ""),
+                POWERS.source,
+            )
+            for row in rows[:_SHOWN]
         ),
         fix=_without(rows),
         subject=kind,
@@ -126,6 +142,15 @@ def _without(rows: Sequence[RolePower]) -> Fix:
             attribute = Sql(_ATTRIBUTES[row.kind])
             do.append(composed("ALTER ROLE {role} NO{attribute};", role=role, attribute=attribute))
             undo.append(composed("ALTER ROLE {role} {attribute};", role=role, attribute=attribute))
+            continue
+        if row.kind == "parameter":
+            on = {
+                "name": identifier(*row.through.split(".")),
+                "role": role if row.role else Sql("PUBLIC"),
+                "on": Sql(" WITH GRANT OPTION" if row.with_admin else ""),
+            }
+            do.append(composed("REVOKE ALTER SYSTEM ON PARAMETER {name} FROM {role};", **on))
+            undo.append(composed("GRANT ALTER SYSTEM ON PARAMETER {name} TO {role}{on};", **on))
             continue
         admin = Sql(" WITH ADMIN OPTION" if row.with_admin else "")
         through = identifier(row.through)

@@ -5,21 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.changes.server.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, about_several
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Unknown, about_several
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import Scoped, on_standby, scoped, setting
+from pgtop_tune.health.questions import CONFIGURED, SCOPED
+from pgtop_tune.health.rules import Scoped, on_standby, scoped, scoped_finding, setting
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.units import MB
 
 _CONNECTIONS: Final = "connections"
 _CONFIGURATION: Final = "configuration"
 _SHOWN: Final = 5
 _MENDED: Final = 20
+_PATH: Final = "search_path"
+_HIDDEN: Final = "functions and tables of a schema before pg_catalog take the place of the server's own"
 _UNLIMITED: Final = {"statement_timeout": "0", "lock_timeout": "0", "temp_file_limit": "-1"}
+
+
+def _leaves_few(known: Parameters, row: Parameter) -> bool:
+    """More than half of max_connections is for members of pg_use_reserved_connections and superusers."""
+    reserved = known.number(row.name) + known.number("superuser_reserved_connections")
+    return reserved > known.number("max_connections") / 2
+
+
 _TIMES: Final = (
     Bound(
         name="statement_timeout",
@@ -27,6 +40,27 @@ _TIMES: Final = (
         unit="s",
         better="0",
         says="dumps, VACUUM and index builds end with an error",
+    ),
+    Bound(
+        name="transaction_timeout",
+        below=60,
+        unit="s",
+        better="0",
+        says="dumps, VACUUM and index builds lose their session",
+    ),
+    Bound(
+        name="temp_file_limit",
+        below=64 * MB,
+        unit="bytes",
+        better="-1",
+        special=(-1.0,),
+        says="queries fail that sort a little more than work_mem",
+    ),
+    Bound(
+        name="reserved_connections",
+        judged=_leaves_few,
+        better="0",
+        says="so few connections are left for all other roles that the server refuses them",
     ),
     Bound(
         name="lock_timeout",
@@ -127,6 +161,8 @@ _SWITCHES: Final = (
             ("transform_null_equals", ("on",), "off", "x = NULL means x IS NULL, against the standard"),
             ("exit_on_error", ("on",), "off", "each error ends its session"),
             ("row_security", ("off",), "on", "queries of tables with row security fail"),
+            ("event_triggers", ("off",), "on", "no event trigger runs, those of an audit included"),
+            ("array_nulls", ("off",), "on", "NULL in the text of an array becomes the word"),
             ("lo_compat_privileges", ("on",), "off", "every role reads and writes all large objects"),
             (
                 "client_min_messages",
@@ -235,6 +271,32 @@ _BETWEEN: Final = (
 )
 
 
+_SWITCHED: Final = bounded(_SWITCHES)
+
+
+def _switched(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _SWITCHED(facts, limits)
+    for each in scoped(facts, {_PATH}):
+        if _hides_the_catalogue(each.value):
+            yield scoped_finding(each, Severity.WARNING, _HIDDEN)
+    # Our own session has a path of its own: what the server has stands only in its files.
+    lines = CONFIGURED.of(facts)
+    for _, line in () if isinstance(lines, Unavailable) else lines:
+        if line.name == _PATH and _hides_the_catalogue(line.setting or ""):
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{_PATH} is {line.setting}: {_HIDDEN}",
+                evidence=(Evidence(f"{_PATH}={line.setting}", CONFIGURED.source),),
+                fix=words(f"Leave pg_catalog out of it in {line.place}, then SELECT pg_reload_conf();"),
+                subject=_PATH,
+            )
+
+
+def _hides_the_catalogue(path: str) -> bool:
+    """Where a path does not name pg_catalog, the server looks there first."""
+    return "pg_catalog" in (elements(_PATH, path) or ())[1:]
+
+
 def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     known = needs.parameters(facts)
     elsewhere = {found.name for found in scoped(facts, _UNLIMITED)}
@@ -329,7 +391,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.HIGH,
         page="runtime-config-client.html",
         needs=(needs.PARAMETERS, SCOPED),
-        look=bounded(_SWITCHES),
+        look=_switched,
         thresholds=thresholds(_SWITCHES),
     ),
     Check(

@@ -7,12 +7,36 @@
    JOIN pg_namespace n ON n.oid = p.pronamespace
    JOIN pg_roles r ON r.oid = p.proowner
   WHERE p.oid >= 16384 AND p.prosecdef AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    AND p.prosqlbody IS NULL
     AND NOT EXISTS (SELECT FROM unnest(p.proconfig) o WHERE o ^@ 'search_path=')
     AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) x
                  WHERE x.grantee <> p.proowner AND x.privilege_type = 'EXECUTE')
     AND NOT EXISTS (SELECT FROM pg_depend d
                      WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
   ORDER BY row_number() OVER (PARTITION BY r.rolsuper ORDER BY p.oid), p.oid LIMIT 1000)
+UNION ALL
+(SELECT s.kind, count(*) OVER (PARTITION BY s.kind), ARRAY[s.schema, s.name], s.routine, s.path
+   FROM (SELECT n.nspname::text AS schema, p.proname::text AS name, p.oid::regprocedure::text AS routine, p.oid, o.path,
+                CASE WHEN o.path ~ '^"?pg_temp"?($|,)' THEN 'definer of callers' ELSE 'definer without pg_temp' END AS kind
+           FROM pg_proc p
+           JOIN pg_namespace n ON n.oid = p.pronamespace
+           JOIN pg_roles r ON r.oid = p.proowner
+          CROSS JOIN LATERAL (SELECT substr(u, 13) AS path FROM unnest(p.proconfig) u WHERE u ^@ 'search_path=') o
+          WHERE p.oid >= 16384 AND p.prosecdef AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+            AND p.prosqlbody IS NULL AND r.rolsuper
+            AND (o.path ~ '^"?pg_temp"?($|,)' OR (o.path !~ 'pg_temp' AND o.path NOT IN ('', '""', 'pg_catalog')))
+            AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) x
+                         WHERE x.grantee <> p.proowner AND x.privilege_type = 'EXECUTE')
+            AND NOT EXISTS (SELECT FROM pg_depend d
+                             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')) s
+  ORDER BY row_number() OVER (PARTITION BY s.kind ORDER BY s.oid), s.oid LIMIT 1000)
+UNION ALL
+(SELECT 'event trigger off', count(*) OVER (), ARRAY[e.evtname::text], e.evtevent::text, ''
+   FROM pg_event_trigger e
+   JOIN pg_proc p ON p.oid = e.evtfoid
+   JOIN pg_roles r ON r.oid = p.proowner
+  WHERE e.evtenabled = 'D' AND r.rolsuper
+  ORDER BY e.oid LIMIT 1000)
 UNION ALL
 (SELECT 'event trigger', count(*) OVER (), ARRAY[e.evtname::text], p.oid::regprocedure::text,
         r.rolname::text || CASE e.evtenabled WHEN 'A' THEN ' ALWAYS' WHEN 'R' THEN ' REPLICA' ELSE '' END

@@ -242,6 +242,28 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "KEY-01",
+        "a bigint sequence near the end of its column, which is of a domain of int4",
+        (
+            "CREATE DOMAIN number AS int",
+            'CREATE TABLE "num""bered" (id number PRIMARY KEY)',
+            'CREATE SEQUENCE "num""bers" OWNED BY "num""bered".id',
+            'SELECT setval(\'"num""bers"\', 2000000000)',
+        ),
+    ),
+    (
+        "KEY-02",
+        "an int4 column that refers to a bigint near the end of int4",
+        (
+            "CREATE TABLE widened (id bigint PRIMARY KEY)",
+            "CREATE TABLE forgotten (id bigint PRIMARY KEY, widened_id int REFERENCES widened)",
+            "INSERT INTO widened SELECT 2100000000 + i FROM generate_series(1, 200) i",
+            "INSERT INTO forgotten SELECT id, id FROM widened",
+            "CREATE INDEX ON forgotten (widened_id)",
+            "ANALYZE widened, forgotten",
+        ),
+    ),
+    (
+        "KEY-01",
         "cycling sequences near their end that columns take their numbers from",
         (
             "CREATE SEQUENCE rounds MAXVALUE 1000 CYCLE",

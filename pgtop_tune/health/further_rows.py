@@ -53,8 +53,8 @@ class ConnectionLimit(Struct, frozen=True):
     """How many connections a database or a role may have.
 
     Attributes:
-        kind: "database" or "role".
-        most: CONNECTION LIMIT; at least 0.
+        kind: "database" or "role"; "invalid" of a database whose DROP was interrupted.
+        most: CONNECTION LIMIT; at least 0, but of "invalid".
     """
 
     kind: str

@@ -152,3 +152,19 @@ def test_parameters_that_run_as_the_servers_account(fresh_server: Throwaway) -> 
         assert said(fresh_server, "SEC-12") == []
         run(fresh_server, *finding.fix.undo.splitlines())
         assert connection.execute(rights).fetchall() == before
+
+
+def test_a_database_that_was_half_dropped_and_one_without_an_encoding(fresh_server: Throwaway) -> None:
+    run(
+        fresh_server,
+        'CREATE DATABASE "bro;ken"',
+        "UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'bro;ken'",
+        "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'",
+    )
+    with psycopg.connect(conninfo(fresh_server, "bytes"), autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept (id int PRIMARY KEY)")
+    assert [finding.subject for finding in said(fresh_server, "COL-01")] == ["bytes: bytes"]
+    (finding,) = said(fresh_server, "CON-07")
+    assert finding.says.startswith("1 database is half dropped (bro;ken)")
+    run(fresh_server, 'DROP DATABASE "bro;ken"')
+    assert said(fresh_server, "CON-07") == []

@@ -137,6 +137,8 @@ RULES: Final[tuple[tuple[str, str], ...]] = (
 
 ELSEWHERE: Final[tuple[tuple[str, str], ...]] = (
     ("CFG-08", "search_path = public, pg_catalog"),
+    ("CON-07", "a database whose DROP was interrupted"),
+    ("COL-01", "a database with the encoding SQL_ASCII"),
     ("SEC-12", "a role that may ALTER SYSTEM SET archive_command"),
     ("SEC-12", "logins that come to pg_write_server_files and BYPASSRLS through other roles"),
     ("IDX-01", "an invalid index of a TOAST table, left by REINDEX CONCURRENTLY"),

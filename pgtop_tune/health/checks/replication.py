@@ -119,8 +119,8 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkn
         if worker.kind == "disabled":
             yield Finding(
                 severity=Severity.INFO,
-                says=f"subscription {worker.name} is disabled: its tables become stale, and its slot keeps WAL on the "
-                "publisher",
+                says=f"subscription {worker.name} is disabled: its tables become stale; a slot of it on the "
+                "publisher keeps WAL",
                 evidence=(Evidence(f"{worker.name}: disabled", "pg_subscription.subenabled"),),
                 fix=_enable(worker.name),
                 subject=worker.name,

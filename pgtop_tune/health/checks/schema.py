@@ -259,6 +259,17 @@ _OF_DATABASE: Final = Condition(
 )
 
 
+_NO_ENCODING: Final = Condition(
+    kind="no encoding",
+    one="the database has the encoding SQL_ASCII",
+    many="",
+    so="the server stores the bytes of each client unchecked, and other clients read something else",
+    source="pg_database.encoding",
+    advice="Dump it, convert the dump, and restore it into CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
+    severity=Severity.INFO,
+)
+
+
 def _extensions(facts: CheckFacts) -> Iterator[tuple[str, CatalogueCondition]]:
     for database, row in facts.have(OBJECTS):
         if row.kind == "extension":
@@ -357,9 +368,10 @@ CHECKS: Final[tuple[Check, ...]] = (
         "event-triggers.html", OBJECTS, _EVENT, _EVENT_OFF, group="security",
     ),
     of_kinds(
-        "COL-01", "versions of collations",
+        "COL-01", "collations and encodings",
         "A new C library or ICU sorts differently, and old indexes are then in the wrong order.",
-        "collation.html#COLLATION-MANAGING", OBJECTS, _COLLATION, _OF_DATABASE, group="collations and extensions",
+        "collation.html#COLLATION-MANAGING", OBJECTS, _COLLATION, _OF_DATABASE, _NO_ENCODING,
+        group="collations and extensions",
     ),
     Check(
         id="EXT-01", group="collations and extensions", title="versions of extensions",

@@ -51,6 +51,11 @@ UNION ALL
    LEFT JOIN pg_available_extensions() a ON a.name = e.extname
   ORDER BY a.default_version IS DISTINCT FROM e.extversion DESC, e.oid LIMIT 50)
 UNION ALL
+(SELECT 'no encoding', 1, ARRAY[d.datname::text], '', ''
+   FROM pg_database d
+  WHERE d.datname = current_database() AND pg_encoding_to_char(d.encoding) = 'SQL_ASCII'
+    AND EXISTS (SELECT FROM pg_class c WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p')))
+UNION ALL
 (SELECT 'collation', count(*) OVER (), ARRAY[n.nspname::text, c.collname::text], c.collversion, v.version
    FROM pg_collation c
    JOIN pg_namespace n ON n.oid = c.collnamespace

@@ -13,7 +13,7 @@ from tests.health.test_access_checks import BY_ID
 from tests.support.health_facts import found
 from tests.support.real_check import checked
 from tests.support.server_conditions import hba, rules
-from tests.support.server_facts import spoiled
+from tests.support.server_facts import row_of, spoiled
 from tests.support.servers import conninfo
 
 
@@ -168,3 +168,18 @@ def test_a_database_that_was_half_dropped_and_one_without_an_encoding(fresh_serv
     assert finding.says.startswith("1 database is half dropped (bro;ken)")
     run(fresh_server, 'DROP DATABASE "bro;ken"')
     assert said(fresh_server, "CON-07") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "unit", "vartype"),
+    [("recovery_min_apply_delay", "3600000", "ms", "integer"), ("recovery_target_timeline", "current", "", "string")],
+)
+def test_a_standby_that_is_late_or_stays_behind(name: str, value: str, unit: str, vartype: str) -> None:
+    row = row_of(name, "0", unit, vartype, "sighup", setting=value)
+    said = {
+        standby: [
+            finding.subject for finding in found(BY_ID["REP-05"], spoiled(more=[row], server={"in_recovery": standby}))
+        ]
+        for standby in (False, True)
+    }
+    assert said == {False: [], True: [name]}

@@ -137,6 +137,8 @@ RULES: Final[tuple[tuple[str, str], ...]] = (
 
 ELSEWHERE: Final[tuple[tuple[str, str], ...]] = (
     ("CFG-08", "search_path = public, pg_catalog"),
+    ("REP-05", "recovery_min_apply_delay = 1h on a standby"),
+    ("REP-05", "recovery_target_timeline = current on a standby"),
     ("CON-07", "a database whose DROP was interrupted"),
     ("COL-01", "a database with the encoding SQL_ASCII"),
     ("SEC-12", "a role that may ALTER SYSTEM SET archive_command"),

@@ -7,7 +7,7 @@ from typing import Final
 
 from pgtop_tune.changes.server.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
+from pgtop_tune.health.bounds import Bound, bounded, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Unknown, about_several
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
@@ -129,10 +129,6 @@ def _is_set(known: Parameters, row: Parameter) -> bool:
     return row.setting != ""
 
 
-def _none_though_ready(known: Parameters, row: Parameter) -> bool:
-    return row.setting == "0" and known.text("wal_level") != "minimal"
-
-
 _SWITCHES: Final = (
     *(
         Bound(name=name, words=bad, better=better, severity=Severity.HIGH, says=says)
@@ -205,72 +201,6 @@ _SWITCHES: Final = (
         says="clients have to repeat transactions that fail to serialize",
     ),
 )
-_BETWEEN: Final = (
-    *(
-        Bound(
-            name=name,
-            words=("0",),
-            better="1min",
-            says="a connection whose other side vanished is never noticed",
-        )
-        for name in ("wal_sender_timeout", "wal_receiver_timeout")
-    ),
-    *(
-        Bound(name=name, below=5, unit="s", better="1min", says="a short pause of the network ends replication")
-        for name in ("wal_sender_timeout", "wal_receiver_timeout")
-    ),
-    Bound(
-        name="max_wal_senders",
-        judged=_none_though_ready,
-        better="10",
-        severity=Severity.INFO,
-        says="no standby and no base backup over the network",
-    ),
-    Bound(
-        name="idle_replication_slot_timeout",
-        below=3600,
-        unit="s",
-        better="1d",
-        says="a standby or subscriber that is away so briefly has to be made anew",
-    ),
-    Bound(
-        name="wal_receiver_status_interval",
-        words=("0",),
-        better="10s",
-        says="the primary does not learn how far this standby is",
-        when=of_standbys,
-    ),
-    *(
-        Bound(
-            name=name,
-            words=("-1",),
-            better="30s",
-            says="one long query stops the replay, and failover waits for all of it",
-            when=of_standbys,
-        )
-        for name in ("max_standby_streaming_delay", "max_standby_archive_delay")
-    ),
-    Bound(
-        name="max_standby_streaming_delay",
-        below=1,
-        unit="s",
-        better="30s",
-        special=(-1.0,),
-        severity=Severity.INFO,
-        says="replay cancels queries of this standby almost at once",
-        when=of_standbys,
-    ),
-    Bound(
-        name="hot_standby",
-        words=("off",),
-        better="on",
-        severity=Severity.INFO,
-        says="this standby answers no queries",
-        when=of_standbys,
-    ),
-)
-
-
 _SWITCHED: Final = bounded(_SWITCHES)
 
 
@@ -371,17 +301,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-client.html#GUC-STATEMENT-TIMEOUT",
         needs=(needs.SERVER, needs.PARAMETERS, SCOPED),
         look=_unlimited,
-    ),
-    Check(
-        id="REP-05",
-        group="replication",
-        title="limits of replication",
-        why="Without limits a lost connection or one long query stops replication in silence.",
-        severity=Severity.WARNING,
-        page="runtime-config-replication.html",
-        needs=(needs.SERVER, needs.PARAMETERS),
-        look=bounded(_BETWEEN),
-        thresholds=thresholds(_BETWEEN),
     ),
     Check(
         id="CFG-08",

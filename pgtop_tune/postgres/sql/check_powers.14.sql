@@ -1,7 +1,7 @@
 -- Roles besides superusers with rights that lead around those of tables: of row security, of the server's files and
 -- programs, of a superuser whose member they are, of making roles, of replication where nothing streams with it, and of
--- setting parameters that are commands or libraries. Members are those that were granted the role itself; `logins` are
--- the others that come to the role through it.
+-- setting parameters that are commands or libraries. What streams is seen on a primary only. Members are those that
+-- were granted the role itself; `logins` are the others that come to the role through it.
 SELECT p.kind, p.role, p.through, p.with_admin,
        ARRAY(WITH RECURSIVE m AS (SELECT a.member
                                     FROM pg_auth_members a
@@ -27,7 +27,7 @@ SELECT p.kind, p.role, p.through, p.with_admin,
         SELECT 'replication', r.rolname::text, '', false, r.oid
           FROM pg_roles r
          WHERE r.rolreplication AND r.rolcanlogin AND NOT r.rolsuper
-           AND NOT EXISTS (SELECT FROM pg_stat_replication s WHERE s.usesysid = r.oid)
+           AND NOT pg_is_in_recovery() AND NOT EXISTS (SELECT FROM pg_stat_replication s WHERE s.usesysid = r.oid)
         UNION ALL
         SELECT CASE g.rolname WHEN 'pg_read_server_files' THEN 'files read' ELSE 'server account' END,
                r.rolname::text, g.rolname::text, bool_or(m.admin_option), r.oid

@@ -204,6 +204,15 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ),
     ),
     (
+        "SEC-12",
+        "rights to read pg_shadow and to run pg_read_file and lo_export",
+        (
+            "GRANT SELECT ON pg_shadow TO ordinary",
+            "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO ordinary",
+            "GRANT EXECUTE ON FUNCTION lo_export(oid, text) TO PUBLIC",
+        ),
+    ),
+    (
         "SEC-09",
         "an event trigger that is off",
         (

@@ -51,6 +51,24 @@ UNION ALL
    LEFT JOIN pg_available_extensions() a ON a.name = e.extname
   ORDER BY a.default_version IS DISTINCT FROM e.extversion DESC, e.oid LIMIT 50)
 UNION ALL
+(SELECT 'password hashes', count(*) OVER (), ARRAY['pg_catalog', c.relname::text], '', coalesce(r.rolname::text, '')
+   FROM pg_class c
+  CROSS JOIN LATERAL aclexplode(c.relacl) x
+   LEFT JOIN pg_roles r ON r.oid = x.grantee
+  WHERE c.oid IN ('pg_authid'::regclass, 'pg_shadow'::regclass) AND x.privilege_type = 'SELECT'
+    AND x.grantee <> c.relowner AND NOT coalesce(r.rolsuper, false)
+  ORDER BY c.oid, x.grantee LIMIT 100)
+UNION ALL
+(SELECT 'file functions', count(*) OVER (), ARRAY['pg_catalog', p.proname::text], p.oid::regprocedure::text,
+        coalesce(r.rolname::text, '')
+   FROM pg_proc p
+  CROSS JOIN LATERAL aclexplode(p.proacl) x
+   LEFT JOIN pg_roles r ON r.oid = x.grantee
+  WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.oid < 16384
+    AND p.proname IN ('pg_read_file', 'pg_read_binary_file', 'pg_ls_dir', 'pg_stat_file', 'lo_import', 'lo_export')
+    AND x.privilege_type = 'EXECUTE' AND (x.grantee = 0 OR x.grantee >= 16384) AND NOT coalesce(r.rolsuper, false)
+  ORDER BY p.oid, x.grantee LIMIT 100)
+UNION ALL
 (SELECT 'no encoding', 1, ARRAY[d.datname::text], '', ''
    FROM pg_database d
   WHERE d.datname = current_database() AND pg_encoding_to_char(d.encoding) = 'SQL_ASCII'

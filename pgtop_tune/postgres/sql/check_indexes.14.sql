@@ -21,7 +21,7 @@ SELECT u.n_indexes,
                        NOT x.required AND (first_value(x.keeps_unique) OVER same OR NOT x.uniq) AS spare
                   FROM (SELECT c.oid, c.relnamespace, c.reltablespace, i.indrelid,
                                c.relname::text AS name,
-                               coalesce((SELECT o.relname FROM pg_class o -- of its TOAST table
+                               coalesce((SELECT o.relname FROM pg_class o
                                           WHERE t.relkind = 't' AND o.reltoastrelid = t.oid), t.relname)::text
                                    AS table_name,
                                c.relpages::bigint * current_setting('block_size')::int AS bytes,

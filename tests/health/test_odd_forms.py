@@ -183,3 +183,13 @@ def test_a_standby_that_is_late_or_stays_behind(name: str, value: str, unit: str
         for standby in (False, True)
     }
     assert said == {False: [], True: [name]}
+
+
+@pytest.mark.parametrize(("major", "is_found"), [(15, False), (16, True), (18, True)])
+def test_two_archivers(major: int, is_found: bool) -> None:
+    rows = [
+        row_of(name, "", "", "string", "sighup", setting=f"{name} %p")
+        for name in ("archive_command", "archive_library")
+    ]
+    facts = spoiled({"archive_mode": "on"}, more=rows, server={"version_num": major * 10_000})
+    assert [finding.subject for finding in found(BY_ID["ARC-01"], facts)] == ["archive_library"] * is_found

@@ -137,6 +137,7 @@ RULES: Final[tuple[tuple[str, str], ...]] = (
 
 ELSEWHERE: Final[tuple[tuple[str, str], ...]] = (
     ("CFG-08", "search_path = public, pg_catalog"),
+    ("ARC-01", "archive_library beside archive_command"),
     ("REP-05", "recovery_min_apply_delay = 1h on a standby"),
     ("REP-05", "recovery_target_timeline = current on a standby"),
     ("CON-07", "a database whose DROP was interrupted"),

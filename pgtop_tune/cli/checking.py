@@ -114,9 +114,10 @@ def watched(
                     raise
                 looks.miss(problem.message)
                 tell(f"{wall_clock(int(time.time() * 1000))}  the server was not seen: {problem.message}")
-            if began_s + _EVERY_S > started_s + for_s:
+            pause_s = until_next_look_s(began_s, started_s + for_s, time.monotonic())
+            if pause_s is None:
                 return
-            await asyncio.sleep(max(began_s + _EVERY_S - time.monotonic(), 0.0))
+            await asyncio.sleep(pause_s)
 
     try:
         let_in(words, lambda conninfo: asyncio.run(watched(conninfo)))
@@ -124,6 +125,11 @@ def watched(
         if not looks.count:
             raise
     return looks.together()
+
+
+def until_next_look_s(began_s: float, end_s: float, now_s: float) -> float | None:
+    """How long to wait after a look that began at `began_s`; the last look is at the end. None after it."""
+    return None if now_s >= end_s else min(max(began_s + _EVERY_S - now_s, 0.0), end_s - now_s)
 
 
 def _measured(conninfo: ConnInfo, facts: CheckFacts, yes: bool) -> CheckFacts:

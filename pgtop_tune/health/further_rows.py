@@ -35,22 +35,26 @@ class RolePower(Struct, frozen=True):
         kind: "row security" for BYPASSRLS, "files read" for pg_read_server_files, "server account" for those with which
             a role becomes the account that runs the server, a superuser's among them; of logins "any role" for
             CREATEROLE before 16 and "roles" since, "replication" for REPLICATION.
-        through: The role it was granted; "" for an attribute of its own.
+        role: "" for PUBLIC.
+        through: The role it was granted; "" for an attribute of its own; of "parameter" the one that it may ALTER
+            SYSTEM SET, a command or a library.
         with_admin: Whether it may grant that on.
+        logins: That come to the right as its members, at most twenty.
     """
 
     kind: str
     role: str
     through: str
     with_admin: bool
+    logins: Sequence[str] = ()
 
 
 class ConnectionLimit(Struct, frozen=True):
     """How many connections a database or a role may have.
 
     Attributes:
-        kind: "database" or "role".
-        most: CONNECTION LIMIT; at least 0.
+        kind: "database" or "role"; "invalid" of a database whose DROP was interrupted.
+        most: CONNECTION LIMIT; at least 0, but of "invalid".
     """
 
     kind: str

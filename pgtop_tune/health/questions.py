@@ -158,7 +158,7 @@ class SequenceState(Struct, frozen=True):
         table_schema, table_name, column_name: The column it feeds; None for one of its own.
         highest: Its MAXVALUE, or what the column can hold.
         used: last_value; None where the role may not see it.
-        type_is_kept_by: "parent" or "partition key", which keep ALTER COLUMN TYPE from running; None without.
+        type_is_kept_by: "parent", "partition key" or "domain", for which ALTER COLUMN TYPE is no fix; None without.
         used_by: What else keeps it, as pg_describe_object() has it: views, triggers, policies. Foreign text.
         least: MINVALUE of a descending one, whose `highest` and `used` are counted downwards; None of others.
         cycles: Whether it begins again at its end, with numbers that its column has had.
@@ -330,7 +330,7 @@ BLOAT: Final = Question("check_bloat", BloatEstimate, "pg_class, pg_stats", ever
 INDEXES: Final = Question("check_indexes", IndexState, "pg_index, pg_stat_all_indexes", everywhere=True)
 FOREIGN_KEYS: Final = Question("check_foreign_keys", BareForeignKey, "pg_constraint, pg_index", everywhere=True)
 SEQUENCES: Final = Question("check_sequences", SequenceState, "pg_sequence, pg_sequences", everywhere=True)
-KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds", everywhere=True)
+KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds, most_common_vals", everywhere=True)
 SUPERUSERS: Final = Question("check_roles", SuperuserLogin, "pg_roles")
 PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword", opens="only superusers may")
 EXPIRING: Final = Question("check_expiring_passwords", ExpiringPassword, "pg_roles.rolvaliduntil")
@@ -373,7 +373,7 @@ CONNECTION_LIMITS: Final = Question(
     "check_connection_limits", ConnectionLimit, "pg_database.datconnlimit, pg_roles.rolconnlimit"
 )
 TABLESPACES: Final = Question("check_tablespaces", Tablespace, "pg_tablespace.spcname")
-POWERS: Final = Question("check_powers", RolePower, "pg_roles.rolbypassrls, pg_auth_members")
+POWERS: Final = Question("check_powers", RolePower, "pg_roles, pg_auth_members, pg_parameter_acl")
 PASSWORDLESS: Final = Question(
     "check_without_password", PasswordlessLogin, "pg_authid.rolpassword", opens="only superusers may"
 )

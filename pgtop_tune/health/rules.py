@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, AdviceFacts, Machine, live_values
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import advice_for, propose, same
+from pgtop_tune.changes.server.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
 from pgtop_tune.health.configured import is_of_session, with_value
@@ -22,7 +23,7 @@ from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted
+from pgtop_tune.sql_quoting import Sql, composed, identifier, quoted
 from pgtop_tune.units import duration
 
 Look = Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
@@ -251,7 +252,7 @@ class Scoped(Struct, frozen=True):
             composed(
                 f"ALTER {scope} SET {{parameter}} = {{value}};",
                 parameter=parameter,
-                value=literal(self.value),
+                value=typed(self.name, self.value),
                 **arguments,
             ),
             remark="for new sessions",

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pgtop_tune.cli.app import program
+from pgtop_tune.cli.checking import until_next_look_s
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
 from tests.cli import runs
@@ -134,3 +135,20 @@ def test_names_of_databases_are_shown_and_never_obeyed(server: Throwaway) -> Non
         assert "\x1b" not in said.stdout, format_
     assert "1 database was not seen" in found["text"].stdout
     assert any(name in each["reason"] for each in json.loads(found["json"].stdout)["unknown"])
+
+
+@pytest.mark.parametrize(
+    ("began_s", "end_s", "now_s", "pause_s"),
+    [
+        (0.0, 60.0, 0.75, 29.25),
+        (30.0, 60.0, 30.75, 29.25),
+        (30.0078125, 60.0, 30.75, 29.25),
+        (60.0, 60.0, 60.75, None),
+        (0.0, 10.0, 0.75, 9.25),
+        (0.0, 90.0, 40.0, 0.0),
+    ],
+)
+def test_the_last_look_of_a_watch_is_at_its_end(
+    began_s: float, end_s: float, now_s: float, pause_s: float | None
+) -> None:
+    assert until_next_look_s(began_s, end_s, now_s) == pause_s

@@ -53,7 +53,10 @@ def test_a_server_that_trusts_nobody(make_server: Callable[..., Throwaway]) -> N
 
 @pytest.mark.parametrize(("command", "is_nothing"), [*((each, True) for each in ARCHIVE_COMMANDS), *(
     (each, False) for each in ("cp %p /archive/%f", "pgbackrest --stanza=main archive-push %p", "false",
-                               "test ! -f /archive/%f && cp %p /archive/%f", "/opt/archive.sh %f")
+                               "test ! -f /archive/%f && cp %p /archive/%f", "/opt/archive.sh %f",
+                               "cp %p /archive/%f || exit 1", "cp %p /archive/%f && true", "cp %p /archive/%f; exit",
+                               "gzip -c %p | ssh db2 'cat > /archive/%f'", "cp %p /archive/true",
+                               "cp %p /archive/%f >> /var/log/archive 2>&1")
 )])  # fmt: skip
 def test_archive_commands_that_do_nothing(command: str, is_nothing: bool) -> None:
     said = found(BY_ID["ARC-04"], spoiled({"archive_command": command}))

@@ -75,7 +75,7 @@ async def test_of_many_databases_those_that_refuse_are_told_and_the_others_seen(
         admin.execute(f"REVOKE CONNECT ON DATABASE {names[1]} FROM PUBLIC")
         admin.execute("CREATE ROLE of_many LOGIN")
         try:
-            checks, where = chosen(("IDX-01",), ()), place(server, "postgres", "of_many")
+            checks, where = chosen(("IDX-02",), ()), place(server, "postgres", "of_many")
             (answer,) = (await gather(where, checks)).answers.values()
             assert not isinstance(answer, Unavailable)
             assert {"postgres", *names[2:]} <= set(answer.asked)

@@ -10,18 +10,19 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding
+from pgtop_tune.health.fixes import words
 from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.safe_text import is_plain
 from tests.support.health_facts import found, parameter
 from tests.support.made_conditions import PARAMETERS
 from tests.support.real_check import DEADLINE_S, checked
-from tests.support.server_facts import spoiled
+from tests.support.server_facts import row_of, spoiled
 from tests.support.servers import conninfo
 from tests.support.standby import standby_of
 
 FOUND = {check for check, _, _ in PARAMETERS}
-SELECT = tuple(sorted(FOUND))
+SELECT = tuple(sorted(FOUND | {"CFG-09"}))
 Row = tuple[str, str, str]
 
 
@@ -98,13 +99,52 @@ def test_a_role_with_such_a_value_is_found_and_its_fix_runs(server: Throwaway) -
         run(server, ["DROP ROLE hasty"])
 
 
+def test_a_search_path_that_puts_a_schema_before_the_catalogue(fresh_server: Throwaway) -> None:
+    late, of_role = ("CFG-08", "search_path"), ("CFG-08", "role late search_path")
+    run(
+        fresh_server,
+        [
+            "CREATE ROLE fine LOGIN", "ALTER ROLE fine SET search_path = pg_catalog, public",
+            "CREATE ROLE late LOGIN", "ALTER ROLE late SET search_path = public, pg_catalog",
+            "ALTER SYSTEM SET search_path = '$user', public, pg_catalog", "SELECT pg_reload_conf()",
+        ],
+    )  # fmt: skip
+    made = settled(fresh_server, lambda seen: late in seen)
+    assert {key for key in made if "search_path" in key[1]} == {late, of_role}
+    assert "auto.conf" in (made[late].fix or words("")).do
+    fix = made[of_role].fix
+    assert fix is not None
+    run(fresh_server, fix.do.splitlines())
+    run(fresh_server, ["ALTER SYSTEM RESET search_path", "SELECT pg_reload_conf()"])
+    assert {late, of_role}.isdisjoint(settled(fresh_server, lambda seen: late not in seen))
+    run(fresh_server, fix.undo.splitlines())
+    assert of_role in findings(fresh_server)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"io_method": "worker", "io_workers": "1"}, "io_workers"),
+        ({"io_method": "io_uring", "io_workers": "1"}, None),
+        ({"autovacuum_max_workers": "9", "autovacuum_worker_slots": "3"}, "autovacuum_max_workers"),
+        ({"autovacuum_vacuum_threshold": "0", "autovacuum_vacuum_scale_factor": "0"}, "autovacuum_vacuum_threshold"),
+        ({"autovacuum_vacuum_threshold": "1000", "autovacuum_vacuum_scale_factor": "0"}, None),
+    ],
+)
+def test_values_that_only_together_suit_no_server(parameters: dict[str, str], name: str | None) -> None:
+    checks = [check for check in CHECKS if check.id in ("PLAN-04", "VAC-07")]
+    rows = [row_of(each, value, "", "real", "sighup") for each, value in parameters.items()]
+    said = [finding.subject for check in checks for finding in found(check, spoiled(more=rows))]
+    assert said == ([] if name is None else [name])
+
+
 def test_a_server_without_limits_for_sessions(fresh_server: Throwaway) -> None:
     def unlimited() -> list[str]:
         report = checked(fresh_server, "postgres", select=("CON-06",))
         return [finding.says for _, finding in report.findings]
 
     assert unlimited() == ["no session has a limit by statement_timeout, lock_timeout, temp_file_limit"]
-    run(fresh_server, ["CREATE ROLE app", "ALTER ROLE app SET statement_timeout = '1min'"])
+    run(fresh_server, ["CREATE ROLE app LOGIN", "ALTER ROLE app SET statement_timeout = '1min'"])
     assert unlimited() == ["no session has a limit by lock_timeout, temp_file_limit"]
 
 
@@ -185,7 +225,7 @@ def test_the_tablespaces_of_a_role_that_were_dropped(server: Throwaway) -> None:
         assert left == []
         assert "temp_tablespaces = 'pg_default'" in stored(server)
         run(server, finding.fix.undo.splitlines())
-        run(server, ["CREATE ROLE sorter", "ALTER ROLE sorter SET temp_tablespaces = gone"])
+        run(server, ["CREATE ROLE sorter LOGIN", "ALTER ROLE sorter SET temp_tablespaces = gone"])
         subjects = {each.subject for each in said()}
         assert subjects == {"temp_tablespaces", "role sorter temp_tablespaces"}
     finally:
@@ -239,3 +279,28 @@ def test_a_value_that_is_advised_for_this_server_is_no_finding() -> None:
     for target, findings_there in (("100", 0), ("120", 1)):
         facts = spoiled(more=(parameter("default_statistics_target", target, vartype="integer"),))
         assert len(found(check, facts, default_statistics_target=150.0)) == findings_there
+
+
+def test_lists_of_a_role_are_put_back_element_by_element(fresh_server: Throwaway) -> None:
+    """One literal would be one schema of that name, and the application finds no table."""
+    run(
+        fresh_server,
+        [
+            'CREATE ROLE "wo\'rker" LOGIN',
+            'ALTER ROLE "wo\'rker" SET search_path = "$user", "Sh""op, x", public',
+            'ALTER ROLE "wo\'rker" SET temp_tablespaces = pg_default, pg_global',
+            "ALTER ROLE \"wo'rker\" SET application_name = 'a, b'",
+        ],
+    )
+
+    def settings() -> list[str]:
+        with psycopg.connect(conninfo(fresh_server)) as connection:
+            return [row[0] for row in connection.execute("SELECT unnest(setconfig) FROM pg_db_role_setting ORDER BY 1")]
+
+    before = settings()
+    (said,) = (each for (check, _), each in findings(fresh_server).items() if check == "CFG-09")
+    assert said.fix is not None
+    run(fresh_server, said.fix.do.splitlines())
+    assert settings() == []
+    run(fresh_server, said.fix.undo.splitlines())
+    assert settings() == before

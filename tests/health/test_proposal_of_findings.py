@@ -43,7 +43,7 @@ BY_HAND: Final = {
             "ARC-02", "ARC-03", "ARC-04", "ARC-05", "BAK-01", "CON-01", "CON-03", "CON-04", "SEC-01", "SEC-03",
             "SEC-04", "SEC-05", "SEC-07", "SEC-08", "SEC-09", "SEC-11", "SEC-12", "SEC-13", "SEC-15", "CFG-01",
             "CFG-02", "CFG-03", "BEN-01", "BEN-02", "BEN-03", "REP-01", "REP-03", "REP-04", "REP-06", "MEM-03",
-            "MEM-04", "MEM-07", "EXT-01", "EXT-02", "VAC-05", "REP-07", "BAK-02", "CON-07", "SEC-17",
+            "MEM-04", "MEM-07", "EXT-01", "EXT-02", "VAC-05", "REP-07", "BAK-02", "CON-07", "SEC-16", "SEC-17",
         ),
         CHOICE,
     ),

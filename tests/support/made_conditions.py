@@ -110,6 +110,20 @@ PARAMETERS: Final[tuple[tuple[str, str, str], ...]] = (
     ("CFG-10", "temp_tablespaces", "nowhere"),
     ("OBS-04", "track_activities", "off"),
     ("OBS-04", "track_activity_query_size", "100"),
+    ("LOG-02", "log_transaction_sample_rate", "1"),
+    ("LOG-06", "log_hostname", "on"),
+    ("VAC-07", "autovacuum_vacuum_insert_scale_factor", "100"),
+    ("VAC-07", "autovacuum_vacuum_insert_threshold", "2000000000"),
+    ("VAC-07", "vacuum_failsafe_age", "2100000000"),
+    ("VAC-07", "vacuum_multixact_failsafe_age", "2100000000"),
+    ("PLAN-04", "cpu_index_tuple_cost", "0"),
+    ("PLAN-04", "parallel_tuple_cost", "0"),
+    ("PLAN-04", "maintenance_io_concurrency", "0"),
+    ("CON-05", "transaction_timeout", "1s"),
+    ("CON-05", "temp_file_limit", "1MB"),
+    ("CON-05", "reserved_connections", "80"),
+    ("CFG-08", "event_triggers", "off"),
+    ("CFG-08", "array_nulls", "off"),
 )
 """Check, parameter of the server, value."""
 
@@ -122,6 +136,18 @@ RULES: Final[tuple[tuple[str, str], ...]] = (
 """Check, line of pg_hba.conf."""
 
 ELSEWHERE: Final[tuple[tuple[str, str], ...]] = (
+    ("CFG-08", "search_path = public, pg_catalog"),
+    ("ARC-01", "archive_library beside archive_command"),
+    ("REP-05", "recovery_min_apply_delay = 1h on a standby"),
+    ("REP-05", "recovery_target_timeline = current on a standby"),
+    ("CON-07", "a database whose DROP was interrupted"),
+    ("COL-01", "a database with the encoding SQL_ASCII"),
+    ("SEC-12", "a role that may ALTER SYSTEM SET archive_command"),
+    ("SEC-12", "logins that come to pg_write_server_files and BYPASSRLS through other roles"),
+    ("IDX-01", "an invalid index of a TOAST table, left by REINDEX CONCURRENTLY"),
+    ("PLAN-04", "io_workers = 1"),
+    ("VAC-07", "autovacuum_max_workers = 9 with autovacuum_worker_slots = 3"),
+    ("VAC-07", "autovacuum_vacuum_threshold = 0 and autovacuum_vacuum_scale_factor = 0"),
     ("ARC-05", "WAL that was not archived for long, and archive_timeout = 0"),
     ("BAK-01", "a base backup that is long ago"),
     ("SEC-10", "ssl_min_protocol_version = TLSv1"),
@@ -141,7 +167,11 @@ ELSEWHERE: Final[tuple[tuple[str, str], ...]] = (
 )
 """Made by tests of their own."""
 
-ARCHIVE_COMMANDS: Final = ("/bin/true", "true", ":", "exit 0", "/bin/true %p", "echo %p", "cp %p /dev/null", "date")
+ARCHIVE_COMMANDS: Final = (
+    "/bin/true", "true", ":", "exit 0", "/bin/true %p", "echo %p", "cp %p /dev/null", "date",
+    "cp %p /archive/%f || true", "rsync -a %p db2:/archive/%f; exit 0", "cp %p /archive/%f &",
+    "cp %p /archive/%f 2>&1 | logger -t archive",
+)  # fmt: skip
 """Found by ARC-04."""
 
 

@@ -36,6 +36,15 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "TAB-08",
+        "a rule that is off",
+        (
+            "CREATE TABLE kept (id int PRIMARY KEY)",
+            'CREATE RULE "no;de""lete" AS ON DELETE TO kept DO INSTEAD NOTHING',
+            'ALTER TABLE kept DISABLE RULE "no;de""lete"',
+        ),
+    ),
+    (
+        "TAB-08",
         "a trigger that is off",
         (
             "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
@@ -87,6 +96,20 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ("CREATE TABLE left_alone (id int PRIMARY KEY) WITH (autovacuum_vacuum_scale_factor = 0.9)",),
     ),
     (
+        "VAC-08",
+        "a table with vacuum_index_cleanup = off",
+        ("CREATE TABLE uncleaned (id int PRIMARY KEY) WITH (vacuum_index_cleanup = off)",),
+    ),
+    (
+        "IDX-01",
+        "an index of a partitioned table that was made ON ONLY it",
+        (
+            "CREATE TABLE in_parts (id int PRIMARY KEY, x int) PARTITION BY LIST (id)",
+            "CREATE TABLE in_parts_1 PARTITION OF in_parts FOR VALUES IN (1)",
+            'CREATE INDEX "hol""low" ON ONLY in_parts (x)',
+        ),
+    ),
+    (
         "IDX-05",
         "an index on (a) beside one on (a, b)",
         (
@@ -107,6 +130,14 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         "SEC-16",
         "a table with row security and no policy",
         ('CREATE TABLE "clo""sed" (id int PRIMARY KEY)', 'ALTER TABLE "clo""sed" ENABLE ROW LEVEL SECURITY'),
+    ),
+    (
+        "SEC-16",
+        "a table with policies whose row security is off",
+        (
+            'CREATE TABLE "op""en" (id int PRIMARY KEY, owner name)',
+            'CREATE POLICY own ON "op""en" USING (owner = current_user)',
+        ),
     ),
     (
         "SEC-17",
@@ -157,6 +188,40 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ),
     ),
     (
+        "SEC-08",
+        "a SECURITY DEFINER function of a superuser with search_path = pg_temp, public",
+        (
+            "CREATE FUNCTION callers() RETURNS int SECURITY DEFINER SET search_path = pg_temp, public LANGUAGE sql "
+            "AS 'SELECT 1'",
+        ),
+    ),
+    (
+        "SEC-08",
+        "a SECURITY DEFINER function of a superuser whose search_path does not name pg_temp",
+        (
+            'CREATE FUNCTION "half;"(integer) RETURNS int SECURITY DEFINER SET search_path = "$user", public '
+            "LANGUAGE sql AS 'SELECT 1'",
+        ),
+    ),
+    (
+        "SEC-12",
+        "rights to read pg_shadow and to run pg_read_file and lo_export",
+        (
+            "GRANT SELECT ON pg_shadow TO ordinary",
+            "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO ordinary",
+            "GRANT EXECUTE ON FUNCTION lo_export(oid, text) TO PUBLIC",
+        ),
+    ),
+    (
+        "SEC-09",
+        "an event trigger that is off",
+        (
+            "CREATE FUNCTION resting() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
+            "CREATE EVENT TRIGGER rests ON ddl_command_end EXECUTE FUNCTION resting()",
+            "ALTER EVENT TRIGGER rests DISABLE",
+        ),
+    ),
+    (
         "SEC-09",
         "an event trigger whose function is no superuser's",
         (
@@ -186,6 +251,28 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "KEY-01",
+        "a bigint sequence near the end of its column, which is of a domain of int4",
+        (
+            "CREATE DOMAIN number AS int",
+            'CREATE TABLE "num""bered" (id number PRIMARY KEY)',
+            'CREATE SEQUENCE "num""bers" OWNED BY "num""bered".id',
+            'SELECT setval(\'"num""bers"\', 2000000000)',
+        ),
+    ),
+    (
+        "KEY-02",
+        "an int4 column that refers to a bigint near the end of int4",
+        (
+            "CREATE TABLE widened (id bigint PRIMARY KEY)",
+            "CREATE TABLE forgotten (id bigint PRIMARY KEY, widened_id int REFERENCES widened)",
+            "INSERT INTO widened SELECT 2100000000 + i FROM generate_series(1, 200) i",
+            "INSERT INTO forgotten SELECT id, id FROM widened",
+            "CREATE INDEX ON forgotten (widened_id)",
+            "ANALYZE widened, forgotten",
+        ),
+    ),
+    (
+        "KEY-01",
         "cycling sequences near their end that columns take their numbers from",
         (
             "CREATE SEQUENCE rounds MAXVALUE 1000 CYCLE",
@@ -212,7 +299,11 @@ OF_ROLES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("CON-07", "a database with CONNECTION LIMIT 0", ('CREATE DATABASE "sh""ut" CONNECTION LIMIT 0',)),
     ("CON-07", "a login with CONNECTION LIMIT 0", ('CREATE ROLE "sh""ut" LOGIN CONNECTION LIMIT 0 PASSWORD \'x\'',)),
     ("SEC-13", "a login without a password", ("CREATE ROLE careless LOGIN",)),
-    ("CFG-09", "a role with settings of its own", ("CREATE ROLE special", "ALTER ROLE special SET work_mem = '5MB'")),
+    (
+        "CFG-09",
+        "a role with settings of its own",
+        ("CREATE ROLE special LOGIN PASSWORD 'x'", "ALTER ROLE special SET work_mem = '5MB'"),
+    ),
     ("SEC-07", "a login whose password has expired", ("CREATE ROLE late LOGIN PASSWORD 'x' VALID UNTIL '2020-01-01'",)),
 )
 """The same of the whole server."""

@@ -147,9 +147,13 @@ def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> Sql:
     parameter = identifier(*name.split("."))
     if value is None or is_unwritable_empty(name, value):
         return composed("{target} RESET {parameter}", target=target, parameter=parameter)
+    return composed("{target} SET {parameter} = {value}", target=target, parameter=parameter, value=typed(name, value))
+
+
+def typed(name: str, value: str) -> Sql:
+    """A value as SET takes it: of a list each element as a literal of its own."""
     pieces = elements(name, value) if name.lower() in QUOTED_LISTS else None
-    literals = joined(", ", (literal(piece) for piece in ((value,) if pieces is None else pieces or ("",))))
-    return composed("{target} SET {parameter} = {value}", target=target, parameter=parameter, value=literals)
+    return joined(", ", (literal(piece) for piece in ((value,) if pieces is None else pieces or ("",))))
 
 
 def is_unwritable_empty(name: str, value: str) -> bool:

@@ -9,16 +9,17 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded
+from pgtop_tune.health.catalogue_conditions import Condition, conditions
 from pgtop_tune.health.certificate import ends_at
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown, about_several
 from pgtop_tune.health.checks.security import loopback
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
-from pgtop_tune.health.further_rows import RolePower
+from pgtop_tune.health.further_rows import CatalogueCondition, RolePower
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.questions import CERTIFICATE, HBA, PASSWORDLESS, POWERS, HbaRule
+from pgtop_tune.health.questions import CERTIFICATE, HBA, OBJECTS, PASSWORDLESS, POWERS, HbaRule
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import Sql, composed, identifier
+from pgtop_tune.sql_quoting import Sql, composed, identifier, unmistakable
 from pgtop_tune.units import duration
 
 _GROUP: Final = "security"
@@ -38,6 +39,12 @@ _TLS: Final = (
         words=("", "TLSv1", "TLSv1.1"),
         better="TLSv1.2",
         says="versions of TLS are let in whose encryption is broken",
+    ),
+    Bound(
+        name="ssl_max_protocol_version",
+        words=("TLSv1", "TLSv1.1"),
+        better="",
+        says="only versions of TLS are let in whose encryption is broken",
     ),
     Bound(
         name="ssl_ciphers",
@@ -78,6 +85,10 @@ _POWERS: Final = {
         Severity.HIGH,
         "the account that runs the server, and so every right of a superuser, is open to",
     ),
+    "parameter": (
+        Severity.HIGH,
+        "what runs as the server's account, and so every right of a superuser, is up to",
+    ),
     "any role": (
         Severity.WARNING,
         "membership in each role but superusers, in pg_execute_server_program too, is open to",
@@ -95,6 +106,44 @@ _ATTRIBUTES: Final = {
 """Kind of `RolePower` → the attribute that it is."""
 
 
+def _grantee(row: CatalogueCondition) -> tuple[Sql, Sql]:
+    return Sql(unmistakable(row.part)), identifier(row.detail) if row.detail else Sql("PUBLIC")
+
+
+_HASHES: Final = Condition(
+    kind="password hashes",
+    one="right to read the hashes of passwords is with a role that is no superuser",
+    many="rights to read the hashes of passwords are with roles that are no superusers",
+    so="an MD5 hash logs in by itself, and weak passwords can be guessed at leisure",
+    source="pg_class.relacl of pg_authid, pg_shadow",
+    do="REVOKE SELECT ON TABLE {name} FROM {detail};",
+    undo="GRANT SELECT ON TABLE {name} TO {detail};",
+    parts=_grantee,
+    locks=False,
+    remark="a pooler needs only a SECURITY DEFINER function that returns the hash of one role",
+    named=lambda row: f"{row.name[1]} to {row.detail or 'PUBLIC'}",
+)
+_FILES: Final = Condition(
+    kind="file functions",
+    one="function for the server's files is open to a role that is no superuser",
+    many="functions for the server's files are open to roles that are no superusers",
+    so="they read or write in the data directory, past all rights on tables",
+    source="pg_proc.proacl",
+    do="REVOKE EXECUTE ON FUNCTION {part} FROM {detail};",
+    undo="GRANT EXECUTE ON FUNCTION {part} TO {detail};",
+    parts=_grantee,
+    locks=False,
+    severity=Severity.HIGH,
+    named=lambda row: f"{row.part} to {row.detail or 'PUBLIC'}",
+)
+_OF_DATABASES: Final = conditions(OBJECTS, _HASHES, _FILES)
+
+
+def _around(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _powers(facts, limits)
+    yield from _OF_DATABASES(facts, limits)
+
+
 def _powers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     of_kind: dict[str, list[RolePower]] = {}
     for _, row in facts.have(POWERS):
@@ -106,12 +155,18 @@ def _powers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 def _power(rows: Sequence[RolePower], unlisted: int) -> Finding:
     kind = rows[0].kind
     severity, says = _POWERS[kind]
-    names = list(dict.fromkeys(row.role for row in rows))
+    behind = (name for row in rows for name in (row.role or "all roles", *row.logins))
+    names = list(dict.fromkeys(behind))
     return Finding(
         severity=severity,
         says=f"{says} {', '.join(names[:_SHOWN])}{' …' if len(names) > _SHOWN else ''}",
         evidence=tuple(
-            Evidence(f"{row.role}: {row.through or _ATTRIBUTES[row.kind]}", POWERS.source) for row in rows[:_SHOWN]
+            Evidence(
+                f"{row.role or 'PUBLIC'}: {row.through or _ATTRIBUTES[row.kind]}"
+                + (f"; as its members: {', '.join(row.logins)}" if row.logins else ""),
+                POWERS.source,
+            )
+            for row in rows[:_SHOWN]
         ),
         fix=_without(rows),
         subject=kind,
@@ -126,6 +181,15 @@ def _without(rows: Sequence[RolePower]) -> Fix:
             attribute = Sql(_ATTRIBUTES[row.kind])
             do.append(composed("ALTER ROLE {role} NO{attribute};", role=role, attribute=attribute))
             undo.append(composed("ALTER ROLE {role} {attribute};", role=role, attribute=attribute))
+            continue
+        if row.kind == "parameter":
+            on = {
+                "name": identifier(*row.through.split(".")),
+                "role": role if row.role else Sql("PUBLIC"),
+                "on": Sql(" WITH GRANT OPTION" if row.with_admin else ""),
+            }
+            do.append(composed("REVOKE ALTER SYSTEM ON PARAMETER {name} FROM {role};", **on))
+            undo.append(composed("GRANT ALTER SYSTEM ON PARAMETER {name} TO {role}{on};", **on))
             continue
         admin = Sql(" WITH ADMIN OPTION" if row.with_admin else "")
         through = identifier(row.through)
@@ -238,8 +302,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="A role that runs programs or writes files as the server is a superuser that no list of superusers shows.",
         severity=Severity.HIGH,
         page="predefined-roles.html",
-        needs=(POWERS,),
-        look=_powers,
+        needs=(POWERS, OBJECTS),
+        look=_around,
     ),
     Check(
         id="SEC-13",

@@ -26,8 +26,18 @@ _DOES_NOTHING: Final = frozenset({"true", ":", "exit", "echo", "printf"})
 _REFUSES: Final = "false"
 """It fails, and ARC-02 finds that; the WAL stays."""
 _NOWHERE: Final = "/dev/null"
+_FORGETS: Final = re.compile(
+    r"""(?:(?:\|\||;)\s*(?:\S*/)?(?:true|:|exit\s+0|(?:echo|printf|logger)\b[^|&;]*)  # whatever went wrong before
+          |(?<!\|)\|\s*(?:\S*/)?(?:tee|logger|true)\b[^|&;]*                          # a pipe ends as its last command
+          |(?<!&)&)                                                                    # in the background
+        [\s'")};]*\Z""",
+    re.VERBOSE,
+)
+"""The end of a command line that succeeds even where the copy fails. Source: POSIX, "Shell Command Language"."""
 _SEGMENT: Final = ("%p", "%f")
 _NAME: Final = re.compile(r"[0-9A-F]{24}")
+_ONE_ARCHIVER_SINCE: Final = 16
+"""15 took the library. Source: pgarch.c, LoadArchiveLibrary."""
 _EVERY: Final = "5min"
 _DAY_S: Final = 86_400
 
@@ -53,6 +63,15 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
             fix=_archive_mode(known),
             subject="archive_mode",
         )
+    elif len(_archivers(known)) > 1 and needs.major(facts) >= _ONE_ARCHIVER_SINCE:
+        yield Finding(
+            severity=Severity.HIGH,
+            says="archive_command and archive_library are both set: the archiver ends with an error, and WAL "
+            "accumulates until the disk is full",
+            evidence=(setting(facts, *_archivers(known)),),
+            fix=words("Empty one of the two, then SELECT pg_reload_conf();"),
+            subject="archive_library",
+        )
     elif not _has_archiver(known):
         yield Finding(
             severity=Severity.HIGH,
@@ -70,9 +89,14 @@ def _archive_mode(known: needs.Parameters) -> Fix:
     return words("Set archive_command or archive_library first, then archive_mode=on and restart.")
 
 
+def _archivers(known: needs.Parameters) -> tuple[str, ...]:
+    """The parameters that name one."""
+    rows = (known.find(name) for name in ("archive_command", "archive_library"))
+    return tuple(row.name for row in rows if row is not None and row.setting not in ("", _NOT_SHOWN))
+
+
 def _has_archiver(known: needs.Parameters) -> bool:
-    settings = (known.find(name) for name in ("archive_command", "archive_library"))
-    return any(row is not None and row.setting not in ("", _NOT_SHOWN) for row in settings)
+    return bool(_archivers(known))
 
 
 def _failing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -129,6 +153,19 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             evidence=(setting(facts, "archive_mode", "archive_command"),),
             fix=words(
                 "Set a command that copies %p to the archive, and take a base backup: WAL from before is lost.",
+                "Set the former archive_command, and SELECT pg_reload_conf();",
+            ),
+            subject="archive_command",
+        )
+    elif (end := _FORGETS.search(row.setting)) is not None:
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"archive_command succeeds even where the copy fails ({end.group().strip()!r} at its end): the server "
+            "then removes WAL that is nowhere else",
+            evidence=(setting(facts, "archive_mode", "archive_command"),),
+            fix=words(
+                "End the command with the status of the copy, without that end, and take a base backup: WAL may be "
+                "missing from the archive.",
                 "Set the former archive_command, and SELECT pg_reload_conf();",
             ),
             subject="archive_command",

@@ -12,6 +12,8 @@ from pgtop_tune.model.postgres import Parameter
 
 _GROUP: Final = "vacuum"
 _MANY: Final = 10_000
+_NOT_FROZEN: Final = "tables that only grow are not frozen until wraparound forces it, all at once"
+_FAILSAFE: Final = ("vacuum_failsafe_age", "vacuum_multixact_failsafe_age")
 _FULL_READS: Final = {
     "vacuum_freeze_table_age": "autovacuum_freeze_max_age",
     "vacuum_multixact_freeze_table_age": "autovacuum_multixact_freeze_max_age",
@@ -22,6 +24,10 @@ _FULL_READS: Final = {
 def _is_beyond(known: Parameters, row: Parameter) -> bool:
     """A default is not: it is as good as any, however early autovacuum freezes."""
     return row.setting != row.boot_val and known.number(row.name) > known.number(_FULL_READS[row.name])
+
+
+def _at_each_row(known: Parameters, row: Parameter) -> bool:
+    return known.number(row.name) == 0 == known.number(row.name.replace("threshold", "scale_factor"))
 
 
 _STARTS: Final = (
@@ -39,6 +45,13 @@ _STARTS: Final = (
         special=(),
         says="while one large table is vacuumed, no other one is",
     ),
+    Bound(
+        name="autovacuum_max_workers",
+        other="autovacuum_worker_slots",
+        better="3",
+        special=(),
+        says="no more workers start than autovacuum_worker_slots allows",
+    ),
     *(
         Bound(name=name, above=limit, better=better, says=says)
         for name, limit, better, says in (
@@ -46,7 +59,18 @@ _STARTS: Final = (
             ("autovacuum_analyze_scale_factor", 0.2, "0.1", "that share of a large table changes before ANALYZE"),
             ("autovacuum_vacuum_threshold", _MANY, "50", "smaller tables are never vacuumed"),
             ("autovacuum_analyze_threshold", _MANY, "50", "smaller tables are never analyzed"),
+            ("autovacuum_vacuum_insert_scale_factor", 1, "0.2", _NOT_FROZEN),
+            ("autovacuum_vacuum_insert_threshold", 1_000_000, "1000", _NOT_FROZEN),
         )
+    ),
+    *(
+        Bound(
+            name=name,
+            judged=_at_each_row,
+            better="50",
+            says="its scale factor is 0 as well, so each round works on all tables with a changed row",
+        )
+        for name in ("autovacuum_vacuum_threshold", "autovacuum_analyze_threshold")
     ),
     *(
         Bound(name=name, above=1_000_000_000, better=better, says=says, limit=f"{name}_high")
@@ -80,13 +104,23 @@ _STARTS: Final = (
             special=(),
             says="vacuum drops its cost limits, and leaves indexes out, long before there is danger",
         )
-        for name in ("vacuum_failsafe_age", "vacuum_multixact_failsafe_age")
+        for name in _FAILSAFE
+    ),
+    *(
+        Bound(
+            name=name,
+            above=2_000_000_000,
+            better="1600000000",
+            limit=f"{name}_high",
+            says="vacuum hurries when too few ids are left for it to end in time",
+        )
+        for name in _FAILSAFE
     ),
     Bound(
         name="autovacuum_vacuum_insert_threshold",
         words=("-1",),
         better="1000",
-        says="tables that only grow are not frozen until wraparound forces it, all at once",
+        says=_NOT_FROZEN,
     ),
     *(
         Bound(

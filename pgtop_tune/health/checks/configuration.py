@@ -74,7 +74,8 @@ def _pending(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         names = ", ".join(row.name for row in waiting[:_SHOWN]) + (" …" if len(waiting) > _SHOWN else "")
         yield Finding(
             severity=Severity.WARNING,
-            says=f"{len(waiting)} parameters wait for a restart: {names}",
+            says=f"{len(waiting)} {'parameters wait' if len(waiting) > 1 else 'parameter waits'} for a restart: "
+            f"{names}",
             evidence=tuple(
                 Evidence(f"{row.name} is still {row.shown}", "pg_settings.pending_restart") for row in waiting[:_SHOWN]
             ),

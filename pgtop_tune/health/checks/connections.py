@@ -23,6 +23,7 @@ _GROUP: Final = "connections"
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
 _FEW: Final = 100
 _ROOM: Final = 1.25
+_INVALID: Final = "invalid"
 _SHOWN: Final = 3
 _MENDED: Final = 20
 
@@ -137,7 +138,10 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _limited(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    rows = [row for _, row in facts.have(CONNECTION_LIMITS)]
+    of_all = [row for _, row in facts.have(CONNECTION_LIMITS)]
+    rows = [row for row in of_all if row.kind != _INVALID]
+    if left := [row for row in of_all if row.kind == _INVALID]:
+        yield about_several(left, lambda row: row.name, lambda some, _: _half_dropped(some))
     if any(row.most for row in rows):
         yield from hidden(facts)
     clients = client_backends(facts.have(needs.ACTIVITY))
@@ -160,6 +164,18 @@ def _limited(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
     for shut in closed.values():
         yield about_several(shut, lambda row: f"{row.kind} {row.name}", lambda some, _: _closed(some))
+
+
+def _half_dropped(rows: Sequence[ConnectionLimit]) -> Finding:
+    shown = ", ".join(row.name for row in rows[:_SHOWN]) + (" …" if len(rows) > _SHOWN else "")
+    return Finding(
+        severity=Severity.WARNING,
+        says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({shown}): no "
+        "session gets in, and the files stay",
+        evidence=(Evidence(f"datconnlimit -2: {shown}", CONNECTION_LIMITS.source),),
+        fix=words("DROP DATABASE again; an interrupted one left it so, and nothing else can be done with it."),
+        subject="half dropped",
+    )
 
 
 def _closed(rows: Sequence[ConnectionLimit]) -> Finding:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.health.catalogue_conditions import Condition, conditions
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.judge import statistics_age_s
-from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, BareForeignKey, IndexState
+from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, RELATIONS, BareForeignKey, IndexState
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database, too_young
 from pgtop_tune.secret import MASK
 from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, literal, quoted, unmistakable
@@ -34,6 +35,24 @@ def _invalid(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 fix=_mended(database, index),
                 subject=_named(database, index),
             )
+
+
+_PARTITIONED: Final = Condition(
+    kind="partitioned index",
+    one="index of a partitioned table is invalid",
+    many="indexes of partitioned tables are invalid",
+    so="at least one partition has no part of it, and its queries read that partition whole",
+    source="pg_index.indisvalid",
+    advice="CREATE INDEX CONCURRENTLY on each partition without it, then ALTER INDEX … ATTACH PARTITION; the last one "
+    "makes it valid. DROP INDEX if it is not needed.",
+    named=lambda row: f"{'.'.join(row.name)} of {row.part}",
+)
+_OF_PARTITIONED: Final = conditions(RELATIONS, _PARTITIONED)
+
+
+def _invalid_ones(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _invalid(facts, limits)
+    yield from _OF_PARTITIONED(facts, limits)
 
 
 def _mended(database: str, index: IndexState) -> Fix:
@@ -180,8 +199,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="The leftover of a failed CREATE INDEX CONCURRENTLY costs every write and helps no read.",
         severity=Severity.HIGH,
         page="sql-createindex.html#SQL-CREATEINDEX-CONCURRENTLY",
-        needs=(INDEXES,),
-        look=_invalid,
+        needs=(INDEXES, RELATIONS),
+        look=_invalid_ones,
     ),
     Check(
         id="IDX-02",

@@ -81,6 +81,11 @@ def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix 
             f"In database {quoted(database)}: {name} is inherited. ALTER TABLE of its topmost parent changes the type "
             "in all tables below, unless it is a partition key."
         )
+    if column.type_is_kept_by == "domain":
+        return words(
+            f"In database {quoted(database)}: {name} is of a domain. CREATE DOMAIN … AS bigint with the rules of that "
+            "one, then ALTER TABLE … ALTER COLUMN … TYPE to it, which rewrites the table."
+        )
     if column.type_is_kept_by is not None:
         return words(
             f"In database {quoted(database)}: {name} is part of the partition key, whose type no statement changes. "
@@ -111,7 +116,7 @@ def _keys(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             yield Finding(
                 severity=Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
                 says=f"key {database}: {key.schema}.{key.table_name}.{key.column_name} is at {share:.0f} % of its type",
-                evidence=(Evidence(f"{key.used} of {key.highest}", "pg_stats.histogram_bounds"),),
+                evidence=(Evidence(f"{key.used} of {key.highest}", "pg_stats.histogram_bounds, most_common_vals"),),
                 fix=_widen_key(database, key),
                 confidence=Confidence.MEDIUM,
                 subject=f"{database}: {key.schema}.{key.table_name}.{key.column_name}",

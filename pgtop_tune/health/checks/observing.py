@@ -31,6 +31,7 @@ _EVERY_STATEMENT: Final = (
 )  # fmt: skip
 _DURATIONS: Final = ("log_min_duration_statement", "log_min_duration_sample")
 """Among the ceilings that --measure finds."""
+_SAMPLED: Final = "log_transaction_sample_rate"
 _STATEMENTS: Final = frozenset({"mod", "all"})
 _DISTORTS: Final = "each of its statements writes to the log, and waits for it"
 
@@ -62,6 +63,14 @@ def _log_duration(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             evidence=(setting(facts, name, "log_destination"),),
             fix=set_parameter(known.row(name), "-1") if sampled else advised_or(facts, name, "1s"),
             subject=name,
+        )
+    if known.find(_SAMPLED) is not None and known.number(_SAMPLED) > limits["share"]:
+        yield Finding(
+            severity=Severity.WARNING,
+            says=f"{_SAMPLED} is {known.shown(_SAMPLED)}: each statement of that share of all transactions is logged",
+            evidence=(setting(facts, _SAMPLED, "log_destination"),),
+            fix=set_parameter(known.row(_SAMPLED), "0"),
+            subject=_SAMPLED,
         )
 
 
@@ -220,8 +229,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="runtime-config-logging.html#GUC-LOG-MIN-DURATION-STATEMENT",
         needs=(needs.PARAMETERS,),
-        look=also_scoped(_log_duration, *_DURATIONS),
-        thresholds=_SLOW,
+        look=also_scoped(_log_duration, *_DURATIONS, _SAMPLED),
+        thresholds=(*_SLOW, Threshold("share", 0.1, "", "of transactions in the log: a warning above it")),
     ),
     Check(
         id="LOG-03",

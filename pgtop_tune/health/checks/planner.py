@@ -84,6 +84,11 @@ def _compiles(facts: CheckFacts) -> bool:
     return needs.parameters(facts).on("jit")
 
 
+def _reads_by_workers(facts: CheckFacts) -> bool:
+    method = needs.parameters(facts).find("io_method")
+    return method is not None and method.setting == "worker"
+
+
 _COSTS: Final = (
     Bound(
         name="random_page_cost",
@@ -152,7 +157,9 @@ _COSTS: Final = (
         for name, least, better, says in (
             ("cpu_tuple_cost", 0.001, "0.01", "reading rows looks free, and the plans that read most of them win"),
             ("cpu_operator_cost", 0.0001, "0.0025", "conditions look free, and plans that test each row win"),
+            ("cpu_index_tuple_cost", 0.0001, "0.005", "reading an index looks free, however much of it is read"),
             ("parallel_setup_cost", 100, "1000", "the shortest queries start parallel workers"),
+            ("parallel_tuple_cost", 0.001, "0.1", "plans move all rows from worker to leader as if that were free"),
             ("geqo_threshold", 8, "12", "joins of a few tables are ordered by chance"),
         )
     ),
@@ -170,6 +177,21 @@ _COSTS: Final = (
         better="16",
         special=(),
         says="bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
+    ),
+    Bound(
+        name="maintenance_io_concurrency",
+        below=1,
+        better="16",
+        special=(),
+        says="vacuum and recovery read one page after the other, on a disk that can do many at once",
+    ),
+    Bound(
+        name="io_workers",
+        below=2,
+        better="3",
+        special=(),
+        when=_reads_by_workers,
+        says="all sessions wait for the one process that reads for them",
     ),
     Bound(
         name="io_method",

@@ -1,4 +1,4 @@
-"""Standbys and subscribers: their lag, and commits that wait for a missing standby."""
+"""Standbys and subscribers: their lag and their limits, and commits that wait for a missing standby."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
+from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
 from pgtop_tune.metrics.replication import SenderLag, sender_lags
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, literal
 from pgtop_tune.units import GB, about, duration
 
@@ -22,6 +25,92 @@ _VIEW: Final = "pg_stat_replication"
 _BACKUP: Final = "backup"
 _SYNCHRONOUS: Final = frozenset({"sync", "quorum"})
 _WAITING_FOR_NOBODY: Final = frozenset({"off", "local"})
+
+
+def _none_though_ready(known: Parameters, row: Parameter) -> bool:
+    return row.setting == "0" and known.text("wal_level") != "minimal"
+
+
+_BETWEEN: Final = (
+    *(
+        Bound(
+            name=name,
+            words=("0",),
+            better="1min",
+            says="a connection whose other side vanished is never noticed",
+        )
+        for name in ("wal_sender_timeout", "wal_receiver_timeout")
+    ),
+    *(
+        Bound(name=name, below=5, unit="s", better="1min", says="a short pause of the network ends replication")
+        for name in ("wal_sender_timeout", "wal_receiver_timeout")
+    ),
+    Bound(
+        name="max_wal_senders",
+        judged=_none_though_ready,
+        better="10",
+        severity=Severity.INFO,
+        says="no standby and no base backup over the network",
+    ),
+    Bound(
+        name="idle_replication_slot_timeout",
+        below=3600,
+        unit="s",
+        better="1d",
+        says="a standby or subscriber that is away so briefly has to be made anew",
+    ),
+    Bound(
+        name="wal_receiver_status_interval",
+        words=("0",),
+        better="10s",
+        says="the primary does not learn how far this standby is",
+        when=of_standbys,
+    ),
+    *(
+        Bound(
+            name=name,
+            words=("-1",),
+            better="30s",
+            says="one long query stops the replay, and failover waits for all of it",
+            when=of_standbys,
+        )
+        for name in ("max_standby_streaming_delay", "max_standby_archive_delay")
+    ),
+    Bound(
+        name="max_standby_streaming_delay",
+        below=1,
+        unit="s",
+        better="30s",
+        special=(-1.0,),
+        severity=Severity.INFO,
+        says="replay cancels queries of this standby almost at once",
+        when=of_standbys,
+    ),
+    Bound(
+        name="hot_standby",
+        words=("off",),
+        better="on",
+        severity=Severity.INFO,
+        says="this standby answers no queries",
+        when=of_standbys,
+    ),
+    Bound(
+        name="recovery_min_apply_delay",
+        above=0,
+        unit="s",
+        better="0",
+        severity=Severity.INFO,
+        says="this standby is behind on purpose, and a failover to it replays so much first",
+        when=of_standbys,
+    ),
+    Bound(
+        name="recovery_target_timeline",
+        words=("current",),
+        better="latest",
+        says="after a failover this standby does not follow the new primary",
+        when=of_standbys,
+    ),
+)
 
 
 def _lag(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -119,8 +208,8 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkn
         if worker.kind == "disabled":
             yield Finding(
                 severity=Severity.INFO,
-                says=f"subscription {worker.name} is disabled: its tables become stale, and its slot keeps WAL on the "
-                "publisher",
+                says=f"subscription {worker.name} is disabled: its tables become stale; a slot of it on the "
+                "publisher keeps WAL",
                 evidence=(Evidence(f"{worker.name}: disabled", "pg_subscription.subenabled"),),
                 fix=_enable(worker.name),
                 subject=worker.name,
@@ -205,5 +294,16 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SERVER, needs.SUBSCRIPTIONS),
         look=_subscriptions,
         thresholds=(Threshold("errors", 0, "", "more errors are a warning"),),
+    ),
+    Check(
+        id="REP-05",
+        group=_GROUP,
+        title="limits of replication",
+        why="Without limits a lost connection or one long query stops replication in silence.",
+        severity=Severity.WARNING,
+        page="runtime-config-replication.html",
+        needs=(needs.SERVER, needs.PARAMETERS),
+        look=bounded(_BETWEEN),
+        thresholds=thresholds(_BETWEEN),
     ),
 )

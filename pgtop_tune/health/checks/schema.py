@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.changes.server.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.catalogue_conditions import Condition, of_kinds
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity
@@ -67,7 +68,7 @@ UNLOGGED: Final = Condition(
     kind="unlogged",
     one="table is unlogged",
     many="tables are unlogged",
-    so="a crash empties them, and standbys and backups do not have them",
+    so="a crash empties each, and standbys and backups have none of the rows",
     source="pg_class.relpersistence",
     do="ALTER TABLE {name} SET LOGGED;",
     undo="ALTER TABLE {name} SET UNLOGGED;",
@@ -87,7 +88,7 @@ NOT_VALID: Final = Condition(
     kind="not validated",
     one="constraint was never validated",
     many="constraints were never validated",
-    so="rows that were there before may break them",
+    so="rows that were there before may break the rule",
     source="pg_constraint.convalidated",
     do="ALTER TABLE {name} VALIDATE CONSTRAINT {part};",
     remark="reads the table, and blocks neither reads nor writes; fails on rows that break it",
@@ -116,11 +117,21 @@ TRIGGER_OFF: Final = Condition(
     remark="rows that were written meanwhile lack its work",
     named=_part,
 )
+RULE_OFF: Final = Condition(
+    kind="rule off",
+    one="rule is off",
+    many="rules are off",
+    so="statements do what the rule was to change or forbid",
+    source="pg_rewrite.ev_enabled",
+    do="ALTER TABLE {name} ENABLE RULE {part};",
+    undo="ALTER TABLE {name} DISABLE RULE {part};",
+    named=_part,
+)
 IDENTITY: Final = Condition(
     kind="no replica identity",
     one="published table has no replica identity",
     many="published tables have no replica identity",
-    so="each UPDATE and DELETE of them fails",
+    so="each UPDATE and DELETE there fails",
     source="pg_publication_rel, pg_publication.puballtables, pg_class.relreplident",
     do="ALTER TABLE {name} REPLICA IDENTITY FULL;",
     undo="ALTER TABLE {name} REPLICA IDENTITY {detail};",
@@ -132,7 +143,7 @@ RARELY: Final = Condition(
     kind="rarely vacuumed",
     one="table has a limit of its own that keeps autovacuum away",
     many="tables have limits of their own that keep autovacuum away",
-    so="dead rows, old statistics and old transaction ids pile up in them",
+    so="dead rows, old statistics and old transaction ids pile up there",
     source="pg_class.reloptions",
     do="ALTER TABLE {name} RESET ({part});",
     undo="ALTER TABLE {name} SET ({part} = {detail});",
@@ -174,6 +185,40 @@ _SUPERUSERS: Final = replace(
     so="functions that a caller puts in front run with all rights",
     severity=Severity.HIGH,
 )
+_OF_CALLERS: Final = Condition(
+    kind="definer of callers",
+    one="SECURITY DEFINER function of a superuser looks into pg_temp first",
+    many="SECURITY DEFINER functions of superusers look into pg_temp first",
+    so="temporary tables of the caller take the place of those that it means",
+    source="pg_proc.prosecdef, proconfig",
+    advice="ALTER ROUTINE … SET search_path with pg_temp as the last schema.",
+    severity=Severity.HIGH,
+    named=lambda row: row.part,
+)
+_WITHOUT_TEMP: Final = replace(
+    _DEFINER,
+    kind="definer without pg_temp",
+    one="search_path of a SECURITY DEFINER function of a superuser does not name pg_temp",
+    many="SECURITY DEFINER functions of superusers have a search_path that does not name pg_temp",
+    so="it is then searched first, and a caller's temporary table can take the place of one that the function means",
+    do="ALTER ROUTINE {part} SET search_path = {detail}, pg_temp;",
+    undo="ALTER ROUTINE {part} SET search_path = {detail};",
+    parts=lambda row: (Sql(unmistakable(row.part)), typed("search_path", row.detail)),
+    remark="where the function names tables without their schema",
+    severity=Severity.INFO,
+)
+_EVENT_OFF: Final = Condition(
+    kind="event trigger off",
+    one="event trigger is off",
+    many="event triggers are off",
+    so="schema changes go past what they were to record or forbid",
+    source="pg_event_trigger.evtenabled",
+    do="ALTER EVENT TRIGGER {name} ENABLE;",
+    undo="ALTER EVENT TRIGGER {name} DISABLE;",
+    locks=False,
+    severity=Severity.INFO,
+    named=lambda row: f"{row.name[0]} on {row.part}",
+)
 _EVENT: Final = Condition(
     kind="event trigger",
     one="event trigger runs a function that is no superuser's",
@@ -211,6 +256,17 @@ _OF_DATABASE: Final = Condition(
     remark=_REINDEXES,
     severity=Severity.HIGH,
     named=lambda row: f"{row.part}, now {row.detail}",
+)
+
+
+_NO_ENCODING: Final = Condition(
+    kind="no encoding",
+    one="the database has the encoding SQL_ASCII",
+    many="",
+    so="the server stores the bytes of each client unchecked, and other clients read something else",
+    source="pg_database.encoding",
+    advice="Dump it, convert the dump, and restore it into CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
+    severity=Severity.INFO,
 )
 
 
@@ -283,7 +339,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     of_kinds(
         "TAB-08", "constraints and triggers that do not hold",
         "The planner, dumps and people trust constraints; a dump of rows that break one does not restore.",
-        "sql-altertable.html", RELATIONS, KEY_OFF, NOT_VALID, TRIGGER_OFF, group=_TABLES,
+        "sql-altertable.html", RELATIONS, KEY_OFF, NOT_VALID, TRIGGER_OFF, RULE_OFF, group=_TABLES,
     ),
     of_kinds(
         "VAC-08", "limits of single tables",
@@ -303,17 +359,19 @@ CHECKS: Final[tuple[Check, ...]] = (
     of_kinds(
         "SEC-08", "functions with their owner's rights",
         "Without a search_path of its own such a function finds what its caller put in front.",
-        "sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY", OBJECTS, _DEFINER, _SUPERUSERS, group="security",
+        "sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY", OBJECTS, _DEFINER, _SUPERUSERS, _OF_CALLERS,
+        _WITHOUT_TEMP, group="security",
     ),
     of_kinds(
         "SEC-09", "event triggers",
         "An event trigger runs with the rights of the role that changes a schema, superusers included.",
-        "event-triggers.html", OBJECTS, _EVENT, group="security",
+        "event-triggers.html", OBJECTS, _EVENT, _EVENT_OFF, group="security",
     ),
     of_kinds(
-        "COL-01", "versions of collations",
+        "COL-01", "collations and encodings",
         "A new C library or ICU sorts differently, and old indexes are then in the wrong order.",
-        "collation.html#COLLATION-MANAGING", OBJECTS, _COLLATION, _OF_DATABASE, group="collations and extensions",
+        "collation.html#COLLATION-MANAGING", OBJECTS, _COLLATION, _OF_DATABASE, _NO_ENCODING,
+        group="collations and extensions",
     ),
     Check(
         id="EXT-01", group="collations and extensions", title="versions of extensions",

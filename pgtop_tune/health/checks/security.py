@@ -23,6 +23,7 @@ _ANYBODY: Final = frozenset({"trust"})
 _SAYS_ITSELF: Final = frozenset({"ident"})
 _IN_THE_CLEAR: Final = frozenset({"password", "ldap", "pam", "bsd", "radius"})
 _ENCRYPTED: Final = frozenset({"hostssl", "hostgssenc"})
+_EVERYWHERE: Final = frozenset({"all", "0.0.0.0/0", "::/0"})
 _EVERY_ADDRESS: Final = frozenset({"*", "0.0.0.0", "::"})
 _CLOSED_SINCE: Final = 15
 _MD5_DEPRECATED_SINCE: Final = 18
@@ -87,7 +88,9 @@ def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
     if not far:
         return None
     if rule.method in _ANYBODY:
-        return Severity.CRITICAL, "every client that reaches the port may log in as any user"
+        where = "that reaches the port" if _network(rule) in _EVERYWHERE else f"at {_network(rule)}"
+        whom = "any user" if list(rule.users) == ["all"] else f"the users {', '.join(rule.users)}"
+        return Severity.CRITICAL, f"every client {where} may log in as {whom}"
     if rule.method in _SAYS_ITSELF:
         return Severity.HIGH, "the server trusts the client's machine to name its user"
     if rule.method in _IN_THE_CLEAR and rule.type not in _ENCRYPTED:
@@ -96,8 +99,19 @@ def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
 
 
 def _shown(rule: HbaRule) -> str:
-    address = f" {rule.address}" if rule.address else ""
+    address = f" {_network(rule)}" if rule.address else ""
     return f"{rule.type} {','.join(rule.databases)} {','.join(rule.users)}{address} {rule.method}"
+
+
+def _network(rule: HbaRule) -> str:
+    """The address with its mask as bits; a name as it is. Foreign text."""
+    if not rule.netmask:
+        return rule.address or ""
+    try:
+        mask = ipaddress.ip_address(rule.netmask)
+    except ValueError:
+        return f"{rule.address} {rule.netmask}"
+    return f"{rule.address}/{int(mask).bit_count()}"
 
 
 def _md5(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:

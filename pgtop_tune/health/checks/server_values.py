@@ -161,6 +161,12 @@ _LINES: Final = (
         says="lines of the log lack their time or their process",
     ),
     Bound(
+        name="log_hostname",
+        words=("on",),
+        better="off",
+        says="each new connection waits for the name server",
+    ),
+    Bound(
         name="log_destination",
         judged=_has_no_collector,
         better="stderr",

@@ -5,21 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.changes.server.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, about_several
+from pgtop_tune.health.bounds import Bound, bounded, thresholds
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Unknown, about_several
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import Scoped, on_standby, scoped, setting
+from pgtop_tune.health.questions import CONFIGURED, SCOPED
+from pgtop_tune.health.rules import Scoped, on_standby, scoped, scoped_finding, setting
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.units import MB
 
 _CONNECTIONS: Final = "connections"
 _CONFIGURATION: Final = "configuration"
 _SHOWN: Final = 5
 _MENDED: Final = 20
+_PATH: Final = "search_path"
+_HIDDEN: Final = "functions and tables of a schema before pg_catalog take the place of the server's own"
 _UNLIMITED: Final = {"statement_timeout": "0", "lock_timeout": "0", "temp_file_limit": "-1"}
+
+
+def _leaves_few(known: Parameters, row: Parameter) -> bool:
+    """More than half of max_connections is for members of pg_use_reserved_connections and superusers."""
+    reserved = known.number(row.name) + known.number("superuser_reserved_connections")
+    return reserved > known.number("max_connections") / 2
+
+
 _TIMES: Final = (
     Bound(
         name="statement_timeout",
@@ -27,6 +40,27 @@ _TIMES: Final = (
         unit="s",
         better="0",
         says="dumps, VACUUM and index builds end with an error",
+    ),
+    Bound(
+        name="transaction_timeout",
+        below=60,
+        unit="s",
+        better="0",
+        says="dumps, VACUUM and index builds lose their session",
+    ),
+    Bound(
+        name="temp_file_limit",
+        below=64 * MB,
+        unit="bytes",
+        better="-1",
+        special=(-1.0,),
+        says="queries fail that sort a little more than work_mem",
+    ),
+    Bound(
+        name="reserved_connections",
+        judged=_leaves_few,
+        better="0",
+        says="so few connections are left for all other roles that the server refuses them",
     ),
     Bound(
         name="lock_timeout",
@@ -95,10 +129,6 @@ def _is_set(known: Parameters, row: Parameter) -> bool:
     return row.setting != ""
 
 
-def _none_though_ready(known: Parameters, row: Parameter) -> bool:
-    return row.setting == "0" and known.text("wal_level") != "minimal"
-
-
 _SWITCHES: Final = (
     *(
         Bound(name=name, words=bad, better=better, severity=Severity.HIGH, says=says)
@@ -127,6 +157,8 @@ _SWITCHES: Final = (
             ("transform_null_equals", ("on",), "off", "x = NULL means x IS NULL, against the standard"),
             ("exit_on_error", ("on",), "off", "each error ends its session"),
             ("row_security", ("off",), "on", "queries of tables with row security fail"),
+            ("event_triggers", ("off",), "on", "no event trigger runs, those of an audit included"),
+            ("array_nulls", ("off",), "on", "NULL in the text of an array becomes the word"),
             ("lo_compat_privileges", ("on",), "off", "every role reads and writes all large objects"),
             (
                 "client_min_messages",
@@ -169,70 +201,30 @@ _SWITCHES: Final = (
         says="clients have to repeat transactions that fail to serialize",
     ),
 )
-_BETWEEN: Final = (
-    *(
-        Bound(
-            name=name,
-            words=("0",),
-            better="1min",
-            says="a connection whose other side vanished is never noticed",
-        )
-        for name in ("wal_sender_timeout", "wal_receiver_timeout")
-    ),
-    *(
-        Bound(name=name, below=5, unit="s", better="1min", says="a short pause of the network ends replication")
-        for name in ("wal_sender_timeout", "wal_receiver_timeout")
-    ),
-    Bound(
-        name="max_wal_senders",
-        judged=_none_though_ready,
-        better="10",
-        severity=Severity.INFO,
-        says="no standby and no base backup over the network",
-    ),
-    Bound(
-        name="idle_replication_slot_timeout",
-        below=3600,
-        unit="s",
-        better="1d",
-        says="a standby or subscriber that is away so briefly has to be made anew",
-    ),
-    Bound(
-        name="wal_receiver_status_interval",
-        words=("0",),
-        better="10s",
-        says="the primary does not learn how far this standby is",
-        when=of_standbys,
-    ),
-    *(
-        Bound(
-            name=name,
-            words=("-1",),
-            better="30s",
-            says="one long query stops the replay, and failover waits for all of it",
-            when=of_standbys,
-        )
-        for name in ("max_standby_streaming_delay", "max_standby_archive_delay")
-    ),
-    Bound(
-        name="max_standby_streaming_delay",
-        below=1,
-        unit="s",
-        better="30s",
-        special=(-1.0,),
-        severity=Severity.INFO,
-        says="replay cancels queries of this standby almost at once",
-        when=of_standbys,
-    ),
-    Bound(
-        name="hot_standby",
-        words=("off",),
-        better="on",
-        severity=Severity.INFO,
-        says="this standby answers no queries",
-        when=of_standbys,
-    ),
-)
+_SWITCHED: Final = bounded(_SWITCHES)
+
+
+def _switched(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _SWITCHED(facts, limits)
+    for each in scoped(facts, {_PATH}):
+        if _hides_the_catalogue(each.value):
+            yield scoped_finding(each, Severity.WARNING, _HIDDEN)
+    # Our own session has a path of its own: what the server has stands only in its files.
+    lines = CONFIGURED.of(facts)
+    for _, line in () if isinstance(lines, Unavailable) else lines:
+        if line.name == _PATH and _hides_the_catalogue(line.setting or ""):
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{_PATH} is {line.setting}: {_HIDDEN}",
+                evidence=(Evidence(f"{_PATH}={line.setting}", CONFIGURED.source),),
+                fix=words(f"Leave pg_catalog out of it in {line.place}, then SELECT pg_reload_conf();"),
+                subject=_PATH,
+            )
+
+
+def _hides_the_catalogue(path: str) -> bool:
+    """Where a path does not name pg_catalog, the server looks there first."""
+    return "pg_catalog" in (elements(_PATH, path) or ())[1:]
 
 
 def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -311,17 +303,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_unlimited,
     ),
     Check(
-        id="REP-05",
-        group="replication",
-        title="limits of replication",
-        why="Without limits a lost connection or one long query stops replication in silence.",
-        severity=Severity.WARNING,
-        page="runtime-config-replication.html",
-        needs=(needs.SERVER, needs.PARAMETERS),
-        look=bounded(_BETWEEN),
-        thresholds=thresholds(_BETWEEN),
-    ),
-    Check(
         id="CFG-08",
         group=_CONFIGURATION,
         title="switches for single sessions",
@@ -329,7 +310,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.HIGH,
         page="runtime-config-client.html",
         needs=(needs.PARAMETERS, SCOPED),
-        look=bounded(_SWITCHES),
+        look=_switched,
         thresholds=thresholds(_SWITCHES),
     ),
     Check(

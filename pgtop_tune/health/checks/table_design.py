@@ -46,6 +46,15 @@ _NO_POLICY: Final = Condition(
     "with rights on it may see all.",
     severity=Severity.INFO,
 )
+_POLICY_OFF: Final = Condition(
+    kind="row security off",
+    one="table has policies or FORCE ROW LEVEL SECURITY, and its row security is off",
+    many="tables have policies or FORCE ROW LEVEL SECURITY, and their row security is off",
+    so="the policies hide nothing: each role with rights on it sees and changes all rows",
+    source="pg_class.relrowsecurity, relforcerowsecurity, pg_policy.polrelid",
+    advice="ALTER TABLE … ENABLE ROW LEVEL SECURITY, after a look at which roles the policies let through; DROP POLICY "
+    "and ALTER TABLE … NO FORCE ROW LEVEL SECURITY where no rows are to be hidden.",
+)
 _MANY_INDEXES: Final = Condition(
     kind="many indexes",
     one="table has 15 or more indexes of one column",
@@ -59,7 +68,7 @@ _FILLFACTOR: Final = Condition(
     kind="fillfactor",
     one="relation is filled to less than half",
     many="relations are filled to less than half",
-    so="they take a multiple of the disk, the memory and the reading",
+    so="the same rows take a multiple of the disk, the memory and the reading",
     source="pg_class.reloptions",
     do="ALTER TABLE {name} RESET (fillfactor);",
     undo="ALTER TABLE {name} SET (fillfactor = {detail});",
@@ -72,7 +81,7 @@ _NO_STATISTICS: Final = Condition(
     kind="no statistics",
     one="column has SET STATISTICS 0",
     many="columns have SET STATISTICS 0",
-    so="the planner guesses how many rows a condition on them leaves",
+    so="the planner guesses how many rows a condition leaves",
     source="pg_attribute.attstattarget",
     do="ALTER TABLE {name} ALTER COLUMN {part} SET STATISTICS -1;",
     undo="ALTER TABLE {name} ALTER COLUMN {part} SET STATISTICS 0;",
@@ -123,8 +132,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         "indexes-multicolumn.html", RELATIONS, _MANY_INDEXES, group="indexes",
     ),
     of_kinds(
-        "SEC-16", "row security without a policy",
-        "An application whose queries return nothing gets no error that tells why.",
-        "ddl-rowsecurity.html", RELATIONS, _NO_POLICY, group="security",
+        "SEC-16", "row security and its policies",
+        "One without the other hides all rows or none, and no error tells why.",
+        "ddl-rowsecurity.html", RELATIONS, _NO_POLICY, _POLICY_OFF, group="security",
     ),
 )  # fmt: skip

@@ -1,4 +1,5 @@
--- Foreign keys whose columns are not the first ones of any index of their table: the largest tables first. With names
+-- Foreign keys whose columns are not the first ones of any index of their table: the largest tables first. A partial
+-- index counts where its condition is only that columns of the key are not null, which the search for a key implies. With names
 -- that no relation of the schema has, as many as there are rows: several keys may come to the same name. Not those of
 -- pgbench, which never deletes what they refer to.
 SELECT f.*,
@@ -34,7 +35,12 @@ SELECT f.*,
          WHERE k.contype = 'f' AND k.conparentid = 0 AND t.relpersistence <> 't'
            AND t.relname !~ '^pgbench_(accounts|history|tellers)$'
            AND NOT EXISTS (SELECT FROM pg_index i
-                            WHERE i.indrelid = k.conrelid AND i.indisvalid AND i.indpred IS NULL
+                            WHERE i.indrelid = k.conrelid AND i.indisvalid
+                              AND (i.indpred IS NULL
+                                   OR (i.indpred::text ~ ('^({BOOLEXPR :boolop and :args [(])?({NULLTEST :arg {VAR '
+                                                          '[^{}]*} :nulltesttype 1 [^{}]*} ?)+([)] :location -?[0-9]+})?$')
+                                       AND (SELECT bool_and(m[1]::int2 = ANY (k.conkey))
+                                              FROM regexp_matches(i.indpred::text, ':varattno ([0-9]+)', 'g') m)))
                               AND (i.indkey::int2[])[0:cardinality(k.conkey) - 1] @> k.conkey)
          ORDER BY t.relpages DESC, k.oid
          LIMIT 20) f

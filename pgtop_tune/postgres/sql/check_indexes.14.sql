@@ -21,7 +21,9 @@ SELECT u.n_indexes,
                        NOT x.required AND (first_value(x.keeps_unique) OVER same OR NOT x.uniq) AS spare
                   FROM (SELECT c.oid, c.relnamespace, c.reltablespace, i.indrelid,
                                c.relname::text AS name,
-                               t.relname::text AS table_name,
+                               coalesce((SELECT o.relname FROM pg_class o
+                                          WHERE t.relkind = 't' AND o.reltoastrelid = t.oid), t.relname)::text
+                                   AS table_name,
                                c.relpages::bigint * current_setting('block_size')::int AS bytes,
                                i.indisvalid AS valid,
                                coalesce(pg_stat_get_numscans(c.oid), 0) AS scans,
@@ -45,12 +47,16 @@ SELECT u.n_indexes,
                           FROM pg_index i
                           JOIN pg_class c ON c.oid = i.indexrelid
                           JOIN pg_class t ON t.oid = i.indrelid
-                         WHERE c.oid >= 16384 AND c.relkind = 'i' AND t.relkind IN ('r', 'm')
+                         WHERE c.oid >= 16384 AND c.relkind = 'i'
+                           AND (t.relkind IN ('r', 'm') OR (t.relkind = 't' AND NOT i.indisvalid))
                            AND c.relpersistence <> 't'
                            AND NOT EXISTS (SELECT FROM pg_stat_get_progress_info('CREATE INDEX') g
                                             WHERE g.datid = (SELECT oid FROM pg_database
                                                               WHERE datname = current_database())
-                                              AND g.relid = i.indrelid AND NOT i.indisvalid)) x
+                                              AND NOT i.indisvalid
+                                              AND (g.relid IN (i.indrelid, t.reltoastrelid)
+                                                   OR g.relid IN (SELECT o.oid FROM pg_class o
+                                                                   WHERE o.reltoastrelid = t.oid)))) x
                 WINDOW same AS (PARTITION BY x.indrelid, x.valid, x.definition ORDER BY x.worth)) d) u
   JOIN pg_namespace n ON n.oid = u.relnamespace
  WHERE NOT u.valid

@@ -4,7 +4,7 @@
 -- pg_get_indexdef() of a table that another session has locked or is about to.
 WITH t AS MATERIALIZED (
   SELECT c.oid, c.relnamespace, c.relkind, c.relpersistence, c.relreplident, c.relispartition, c.reltuples, c.reloptions,
-         c.reltoastrelid, c.relrowsecurity, n.nspname::text AS schema, c.relname::text AS name,
+         c.reltoastrelid, c.relrowsecurity, c.relforcerowsecurity, n.nspname::text AS schema, c.relname::text AS name,
          c.relpages::bigint * current_setting('block_size')::int AS bytes
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -88,6 +88,26 @@ UNION ALL
     AND NOT EXISTS (SELECT FROM pg_trigger p WHERE p.oid = g.tgparentid AND p.tgenabled = 'D')
   ORDER BY t.bytes DESC, g.oid LIMIT 1000)
 UNION ALL
+(SELECT 'rule off', count(*) OVER (), ARRAY[t.schema, t.name], r.rulename::text, ''
+   FROM t
+   JOIN pg_rewrite r ON r.ev_class = t.oid
+  WHERE r.ev_enabled = 'D'
+  ORDER BY t.bytes DESC, r.oid LIMIT 1000)
+UNION ALL
+(SELECT 'partitioned index', count(*) OVER (), ARRAY[t.schema, c.relname::text], t.name, ''
+   FROM t
+   JOIN pg_index i ON i.indrelid = t.oid
+   JOIN pg_class c ON c.oid = i.indexrelid
+  WHERE t.relkind = 'p' AND NOT i.indisvalid
+    AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
+  ORDER BY c.oid LIMIT 1000)
+UNION ALL
+(SELECT 'row security off', count(*) OVER (), ARRAY[t.schema, t.name], '', ''
+   FROM t
+  WHERE NOT t.relrowsecurity
+    AND (t.relforcerowsecurity OR EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = t.oid))
+  ORDER BY t.bytes DESC, t.oid LIMIT 1000)
+UNION ALL
 (SELECT 'no policy', count(*) OVER (), ARRAY[t.schema, t.name], '', ''
    FROM t
   WHERE t.relrowsecurity AND NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = t.oid)
@@ -148,7 +168,7 @@ UNION ALL
                 ('autovacuum_vacuum_cost_delay', 20), ('autovacuum_freeze_max_age', 1000000000)) m (option, most)
      ON m.option = replace(o.option, 'toast.', '')
   WHERE CASE WHEN o.value ~ '^[0-9]{1,15}([.][0-9]{1,15})?$' AND m.most IS NOT NULL THEN o.value::numeric > m.most
-             WHEN o.option = 'toast.autovacuum_enabled'
+             WHEN o.option IN ('toast.autovacuum_enabled', 'vacuum_index_cleanup', 'toast.vacuum_index_cleanup')
              THEN lower(o.value) IN ('0', 'of', 'off', 'n', 'no', 'f', 'fa', 'fal', 'fals', 'false') END
   ORDER BY t.bytes DESC, t.oid, o.option LIMIT 1000)
 UNION ALL

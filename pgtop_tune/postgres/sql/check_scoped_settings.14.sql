@@ -1,9 +1,11 @@
--- ALTER ROLE … SET and ALTER DATABASE … SET.
+-- ALTER ROLE … SET and ALTER DATABASE … SET. Not those of roles that cannot log in: they are for the sessions of that
+-- very role, and its members do not get them.
 SELECT d.datname::text AS database,
        r.rolname::text AS role,
        s.setconfig AS settings
   FROM pg_db_role_setting s
   LEFT JOIN pg_database d ON d.oid = s.setdatabase
   LEFT JOIN pg_roles r ON r.oid = s.setrole
+ WHERE r.rolcanlogin IS DISTINCT FROM false
  ORDER BY s.setdatabase, s.setrole
  LIMIT 1000

@@ -33,15 +33,16 @@ SELECT q.n_hidden,
                                e.origin,
                                s.seqcycle AS cycles,
                                CASE WHEN e.direction < 0 THEN s.seqmin END AS least,
-                               least(e.most, CASE a.atttypid WHEN 'int2'::regtype THEN 32767
-                                                             WHEN 'int4'::regtype THEN 2147483647
-                                                             ELSE e.most END) AS highest,
+                               least(e.most, CASE y.base WHEN 'int2'::regtype THEN 32767
+                                                         WHEN 'int4'::regtype THEN 2147483647
+                                                         ELSE e.most END) AS highest,
                                has_sequence_privilege(c.oid, 'SELECT, USAGE') AS readable,
                                count(*) OVER () AS n_all,
                                CASE WHEN a.attinhcount > 0 THEN 'parent'
                                     WHEN EXISTS (SELECT FROM pg_partitioned_table p
                                                   WHERE p.partrelid = a.attrelid AND a.attnum = ANY (p.partattrs::int2[]))
-                                    THEN 'partition key' END AS type_is_kept_by,
+                                    THEN 'partition key'
+                                    WHEN y.base <> a.atttypid THEN 'domain' END AS type_is_kept_by,
                                ARRAY(SELECT DISTINCT pg_describe_object(u.classid, u.objid, 0)
                                        FROM pg_depend u
                                        LEFT JOIN pg_attrdef g ON u.classid = 'pg_attrdef'::regclass AND g.oid = u.objid
@@ -66,12 +67,14 @@ SELECT q.n_hidden,
                           LEFT JOIN pg_class t ON t.oid = d.refobjid
                           LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace
                           LEFT JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+                          LEFT JOIN LATERAL (SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END AS base
+                                               FROM pg_type t WHERE t.oid = a.atttypid) y ON true
                          WHERE (NOT s.seqcycle OR d.refobjid IS NOT NULL
                                 OR EXISTS (SELECT FROM pg_depend w
                                             WHERE w.refclassid = 'pg_class'::regclass AND w.refobjid = c.oid
                                               AND w.classid = 'pg_attrdef'::regclass))
                            AND e.most > 0 AND c.relpersistence = 'p'
-                           AND (e.most <= 2147483648 OR a.atttypid IN ('int2'::regtype, 'int4'::regtype))
+                           AND (e.most <= 2147483648 OR y.base IN ('int2'::regtype, 'int4'::regtype))
                          ORDER BY t.oid IS NULL DESC,
                                   greatest(t.reltuples, pg_stat_get_tuples_inserted(t.oid)) DESC NULLS LAST, c.oid
                          LIMIT 200) p

@@ -119,7 +119,7 @@ def rivals_of(words: Sequence[str]) -> tuple[Rival, ...]:
         if not equals or not comma or not a or not b or "," in b:
             raise UsageProblem(f"{word!r} is not NAME=A,B", "as in max_wal_size=1GB,16GB; A may be current")
         if b.lower() == CURRENT:
-            raise UsageProblem(f"{word!r}: only A may be {CURRENT}", f"as in {name}={CURRENT},{a}")
+            raise UsageProblem(f"{word!r}: only A may be {CURRENT}", f"as in {name}={CURRENT},VALUE")
         checked = name.strip() if is_machine_name(name.strip()) else checked_name(name.strip())
         if checked.lower() in found:
             raise UsageProblem(f"{checked} is named twice", "pass each parameter once")

@@ -161,7 +161,7 @@ class SeparateBlocks(Switchback):
 
         def begun() -> bool:
             run = _run(frames)
-            return run is not None and (_is_over(run, number) or run.state in UNDER_WAY and len(frames.tps) > seen)
+            return run is not None and (_is_over(run, number) or (run.state in UNDER_WAY and len(frames.tps) > seen))
 
         if not await frames.until(begun, _FIRST_SECOND_S):
             self._check_trouble()

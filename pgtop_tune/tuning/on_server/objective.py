@@ -208,7 +208,7 @@ def _check_not_held(names: Set[str], rate: float | None) -> None:
 
 
 def _check_direction(tree: ast.expr, names: Set[str], words: str, *, lower: bool) -> None:
-    """Raises UsageProblem where no figure that gets better makes the objective better: a search would find the worst."""
+    """Raises UsageProblem where no better figure makes the objective better: a search would find the worst."""
     base = {name: _SOME + place for place, name in enumerate(sorted(names))}
     before, sign = _value_or_none(tree, base), -1.0 if lower else 1.0
     if before is None:

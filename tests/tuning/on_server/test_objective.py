@@ -27,7 +27,10 @@ def test_a_constraint_that_breaks_is_told_with_its_unit() -> None:
 
 @pytest.mark.parametrize(
     ("words", "rate", "bounded"),
-    [("tps", None, True), ("tps / cpu", 5.0, False), ("wal", None, False), ("p99@5", None, False), ("cost", None, False)],
+    [
+        ("tps", None, True), ("tps / cpu", 5.0, False), ("wal", None, False), ("p99@5", None, False),
+        ("cost", None, False),
+    ],
 )  # fmt: skip
 def test_waits_bound_the_throughput_of_clients_without_a_rate_and_nothing_else(
     words: str, rate: float | None, bounded: bool

@@ -214,7 +214,8 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> 
     """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others.
 
     Raises:
-        UsageProblem: A change of somebody else waits for a restart, or no database can be created there by this role.
+        UsageProblem: A change of somebody else waits for a restart, or no database can be created there by this role,
+            or through a pooler.
     """
     sql_session = await open_sql_session(conninfo)
     try:
@@ -243,6 +244,11 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> 
     control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
     service = RestartService(control)
     try:
+        if plan.database == OWN_DATABASE and not await control.ask(lambda session: session.direct):
+            raise UsageProblem(
+                "a pooler answers here, and the experiment makes a database that it does not know",
+                'connect to the server itself, or set database = "current" in the plan',
+            )
         if any(arm.parameters for arm in found.arms):
             try:
                 await control.ask(lambda session: session.check_permitted())

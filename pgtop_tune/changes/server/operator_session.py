@@ -306,6 +306,11 @@ class OperatorSession:
         return self._rows(text, *arguments)
 
     @property
+    def direct(self) -> bool:
+        """Whether the server itself answers, and no pooler in front of it."""
+        return self._direct
+
+    @property
     def identity(self) -> tuple[str, str]:
         """Role and database of this connection."""
         return self._connection.info.user, self._connection.info.dbname

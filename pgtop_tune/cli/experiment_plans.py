@@ -38,7 +38,6 @@ from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.runtime.running_experiments import ServerKey, server_of
@@ -146,24 +145,11 @@ def bound_to_server(
     looked = look_closely(words, 0.0, None, None)
     view = _view(read, looked, scripts, unsafe=allow_unsafe)
     found = bound(read, view)
-    _check_values(read, found, view)
     room = let_in(words, lambda conninfo: asyncio.run(_asked(conninfo, read, found)))
     if room.closed or room.refused:
         found = bound(read, replace(view, unreachable=room.closed, refused=room.refused))
     max_wal_bytes = int(view.parameters["max_wal_size"].setting) * _MB
     return found, replace(room, max_wal_bytes=max_wal_bytes, server=server_of(looked.interval.newest))
-
-
-def _check_values(plan: ExperimentPlan, found: BoundPlan, view: ServerView) -> None:
-    """Raises UsageProblem with the line of a value that the parameter does not take."""
-    places = {each.name: str(index) for index, each in enumerate(plan.configurations)}
-    for arm in found.arms:
-        for name, value in arm.parameters:
-            try:
-                check_value(view.parameters[name], value)
-            except UsageProblem as problem:
-                place = place_of(plan, "configuration", places[arm.configuration], "parameters", name)
-                raise UsageProblem(f"{place}: {problem.message}", problem.hint) from None
 
 
 def _scripts(plan: ExperimentPlan, loaded: Profiles) -> tuple[tuple[str, str], ...]:
@@ -228,7 +214,8 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> 
     """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others.
 
     Raises:
-        UsageProblem: A change of somebody else waits for a restart, or no database can be created there by this role.
+        UsageProblem: A change of somebody else waits for a restart, or no database can be created there by this role,
+            or through a pooler.
     """
     sql_session = await open_sql_session(conninfo)
     try:
@@ -257,6 +244,11 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> 
     control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
     service = RestartService(control)
     try:
+        if plan.database == OWN_DATABASE and not await control.ask(lambda session: session.direct):
+            raise UsageProblem(
+                "a pooler answers here, and the experiment makes a database that it does not know",
+                'connect to the server itself, or set database = "current" in the plan',
+            )
         if any(arm.parameters for arm in found.arms):
             try:
                 await control.ask(lambda session: session.check_permitted())

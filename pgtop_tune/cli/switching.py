@@ -39,7 +39,7 @@ from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.errors import UnsafeChange, UsageProblem
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.prediction import score, score_words
 from pgtop_tune.experiment.run_cell import RunCell
@@ -119,7 +119,7 @@ def rivals_of(words: Sequence[str]) -> tuple[Rival, ...]:
         if not equals or not comma or not a or not b or "," in b:
             raise UsageProblem(f"{word!r} is not NAME=A,B", "as in max_wal_size=1GB,16GB; A may be current")
         if b.lower() == CURRENT:
-            raise UsageProblem(f"{word!r}: only A may be {CURRENT}", f"as in {name}={CURRENT},{a}")
+            raise UsageProblem(f"{word!r}: only A may be {CURRENT}", f"as in {name}={CURRENT},VALUE")
         checked = name.strip() if is_machine_name(name.strip()) else checked_name(name.strip())
         if checked.lower() in found:
             raise UsageProblem(f"{checked} is named twice", "pass each parameter once")
@@ -262,6 +262,7 @@ def _checked(
 
     Raises:
         UsageProblem: A value that the server would not take.
+        UnsafeChange: A value that can lose data is to stay.
     """
     confirmed = set(wanted.confirmed)
     for as_typed, rival in zip(typed, meant, strict=True):
@@ -275,6 +276,12 @@ def _checked(
             value = rival.value(arm)
             check_value(parameter, value)
             loss = loss_of(rival.name, value, parameter.boot_val)
+            if loss and arm is Arm.B and wanted.keep_better:
+                # It ends with the program that has tried it, also where it was confirmed.
+                raise UnsafeChange(
+                    f"{rival.name} = {value} can lose {loss}, and --keep better does not keep such a value",
+                    "leave --keep out; `pgtop-tune set --allow-unsafe` keeps it; nothing was changed",
+                )
             if loss and wanted.live.allow_unsafe:
                 tell(f"{rival.name} = {value} can lose {loss}")
                 if rival.name not in confirmed and can_ask():

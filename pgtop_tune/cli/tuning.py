@@ -38,14 +38,6 @@ from pgtop_tune.tuning.on_server.shown import ShownTuning
 from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, next_line, result_lines
 from pgtop_tune.tuning.result import Ending, Result
 
-_SWITCHES_S: Final = 15.0
-"""Of an evaluation, beside its blocks: checks of both arms, changes."""
-_LONGEST_CYCLE_S: Final = 60.0
-"""Above, knobs that work through checkpoints are searched only where they are named."""
-_LONGEST_S: Final = 1800.0
-"""Of one evaluation."""
-_WATCHDOG_S: Final = 180.0
-
 
 class TuneRequest(Struct, frozen=True, kw_only=True):
     """The command line of `tune`.

@@ -20,6 +20,8 @@ FOREIGN_POINTS: Final = 5.0
 """Of all CPU time: others that take so much more beside one arm count."""
 _LEAST_POINTS: Final = 0.5
 """Less is what ticks cannot tell."""
+_LEAST_TENTH: Final = 0.05
+"""Cores; fewer have two digits, so that a difference that counts is never told as 0.0."""
 _LEAST_IO: Final = 1e6
 """Bytes per second that others read and write more: less keeps no disk busy."""
 _OWN_SHARE: Final = 0.05
@@ -112,7 +114,10 @@ def _cores(who: str) -> Callable[[float, int], str]:
 
 
 def _cpu_words(points: float, cpus: int) -> str:
-    return f"{points / 100.0 * cpus:.1f} cores" if cpus else f"{points:.0f} points of the CPU time"
+    if not cpus:
+        return f"{points:.1f} points of the CPU time"
+    cores = points / 100.0 * cpus
+    return f"{cores:.1f} cores" if cores >= _LEAST_TENTH else f"{cores:.2g} cores"
 
 
 def _rate_words(bytes_per_s: float) -> str:

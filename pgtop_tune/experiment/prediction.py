@@ -12,6 +12,7 @@ is the score.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final, Protocol
@@ -162,12 +163,16 @@ def inside(trial: Trial) -> bool | None:
 
 
 def inside_bounds(told: Prediction, found: Measured) -> bool | None:
-    """Whether an interval reaches the bound or lies below it and, where a value was likely, overlaps with its range."""
+    """Whether an interval reaches the bound or lies below it and, where a value was likely, overlaps with its range.
+
+    None where there is no interval, or where neither a bound nor a value was told: such a prediction cannot be wrong.
+    """
     if found.low is None or found.high is None:
         return None
-    below = told.most is None or found.low <= told.most + _SURE
+    bound = math.inf if told.most is None or told.most >= _MOST else told.most
+    below = found.low <= bound + _SURE
     if told.likely_low is None or told.likely_high is None:
-        return below
+        return below if bound < math.inf else None
     return below and found.low <= told.likely_high + _SURE and found.high >= told.likely_low - _SURE
 
 

@@ -363,6 +363,14 @@ def test_what_a_role_may_not_do_is_told_by_the_check(managed: Throwaway, tmp_pat
     assert "impossible here: this role may not reload or read the configuration" in ran.out
 
 
+def test_through_a_pooler_the_check_refuses_a_plan_with_a_database_of_its_own(servers: Servers, tmp_path: Path) -> None:
+    """Seen: the run ended with "CREATE DATABASE cannot run inside a transaction block"."""
+    with PgBouncer(servers.running(18), user="postgres") as pooler:
+        ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", pooler.conninfo())
+    assert (ran.status, "a pooler answers here" in ran.err) == (2, True), ran.err
+    assert 'database = "current"' in ran.err
+
+
 def test_where_the_server_cannot_be_restarted_its_configurations_are_results(servers: Servers, tmp_path: Path) -> None:
     ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", conninfo(servers.running(18)))
     assert ran.status == 0, ran.err

@@ -140,7 +140,8 @@ class OperatorSession:
         """
         try:
             # A pooler tells a number of its own, or that of another session.
-            self._direct = self._run("SELECT pg_catalog.pg_backend_pid() AS pid").fetchall()[0]["pid"] == self._pid
+            [answering] = self._run("SELECT pg_catalog.pg_backend_pid() AS pid").fetchall()
+            self._direct: bool = answering["pid"] == self._pid
             if self._direct:
                 self._run(f"SELECT {pin(local=False)}, pg_catalog.set_config('{_READ_ONLY}', 'off', false)")
                 if self._value(_ROLE_OF_DATABASE):
@@ -304,6 +305,11 @@ class OperatorSession:
     def rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
         """The rows of a query of ours."""
         return self._rows(text, *arguments)
+
+    @property
+    def direct(self) -> bool:
+        """Whether the server itself answers, and no pooler in front of it."""
+        return self._direct
 
     @property
     def identity(self) -> tuple[str, str]:

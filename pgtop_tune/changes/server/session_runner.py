@@ -98,8 +98,9 @@ class SessionRunner:
                 raise
             if not done:
                 await self._ended(work, given_up, 0.0)
-            if not work.done():
-                raise self._no_answer()
+                # That the connection is closed is our own doing then.
+                if not work.done() or isinstance(work.exception(), ConnectionProblem):
+                    raise self._no_answer()
             return work.result()
 
     async def _ended(self, work: asyncio.Future[_T], given_up: threading.Event, within_s: float) -> None:

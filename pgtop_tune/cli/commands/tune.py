@@ -38,7 +38,7 @@ def tune(
             metavar="NAME",
             rich_help_panel=_SEARCH,
             show_default=False,
-            help="Parameters of a group of `pgtop-tune parameters`: checkpoints, wal, planner, memory.",
+            help="Parameters of a group of `pgtop-tune parameters`: checkpoints, wal, planner, memory; or machine.",
         ),
     ] = None,
     budget: Annotated[

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, field
@@ -22,7 +23,7 @@ from pgtop_tune.experiment.plan.order import seed_of, stages_of
 from pgtop_tune.experiment.plan.plan_lines import place_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
-from pgtop_tune.model.parameter_values import parse
+from pgtop_tune.model.parameter_values import check_value, parse
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import about
 
@@ -118,7 +119,9 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
 
 def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
     for index, configuration in enumerate(plan.configurations):
-        _check_names(configuration, view, lambda *path, at=str(index): place_of(plan, "configuration", at, *path))
+        place = partial(place_of, plan, "configuration", str(index))
+        _check_names(configuration, view, place)
+        _check_values(configuration, view, place)
         for size in plan.page_sizes or ("",):
             several = len(plan.configurations) > 1
             words = f"{size} pages" if size else ""
@@ -147,6 +150,17 @@ def _check_names(configuration: Configuration, view: ServerView, place: Callable
                 f"{place('settings', name)}: this machine has no setting {name}",
                 f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters --machine` lists them",
             )
+
+
+def _check_values(configuration: Configuration, view: ServerView, place: Callable[..., str]) -> None:
+    """Raises UsageProblem with the line of a value that the parameter does not take."""
+    for name, text in configuration.parameters:
+        try:
+            check_value(view.parameters[name.lower()], value_of(name.lower(), text, view.facts))
+        except NotToTell:
+            continue
+        except UsageProblem as problem:
+            raise UsageProblem(f"{place('parameters', name)}: {problem.message}", problem.hint) from None
 
 
 def _resolved(arm: Arm, configuration: Configuration, view: ServerView) -> Arm:

@@ -27,7 +27,7 @@ from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.metrics.server import checkpoints_between, client_backends
 from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 
@@ -294,10 +294,9 @@ class BlockFrames:
             self._started_ms = facts.started_ms
             self._answers_since = self._load_failed
         if self.loaded and not isinstance(frame.bench, Unavailable) and frame.bench.run.state not in UNDER_WAY:
-            run = frame.bench.run
-            failed = f" failed: {run.message.splitlines()[0]}" if run.state is RunState.FAILED and run.message else ""
-            self._load_failed = self._load_failed or bool(failed and not self.trouble)
-            self.trouble = self.trouble or f"the load{failed or ' ended'}"
+            failed = frame.bench.run.state is RunState.FAILED and bool(frame.bench.run.message)
+            self._load_failed = self._load_failed or (failed and not self.trouble)
+            self.trouble = self.trouble or how_ended(frame.bench.run)
 
     def open(self, arm: Arm, settle_s: float, measured_s: float) -> OpenBlock:
         """A block that begins with the first frame once it has settled, and is to have so many seconds."""
@@ -329,3 +328,10 @@ class BlockFrames:
         except TimeoutError:
             pass
         return False
+
+
+def how_ended(run: BenchRun) -> str:
+    """ "the load failed: …" with the first of pgbench's last words, or "the load ended"."""
+    if run.state is RunState.FAILED and run.message:
+        return f"the load failed: {run.message.splitlines()[0]}"
+    return "the load ended"

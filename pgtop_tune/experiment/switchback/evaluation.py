@@ -46,7 +46,7 @@ from pgtop_tune.experiment.switchback.figures import (
     waits_of,
 )
 from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix, sums_of
-from pgtop_tune.units import duration
+from pgtop_tune.units import counted, duration
 
 _CHECKPOINT: Final = 0.2
 """Of the time: arms with shares under a checkpoint that differ by more hold the edge of one."""
@@ -198,7 +198,7 @@ def missing_words(evaluation: Evaluation | None, elapsed_s: float, pair_s: float
     if evaluation is None:
         return words
     if (more := evaluation.paired.more_pairs) is not None:
-        return f"{words}; about {more} more pairs ({duration(more * pair_s)}) would decide"
+        return f"{words}; about {counted(more, 'more pair')} ({duration(more * pair_s)}) would decide"
     return f"{words}; {evaluation.paired.out_of_reach}" if evaluation.paired.out_of_reach else words
 
 

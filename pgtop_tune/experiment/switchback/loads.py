@@ -59,13 +59,14 @@ class ArmLoads:
     async def start(self) -> None:
         """See `ContinuousLoad.start`: there is none between blocks."""
 
-    async def begin(self, arm: Arm) -> None:
-        """Makes the data alike and starts the load of an arm. Raises as `LoadRun.start`."""
+    async def begin(self, arm: Arm) -> int:
+        """Makes the data alike and starts the load of an arm; the number of its run. Raises as `LoadRun.start`."""
         under_way = await self._run.start(self._cells[arm], BeforeEachRun(ALIKE))
         for step in under_way.facts.housekeeping:
             words = f"{step.name}: {step.problem}"
             if step.problem and words not in self.problems:
                 self.problems.append(words)
+        return under_way.number
 
     async def stop(self) -> None:
         """See `ContinuousLoad.stop`."""

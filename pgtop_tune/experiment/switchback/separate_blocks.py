@@ -19,7 +19,7 @@ from typing import Final
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.switchback.arms import Arms, check_reaches
-from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
+from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock, how_ended
 from pgtop_tune.experiment.switchback.blocks import Arm, Pair
 from pgtop_tune.experiment.switchback.evaluation import Evaluation
 from pgtop_tune.experiment.switchback.loads import ArmLoads
@@ -28,6 +28,7 @@ from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.load import UNDER_WAY
+from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.units import duration
 
 _FIRST_SECOND_S: Final = 60.0
@@ -152,14 +153,21 @@ class SeparateBlocks(Switchback):
 
     async def _begin_load(self, arm: Arm) -> None:
         """Starts the load; from then on its end, and that of the server, are trouble."""
-        await self._loads.begin(arm)
+        number = await self._loads.begin(arm)
         for words in self._loads.problems:
             if words not in self.state.notes:
                 self._note(words)
         frames, seen = self._frames, len(self._frames.tps)
-        if not await frames.until(lambda: _runs(frames) and len(frames.tps) > seen, _FIRST_SECOND_S):
+
+        def begun() -> bool:
+            run = _run(frames)
+            return run is not None and (_is_over(run, number) or (run.state in UNDER_WAY and len(frames.tps) > seen))
+
+        if not await frames.until(begun, _FIRST_SECOND_S):
             self._check_trouble()
             raise Over(Ending.ENDED, f"no transaction ended in {arm}")
+        if (run := _run(frames)) is not None and _is_over(run, number):
+            raise Over(Ending.ENDED, how_ended(run))
         frames.begin()
 
     async def _end_load(self) -> None:
@@ -172,6 +180,11 @@ class SeparateBlocks(Switchback):
         await super()._put_back(ending)
 
 
-def _runs(frames: BlockFrames) -> bool:
+def _run(frames: BlockFrames) -> BenchRun | None:
     load = None if frames.interval is None else frames.interval.now(sections.bench)
-    return load is not None and load.run.state in UNDER_WAY
+    return None if load is None else load.run
+
+
+def _is_over(run: BenchRun, number: int) -> bool:
+    """Whether it is the load of that number, and has ended by itself."""
+    return run.run == number and run.state not in UNDER_WAY

@@ -125,7 +125,7 @@ class Switchback:
         except Over as over:
             ending, reason = over.ending, over.reason
             if ending is Ending.ENDED:
-                reason = await self._frames.why(_LATE_S)
+                reason = await self._frames.why(_LATE_S) or over.reason
             await self._look_at_plans(ending)
         except ConnectionProblem as problem:
             ending, reason = Ending.ENDED, await self._trouble() or problem.message

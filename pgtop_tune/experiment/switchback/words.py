@@ -74,7 +74,7 @@ def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
     if not paired.more_pairs:
         return paired.verdict.value
     more_s = paired.more_pairs * sum(pair.seconds for pair in pairs) / len(pairs)
-    return f"{paired.verdict}, about {paired.more_pairs} more pairs ({units.duration(more_s)})"
+    return f"{paired.verdict}, about {units.counted(paired.more_pairs, 'more pair')} ({units.duration(more_s)})"
 
 
 def effect_words(paired: Paired) -> str:
@@ -167,7 +167,10 @@ def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str
     reasons: dict[str, list[int]] = {}
     for number, why in evaluation.left_out:
         reasons.setdefault(why, []).append(number)
-    return found + [f"left out: pair {', '.join(map(str, numbers))} ({why})" for why, numbers in reasons.items()]
+    return found + [
+        f"left out: pair{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} ({why})"
+        for why, numbers in reasons.items()
+    ]
 
 
 def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:

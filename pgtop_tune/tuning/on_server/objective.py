@@ -6,7 +6,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from types import MappingProxyType
 from typing import Final
 
@@ -56,6 +56,9 @@ _COST: Final = "cost"
 """Another word for CPU time per transaction."""
 _AT: Final = re.compile(r"\s*(\w+)\s*@\s*([0-9.]+)\s*\Z")
 _LIMIT: Final = re.compile(r"\s*(\w+)\s*(<=?|>=?|≤|≥)\s*([0-9.]+)\s*(\S*)\s*\Z")
+_SOME: Final = 1.37
+_BETTER: Final = 1.1
+"""Figures, and times by which one gets better, to see which way an objective goes."""
 _LONGEST: Final = 200
 _DEEPEST: Final = 20
 
@@ -97,12 +100,14 @@ def objective(words: str, rate: float | None = None) -> Objective:
         rate: Of the load, where it has one.
 
     Raises:
-        UsageProblem: No such figure, no arithmetic, or a latency without a rate.
+        UsageProblem: No such figure, no arithmetic, a latency without a rate, throughput with one, or arithmetic that
+            no better figure makes better.
     """
     if match := _AT.match(words):
         figure, held = _figure(match[1]), _number(match[2], words)
         if rate is not None and rate != held:
             raise UsageProblem(f"{words}: the load has another rate, {rate:g}", "leave --rate out")
+        _check_not_held({figure.name}, held)
         return Objective(words, held, figure.higher, figure.of)
     text = words.strip()
     if text in BY_NAME or text == _COST:
@@ -112,6 +117,7 @@ def objective(words: str, rate: float | None = None) -> Objective:
                 f"{text} tells little of a load without a rate: its clients send less when the server is slower",
                 f"--objective {text}@RATE, as in {text}@500",
             )
+        _check_not_held({figure.name}, rate)
         return Objective(words, rate, figure.higher, figure.of)
     return _arithmetic(words, rate)
 
@@ -181,18 +187,46 @@ def _arithmetic(words: str, rate: float | None) -> Objective:
         raise UsageProblem(f"{words!r} has no figure in it", hint)
     if rate is None and (waiting := sorted(name for name in names if _figure(name).of_rate)):
         raise UsageProblem(f"{' and '.join(waiting)} tell little of a load without a rate", "--rate gives the load one")
+    _check_not_held(names, rate)
+    _check_direction(tree, names, words, lower=lower)
 
     def value(block: Block) -> float | None:
         figures = {name: _figure(name).of(block) for name in names}
         known = {name: figure for name, figure in figures.items() if figure is not None}
-        if len(known) < len(figures):
-            return None
-        try:
-            return _value(tree, known)
-        except (ZeroDivisionError, OverflowError):
-            return None
+        return _value_or_none(tree, known) if len(known) == len(figures) else None
 
     return Objective(words, rate, not lower, value)
+
+
+def _check_not_held(names: Set[str], rate: float | None) -> None:
+    """Raises UsageProblem where the load's rate decides, and no setting does."""
+    if names == {"tps"} and rate is not None:
+        raise UsageProblem(
+            f"the load is held to {rate:g} transactions per second, which no setting changes",
+            "leave the rate out, or --objective p99, latency or cost",
+        )
+
+
+def _check_direction(tree: ast.expr, names: Set[str], words: str, *, lower: bool) -> None:
+    """Raises UsageProblem where no better figure makes the objective better: a search would find the worst."""
+    base = {name: _SOME + place for place, name in enumerate(sorted(names))}
+    before, sign = _value_or_none(tree, base), -1.0 if lower else 1.0
+    if before is None:
+        raise UsageProblem(f"{words!r} divides by zero", "as in 'tps / cpu'")
+    moves = []
+    for name in names:
+        better = base[name] * (_BETTER if _figure(name).higher else 1.0 / _BETTER)
+        after = _value_or_none(tree, {**base, name: better})
+        moves.append(0.0 if after is None else sign * (after - before))
+    if max(moves) > 0.0:
+        return
+    if min(moves) < 0.0:
+        made, other = ("small", "leave min out") if lower else ("large", "put min before it")
+        raise UsageProblem(
+            f"{words!r} is made as {made} as possible, and better figures make it worse",
+            f"{other}: 'tps / cpu', 'min p99 + 0.1 * wal'",
+        )
+    raise UsageProblem(f"{words!r} does not depend on a figure", "as in 'tps / cpu'")
 
 
 def _checked(node: ast.expr, words: str, hint: str, depth: int) -> set[str]:
@@ -205,6 +239,13 @@ def _checked(node: ast.expr, words: str, hint: str, depth: int) -> set[str]:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return set()
     raise UsageProblem(f"{words!r} is no objective: only + - * / ( ), numbers and figures", hint)
+
+
+def _value_or_none(tree: ast.expr, figures: Mapping[str, float]) -> float | None:
+    try:
+        return _value(tree, figures)
+    except (ZeroDivisionError, OverflowError):
+        return None
 
 
 def _value(node: ast.expr, figures: Mapping[str, float]) -> float:

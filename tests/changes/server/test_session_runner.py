@@ -50,3 +50,26 @@ async def test_an_act_that_fails_after_it_was_given_up_leaves_no_traceback_behin
     await asyncio.sleep(0.05)
     gc.collect()
     assert told == []
+
+
+async def test_an_act_that_is_cut_off_is_told_as_no_answer_and_not_as_a_connection_that_the_server_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen on a machine whose disk was slow for 15 s: the operator looked for a crash of the server."""
+    monkeypatch.setattr(session_runner, "ANSWER_DEADLINE_S", 0.01)
+    aborted = threading.Event()
+
+    class Aborted(Session):
+        def abort(self) -> None:
+            aborted.set()
+
+    monkeypatch.setattr(session_runner, "operator_session", lambda *_: Aborted())
+
+    def act(session: object) -> None:
+        assert aborted.wait(10)
+        raise ConnectionProblem("server closed the connection unexpectedly")
+
+    own: Any = None
+    runner = SessionRunner(resolve("host=/nowhere"), own, opened=lambda session: None, closed=lambda: None)
+    with pytest.raises(ConnectionProblem, match="no answer within"):
+        await runner.run(act)

@@ -100,6 +100,13 @@ def test_a_parameter_that_there_is_not_refuses_the_plan_with_its_line_and_the_ne
     assert "vm.swappiness" in problem.value.hint
 
 
+@pytest.mark.parametrize("value", ["shared_buffers = '25% of RAMM'", "shared_buffers = '9XB'", "work_mem = '9XB'"])
+def test_a_value_that_a_parameter_does_not_take_refuses_the_plan_with_its_line(value: str) -> None:
+    name = value.partition(" ")[0]
+    with pytest.raises(UsageProblem, match=rf"plan, line 7: {name}: '"):
+        bound_text(f"{TWO}{value}")
+
+
 def test_a_plan_of_which_nothing_can_run_is_refused() -> None:
     with pytest.raises(UsageProblem, match="nothing of the plan can run here"):
         bound_text("clients = [500]")

@@ -128,6 +128,8 @@ def test_few_points_of_others_are_much_to_a_load_that_has_few_itself() -> None:
     )
     assert not found.over
     assert evaluate(pairs(6, -0.28, noise=0.03, a=a, b={**b, "foreign": 93.1})).over
+    few = evaluate(pairs(6, -0.10, noise=0.03, a=a, b={**b, "foreign": 93.6})).unattributable
+    assert few == "others took 0.024 cores more beside B: not attributable", "never 0.0 cores more"
 
 
 def test_steal_is_told_apart_from_other_programs() -> None:

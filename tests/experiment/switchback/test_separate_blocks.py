@@ -31,7 +31,7 @@ class Separate(Made):
     def __init__(self, plan: SeparatePlan = PLAN, *, restarts: bool = True) -> None:
         super().__init__(plan)
         self.acts = self.arms.acts
-        self.running = False
+        self.running, self.runs, self.failed = False, 0, ""
         self.problems = ["prewarm: no extension"]
         self.refused: Callable[[Arm], None] = lambda arm: None
         self.experiment = SeparateBlocks(
@@ -46,8 +46,8 @@ class Separate(Made):
         self.change = self._of_load
 
     def _of_load(self, second: int, found: Frame) -> Frame:
-        state = RunState.RUNNING if self.running else RunState.STOPPED
-        run = replace(found.bench.run, state=state)  # type: ignore[union-attr]
+        state = RunState.RUNNING if self.running else RunState.FAILED if self.failed else RunState.STOPPED
+        run = replace(found.bench.run, state=state, run=self.runs, message=self.failed)  # type: ignore[union-attr]
         progress = found.bench.progress if self.running else ()  # type: ignore[union-attr]
         return replace(found, bench=replace(found.bench, run=run, progress=progress))  # type: ignore[type-var]
 
@@ -60,10 +60,12 @@ class Separate(Made):
     async def start(self) -> None:
         """Nothing runs between blocks."""
 
-    async def begin(self, arm: Arm) -> None:
+    async def begin(self, arm: Arm) -> int:
         self.refused(arm)
         self.acts.append(f"load {arm}")
-        self.running = True
+        self.runs += 1
+        self.running = not self.failed
+        return self.runs
 
     async def stop(self) -> None:
         self.running = False
@@ -157,6 +159,18 @@ async def test_a_load_that_dies_within_a_block_ends_it() -> None:
     made.change = dies
     state: SwitchbackState = await made.run()
     assert (state.ending, state.reason) == (Ending.ENDED, "the load ended")
+
+
+async def test_a_load_that_fails_at_once_ends_it_with_the_words_of_pgbench() -> None:
+    """Seen on a standby: no frame showed the load while it ran, and a minute later the reason was lost."""
+    made = separate(0.0)
+    made.failed = "pgbench: error: cannot execute UPDATE in a read-only transaction\nRun was aborted"
+    state = await made.run()
+    assert (state.ending, state.reason) == (
+        Ending.ENDED,
+        "the load failed: pgbench: error: cannot execute UPDATE in a read-only transaction",
+    )
+    assert made.acts[-1] == "restore"
 
 
 # Runs differ by more than their seconds show: what the judge of pairs makes of it.

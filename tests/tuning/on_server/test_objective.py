@@ -27,7 +27,10 @@ def test_a_constraint_that_breaks_is_told_with_its_unit() -> None:
 
 @pytest.mark.parametrize(
     ("words", "rate", "bounded"),
-    [("tps", None, True), ("tps", 5.0, False), ("wal", None, False), ("p99@5", None, False), ("cost", None, False)],
+    [
+        ("tps", None, True), ("tps / cpu", 5.0, False), ("wal", None, False), ("p99@5", None, False),
+        ("cost", None, False),
+    ],
 )  # fmt: skip
 def test_waits_bound_the_throughput_of_clients_without_a_rate_and_nothing_else(
     words: str, rate: float | None, bounded: bool
@@ -72,6 +75,34 @@ def test_without_a_figure_above_zero_there_is_no_ratio() -> None:
 def test_other_words_are_no_objective(words: str) -> None:
     with pytest.raises(UsageProblem):
         objective(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "rate", "told", "hint"),
+    [
+        ("tps", 100.0, "held to 100 transactions", "leave the rate out"),
+        ("tps@50", None, "held to 50 transactions", "leave the rate out"),
+        ("tps * 2", 100.0, "held to 100 transactions", "leave the rate out"),
+        ("wal + 1000 * cpu", None, "as large as possible, and better figures make it worse", "put min before it"),
+        ("(cpu)", None, "as large as possible, and better figures make it worse", "put min before it"),
+        ("min tps / cpu", None, "as small as possible, and better figures make it worse", "leave min out"),
+        ("tps / 0", None, "divides by zero", ""),
+        ("tps - tps", None, "does not depend on a figure", ""),
+    ],
+)  # fmt: skip
+def test_an_objective_that_no_setting_can_make_better_is_refused(
+    words: str, rate: float | None, told: str, hint: str
+) -> None:
+    """A night's search would find nothing, or the worst setting."""
+    with pytest.raises(UsageProblem) as refused:
+        objective(words, rate)
+    assert told in refused.value.message
+    assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize("words", ["tps / cpu", "1 / wal", "min 1 / tps", "tps - 100 * cpu", "max tps / (cpu + wal)"])
+def test_arithmetic_that_better_figures_make_better_is_an_objective(words: str) -> None:
+    assert objective(words).words == words
 
 
 def test_a_latency_of_a_load_without_a_rate_is_refused_and_the_way_out_is_named() -> None:

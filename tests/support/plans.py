@@ -41,7 +41,7 @@ PARAMETERS = (
     parameter("huge_pages", "try", context="postmaster", vartype="enum"),
     parameter("huge_page_size", "0", unit="kB", context="postmaster"),
     parameter("fsync", "on", vartype="bool"),
-    parameter("port", "5432", context="postmaster", source="command line"),
+    parameter("max_prepared_transactions", "0", context="postmaster", source="command line"),
 )
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.advice.fence import loss_of
+from pgtop_tune.changes.restart.checks import WAYS
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.amounts import ADVISED, NotToTell, PlanFacts, clients_of, scale_of, value_of
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Configuration, ExperimentPlan
@@ -135,6 +136,11 @@ def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
 
 def _check_names(configuration: Configuration, view: ServerView, place: Callable[..., str]) -> None:
     for name, _ in configuration.parameters:
+        if name.lower() in WAYS:
+            raise UsageProblem(
+                f"{place('parameters', name)}: with another {name} no load of the plan finds the server",
+                "leave it out; other ways to a server are endpoints",
+            )
         if name.lower() not in view.parameters:
             near = difflib.get_close_matches(name.lower(), view.names, 3, 0.6)
             raise UsageProblem(

@@ -60,7 +60,7 @@ def test_a_page_size_is_a_dimension_with_its_pool() -> None:
         ('page_sizes = ["4kB", "2MB"]', {"settings": Unavailable(Reason.NOT_LOCAL, "elsewhere")}, "elsewhere"),
         ('page_sizes = ["4kB", "1GB"]', {}, "this kernel has no hugepages-1048576kB"),
         (f"{TWO}fsync = false", {}, "--allow-unsafe"),
-        (f"{TWO}port = 1", {}, "started with it"),
+        (f"{TWO}max_prepared_transactions = 50", {}, "started with it"),
         (f'{TWO}work_mem = "advised"', {}, "nothing is advised"),
         (f'{TWO}shared_buffers = "900GB"', {}, "does not fit in 16 GB"),
     ],
@@ -98,6 +98,8 @@ def test_a_parameter_that_there_is_not_refuses_the_plan_with_its_line_and_the_ne
     with pytest.raises(UsageProblem, match=r"plan, line 5: this machine has no setting vm.swapiness") as problem:
         bound_text('[[configuration]]\nname = "a"\n[configuration.settings]\n"vm.swapiness" = 1\n')
     assert "vm.swappiness" in problem.value.hint
+    with pytest.raises(UsageProblem, match=r"plan, line \d+: with another port no load of the plan finds the server"):
+        bound_text(f"{TWO}port = 6000")
 
 
 @pytest.mark.parametrize("value", ["shared_buffers = '25% of RAMM'", "shared_buffers = '9XB'", "work_mem = '9XB'"])

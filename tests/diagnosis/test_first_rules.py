@@ -16,7 +16,7 @@ from pgtop_tune.model.bench import Silence
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.pooler import Pooler, PoolerSample
 from tests.support.frames import EPOCH_MS, backend
-from tests.support.made_situations import MADE, SHARED_CPUS
+from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS
 from tests.support.pooler_frames import bouncer, counters, pool
 from tests.support.situations import Situation
 
@@ -156,6 +156,10 @@ def test_a_part_that_is_most_of_the_time_and_that_no_rule_explains_is_not_called
 def test_a_standby_that_does_not_replay_is_not_called_idle() -> None:
     first = said(MADE["standby whose replay is paused"][1]).first
     assert first.sentence == "replay is paused on this standby: 80.0M of WAL wait, 2m39s old"
+    alone = MADE["standby that is cut off"][1]
+    assert said(alone).first.sentence == "this standby does not stream: it has no WAL receiver"
+    from_archive = replace(alone, parameters=(replace(PRIMARY, setting="", shown=""),))
+    assert said(from_archive).first.sentence.startswith("idle")
 
 
 def test_the_wait_at_a_pooler_of_a_load_of_others_is_not_cut_to_the_time_behind_it() -> None:

@@ -85,6 +85,17 @@ def paused_standby(second: int) -> ReplicationSample:
     return ReplicationSample(at_s=float(second), now_ms=now_ms, lsn_bytes=received, senders=(), receiver=receiver)
 
 
+def lone_standby(second: int) -> ReplicationSample:
+    """Everything that had come is replayed; nothing comes any more."""
+    found = paused_standby(second)
+    assert found.receiver is not None
+    gone = replace(
+        found.receiver, status=None, sender="", received_lsn_bytes=None, latest_end_lsn_bytes=None, message_ms=None,
+        replay_state="not paused",
+    )  # fmt: skip
+    return replace(found, receiver=gone)
+
+
 def checkpoints_often(second: int) -> CheckpointCounters:
     """A requested checkpoint each second."""
     return CheckpointCounters(
@@ -201,6 +212,7 @@ def _waits(seconds_of: dict[str, float], **others: Any) -> Situation:
 
 FREEZE: Final = parameter("autovacuum_freeze_max_age", "200000000", "200000000")
 MULTIXACTS: Final = parameter("autovacuum_multixact_freeze_max_age", "400000000", "400000000")
+PRIMARY: Final = parameter("primary_conninfo", "host=db1", "host=db1", vartype="string")
 STANDBY: Final = parameter("synchronous_standby_names", "b", "b", vartype="string")
 
 MADE: Final[dict[str, tuple[str, Situation]]] = {
@@ -223,6 +235,17 @@ MADE: Final[dict[str, tuple[str, Situation]]] = {
     "standby whose replay is paused": (
         "standby.paused",
         Situation(load=False, tps=0.0, cpu=0.0, busy=2.0, server={"replication": paused_standby}),
+    ),
+    "standby that is cut off": (
+        "standby.alone",
+        Situation(
+            load=False,
+            tps=0.0,
+            cpu=0.0,
+            busy=2.0,
+            server={"replication": lone_standby},
+            parameters=(PRIMARY,),
+        ),
     ),
     "standby missing": (
         "out.syncrep",

@@ -106,25 +106,26 @@ async def test_a_waiter_opened_says_what_it_waits_for_and_who_has_it(queue: Queu
 async def test_who_is_blocked_is_told_on_dashboard_sessions_and_waits(
     queue: Queue, watch: Watch, size: tuple[int, int]
 ) -> None:
-    more = (
+    waiting = (
+        rf"^ +{queue.first} .* active +Lock:transactionid ",
+        rf"^ +{queue.second} .* active +Lock:tuple ",
         rf"^ +{queue.reader} .* active +Lock:relation ",
-        rf"^ +{queue.root} .* idle tx +Client:ClientRead ",
     )
     async with watch(queue.where, size) as screen:
         await screen.shows(
             r"^ Lock:t\w+ +[\d.]+ .*Lock:t\w+ +[\d.]+ .*Lock:relation +[\d.]+",
             rf"^─ sessions \d+/100 · active 5 · (idle in tx 2 · )?blocked 5 \(root {queue.root}(, 1 more)?\)",
-            rf"^ +{queue.first} .* active +Lock:transactionid ",
-            rf"^ +{queue.second} .* active +Lock:tuple ",
-            *([] if size is NARROW else more),
+            # Those that hold up the others stand first.
+            rf"^ +{queue.root} .* idle tx +Client:ClientRead ",
+            *([] if size is NARROW else waiting),
         )
         await screen.turn_to("sessions")
         blockers = (" +", " +", " +") if size is NARROW else (rf".*{queue.root} ", rf".*{queue.first} ", r".*\+1 ")
         await screen.shows(
+            rf"^ +{queue.other_root} .* idle tx +Client:ClientRead",
             rf"^ +{queue.first} .* active +Lock:transactionid{blockers[0]}",
             rf"^ +{queue.second} .* active +Lock:tuple{blockers[1]}",
             rf"^ +{queue.third} .* active +Lock:tuple{blockers[2]}",
-            rf"^ +{queue.other_root} .* idle tx +Client:ClientRead",
         )
         await screen.turn_to("waits")
         long = r"^ Lock:\w+ +(?:1\.[89]\d|2|2\.00) +40 "

@@ -284,6 +284,16 @@ def mean_over(metric: Metric, interval: Interval, window_s: float) -> float | No
     return value.over(interval, window_s)
 
 
+def watched_s(interval: Interval, window_s: float) -> float:
+    """How much of the last seconds there are looks of: less after a start, an outage or a gap; at least one second."""
+    recent = interval.recent(sections.waits, window_s)
+    if not recent:
+        return 1.0
+    # Each reading is of the time since the one before.
+    between_s = (recent[0].at_s - recent[-1].at_s) / max(len(recent) - 1, 1)
+    return min(max(between_s * len(recent), 1.0), window_s)
+
+
 def io_worker_processes(interval: Interval) -> int:
     """How many io workers the server has: 0 before 18, and where io_method is not worker."""
     activity = interval.now(sections.activity)

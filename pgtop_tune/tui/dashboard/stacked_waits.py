@@ -18,6 +18,7 @@ from pgtop_tune.metrics.waits import (
     io_worker_processes,
     mean_over,
     wait_classes,
+    watched_s,
 )
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitSample
@@ -57,7 +58,8 @@ def waits_needs(session: Session, width: int) -> int:
 def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, span_s: float = SPANS_S[0]) -> list[Line]:
     """A head with figures, the classes stacked with CPU at the bottom, times of day; beside them the classes by name.
 
-    Class figures are means of the last 10 s, the head says so. The client's turn is grey and no part of the stack.
+    Class figures are means of the last 10 s, or of as long as there are looks; the head says so. The client's turn is
+    grey and no part of the stack.
     """
     if height < 1:
         return []
@@ -67,9 +69,9 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
         lines = absent("waits", reason, width, height, glyphs)
         return [*lines, *[((" " * width, PLAIN),)] * (height - len(lines))]
     cpus = cpus_of(session)
-    title = head(
-        (("active sessions", "title"), (" mean of 10 s", "label")), width, glyphs, _figures(interval, sample, cpus)
-    )
+    of_s = watched_s(interval, WAITS_WINDOW_S)
+    named: Line = (("active sessions", "title"), (f" mean of {of_s:.0f} s", "label"))
+    title = head(named, width, glyphs, _figures(interval, sample, cpus))
     left = max(width - _LEGEND, GUTTER + 1)
     clock = height >= _CLOCK_ROWS
     rows = height - 1 - clock
@@ -150,6 +152,7 @@ def _legend(
 def _figures(interval: Interval, sample: WaitSample, cpus: int | None) -> list[Phrase]:
     short = mean_over(ACTIVE_SESSIONS, interval, WAITS_WINDOW_S)
     style = "warning" if cpus and short and short > cpus else "strong"
+    long_s = watched_s(interval, LONG_WINDOW_S)
     rate = (
         f", {sample.samples:>2} {'sample ' if sample.samples == 1 else 'samples'}"
         if sample.source == ACTIVITY_SOURCE
@@ -159,7 +162,7 @@ def _figures(interval: Interval, sample: WaitSample, cpus: int | None) -> list[P
     busy = mean_over(IO_WORKERS, interval, WAITS_WINDOW_S)
     return [
         Phrase(labelled("active", mean(short), style)),
-        Phrase(labelled("60 s", mean(mean_over(ACTIVE_SESSIONS, interval, LONG_WINDOW_S))), 3),
+        Phrase(labelled(f"{long_s:.0f} s", mean(mean_over(ACTIVE_SESSIONS, interval, LONG_WINDOW_S))), 3),
         Phrase(labelled("CPUs", str(cpus) if cpus else "-"), 1),
         *([Phrase(labelled(IO_WORKERS.title, f"{mean(busy)} of {workers}"), 5)] if workers else []),
         Phrase(((f"{sample.source}{rate}", "label"),), 6),

@@ -149,6 +149,13 @@ def test_classes_stand_on_each_other_with_a_line_at_the_number_of_cpus() -> None
     assert limit == pytest.approx((1 - CORES / top) * 12, abs=1.0)
 
 
+@pytest.mark.parametrize(("watched", "short", "long"), [(90, 10, 60), (30, 10, 30), (9, 9, 9), (1, 1, 1)])
+def test_means_are_said_to_be_of_the_time_that_was_watched(watched: int, short: int, long: int) -> None:
+    title = text_of(stacked_waits(waiting_session(watched), 120, 14, UNICODE)[0])
+    assert f"active sessions mean of {short} s ─" in title
+    assert f" · {long} s " in title
+
+
 def cells(line: Line) -> list[tuple[int, str]]:
     return [(at, style) for at, style in enumerate(style for text, style in line for _ in text)]
 

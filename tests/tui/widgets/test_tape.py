@@ -57,6 +57,9 @@ def test_rare_events_win_a_column_and_the_room_for_words() -> None:
     assert "✗deadlock in bench" in tape
     assert "▲" in tape
     assert tape.count("▼") == 1
+    gone = happened(120, EventKind.CONNECTION, "server gone")
+    failed = happened(120.5, EventKind.LOAD, "load failed (2)")
+    assert "✗server gone" in picture(gone, failed), "the cause, and not what it ended"
 
 
 def test_outside_the_window_is_nothing() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pgtop_tune.compare.overlay.curves import Overlay, OverlayWatch
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.runtime.window import Marks
+from pgtop_tune.tui.compare.marks_line import began_ms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +77,8 @@ class WindowActions:
         elif pair[0].seconds <= 0:
             self._warn("there is no time before this window: mark a second window")
         else:
-            self._context.app.push_screen(WindowsDialog(frames, pair, self._context.glyphs))
+            began = began_ms(self._time_travel.shown)
+            self._context.app.push_screen(WindowsDialog(frames, pair, self._context.glyphs, began))
 
     def _warn(self, message: str) -> None:
         self._context.tell(message, "warning")

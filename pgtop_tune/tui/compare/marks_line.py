@@ -13,30 +13,35 @@ from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, width
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, lasting
-from pgtop_tune.units import clock
+from pgtop_tune.units import wall_clock
 
 
-def marks_line(marks: Marks, cells: int, glyphs: Glyphs, begin: str, end: str, table: str) -> Line:
+def marks_line(marks: Marks, cells: int, glyphs: Glyphs, began_ms: float, begin: str, end: str, table: str) -> Line:
     """One line of at most so many cells.
 
     Args:
+        began_ms: When the session's clock was 0, see `began_ms`.
         begin, end, table: The keys that set a begin, an end, and open the table.
     """
     title: Line = ((" marks  ", "title"),)
-    shown = [*_windows(marks, glyphs), *_following(marks, begin, end, table)]
+    shown = [*_windows(marks, glyphs, began_ms), *_following(marks, begin, end, table)]
     return (*title, *fitting(shown, cells - 8, ("   ", "dim")))
 
 
-def _windows(marks: Marks, glyphs: Glyphs) -> Iterator[Phrase]:
+def began_ms(session: Session) -> float:
+    """Milliseconds since the epoch at the session's 0: windows are told in times of day, as charts are."""
+    return 0.0 if session.now is None else session.now.taken_at_ms - 1000.0 * session.now.elapsed_s
+
+
+def _windows(marks: Marks, glyphs: Glyphs, began_ms: float) -> Iterator[Phrase]:
     alone = len(marks.windows) == 1 and marks.begun_s is None
     names = ("window",) if alone else ("A", "B")
     for name, window in zip(names, marks.windows, strict=False):
-        label = (f"{name} ", "label")
-        yield Phrase((label, (span_words(window, glyphs), "strong")), 0, (label, (_span(window, glyphs), "strong")))
+        label, words = (f"{name} ", "label"), span_words(window, glyphs, began_ms)
+        yield Phrase((label, (words, "strong")), 0, (label, (_span(window, glyphs, began_ms), "strong")))
     if marks.begun_s is not None:
-        yield Phrase(
-            ((f"{names[len(marks.windows)]} ", "label"), (f"{clock(marks.begun_s)}{glyphs.ellipsis}", "strong"))
-        )
+        since = _time_of_day(marks.begun_s, began_ms)
+        yield Phrase(((f"{names[len(marks.windows)]} ", "label"), (f"{since}{glyphs.ellipsis}", "strong")))
 
 
 def _following(marks: Marks, begin: str, end: str, table: str) -> Iterator[Phrase]:
@@ -56,13 +61,18 @@ def _key(key: str, words: str, short: str, rank: int) -> Phrase:
     return Phrase(((key, "key"), (f" {words}", "dim")), rank, ((key, "key"), (f" {short}", "dim")))
 
 
-def span_words(window: Window, glyphs: Glyphs) -> str:
-    """`00:02:10–00:03:40 (1m30s)`."""
-    return f"{_span(window, glyphs)} ({lasting(window.seconds)})"
+def span_words(window: Window, glyphs: Glyphs, began_ms: float) -> str:
+    """`12:40:10–12:41:40 (1m30s)`."""
+    return f"{_span(window, glyphs, began_ms)} ({lasting(window.seconds)})"
 
 
-def _span(window: Window, glyphs: Glyphs) -> str:
-    return f"{clock(window.since_s)}{'–' if glyphs.braille else '-'}{clock(window.until_s)}"
+def _span(window: Window, glyphs: Glyphs, began_ms: float) -> str:
+    since, until = (_time_of_day(at_s, began_ms) for at_s in (window.since_s, window.until_s))
+    return f"{since}{'–' if glyphs.braille else '-'}{until}"
+
+
+def _time_of_day(at_s: float, began_ms: float) -> str:
+    return wall_clock(round(began_ms + 1000.0 * at_s))
 
 
 # What a baseline overlay says in the head of a chart: its name, and how the load differs from it.

@@ -53,15 +53,17 @@ class WindowsDialog(Dialog[None]):
         frames: Gives the frames of the session from a moment on; used in a thread.
         pair: A and B.
         glyphs: What it is drawn with.
+        began_ms: When the session's clock was 0.
     """
 
     CELLS = 132
     LIVE = False
 
-    def __init__(self, frames: FramesFrom, pair: tuple[Window, Window], glyphs: Glyphs) -> None:
+    def __init__(self, frames: FramesFrom, pair: tuple[Window, Window], glyphs: Glyphs, began_ms: float) -> None:
         super().__init__("what differs", glyphs, keys=_KEYS)
         self._frames = frames
         self._pair = pair
+        self._spans = tuple(span_words(window, glyphs, began_ms) for window in pair)
         self._found: WindowComparison | None = None
         self._problem = ""
         self._read = 0
@@ -94,14 +96,13 @@ class WindowsDialog(Dialog[None]):
         from pgtop_tune.compare.windows.window import LEAST_FRAMES, read_window
 
         sides = []
-        for name, window in zip("AB", self._pair, strict=True):
+        for name, window, span in zip("AB", self._pair, self._spans, strict=True):
             side = read_window(self._counted(window), window, name, self._given_up.is_set)
             if self._given_up.is_set():
                 return None
             if side is None:
                 raise UsageProblem(
-                    f"there are fewer than {LEAST_FRAMES} frames of {name}, {span_words(window, self.glyphs)}",
-                    "mark another window",
+                    f"there are fewer than {LEAST_FRAMES} frames of {name}, {span}", "mark another window"
                 )
             missing_s = side.since_s - window.since_s
             if missing_s > _MISSING_S:
@@ -120,8 +121,7 @@ class WindowsDialog(Dialog[None]):
     def content(self, cells: int) -> list[Line]:
         """The windows, then the table."""
         lines: list[Line] = [
-            ((f"{name}  ", "label"), (span_words(window, self.glyphs), "strong"))
-            for name, window in zip("AB", self._pair, strict=True)
+            ((f"{name}  ", "label"), (span, "strong")) for name, span in zip("AB", self._spans, strict=True)
         ]
         lines.append(())
         if self._problem:

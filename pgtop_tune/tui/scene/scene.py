@@ -17,7 +17,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
-from pgtop_tune.tui.compare.marks_line import marks_line
+from pgtop_tune.tui.compare.marks_line import began_ms, marks_line
 from pgtop_tune.tui.findings.line import finding_line
 from pgtop_tune.tui.pages.registry import NAMES, POOLERS_KEY
 from pgtop_tune.tui.pages.row_details import RowKey
@@ -278,7 +278,7 @@ class SceneScreen(MouseScreen):
     def _marks_line(self, marks: Marks, width: int) -> Line:
         keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
         begin, end, table = (keys.get(each, "") for each in ("mark-begin", "mark-end", "brush"))
-        return marks_line(marks, width, self._glyphs, begin, end, table)
+        return marks_line(marks, width, self._glyphs, began_ms(self._scene.session), begin, end, table)
 
     def heights(self, width: int, height: int) -> dict[str, int]:
         """Rows of each canvas on a screen of that size."""

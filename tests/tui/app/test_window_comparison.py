@@ -91,8 +91,8 @@ async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source) as rig:
         await marked(rig, source, found, (85, "["), (150, "]"))
         await rig.press("D")
-        await rig.sees("A  00:00:20–00:01:25 (1m05s)")
-        await rig.sees("B  00:01:25–00:02:30 (1m05s)")
+        await rig.sees("A  21:20:20–21:21:25 (1m05s)")
+        await rig.sees("B  21:21:25–21:22:30 (1m05s)")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ test: $(VENV)/.tested-with
 	@$(BIN)/python -m pytest -m "not long" $(WORKERS) $(ARGS)
 
 test-long: $(VENV)/.tested-with
-	@$(BIN)/python -m pytest -m long $(ARGS)
+	@PGTOP_TUNE_EXPLORE=1 $(BIN)/python -m pytest -m "long or hypothesis" $(ARGS)
 
 check: $(VENV)/.tested-with
 	@$(BIN)/ruff format --check pgtop_tune tests docs

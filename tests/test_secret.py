@@ -233,5 +233,7 @@ def test_whatever_the_secret_is_nothing_of_it_is_left(secret: str) -> None:
 
 @given(st.text("'\"\\$ps=:@/-u()[]|, \n"), st.sampled_from(("password", "token=", "crypt(", "://u:", "-u ")))
 def test_any_text_is_taken(text: str, word: str) -> None:
-    for whole in (f"{word}{text}", f"{text}{word}{text}"):
-        assert without_secrets(whole).startswith(whole[: len(word)].rstrip("'\""))
+    whole = f"{word}{text}"
+    assert without_secrets(whole).startswith(word.rstrip("'\""))
+    # In front of the word the text itself may begin a secret.
+    assert without_secrets(f"{text}{whole}")

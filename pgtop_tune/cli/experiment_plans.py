@@ -214,8 +214,8 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> 
     """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others.
 
     Raises:
-        UsageProblem: A change of somebody else waits for a restart, or no database can be created there by this role,
-            or through a pooler.
+        UsageProblem: Another user's change waits for a restart, or this role cannot create a database there, or a
+            pooler stands before the server.
     """
     sql_session = await open_sql_session(conninfo)
     try:

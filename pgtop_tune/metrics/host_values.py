@@ -341,9 +341,10 @@ def process_io(pick: Callable[[ProcessCounters], int | None]) -> Callable[[Inter
         rates: dict[int, float] = {}
         for newer, newer_s, older, older_s in interval.once(_io_readings):
             after, before = pick(newer), pick(older)
-            # As `rate`, without a call for each of hundreds.
-            if after is not None and before is not None and after >= before and newer_s > older_s:
-                rates[newer.pid] = (after - before) / (newer_s - older_s)
+            if after is not None and before is not None:
+                per_second = rate(before, after, older_s, newer_s)
+                if per_second is not None:
+                    rates[newer.pid] = per_second
         return rates
 
     return values

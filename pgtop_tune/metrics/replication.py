@@ -114,6 +114,16 @@ def receiver_lag(interval: Interval) -> ReceiverLag | None:
     )
 
 
+def is_cut_off(receiver: Receiver, primary_conninfo: str | None) -> bool:
+    """Whether a standby is to stream and does not.
+
+    Args:
+        receiver: Of the standby.
+        primary_conninfo: "" restores from an archive alone; None, where the role may not see it, counts as set.
+    """
+    return receiver.status != "streaming" and primary_conninfo != ""
+
+
 class SlotState(Struct, frozen=True):
     """A replication slot and what it costs.
 

@@ -18,6 +18,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.blocking import blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.connections import WORKING
 from pgtop_tune.metrics.load import running
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.stall import SHORTEST_S
@@ -27,7 +28,6 @@ _LOCK: Final = "Lock"
 _MOST: Final = 0.9
 _FEWEST: Final = 2
 _EACH_PER_S: Final = 4.0
-_RUNNING: Final = ("active", "fastpath function call")
 
 
 class Standstill(Struct, frozen=True):
@@ -68,7 +68,7 @@ def _of(activity: Activity) -> Standstill | None:
     active = [
         backend
         for backend in activity.backends
-        if backend.backend_type == CLIENT_BACKEND and backend.state in _RUNNING and backend is not root
+        if backend.backend_type == CLIENT_BACKEND and backend.state in WORKING and backend is not root
     ]
     waiting = sum(backend.wait_event_type == _LOCK for backend in active)
     if waiting < max(_FEWEST, _MOST * len(active)):

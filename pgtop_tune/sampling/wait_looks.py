@@ -34,8 +34,8 @@ _COST: Final = 10.0
 _REST_S: Final = 9.0
 """Less than the window over which waits are told: however slow the server is, it has a look."""
 _CROWDS: Final = ((500, 0.5), (100, 0.2))
-"""From so many sessions on waits are looked at less often: each look costs the server more and has as many more to
-count, so that figures are as exact as with fewer. For what takes less time from look to look there is the burst."""
+"""Least number of sessions, and seconds from look to look: a look at more sessions costs the server more, and counts
+more of them, so that figures are as exact as with fewer. The burst sees shorter transactions."""
 BURST_S: Final = 20.0
 _BURST_COST: Final = 3.0
 """Somebody asked for it, and it ends soon."""

@@ -10,7 +10,7 @@ from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, told
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.replication import receiver_lag
+from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
 from pgtop_tune.model.replication import Sender
 from pgtop_tune.units import duration, size, with_ms
@@ -100,20 +100,18 @@ def _paused(facts: Facts) -> Hit | None:
 
 
 def _cut_off(facts: Facts) -> Hit | None:
-    """On a standby that is to stream and does not: what its readers see grows older, and a failover loses the rest.
-
-    Without the right to see primary_conninfo, a role does not see the receiver either.
-    """
+    """On a standby that is to stream and does not: what its readers see grows older, and a failover loses the rest."""
     lag = receiver_lag(facts.interval)
-    if lag is None or lag.receiver.status is not None or not setting(facts.interval, "primary_conninfo"):
+    if lag is None or not is_cut_off(lag.receiver, setting(facts.interval, "primary_conninfo")):
         return None
-    said = "this standby does not stream: it has no WAL receiver"
+    state = lag.receiver.status
+    said = f"this standby does not stream: {f'its WAL receiver is {state}' if state else 'it has no WAL receiver'}"
     return Hit(
         sentence=said,
         short=said,
         share=1.0,
         evidence=told(
-            ("WAL receiver", "none"),
+            ("WAL receiver", state or "none"),
             ("received, not replayed", size(lag.unreplayed_bytes) if lag.unreplayed_bytes else None),
         ),
         next_step="its log says why: primary_conninfo, pg_hba.conf of the primary, or WAL that the primary has removed",
@@ -133,6 +131,12 @@ _LATENCY_RULES: Final = tuple(
 )
 RULES: Final = (
     Rule(id="standby.paused", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_paused),
-    Rule(id="standby.alone", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_cut_off),
+    Rule(
+        id="standby.alone",
+        kind=FindingKind.LIMIT,
+        page="9",
+        needs=(sections.replication, sections.parameters),
+        find=_cut_off,
+    ),
     *_LATENCY_RULES,
 )

@@ -14,7 +14,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
-from pgtop_tune.metrics.replication import SenderLag, sender_lags
+from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, literal
@@ -164,11 +164,11 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
         )
 
 
-def _only_from_archive(facts: CheckFacts) -> bool:
-    """A standby that is not meant to stream; where the role may not see primary_conninfo it is taken to be."""
+def _upstream(facts: CheckFacts) -> str | None:
+    """primary_conninfo; None where the role may not see it."""
     parameters = needs.PARAMETERS.of(facts)
-    upstream = None if isinstance(parameters, Unavailable) else needs.Parameters(parameters).find("primary_conninfo")
-    return upstream is not None and not upstream.setting
+    row = None if isinstance(parameters, Unavailable) else needs.Parameters(parameters).find("primary_conninfo")
+    return None if row is None else row.setting
 
 
 def _receiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -183,7 +183,7 @@ def _receiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             fix=Fix("SELECT pg_wal_replay_resume();", "SELECT pg_wal_replay_pause();"),
             subject="paused",
         )
-    if receiver.status != "streaming" and not _only_from_archive(facts):
+    if is_cut_off(receiver, _upstream(facts)):
         yield Finding(
             severity=Severity.HIGH,
             says=f"this standby does not stream: its receiver is {receiver.status or 'missing'}",

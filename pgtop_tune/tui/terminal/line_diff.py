@@ -3,8 +3,8 @@
 Textual rewrites every cell of a changed region from the widget's left edge, and wraps every segment in its own colour
 sequence and reset. Here its output is read, compared cell by cell with the picture the terminal holds, and replaced by
 short sequences that lead to the same picture. Nothing inside Textual is touched, only the bytes it writes: cursor
-positions (CUP), colours (SGR) and text. Anything else is handed on as it is. Rows that were drawn by whoever knows that
-nothing lies over them come without Textual.
+positions (CUP), colours (SGR) and text. Anything else is handed on as it is. Canvases with nothing over them give
+their rows to `painted`, without Textual.
 """
 
 from __future__ import annotations

@@ -72,6 +72,13 @@ class _Track(Struct):
     told_s: float = 0.0
     strength: float = 0.0
 
+    def looked(self, now_s: float, *, held: bool) -> None:
+        """Notes whether it held."""
+        seen = self.seen
+        seen.append((now_s, held))
+        while seen[0][0] <= now_s - _ENTERS_S - _SLACK_S:
+            seen.popleft()
+
 
 class Diagnosing:
     """Says what binds, frame by frame.
@@ -161,6 +168,10 @@ class Diagnosing:
     def _note(self, rule: Rule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
         now_s, now_ms = facts.interval.newest.elapsed_s, facts.interval.newest.taken_at_ms
         track = self._tracks.setdefault(rule.id, _Track())
+        if hit is None and track.since_ms is None and not settling:
+            # Most rules, most of the time.
+            track.looked(now_s, held=False)
+            return
         kind = rule.kind if hit is None else hit.kind_of(rule)
         outage, latency = kind is FindingKind.OUTAGE, kind is FindingKind.LATENCY
         if settling and rule.kind is not FindingKind.LIMIT and not outage:
@@ -174,9 +185,7 @@ class Diagnosing:
         staying = hit is not None and (strength >= _LEAVES_SHARE or not latency)
         if entering and not (track.seen and track.seen[-1][1]) and track.since_ms is None:
             track.began_ms = now_ms
-        track.seen.append((now_s, entering))
-        while track.seen and track.seen[0][0] <= now_s - _ENTERS_S - _SLACK_S:
-            track.seen.popleft()
+        track.looked(now_s, held=entering)
         if track.since_ms is None and entering and (outage or at_once or self._enters(track, now_s)):
             track.since_ms, track.told_s = track.began_ms, now_s - _TEXT_S
         if staying:

@@ -21,8 +21,8 @@ from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, hidden_sessions, 
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.host_values import process_cpu
 from pgtop_tune.metrics.load import running
+from pgtop_tune.metrics.process_values import process_cpu
 from pgtop_tune.metrics.stall import stalled_s
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Unavailable
@@ -91,7 +91,7 @@ class Facts:
         """A metric, as the mean of ten seconds where it is one of two looks."""
         return metric(self.mean)
 
-    def by(self, keyed: Keyed[K]) -> dict[K, float]:
+    def by(self, keyed: Keyed[K]) -> Mapping[K, float]:
         """The same of a family."""
         return keyed(self.mean)
 

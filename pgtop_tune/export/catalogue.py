@@ -9,7 +9,7 @@ import difflib
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final, Protocol
@@ -89,7 +89,7 @@ def _of_one(value: Callable[[Interval], float | None]) -> Callable[[Interval], I
     return read
 
 
-def _of_family(values: Callable[[Interval], dict[Any, float]]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+def _of_family(values: Callable[[Interval], Mapping[Any, float]]) -> Callable[[Interval], Iterable[ExportedPoint]]:
     def read(interval: Interval) -> Iterable[ExportedPoint]:
         return [ExportedPoint((str(key),), value) for key, value in values(interval).items()]
 

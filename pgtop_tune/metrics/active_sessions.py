@@ -22,7 +22,7 @@ So a session is counted once, and the parts add up to the whole.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Sequence, Set
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
@@ -38,7 +38,7 @@ from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity
-from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, LOAD_APPLICATION, QUEUE, TURN, WaitCount
+from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, LOAD_APPLICATION, QUEUE, TURN, WaitCount, WaitSample
 
 CLIENT_BACKEND: Final = "client backend"
 _SESSIONS: Final = frozenset({CLIENT_BACKEND, "parallel worker", ""})
@@ -141,27 +141,56 @@ class _Over(Struct, frozen=True):
 
     def __call__(self, interval: Interval) -> list[Sessions] | None:
         recent = interval.recent(sections.waits, self.window_s)
-        samples = sum(reading.samples for reading in recent)
+        samples = sum([reading.samples for reading in recent])
         if not samples:
             return None
-        joined = _is_part_of_latency(interval)
-        kinds: dict[tuple[object, ...], WaitCount] = {}
-        seen: dict[tuple[object, ...], int] = {}
-        for reading in recent:
-            for count in reading.counts:
-                observations = count.observations
-                if not observations:
-                    continue
-                if joined and count.wait_event == BETWEEN and count.is_idle:
-                    count = replace(count, wait_event=TURN)
-                key = _KIND(count)
-                if key in seen:
-                    seen[key] += observations
-                else:
-                    kinds[key], seen[key] = count, observations
-        found = [Sessions(kind, seen[key] / samples) for key, kind in kinds.items()]
+        seen = interval.carried(self, _Seen).over(recent, _is_part_of_latency(interval))
+        found = [Sessions(kind, observations / samples) for kind, observations in seen]
         use = cpu_of_load(interval, self.window_s)
         return found if use is None else _with_cpu(found, use.used * use.share, (use.queued or 0.0) * use.share)
+
+
+class _Seen:
+    """Observations of each kind in a window that slides: what comes is added, what goes is taken away."""
+
+    def __init__(self) -> None:
+        self._readings: Sequence[WaitSample] = ()
+        self._joined = False
+        self._sums: dict[tuple[object, ...], tuple[WaitCount, int]] = {}
+
+    def over(self, readings: Sequence[WaitSample], joined: bool) -> Iterable[tuple[WaitCount, int]]:
+        """Kinds with their observations.
+
+        Args:
+            readings: Newest first.
+            joined: Sessions between two transactions count as those whose client's turn it is.
+        """
+        known = self._readings
+        new = next((place for place, each in enumerate(readings) if known and each is known[0]), len(readings))
+        stay = len(readings) - new
+        if joined != self._joined or stay > len(known) or (stay and readings[-1] is not known[stay - 1]):
+            self._sums, known, new, stay = {}, (), len(readings), 0
+        self._readings, self._joined = readings, joined
+        for reading in known[stay:]:
+            self._add(reading, -1)
+        for reading in readings[:new]:
+            self._add(reading, 1)
+        return self._sums.values()
+
+    def _add(self, reading: WaitSample, sign: int) -> None:
+        sums = self._sums
+        for count in reading.counts:
+            observations = count.observations
+            if not observations:
+                continue
+            if self._joined and count.wait_event == BETWEEN and count.is_idle:
+                count = replace(count, wait_event=TURN)
+            key = _KIND(count)
+            kind, before = sums.get(key, (count, 0))
+            if before + sign * observations:
+                sums[key] = kind, before + sign * observations
+            else:
+                del sums[key]
 
 
 def _is_part_of_latency(interval: Interval) -> bool:
@@ -237,22 +266,50 @@ class _UseOver(Struct, frozen=True):
         recent = interval.recent(sections.processes, self.window_s, least=2)
         if not pids:
             return None
-        last = next((at for at, look in enumerate(recent) if len(known.rows(look, pids)) >= COVERED * len(pids)), None)
+        enough = COVERED * len(pids)
+        last = next((at for at, look in enumerate(recent) if len(known.processes(look, pids).who) >= enough), None)
         if last is None:
             return None
-        newest = known.rows(recent[last], pids)
+        newest = known.processes(recent[last], pids)
         for oldest in reversed(recent[last + 1 :]):
-            before = known.rows(oldest, pids)
-            pairs = [
-                (before[pid], row)
-                for pid, row in newest.items()
-                if pid in before and before[pid].start_ticks == row.start_ticks
-            ]
-            if len(pairs) >= COVERED * len(pids):
+            older, newer = _of_both(known.processes(oldest, pids), newest)
+            if len(newer.who) >= enough:
                 seconds = recent[last].at_s - oldest.at_s
-                use = _use(pairs, seconds, host.facts.ticks_per_s, len(pids) / len(pairs))
+                use = _use(older, newer, seconds, host.facts.ticks_per_s, len(pids) / len(newer.who))
                 return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
         return None
+
+
+class _LoadProcesses:
+    """Processes of a look, and what they had used by then together.
+
+    Attributes:
+        who: Pid and start of each.
+        user_ticks: Their utime.
+        system_ticks: Their stime.
+        delays_ms: By pid, of those whose time in the run queue was read.
+        delay_ms: Their sum.
+    """
+
+    def __init__(self, rows: Sequence[ProcessCounters]) -> None:
+        self.rows = rows
+        self.who = [(row.pid, row.start_ticks) for row in rows]
+        self.user_ticks = sum([row.user_ticks for row in rows])
+        self.system_ticks = sum([row.system_ticks for row in rows])
+        self.delays_ms = {row.pid: row.run_delay_ms for row in rows if row.run_delay_ms is not None}
+        self.delay_ms = sum(self.delays_ms.values())
+
+    def among(self, who: Set[tuple[int, int]]) -> _LoadProcesses:
+        """Those of them that are."""
+        return _LoadProcesses([row for row, each in zip(self.rows, self.who, strict=True) if each in who])
+
+
+def _of_both(older: _LoadProcesses, newer: _LoadProcesses) -> tuple[_LoadProcesses, _LoadProcesses]:
+    """Without those that only one of two looks saw."""
+    if older.who == newer.who:
+        return older, newer
+    both = set(older.who).intersection(newer.who)
+    return older.among(both), newer.among(both)
 
 
 class _LoadSeen:
@@ -260,22 +317,29 @@ class _LoadSeen:
 
     def __init__(self) -> None:
         self._pids: dict[int, tuple[Activity, frozenset[int]]] = {}
-        self._rows: dict[tuple[int, frozenset[int]], tuple[ProcessSample, dict[int, ProcessCounters]]] = {}
+        self._newest_pids: frozenset[int] = frozenset()
+        self._processes: dict[tuple[int, frozenset[int]], tuple[ProcessSample, _LoadProcesses]] = {}
 
     def pids(self, activity: Activity) -> frozenset[int]:
         """See `_of_load`."""
         found = self._pids.get(id(activity))
         if found is None or found[0] is not activity:
-            found = self._pids[id(activity)] = activity, _of_load(activity)
+            pids = _of_load(activity)
+            if pids == self._newest_pids:
+                # The same object is found by its name the quicker.
+                pids = self._newest_pids
+            self._newest_pids = pids
+            found = self._pids[id(activity)] = activity, pids
             _forget_older(self._pids, activity.at_s)
         return found[1]
 
-    def rows(self, sample: ProcessSample, pids: frozenset[int]) -> dict[int, ProcessCounters]:
-        """See `_rows`."""
-        found = self._rows.get((id(sample), pids))
+    def processes(self, sample: ProcessSample, pids: frozenset[int]) -> _LoadProcesses:
+        """Those of a look that have one of these pids."""
+        found = self._processes.get((id(sample), pids))
         if found is None or found[0] is not sample:
-            found = self._rows[id(sample), pids] = sample, _rows(sample, pids)
-            _forget_older(self._rows, sample.at_s)
+            rows = [row for row in sample.processes if row.pid in pids]
+            found = self._processes[id(sample), pids] = sample, _LoadProcesses(rows)
+            _forget_older(self._processes, sample.at_s)
         return found[1]
 
 
@@ -298,7 +362,7 @@ _LOAD_SEEN: Final = _LoadSeen()
 def load_pids(frame: Frame) -> frozenset[int]:
     """Sessions of pgbench that a frame shows, without those that only help in parallel."""
     activity = sections.activity(frame)
-    return frozenset() if isinstance(activity, Unavailable) else _of_load(activity)
+    return frozenset() if isinstance(activity, Unavailable) else _LOAD_SEEN.pids(activity)
 
 
 def _of_load(activity: Activity) -> frozenset[int]:
@@ -306,24 +370,22 @@ def _of_load(activity: Activity) -> frozenset[int]:
     return frozenset(row.pid for row in rows if row.application_name == LOAD_APPLICATION and row.leader_pid is None)
 
 
-def _rows(sample: ProcessSample, pids: Set[int]) -> dict[int, ProcessCounters]:
-    return {row.pid: row for row in sample.processes if row.pid in pids}
-
-
 def _use(
-    pairs: list[tuple[ProcessCounters, ProcessCounters]], seconds: float, ticks_per_s: int, all_to_known: float
+    older: _LoadProcesses, newer: _LoadProcesses, seconds: float, ticks_per_s: int, all_to_known: float
 ) -> CpuUse | None:
+    """Of the same processes at two looks."""
     if seconds <= 0 or ticks_per_s <= 0:
         return None
-    system = sum([new.system_ticks - old.system_ticks for old, new in pairs])
-    ticks = system + sum([new.user_ticks - old.user_ticks for old, new in pairs])
-    delays = [
-        new.run_delay_ms - old.run_delay_ms
-        for old, new in pairs
-        if new.run_delay_ms is not None and old.run_delay_ms is not None
-    ]
-    known = len(delays) >= COVERED * len(pairs)
-    queued = sum(delays) / 1000.0 / seconds * all_to_known * len(pairs) / len(delays) if known else None
+    system = newer.system_ticks - older.system_ticks
+    ticks = system + newer.user_ticks - older.user_ticks
+    processes, read = len(newer.who), older.delays_ms.keys()
+    if read == newer.delays_ms.keys():
+        delays, delay_ms = len(read), newer.delay_ms - older.delay_ms
+    else:
+        of_both = [after - older.delays_ms[pid] for pid, after in newer.delays_ms.items() if pid in read]
+        delays, delay_ms = len(of_both), sum(of_both)
+    known = delays >= COVERED * processes
+    queued = delay_ms / 1000.0 / seconds * all_to_known * processes / delays if known else None
     used = ticks / ticks_per_s / seconds * all_to_known
     return CpuUse(used=used, queued=queued, system=system / ticks if ticks > 0 else 0.0)
 

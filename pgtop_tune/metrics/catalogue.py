@@ -9,7 +9,8 @@ section. It is drawn as "-" and as a gap in a chart, never as 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import is_
 from typing import Final, Generic, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -38,6 +39,9 @@ _LOOK_BACK: Final = 120
 """Frames searched for an older reading of a slow section; two minutes at 1 Hz."""
 MISSED_TICKS: Final = 3
 """So many frames without an answer are a busy server; more in a row are an outage."""
+WHOLE_S: Final = 12.0
+"""How long a session keeps every reading of every section (`runtime.frame_window`): longer than the windows of `budget`,
+`client_bound`, `growth` and `host_values`."""
 NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
 """Events of the first frame after a time of which there are none: nobody looked, or a full disk did not take them."""
 
@@ -82,27 +86,88 @@ def _reach(section: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], S |
     return section.reach if isinstance(section, Section) else section
 
 
+_Asked = tuple[Callable[..., object], float, int]
+"""A section's function, a window and the least number of readings."""
+
+
+class _Found(Struct):
+    """Readings, newest first, and whether no frames are missing between those that were looked at."""
+
+    readings: list[Reading]
+    whole: bool
+
+
+class _Made:
+    """What some readings made."""
+
+    def __init__(self) -> None:
+        self.of: tuple[object, ...] | None = None
+        self.value: object = None
+
+
+class _MadeOfEach:
+    """What readings made, by id; they are held, so that an id has one meaning."""
+
+    def __init__(self) -> None:
+        self.also: tuple[object, ...] = ()
+        self.values: dict[int, tuple[object, object]] = {}
+
+
 class Interval:
     """The newest frame and those before it: what a metric is computed from.
 
     Args:
         frames: At least one frame, oldest first. Only the tail is looked at.
+        before: Of the same frames, until the newest one came: what it found is added to, not looked for again.
     """
 
-    __slots__ = ("_frames", "_known", "_pairs", "_recent", "newest")
+    __slots__ = ("_carried", "_frames", "_known", "_lately", "_pairs", "_recent", "newest")
 
-    def __init__(self, frames: Sequence[Frame]) -> None:
+    def __init__(self, frames: Sequence[Frame], before: Interval | None = None) -> None:
         self._frames = frames
         self._known: dict[Callable[[Interval], object], object] = {}
         self._pairs: dict[tuple[Callable[..., object], float, bool], tuple[object, object] | None] = {}
-        self._recent: dict[tuple[Callable[..., object], float, int], Sequence[object]] = {}
+        self._recent: dict[_Asked, _Found] = {}
         self.newest: Final = frames[-1]
+        self._carried: dict[Hashable, object] = {} if before is None else before._carried
+        self._lately: dict[_Asked, _Found] = {}
+        if before is not None and not self.after_gap and _started_ms(before.newest) == _started_ms(self.newest):
+            self._lately = before._recent
 
     def once(self, compute: Callable[[Interval], T]) -> T:
         """What a function makes of this interval, computed when it is first asked for: several metrics share it."""
         if compute not in self._known:
             self._known[compute] = compute(self)
         return cast(T, self._known[compute])
+
+    def kept(self, compute: Callable[..., T], *readings: object) -> T:
+        """What a function makes of some readings; made again, in intervals that follow as well, once one is another."""
+        made = self.carried(compute, _Made)
+        if made.of is None or len(made.of) != len(readings) or not all(map(is_, made.of, readings)):
+            made.value, made.of = compute(*readings), readings
+        return cast(T, made.value)
+
+    def each(self, compute: Callable[..., T], readings: Sequence[object], *also: object) -> list[T]:
+        """What a function makes of each of some readings, and of something else; in intervals that follow as well.
+
+        Of a window that slides, what a reading made is made once.
+        """
+        made = self.carried((compute, "each"), _MadeOfEach)
+        known = made.values if made.also == also else {}
+        made.also = also
+        made.values = {
+            id(each): known[id(each)] if id(each) in known else (each, compute(each, *also)) for each in readings
+        }
+        return [cast(T, made.values[id(each)][1]) for each in readings]
+
+    def carried(self, whose: Hashable, kind: Callable[[], T]) -> T:
+        """What somebody has in this interval, those before and those that follow: a sum that is added to.
+
+        Intervals come in any order, as in a replay that goes back: it must find out by itself whether it fits.
+        """
+        if whose not in self._carried:
+            self._carried[whose] = kind()
+        return cast(T, self._carried[whose])
 
     def now(self, section: Callable[[Frame], S | Unavailable]) -> S | None:
         """The section in the newest frame, None when it is unavailable."""
@@ -130,7 +195,9 @@ class Interval:
             if frame.elapsed_s < until_s and oldest is not self.newest:
                 break
             oldest = frame
-        return Interval((self.newest,) if oldest is self.newest else (oldest, self.newest))
+        found = Interval((self.newest,) if oldest is self.newest else (oldest, self.newest))
+        found._carried = self.carried(("over", window_s), dict)
+        return found
 
     @property
     def after_gap(self) -> bool:
@@ -191,24 +258,52 @@ class Interval:
             least: So many even when they are further apart: 2 for what counters did in between.
         """
         asked = (_reach(section), window_s, least)
-        if asked not in self._recent:
-            self._recent[asked] = self._read_back(*asked)
-        return cast(Sequence[S], self._recent[asked])
+        found = self._recent.get(asked)
+        if found is None:
+            always = isinstance(section, Section) and section.kept_whole
+            found = self._recent[asked] = self._read_on(asked, always) or self._read_back(*asked)
+        return cast(Sequence[S], found.readings)
 
-    def _read_back(self, reach: Callable[[Frame], S | Unavailable], window_s: float, least: int) -> list[S]:
+    def _read_on(self, asked: _Asked, always: bool) -> _Found | None:
+        """What the interval before found, with the newest reading and without those that are too old by now.
+
+        None where it may not be what reading back finds: older frames have not all readings of a section (see
+        `runtime.frame_window`), and what is missing counts by the reading it is seen from.
+        """
+        before = self._lately.get(asked)
+        reach, window_s, least = asked
+        newest = cast(Reading | Unavailable, reach(self.newest))
+        if before is None or not before.whole or not before.readings or isinstance(newest, Unavailable):
+            return None
+        readings = list(before.readings)
+        if newest.at_s > readings[0].at_s:
+            readings.insert(0, newest)
+        elif newest.at_s == readings[0].at_s:
+            readings[0] = newest
+        else:
+            return None
+        oldest_s = self._frames[0].elapsed_s
+        if always:
+            oldest = cast(Reading | Unavailable, reach(self._frames[0]))
+            oldest_s = oldest_s if isinstance(oldest, Unavailable) else oldest.at_s
+            while len(readings) > 1 and readings[-1].at_s < oldest_s:
+                readings.pop()
+        else:
+            oldest_s = max(oldest_s, self.newest.elapsed_s - WHOLE_S + 0.5)
+        while len(readings) > least and readings[-1].at_s <= newest.at_s - window_s:
+            readings.pop()
+        return _Found(readings, True) if readings[-1].at_s >= oldest_s else None
+
+    def _read_back(self, reach: Callable[[Frame], S | Unavailable], window_s: float, least: int) -> _Found:
         found: list[S] = []
-        missed, gap_s = 0, 0.0
+        missed, gap_s, whole = 0, 0.0, True
         later: Frame | None = None
         for frame in reversed(self._frames):
             reading = reach(frame)
-            if (
-                later is not None
-                and later.events
-                and found
-                and found[0].at_s > frame.elapsed_s
-                and _is_after_gap(later)
-            ):
-                gap_s += later.elapsed_s - frame.elapsed_s
+            if later is not None and later.events and _is_after_gap(later):
+                whole = False
+                if found and found[0].at_s > frame.elapsed_s:
+                    gap_s += later.elapsed_s - frame.elapsed_s
             later = frame
             if isinstance(reading, Unavailable):
                 missed += 1
@@ -224,7 +319,7 @@ class Interval:
             missed = 0
             if not found or reading.at_s < found[-1].at_s:
                 found.append(reading)
-        return found
+        return _Found(cast(list[Reading], found), whole)
 
     def _is_same_server(self, older: Frame) -> bool:
         started_ms = _started_ms(self.newest)
@@ -298,8 +393,8 @@ class Keyed(Struct, Generic[K], frozen=True):
     unit: str
     definition: str
     source: str
-    values: Callable[[Interval], dict[K, float]]
+    values: Callable[[Interval], Mapping[K, float]]
     critical: float | None = None
 
-    def __call__(self, interval: Interval) -> dict[K, float]:
+    def __call__(self, interval: Interval) -> Mapping[K, float]:
         return interval.once(self.values)

@@ -1,11 +1,12 @@
-"""Numbers of the machine: CPU, memory, pressure, disks, processes. Rows only; the arithmetic is in `host_values`."""
+"""Numbers of the machine: CPU, memory, pressure, disks, processes. Rows only; the arithmetic is in `host_values` and
+`process_values`."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from pgtop_tune.metrics import host_values as values
-from pgtop_tune.metrics import sections
+from pgtop_tune.metrics import process_values, sections
 from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.host_values import DiskDelta
 
@@ -42,7 +43,7 @@ CPU_BUSY = Metric(
 CPU_FOREIGN = Metric(
     "host.cpu.foreign", "foreign", "%",
     "CPU time of other programs than the server, pgbench and this one, stolen time included; all cores are 100.",
-    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat", values.foreign_cpu,
+    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat", process_values.foreign_cpu,
 )  # fmt: skip
 CORE_BUSY: Final[Keyed[str]] = Keyed(
     "host.core.busy", "cores", "%", "Time this core was not idle; each core is 100. One full core among idle ones is a bottleneck that the total hides.",
@@ -230,20 +231,20 @@ DISK_REQUEST_BYTES: Final[Keyed[str]] = Keyed(
 
 PROCESS_CPU: Final[Keyed[int]] = Keyed(
     "host.process.cpu", "CPU%", "%", "CPU time of this process in the kernel and outside; one core is 100, as in top.",
-    "/proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)", values.process_cpu,
+    "/proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)", process_values.process_cpu,
 )  # fmt: skip
 PROCESS_READ_BYTES: Final[Keyed[int]] = Keyed(
     "host.process.read_bytes", "R", "bytes/s", "Bytes fetched from storage for this process per second, without reads from the page cache.",
-    "/proc/PID/io: Δ read_bytes / Δt", values.process_io(lambda process: process.read_bytes),
+    "/proc/PID/io: Δ read_bytes / Δt", process_values.process_io(lambda process: process.read_bytes),
 )  # fmt: skip
 PROCESS_WRITE_BYTES: Final[Keyed[int]] = Keyed(
     "host.process.write_bytes", "W", "bytes/s",
     "Bytes this process handed to write calls per second (WAL, relations, temporary files); they reach storage later, charged to the process that flushes. The kernel's count of bytes for storage is not used: with large folios it is a hundredfold too high.",
-    "/proc/PID/io: Δ wchar / Δt", values.process_io(lambda process: process.write_bytes),
+    "/proc/PID/io: Δ wchar / Δt", process_values.process_io(lambda process: process.write_bytes),
 )  # fmt: skip
 PROCESS_RSS: Final[Keyed[int]] = Keyed(
     "host.process.rss", "RES", "bytes", "Resident memory of this process, including touched shared memory; sums count that memory several times.",
-    "/proc/PID/stat rss · page size", values.process_gauge(lambda process: process.rss_bytes),
+    "/proc/PID/stat rss · page size", process_values.process_gauge(lambda process: process.rss_bytes),
 )  # fmt: skip
 
 METRICS: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.metrics import host_values as values
-from pgtop_tune.metrics import sections
+from pgtop_tune.metrics import process_values, sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.host_places import row_gauge, section_rate
 
@@ -56,7 +56,7 @@ HUGE_SURPLUS: Final[Keyed[int]] = Keyed(
     "HugePages_Surp, surplus_hugepages", values.huge_pages(lambda pool: pool.surplus),
 )  # fmt: skip
 
-_delay = values.process_io(lambda process: process.run_delay_ms)
+_delay = process_values.process_io(lambda process: process.run_delay_ms)
 
 
 def _process_delay(interval: Interval) -> dict[int, float]:
@@ -71,7 +71,7 @@ PROCESS_RUN_DELAY: Final[Keyed[int]] = Keyed(
 
 
 def _busiest_thread(interval: Interval) -> dict[int, float]:
-    pair = values.processes_of_one_boot(interval)
+    pair = process_values.processes_of_one_boot(interval)
     if pair is None or pair[1].facts is None:
         return {}
     older = {thread.tid: thread for thread in pair[0].section.threads}

@@ -6,7 +6,7 @@ Nothing is computed across a reboot, where every counter starts anew: the boot_i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -22,14 +22,9 @@ from pgtop_tune.model.host import (
     MemorySample,
     PressureLine,
     PressureSample,
-    ProcessCounters,
-    ProcessSample,
 )
 
 S = TypeVar("S", bound=Reading)
-
-IO_WINDOW_S: Final = 10.0
-"""How far back a process's earlier I/O reading may lie: they are read for some processes at a time."""
 
 
 class HostLook(Struct, Generic[S], frozen=True):
@@ -62,7 +57,6 @@ _cpu = with_facts(sections.cpu)
 _memory = with_facts(sections.memory)
 _pressure = with_facts(sections.pressure)
 _disks = with_facts(sections.disks)
-_processes = with_facts(sections.processes)
 
 
 def same_boot(
@@ -267,116 +261,3 @@ def _disk_deltas(interval: Interval) -> Iterator[DiskDelta]:
     for disk in pair[1].section.disks:
         if disk.name in before:
             yield DiskDelta(before[disk.name], disk, seconds)
-
-
-def _same(older: ProcessCounters | None, newer: ProcessCounters) -> bool:
-    """Whether a pid still names the process it named before."""
-    return older is not None and older.start_ticks == newer.start_ticks
-
-
-def process_cpu(interval: Interval) -> dict[int, float]:
-    """CPU time per process as a share of one core."""
-    pair = same_boot(interval, _processes)
-    if pair is None or pair[1].facts is None:
-        return {}
-    seconds = pair[1].at_s - pair[0].at_s
-    before = {process.pid: process for process in pair[0].section.processes}
-    scale = 100.0 / (pair[1].facts.ticks_per_s * seconds)
-    shares: dict[int, float] = {}
-    for process in pair[1].section.processes:
-        older = before.get(process.pid)
-        if older is None or not _same(older, process):
-            continue
-        ticks = process.user_ticks + process.system_ticks - older.user_ticks - older.system_ticks
-        if ticks >= 0:
-            shares[process.pid] = ticks * scale
-    return shares
-
-
-def foreign_cpu(interval: Interval) -> float | None:
-    """Share of the time of all CPUs that neither the server nor pgbench nor we used, 0 to 100."""
-    busy, looks = cpu_share(busy_ticks)(interval), processes_of_one_boot(interval)
-    facts = None if looks is None else looks[1].facts
-    if busy is None or looks is None or facts is None or not facts.cpu_count:
-        return None
-    ended = _ended_cpu(*looks, facts.ticks_per_s)
-    return max(busy - (sum(interval.once(process_cpu).values()) + ended) / facts.cpu_count, 0.0)
-
-
-def _ended_cpu(older: HostLook[ProcessSample], newer: HostLook[ProcessSample], ticks_per_s: int) -> float:
-    """CPU time of processes that began or ended between two looks, as a share of one core.
-
-    The kernel adds the time of a child that has ended to its parent: sessions and workers to the postmaster, programs of
-    archive_command to the archiver.
-    A session whose whole time is more than the looks are apart began before, and was not looked at then.
-    """
-    seconds = newer.at_s - older.at_s
-    before = {process.pid: process for process in older.section.processes}
-    reaped = began = 0
-    for process in newer.section.processes:
-        known = before.get(process.pid)
-        if _same(known, process) and known is not None:
-            del before[process.pid]
-            reaped += max(process.reaped_ticks - known.reaped_ticks, 0)
-        elif (ticks := process.user_ticks + process.system_ticks) <= seconds * ticks_per_s:
-            began += ticks
-    gone = sum(process.user_ticks + process.system_ticks for process in before.values())
-    return 100.0 * (began + max(reaped - gone, 0)) / (ticks_per_s * seconds)
-
-
-def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:
-    """A number per process of the newest look."""
-
-    def values(interval: Interval) -> dict[int, float]:
-        sample = interval.now(sections.processes)
-        return {} if sample is None else {process.pid: float(pick(process)) for process in sample.processes}
-
-    return values
-
-
-def process_io(pick: Callable[[ProcessCounters], int | None]) -> Callable[[Interval], dict[int, float]]:
-    """Bytes per second per process, between its two latest readings within `IO_WINDOW_S`."""
-
-    def values(interval: Interval) -> dict[int, float]:
-        rates: dict[int, float] = {}
-        for newer, newer_s, older, older_s in interval.once(_io_readings):
-            after, before = pick(newer), pick(older)
-            if after is not None and before is not None:
-                per_second = rate(before, after, older_s, newer_s)
-                if per_second is not None:
-                    rates[newer.pid] = per_second
-        return rates
-
-    return values
-
-
-def _io_readings(interval: Interval) -> list[tuple[ProcessCounters, float, ProcessCounters, float]]:
-    """Of each living process the two latest looks that read its I/O or its delay, with their moments, newer first."""
-    looks = interval.recent(_processes, IO_WINDOW_S, least=2)
-    if not looks:
-        return []
-    alive = {process.pid: process.start_ticks for process in looks[0].section.processes}
-    latest: dict[int, tuple[ProcessCounters, float]] = {}
-    found = []
-    for look in looks:
-        if look.boot_id != looks[0].boot_id or not alive:
-            break
-        at_s = look.at_s
-        for process in look.section.processes:
-            if process.run_delay_ms is None and process.read_bytes is None:
-                continue
-            pid = process.pid
-            if alive.get(pid) != process.start_ticks:
-                continue
-            newer = latest.get(pid)
-            if newer is None:
-                latest[pid] = process, at_s
-            else:
-                del alive[pid]
-                found.append((*newer, process, at_s))
-    return found
-
-
-def processes_of_one_boot(interval: Interval) -> tuple[HostLook[ProcessSample], HostLook[ProcessSample]] | None:
-    """The two newest looks at processes, older first; None across a reboot."""
-    return same_boot(interval, _processes)

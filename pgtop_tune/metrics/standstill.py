@@ -51,7 +51,7 @@ def standstill(interval: Interval) -> Standstill | None:
     if running(interval) is not None:
         return None
     activity = interval.now(sections.activity)
-    found = None if activity is None else _of(activity)
+    found = None if activity is None else interval.kept(_of, activity)
     if found is None:
         return None
     tps = TPS(interval.over(SHORTEST_S))

@@ -149,26 +149,40 @@ def tail(interval: Interval, age_ms: float | None = None) -> Tail | None:
     wanted_ms = age_ms if age_ms is not None else p99_ms if p99_ms is not None else GIVEN_AGE_MS
     quickest_ms = min(sample.every_ms for sample in samples)
     over_ms = edge_above_ms(max(wanted_ms, quickest_ms / _LATE))
-    return _summed([each for each in samples if each.every_ms <= over_ms * _LATE], over_ms, p99_ms, of_load, samples[0])
+    seen = [each for each in samples if each.every_ms <= over_ms * _LATE]
+    parts = interval.each(_ended, seen, over_ms, of_load)
+    still_open = _causes(seen[0], over_ms, of_load, open=True) if seen and seen[0] is samples[0] else []
+    return _summed(seen, [still_open, *parts], over_ms, p99_ms, of_load)
+
+
+_Part = tuple[tuple[str, str, int | None, int | None, str], float, int]
+"""A cause (class, event, statement, pid at the root and what that one does), its transactions and its looks."""
+
+
+def _ended(sample: TailSample, over_ms: float, of_load: bool) -> list[_Part]:
+    """Of transactions that had ended; the same as long as the reading is in the window."""
+    return _causes(sample, over_ms, of_load, open=False)
+
+
+def _causes(sample: TailSample, over_ms: float, of_load: bool, *, open: bool) -> list[_Part]:
+    return [
+        ((row.wait_event_type, row.wait_event, row.query_id, row.root_pid, row.root), counted, row.looks)
+        for row in sample.rows
+        if row.open == open and row.of_load >= of_load and (counted := _transactions(row, over_ms, sample.every_ms))
+    ]
 
 
 def _summed(
-    samples: Sequence[TailSample], over_ms: float, p99_ms: float | None, of_load: bool, newest: TailSample
+    samples: Sequence[TailSample], parts: Sequence[list[_Part]], over_ms: float, p99_ms: float | None, of_load: bool
 ) -> Tail:
+    """Of parts that begin with those of transactions still open."""
     sums: dict[tuple[str, str, int | None, int | None, str], tuple[float, int]] = {}
-    whole = still_open = 0.0
-    for sample in samples:
-        for row in sample.rows:
-            if row.of_load < of_load or (row.open and sample is not newest):
-                continue
-            counted = _transactions(row, over_ms, sample.every_ms)
-            if not counted:
-                continue
+    whole = 0.0
+    for part in parts:
+        for key, counted, looks in part:
             whole += counted
-            still_open += counted if row.open else 0.0
-            key = row.wait_event_type, row.wait_event, row.query_id, row.root_pid, row.root
             known = sums.get(key, (0.0, 0))
-            sums[key] = known[0] + counted, known[1] + row.looks
+            sums[key] = known[0] + counted, known[1] + looks
     causes = [
         TailCause(
             wait_event_type=kind, wait_event=event, query_id=query_id, root_pid=root_pid, root=root,
@@ -179,8 +193,8 @@ def _summed(
     looks = sum(cause.looks for cause in causes)
     every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(sum(each.looks for each in samples), 1)
     return Tail(
-        over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=whole, open=still_open, looks=looks,
-        every_ms=every_ms, causes=tuple(sorted(causes, key=lambda cause: (-cause.transactions, cause.label))),
+        over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=whole,
+        open=sum(counted for _, counted, _ in parts[0]), looks=looks, every_ms=every_ms, causes=tuple(sorted(causes, key=lambda cause: (-cause.transactions, cause.label))),
     )  # fmt: skip
 
 

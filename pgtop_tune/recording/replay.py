@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.metrics.catalogue import WHOLE_S
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording import landmarks
 from pgtop_tune.recording.frames import Frames
-from pgtop_tune.runtime.frame_window import KEEP_FRAMES, WHOLE_S, FrameWindow
+from pgtop_tune.runtime.frame_window import KEEP_FRAMES, FrameWindow
 from pgtop_tune.runtime.ports import Landmark, Step, TransportState
 
 SLOWEST: Final = 0.25

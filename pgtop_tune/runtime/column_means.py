@@ -13,6 +13,7 @@ PAUSE: Final = 4.0
 """A point speaks for the time since the one before it, unless that is longer than so many usual distances."""
 _ENOUGH: Final = 0.5
 """Share of a column that must be known for its mean to be drawn."""
+_EQUAL: Final = 1e-9
 _DONE: Final = 0.95
 """And of the newest column, where it has several seconds: a part is not shown for the whole."""
 
@@ -37,7 +38,7 @@ class ColumnMeans:
     """
 
     def __init__(self, since_s: float, until_s: float, columns: int, usual_s: float) -> None:
-        self.window: Final = since_s, until_s, columns, usual_s
+        self.window = since_s, until_s, columns, usual_s
         self.last_s: float | None = None
         self._since_s = since_s
         self._each_s = (until_s - since_s) / columns
@@ -47,6 +48,22 @@ class ColumnMeans:
         self._known_s = array("d", bytes(8 * columns))
         self._means: list[float | None] = [None] * columns
         self._newest = columns
+
+    def moved(self, window: tuple[float, float, int, float]) -> bool:
+        """Goes on by whole columns to another window; whether that is possible, and what it has taken is kept."""
+        since_s, until_s, columns, usual = window
+        by = (since_s - self._since_s) / self._each_s
+        wide = abs((until_s - since_s) / columns - self._each_s) < _EQUAL * self._each_s
+        if columns != self._columns or usual != self.window[3] or not wide or not 0 <= by < columns or by != int(by):
+            return False
+        if by:
+            for each in (self._sums, self._known_s):
+                del each[: int(by)]
+                each.frombytes(bytes(8 * int(by)))
+            self._means = [*self._means[int(by) :], *[None] * int(by)]
+            self._newest = max(self._newest - int(by), 0)
+            self._since_s, self.window = since_s, window
+        return True
 
     def take(self, points: Iterable[tuple[float, float | None]]) -> None:
         """Takes more points: moment and value, which may be unknown or no number."""

@@ -15,7 +15,7 @@ from typing import Final, TypeVar, overload
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Reading, Section
+from pgtop_tune.metrics.catalogue import WHOLE_S, Reading, Section
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
@@ -23,8 +23,6 @@ from pgtop_tune.model.postgres import PostgresSample
 
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back."""
-WHOLE_S: Final = 12.0
-"""How long every reading is kept: longer than the windows of `budget`, `client_bound`, `growth` and `host_values`."""
 APART_S: Final = 18.0
 """Between two readings that are kept after that."""
 _THINNED: Final = tuple(section for section in sections.DATED if not section.kept_whole)

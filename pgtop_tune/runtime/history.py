@@ -117,7 +117,7 @@ class History:
         first, end = bisect_left(self._at_s, since_s - (until_s - since_s) / columns), bisect_left(self._at_s, until_s)
         window = since_s, until_s, columns, self._usual_s(first, end)
         drawn = self._means.get((metric.id, columns))
-        if drawn is None or drawn.window != window:
+        if drawn is None or not drawn.moved(window):
             drawn = self._means[metric.id, columns] = ColumnMeans(*window)
         begin = first if drawn.last_s is None else bisect_right(self._at_s, drawn.last_s)
         if begin < end:

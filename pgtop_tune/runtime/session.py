@@ -107,7 +107,7 @@ class Session:
 
     def _append(self, frame: Frame) -> None:
         self._frames.append(frame)
-        self._interval = Interval(self._frames)
+        self._interval = Interval(self._frames, self._interval)
         if not isinstance(sections.activity(frame), Unavailable):
             self._sessions_seen = frame
         offset_s = frame.taken_at_ms / 1000.0 - frame.elapsed_s

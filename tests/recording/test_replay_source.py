@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.metrics.catalogue import WHOLE_S
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
-from pgtop_tune.runtime.frame_window import WHOLE_S
 from pgtop_tune.runtime.ports import Step
 from tests.recording.test_recording_roundtrip import realistic, write
 

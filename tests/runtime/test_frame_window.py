@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.catalogue import WHOLE_S, Interval
 from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
-from pgtop_tune.runtime.frame_window import APART_S, KEEP_FRAMES, WHOLE_S, FrameWindow
+from pgtop_tune.runtime.frame_window import APART_S, KEEP_FRAMES, FrameWindow
 
 
 def _frame(number: int, every_s: float = 1.0) -> Frame:

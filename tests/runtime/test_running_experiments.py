@@ -56,10 +56,12 @@ def test_a_program_that_is_gone_runs_nothing_and_another_one_keeps_experiments_a
     announced()
     check_alone(_HERE)
     (path,) = directory.iterdir()
-    of_another = replace(running_experiments()[0], key=replace(own_key(), pid=os.getppid()))
+    key = own_key()
+    # The parent may have begun in the same tick as this program.
+    gone = replace(key, pid=os.getppid(), start_ticks=key.start_ticks + 1)
+    of_another = replace(running_experiments()[0], key=gone)
     path.write_bytes(msgspec.json.encode(of_another))
     assert running_on(_HERE) == ()
-    key = own_key()
     parent = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
     path.write_bytes(
         msgspec.json.encode(replace(of_another, key=replace(key, pid=os.getppid(), start_ticks=int(parent[19]))))

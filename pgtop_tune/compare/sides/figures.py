@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from math import ceil
 from statistics import fmean
@@ -198,7 +198,7 @@ _OF_DISKS: Final = (
 
 def _of_disks(interval: Interval, seconds: float) -> Found:
     names = disks_by_role(interval)
-    known: dict[str, dict[str, float]] = {}
+    known: dict[str, Mapping[str, float]] = {}
     for row in _OF_DISKS:
         name = names.get(row.role)
         if name is None:
@@ -209,7 +209,7 @@ def _of_disks(interval: Interval, seconds: float) -> Found:
             yield row.figure, value * weight * seconds, weight * seconds
 
 
-def _once(known: dict[str, dict[str, float]], metric: Keyed[str], interval: Interval) -> dict[str, float]:
+def _once(known: dict[str, Mapping[str, float]], metric: Keyed[str], interval: Interval) -> Mapping[str, float]:
     if metric.id not in known:
         known[metric.id] = metric(interval)
     return known[metric.id]

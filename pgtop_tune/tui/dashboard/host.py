@@ -199,7 +199,7 @@ def _disks(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyp
     return lines
 
 
-def _ranked(sample: DiskSample, busy: dict[str, float]) -> list[DiskCounters]:
+def _ranked(sample: DiskSample, busy: Mapping[str, float]) -> list[DiskCounters]:
     """Those with a role of the server's, data and WAL first; then the busiest, stacked devices left out."""
     return sorted(
         (disk for disk in sample.disks if disk.roles or not disk.stacked),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -46,27 +46,27 @@ class ProcessFigures:
         self._interval = interval
 
     @cached_property
-    def cpu_percent(self) -> dict[int, float]:
+    def cpu_percent(self) -> Mapping[int, float]:
         """See `PROCESS_CPU`."""
         return PROCESS_CPU(self._interval)
 
     @cached_property
-    def read_bytes_per_s(self) -> dict[int, float]:
+    def read_bytes_per_s(self) -> Mapping[int, float]:
         """See `PROCESS_READ_BYTES`."""
         return PROCESS_READ_BYTES(self._interval)
 
     @cached_property
-    def write_bytes_per_s(self) -> dict[int, float]:
+    def write_bytes_per_s(self) -> Mapping[int, float]:
         """See `PROCESS_WRITE_BYTES`."""
         return PROCESS_WRITE_BYTES(self._interval)
 
     @cached_property
-    def rss_bytes(self) -> dict[int, float]:
+    def rss_bytes(self) -> Mapping[int, float]:
         """See `PROCESS_RSS`."""
         return PROCESS_RSS(self._interval)
 
     @cached_property
-    def run_delay_percent(self) -> dict[int, float]:
+    def run_delay_percent(self) -> Mapping[int, float]:
         """See `PROCESS_RUN_DELAY`."""
         return PROCESS_RUN_DELAY(self._interval)
 

@@ -92,7 +92,7 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
     )  # fmt: skip
     legend = _legend(classes, shown, interval, rows + clock, glyphs)
     body = [*drawn, *([axis_line(session, axis, glyphs)] if clock else [])]
-    return [title, *(padded((*line, *beside), width) for line, beside in zip(body, legend, strict=True))]
+    return [title, *((*line, *padded(beside, width - left)) for line, beside in zip(body, legend, strict=True))]
 
 
 def cpus_of(session: Session) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Final
 
 from msgspec import Struct
@@ -335,27 +336,27 @@ def _spans(
     cells: Sequence[Cell | None], uprights: Mapping[int, Cell], over: Mapping[int, Cell], empty: str, densities: str
 ) -> list[Span]:
     """Cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
+    drawn = list(cells)
+    for column, (char, style) in uprights.items():
+        cell = drawn[column]
+        if cell is None or cell[0] in densities:
+            # An upright goes through the inside of an area and leaves its edge.
+            ground = _ground(cell, densities)
+            drawn[column] = char, on(style, ground) if ground else style
+    for column, label in over.items():
+        if column < len(drawn):
+            drawn[column] = label
     spans: list[Span] = []
     text: list[str] = []
     current = PLAIN
     blank = (empty, "dim") if empty != " " else None
-    for column, drawn in enumerate(cells):
-        cell = drawn or blank
-        if column in uprights and (drawn is None or drawn[0] in densities):
-            # An upright goes through the inside of an area and leaves its edge.
-            char, style = uprights[column]
-            ground = _ground(drawn, densities)
-            cell = char, on(style, ground) if ground else style
-        if column in over:
-            cell = over[column]
-        if cell is None and ON not in current:
-            text.append(" ")
-            continue
-        char, style = cell or (" ", PLAIN)
+    for cell, run in groupby(drawn):
+        cells_of_run = len(list(run))
+        char, style = cell or blank or (" ", PLAIN if ON in current else current)
         if style != current:
             if text:
                 spans.append(("".join(text), current))
             text, current = [], style
-        text.append(char)
+        text.append(char * cells_of_run)
     spans.append(("".join(text), current))
     return spans

@@ -1,0 +1,160 @@
+"""How the numbers of single processes are computed; what they mean stands in `metrics.host`.
+
+There may be a thousand of them: what two looks make is kept as long as they are the newest ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, rate
+from pgtop_tune.metrics.host_values import HostLook, busy_ticks, cpu_share, same_boot, with_facts
+from pgtop_tune.model.host import HostFacts, ProcessCounters, ProcessSample
+
+IO_WINDOW_S: Final = 10.0
+"""How far back a process's earlier I/O reading may lie: they are read for some processes at a time."""
+_processes = with_facts(sections.processes)
+
+
+def process_cpu(interval: Interval) -> dict[int, float]:
+    """CPU time per process as a share of one core."""
+    found = _cpu_of_processes(interval)
+    return {} if found is None else found.shares
+
+
+def foreign_cpu(interval: Interval) -> float | None:
+    """Share of the time of all CPUs that neither the server nor pgbench nor we used, 0 to 100."""
+    busy, known = cpu_share(busy_ticks)(interval), _cpu_of_processes(interval)
+    if busy is None or known is None or not known.cpus:
+        return None
+    return max(busy - (sum(known.shares.values()) + known.ended) / known.cpus, 0.0)
+
+
+class _ProcessCpu(Struct, frozen=True):
+    """CPU time between two looks, shares of one core.
+
+    Attributes:
+        shares: By pid, of processes that both looks saw.
+        ended: Of those that began or ended in between.
+        cpus: CPUs of the machine.
+    """
+
+    shares: dict[int, float]
+    ended: float
+    cpus: int
+
+
+def _cpu_of_processes(interval: Interval) -> _ProcessCpu | None:
+    pair = same_boot(interval, _processes)
+    if pair is None or pair[1].facts is None:
+        return None
+    return interval.kept(_cpu_between, pair[0].section, pair[1].section, pair[1].facts)
+
+
+def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -> _ProcessCpu:
+    """The kernel adds the time of a child that has ended to its parent: sessions and workers to the postmaster, programs
+    of archive_command to the archiver.
+
+    A session whose whole time is more than the looks are apart began before, and was not looked at then.
+    """
+    most = (newer.at_s - older.at_s) * facts.ticks_per_s
+    before = {process.pid: process for process in older.processes}
+    shares: dict[int, float] = {}
+    reaped = began = 0
+    for process in newer.processes:
+        known = before.get(process.pid)
+        ticks = process.user_ticks + process.system_ticks
+        # A pid may name another process by now.
+        if known is None or known.start_ticks != process.start_ticks:
+            began += ticks if ticks <= most else 0
+            continue
+        del before[process.pid]
+        reaped += max(process.reaped_ticks - known.reaped_ticks, 0)
+        used = ticks - known.user_ticks - known.system_ticks
+        if used >= 0:
+            shares[process.pid] = 100.0 * used / most
+    gone = sum([process.user_ticks + process.system_ticks for process in before.values()])
+    return _ProcessCpu(shares, 100.0 * (began + max(reaped - gone, 0)) / most, facts.cpu_count)
+
+
+def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:
+    """A number per process of the newest look."""
+
+    def values(interval: Interval) -> dict[int, float]:
+        sample = interval.now(sections.processes)
+        return {} if sample is None else {process.pid: float(pick(process)) for process in sample.processes}
+
+    return values
+
+
+def process_io(pick: Callable[[ProcessCounters], int | None]) -> Callable[[Interval], Mapping[int, float]]:
+    """Bytes per second per process, between its two latest readings within `IO_WINDOW_S`."""
+
+    def values(interval: Interval) -> Mapping[int, float]:
+        return _IoRates(interval.once(_io_looks), pick)
+
+    return values
+
+
+class _IoLook:
+    """Processes of one look: when each began, and those whose I/O or delay was read."""
+
+    def __init__(self, sample: ProcessSample) -> None:
+        self.sample = sample
+        self.began = {process.pid: process.start_ticks for process in sample.processes}
+        self.read = {
+            process.pid: process
+            for process in sample.processes
+            if process.run_delay_ms is not None or process.read_bytes is not None
+        }
+
+
+def _io_looks(interval: Interval) -> list[_IoLook]:
+    """Those since the machine was started, newest first."""
+    looks = interval.recent(_processes, IO_WINDOW_S, least=2)
+    samples = [look.section for look in itertools.takewhile(lambda look: look.boot_id == looks[0].boot_id, looks)]
+    return interval.each(_IoLook, samples)
+
+
+class _IoRates(Mapping[int, float]):
+    """Rates by pid, each computed when it is asked for: of hundreds of processes a screen shows some dozens."""
+
+    def __init__(self, looks: Sequence[_IoLook], pick: Callable[[ProcessCounters], int | None]) -> None:
+        self._looks = looks
+        self._pick = pick
+
+    def _rate(self, pid: int) -> float | None:
+        began = self._looks[0].began.get(pid) if self._looks else None
+        newer: tuple[ProcessCounters, float] | None = None
+        for look in self._looks if began is not None else ():
+            process = look.read.get(pid)
+            if process is None or process.start_ticks != began:
+                continue
+            if newer is None:
+                newer = process, look.sample.at_s
+                continue
+            after, before = self._pick(newer[0]), self._pick(process)
+            return None if after is None or before is None else rate(before, after, look.sample.at_s, newer[1])
+        return None
+
+    def __getitem__(self, pid: int) -> float:
+        found = self._rate(pid)
+        if found is None:
+            raise KeyError(pid)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return (pid for pid in (self._looks[0].began if self._looks else ()) if self._rate(pid) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def processes_of_one_boot(interval: Interval) -> tuple[HostLook[ProcessSample], HostLook[ProcessSample]] | None:
+    """The two newest looks at processes, older first; None across a reboot."""
+    return same_boot(interval, _processes)

@@ -87,7 +87,7 @@ class ColumnMeans:
         self.last_s = before_s
         unfinished = before_s is not None and each_s > 1.5 * usual
         newest = int((before_s - since_s) / each_s) if unfinished and before_s is not None else self._columns
-        changed = range(min(first, self._newest, newest), self._columns)
+        changed = range(max(min(first, self._newest, newest), 0), self._columns)
         self._newest = newest
         for column in changed:
             enough_s = each_s * (_DONE if column == newest else _ENOUGH)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pgtop_tune.compare.windows.window import every_number
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host_values import with_facts
+from pgtop_tune.metrics.tail import tail
+from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
@@ -18,7 +22,7 @@ from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.tail import TailSample
 from pgtop_tune.runtime.frame_window import FrameWindow
-from tests.support.frames import EPOCH_MS, facts
+from tests.support.frames import EPOCH_MS, facts, frame
 
 _SILENT = Unavailable(Reason.NO_ANSWER, "no answer for 2 s")
 _SECTIONS: tuple[Any, ...] = (sections.activity, sections.tail, sections.processes, with_facts(sections.processes))
@@ -62,8 +66,8 @@ def test_what_is_added_to_is_what_would_be_found(
 ) -> None:
     window, interval = FrameWindow(), None
     skipped = data.draw(st.sets(st.integers(0, len(moments)), max_size=3))
-    for number, frame in enumerate(_frames(moments)):
-        window.append(frame)
+    for number, made in enumerate(_frames(moments)):
+        window.append(made)
         interval = Interval(window, interval)
         for section, window_s, least in _ASKED if number not in skipped else ():
             found = [each.at_s for each in interval.recent(section, window_s, least)]
@@ -73,13 +77,13 @@ def test_what_is_added_to_is_what_would_be_found(
 
 def test_the_past_that_a_session_let_go_is_not_counted_on() -> None:
     window, interval = FrameWindow(), None
-    for frame in _frames([(1.0, "", 1, 1)] * 200):
-        window.append(frame)
+    for made in _frames([(1.0, "", 1, 1)] * 200):
+        window.append(made)
         interval = Interval(window, interval)
         interval.recent(sections.tail, 300.0)
     assert interval is not None
     assert [each.at_s for each in interval.recent(sections.tail, 300.0)] == [
-        frame.elapsed_s for frame in reversed(window)
+        each.elapsed_s for each in reversed(window)
     ]
 
 
@@ -91,8 +95,8 @@ def test_what_readings_make_is_made_once() -> None:
         return activity.at_s
 
     interval, results = None, []
-    for frame in _frames([(1.0, "", 2, 1)] * 4):
-        interval = Interval([frame], interval)
+    for each in _frames([(1.0, "", 2, 1)] * 4):
+        interval = Interval([each], interval)
         activity = interval.now(sections.activity)
         assert activity is not None
         results.append((interval.kept(compute, activity), interval.kept(compute, activity)))
@@ -102,3 +106,32 @@ def test_what_readings_make_is_made_once() -> None:
     assert interval is not None
     interval.kept(compute, replace(activity))
     assert made == [1.0, 4.0, 4.0]
+
+
+def _changes(second: int) -> dict[str, Any]:
+    """A load that ends and comes back, more sessions, two silent seconds, a gap."""
+    if second in (55, 56):
+        return {"postgres": _SILENT}
+    if second == 70:
+        return {"events": (Event(EPOCH_MS, EventKind.GAP, "gap"),)}
+    return {"load": not 30 <= second < 36, "backends": 8 if second < 40 else 11}
+
+
+def test_every_number_is_that_of_an_interval_of_its_own() -> None:
+    window, interval = FrameWindow(), None
+    for second in range(100):
+        window.append(frame(second, **_changes(second)))
+        interval = Interval(window, interval)
+        of_all = []
+        for each in (interval, Interval(window)):
+            found = {number.name: value for number, value in every_number(each)}
+            for window_s in (0.0, 3.0, 10.0, 60.0):
+                for share in wait_profile(each, window_s, wanted=lambda count: True):
+                    found[f"{share.label} {window_s}"] = share.sessions
+            for age_ms in (None, 200.0):
+                if (of_tail := tail(each, age_ms)) is not None:
+                    found |= {f"{cause.label} {age_ms}": cause.transactions for cause in of_tail.causes}
+                    found[f"open {age_ms}"] = of_tail.open
+            of_all.append(found)
+        assert of_all[0] == pytest.approx(of_all[1], rel=1e-9, abs=1e-9), second
+        assert len(of_all[1]) > 20 or second in (0, 55, 56), second

@@ -37,6 +37,28 @@ def test_point_by_point_and_at_once_are_the_same(
     assert grown.means == mean_columns(points, since_s, since_s + 60.0, columns)
 
 
+@given(MOMENTS, VALUES, st.integers(1, 30), st.sampled_from((1.0, 2.0, 5.0)))
+def test_a_window_that_goes_on_by_whole_columns_is_one_of_its_own(
+    steps_s: list[float], values: list[float | None], columns: int, column_s: float
+) -> None:
+    points = at_moments(steps_s, values)
+    usual = usual_s([point.at_s for point in points])
+    moving, kept = None, 0
+    for count, point in enumerate(points, 1):
+        until_s = column_s * (point.at_s // column_s + 1.0)
+        window = until_s - columns * column_s, until_s, columns, usual
+        if moving is None or not moving.moved(window):
+            moving = ColumnMeans(*window)
+            moving.take((each.at_s, each.value) for each in points[: count - 1])
+        else:
+            kept += 1
+        moving.take([(point.at_s, point.value)])
+        fresh = ColumnMeans(*window)
+        fresh.take((each.at_s, each.value) for each in points[:count])
+        assert moving.means == pytest.approx(fresh.means)
+    assert kept or columns < 20 or len(points) < 2
+
+
 def test_the_usual_distance_stays_while_moments_jitter() -> None:
     assert usual_s([0.0, 1.003, 2.001, 2.999]) == usual_s([0.0, 0.998, 2.001, 3.003]) == 1.0
     assert usual_s([0.0, 0.2, 0.41]) == pytest.approx(0.2)

@@ -135,3 +135,21 @@ def test_every_number_is_that_of_an_interval_of_its_own() -> None:
             of_all.append(found)
         assert of_all[0] == pytest.approx(of_all[1], rel=1e-9, abs=1e-9), second
         assert len(of_all[1]) > 20 or second in (0, 55, 56), second
+
+
+def test_what_each_reading_makes_is_made_once_for_the_same_end() -> None:
+    made: list[tuple[float, int]] = []
+
+    def compute(reading: TailSample, factor: int) -> float:
+        made.append((reading.at_s, factor))
+        return reading.at_s * factor
+
+    window, interval, results = FrameWindow(), None, []
+    for each in _frames([(1.0, "", 1, 1)] * 3):
+        window.append(each)
+        interval = Interval(window, interval)
+        results.append(interval.each(compute, interval.recent(sections.tail, 1.5), 2))
+    assert results == [[2.0], [4.0, 2.0], [6.0, 4.0]]
+    assert made == [(1.0, 2), (2.0, 2), (3.0, 2)]
+    assert interval is not None
+    assert interval.each(compute, interval.recent(sections.tail, 1.5), 3) == [9.0, 6.0]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _WATCHING: Final = (5_000, 5, 5)
 """How often garbage is looked for from then on. What is drawn leaves cycles: at the pace that suits the start, three
 megabytes of them lie about before they are found."""
-_LOOK_S: Final = 2.0
+_LOOK_S: Final = 5.0
 """How soon a change or an experiment of another program is noticed, as `changes.confirm.orphans` looks for them."""
 
 

@@ -291,9 +291,12 @@ class _LoadProcesses:
         delay_ms: Their sum.
     """
 
-    def __init__(self, rows: Sequence[ProcessCounters]) -> None:
+    def __init__(self, rows: Sequence[ProcessCounters], before: _LoadProcesses | None = None) -> None:
         self.rows = rows
         self.who = [(row.pid, row.start_ticks) for row in rows]
+        if before is not None and before.who == self.who:
+            # What is one and the same is not compared item by item.
+            self.who = before.who
         self.user_ticks = sum([row.user_ticks for row in rows])
         self.system_ticks = sum([row.system_ticks for row in rows])
         self.delays_ms = {row.pid: row.run_delay_ms for row in rows if row.run_delay_ms is not None}
@@ -306,7 +309,7 @@ class _LoadProcesses:
 
 def _of_both(older: _LoadProcesses, newer: _LoadProcesses) -> tuple[_LoadProcesses, _LoadProcesses]:
     """Without those that only one of two looks saw."""
-    if older.who == newer.who:
+    if older.who is newer.who or older.who == newer.who:
         return older, newer
     both = set(older.who).intersection(newer.who)
     return older.among(both), newer.among(both)
@@ -318,6 +321,7 @@ class _LoadSeen:
     def __init__(self) -> None:
         self._pids: dict[int, tuple[Activity, frozenset[int]]] = {}
         self._newest_pids: frozenset[int] = frozenset()
+        self._newest: _LoadProcesses | None = None
         self._processes: dict[tuple[int, frozenset[int]], tuple[ProcessSample, _LoadProcesses]] = {}
 
     def pids(self, activity: Activity) -> frozenset[int]:
@@ -338,7 +342,8 @@ class _LoadSeen:
         found = self._processes.get((id(sample), pids))
         if found is None or found[0] is not sample:
             rows = [row for row in sample.processes if row.pid in pids]
-            found = self._processes[id(sample), pids] = sample, _LoadProcesses(rows)
+            self._newest = _LoadProcesses(rows, self._newest)
+            found = self._processes[id(sample), pids] = sample, self._newest
             _forget_older(self._processes, sample.at_s)
         return found[1]
 
@@ -379,7 +384,7 @@ def _use(
     system = newer.system_ticks - older.system_ticks
     ticks = system + newer.user_ticks - older.user_ticks
     processes, read = len(newer.who), older.delays_ms.keys()
-    if read == newer.delays_ms.keys():
+    if len(read) == len(newer.delays_ms) == processes or read == newer.delays_ms.keys():
         delays, delay_ms = len(read), newer.delay_ms - older.delay_ms
     else:
         of_both = [after - older.delays_ms[pid] for pid, after in newer.delays_ms.items() if pid in read]

@@ -93,11 +93,12 @@ class SpillFiles:
 
 
 LONGEST_S: Final = 3600.0
-MOST_BYTES: Final = 16 << 20
+MOST_BYTES: Final = 20 << 20
 """Packed, put away or not: an hour of 300 sessions that work now and then is less. Else the past is shorter."""
 _BLOCK_FRAMES: Final = 30
 """Frames from one whole frame to the next: what one step back may have to read."""
-_LEVEL: Final = 5
+_LEVEL: Final = 1
+"""More takes a fifth off what is kept, and adds a third to the time that a frame costs."""
 _TOGETHER: Final = 10
 """Frames that are turned into bytes together, which takes less time than one by one: each alone finds the CPU's caches
 full of the server's. A session keeps as many frames whole."""

@@ -43,6 +43,8 @@ BURST_EVERY_S: Final = 0.02
 BURST_FLOOR_MS: Final = 10
 _BLOCKERS_COST: Final = 20.0
 _BLOCKERS_REST_S: Final = 0.2
+_EARLY_S: Final = 0.001
+"""Timers of the event loop come so little before their moment."""
 _LATE_S: Final = 4.0
 """An answer that takes longer is waited for by the task, which notices a server that is gone."""
 
@@ -98,6 +100,8 @@ class WaitLooks:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._due = 0.0
+        self._late_at = 0.0
+        self._is_awaited = False
         self._asked_s = 0.0
         self._is_due = False
         self._by_task = False
@@ -113,19 +117,19 @@ class WaitLooks:
     def begin(self) -> None:
         """The first look is due now."""
         self._loop = asyncio.get_running_loop()
-        self._is_due = self._by_task = False
+        self._is_due = self._by_task = self._is_awaited = False
         self._due = self._loop.time()
-        self._wake_at(self._due, self._alarmed)
+        self._wake_at(self._due)
 
     def end(self) -> None:
         """No look any more; an answer that is still to come is passed over."""
         self._wake_never()
         self._loop = None
 
-    def _wake_at(self, moment: float, act: Callable[[], None]) -> None:
+    def _wake_at(self, moment: float) -> None:
         self._wake_never()
         if self._loop is not None:
-            self._alarm = self._loop.call_at(moment, act)
+            self._alarm = self._loop.call_at(moment, self._alarmed)
 
     def _wake_never(self) -> None:
         if self._alarm is not None:
@@ -133,12 +137,26 @@ class WaitLooks:
             self._alarm = None
 
     def _alarmed(self) -> None:
-        if not self._asks():
+        """One timer for each look: it is set with the question, and finds out whether there has been an answer."""
+        self._alarm = None
+        assert self._loop is not None
+        now = self._loop.time()
+        if self._is_awaited and now >= self._late_at:
+            self._leave_to_task()
+        elif self._is_awaited or now < self._due - _EARLY_S:
+            self._wake_at(now + self._every_s if self._is_awaited else self._due)
+        elif not self._asks():
             # The connection is taken, or cannot be asked so.
             self._is_due = True
             self._call()
 
+    @property
+    def _every_s(self) -> float:
+        return BURST_EVERY_S if self._in_burst else waits_every_s(self.sessions)
+
     def _leave_to_task(self) -> None:
+        self._wake_never()
+        self._is_awaited = False
         self._is_due = self._by_task = True
         self._call()
 
@@ -146,7 +164,10 @@ class WaitLooks:
         self._begin_look()
         asked = self._reader.look_at_waits(self._tail.floor_ms, self._tail.one_in, self._seen)
         if asked and self._loop is not None:
-            self._wake_at(self._loop.time() + _LATE_S, self._leave_to_task)
+            now = self._loop.time()
+            self._is_awaited, self._late_at = True, now + _LATE_S
+            due = self._due + self._every_s
+            self._wake_at(due if due > now else now + self._every_s)
         return asked
 
     def _begin_look(self) -> None:
@@ -154,6 +175,7 @@ class WaitLooks:
         self._asked_s = self._clock()
 
     def _seen(self, look: WaitLook | None) -> None:
+        self._is_awaited = False
         if self._loop is None or self._by_task or self._exact:
             return
         if look is None:
@@ -170,9 +192,10 @@ class WaitLooks:
             self._counts.add(seen.counts)
             self._tail.look(seen.old, now_s)
         if self._loop is not None:
-            pace = (BURST_EVERY_S, _BURST_COST) if self._in_burst else (waits_every_s(self.sessions), _COST)
-            self._due = next_waits(self._due, self._loop.time(), now_s - self._asked_s, *pace)
-            self._wake_at(self._due, self._alarmed)
+            cost = _BURST_COST if self._in_burst else _COST
+            self._due = next_waits(self._due, self._loop.time(), now_s - self._asked_s, self._every_s, cost)
+            if self._alarm is None:
+                self._wake_at(self._due)
 
     async def catch_up(self) -> None:
         """Does in the task what is due. Raises as the reader does."""
@@ -223,7 +246,8 @@ class WaitLooks:
         if self._exact:
             self._wake_never()
         elif self._loop is not None:
-            self._wake_at(self._loop.time(), self._alarmed)
+            self._due = self._loop.time()
+            self._wake_at(self._due)
 
     def tail_since(self) -> TailSample | Unavailable:
         """Since the last call: old transactions, by the same looks."""

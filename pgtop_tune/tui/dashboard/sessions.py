@@ -5,6 +5,7 @@ there is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -101,6 +102,8 @@ _PID: Final = "pid"
 _CLIENT: Final = "client"
 _WAIT: Final = "wait"
 _STATE: Final = "state"
+_STYLED: Final = frozenset({_PID, _WAIT, _STATE})
+"""Columns that have a style of their own now and then."""
 _LOCAL: Final = "[local]"
 
 
@@ -202,6 +205,7 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
 ON_DASHBOARD: Final = tuple(column for column in COLUMNS if column.rank is not None)
 
 
+@lru_cache(8)
 def columns_for(width: int) -> tuple[SessionColumn, ...]:
     """The columns that fit into so many cells and leave the query a fifth of them, at least 20."""
     least = max(LEAST_QUERY, width // 5)
@@ -227,9 +231,13 @@ def table_column(column: SessionColumn, width: int) -> Column:
 
 def cells_of(row: SessionRow, columns: tuple[SessionColumn, ...]) -> tuple[Cell, ...]:
     """The texts of a row with their styles."""
-    if is_dim(row):
-        return tuple((column.cell(row), "dim") for column in columns)
-    return tuple((column.cell(row), style_of(row, column)) for column in columns)
+    dim = is_dim(row)
+    return tuple(
+        [
+            (column.cell(row), "dim" if dim else style_of(row, column) if column.id in _STYLED else PLAIN)
+            for column in columns
+        ]
+    )
 
 
 def is_dim(row: SessionRow) -> bool:
@@ -303,7 +311,7 @@ def sessions_lines(
 
 def _headings(columns: Sequence[SessionColumn], rows: Sequence[SessionRow], width: int) -> list[Column]:
     """The query takes what no address of a client needs."""
-    longest = max((len(row.backend.client or "") for row in rows), default=0)
+    longest = max([len(client or "") for client in {row.backend.client for row in rows}], default=0)
     return [
         replace(found, width=min(max(longest, len(_LOCAL)), found.width)) if column.id == _CLIENT else found
         for column, found in ((column, table_column(column, width)) for column in columns)

@@ -33,7 +33,7 @@ def shown_straight(
         canvas = canvases[name]
         rows, region = canvas.take(lines), regions.get(canvas)
         if region is not None:
-            changed += [(region.y + y, canvas.render_line(y)) for y in rows]
+            changed += [(region.y + y, canvas.row(y)) for y in rows]
     with one_update(screen.app):
         driver.paint(changed, screen.app.console)
     return True

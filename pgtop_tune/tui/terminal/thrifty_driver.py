@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from pgtop_tune.tui.terminal.line_diff import ScreenDiff
+from pgtop_tune.tui.terminal.line_diff import ScreenDiff, StyledRow
 from pgtop_tune.tui.terminal.textual_private import (
     JobControlDriver,
     announce_resume,
@@ -167,15 +167,14 @@ class ThriftyDriver(JobControlDriver):
         """Whether what the terminal shows is known; else only Textual's next repaint of all of it helps."""
         return not self._unknown
 
-    def paint(self, rows: Iterable[tuple[int, Strip]], console: Console) -> None:
+    def paint(self, rows: Iterable[tuple[int, StyledRow]], console: Console) -> None:
         """Writes what differs of rows that are as wide as the screen, past Textual."""
 
         def codes_of(style: Hashable) -> str:
             assert isinstance(style, Style)
             return Strip([Segment("x", style)]).render(console).partition("\x1b[")[2].partition("m")[0]
 
-        drawn = ((y, ((text, style) for text, style, _ in strip)) for y, strip in rows)
-        self._hand_on(self._diff.painted(drawn, codes_of))
+        self._hand_on(self._diff.painted(rows, codes_of))
 
     def _hand_on(self, reduced: str) -> None:
         if not reduced:

@@ -25,6 +25,9 @@ _FAINTEST: Final = 0.25
 """Part of its own colour that the first shade has."""
 
 
+StyledText = tuple[str, Style | None]
+
+
 class LineCanvas(Widget):
     """Shows lines of styled text in a fixed place.
 
@@ -65,6 +68,18 @@ class LineCanvas(Widget):
 
     def render_line(self, y: int) -> Strip:
         """One line, exactly as wide as the widget."""
+        self._fit()
+        width = self._painted_width
+        if y >= len(self._strips):
+            return Strip.blank(width, self._palette.get(PLAIN))
+        strip = self._strips[y]
+        if strip is None:
+            row = self._row(_line(self._lines, y), width)
+            strip = self._strips[y] = Strip([Segment(text, style) for text, style in row], width)
+        return strip
+
+    def _fit(self) -> None:
+        """Takes size and theme as they are now."""
         width, height = self.size
         if len(self._strips) != height or self._painted_width != width:
             theme = self.app.current_theme
@@ -72,12 +87,6 @@ class LineCanvas(Widget):
             self._joined = {}
             self._strips = [None] * height
             self._painted_width = width
-        if y >= height:
-            return Strip.blank(width, self._palette.get(PLAIN))
-        strip = self._strips[y]
-        if strip is None:
-            strip = self._strips[y] = self._strip(_line(self._lines, y), width)
-        return strip
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines of a region, straight from the cache: no borders, no filters."""
@@ -121,8 +130,13 @@ class LineCanvas(Widget):
         ground = _GROUNDS[self.app.current_theme.dark]
         return Style(color=Color.from_triplet(blend_rgb(ground, colour.get_truecolor(), part)))
 
-    def _strip(self, line: Line, width: int) -> Strip:
-        segments: list[Segment] = []
+    def row(self, y: int) -> list[StyledText]:
+        """Texts and styles of a line, exactly as wide as the widget: what `render_line` makes a strip of."""
+        self._fit()
+        return self._row(_line(self._lines, y), self._painted_width)
+
+    def _row(self, line: Line, width: int) -> list[StyledText]:
+        row: list[StyledText] = []
         left = width
         for shown, name in _joined(line):
             text, style = self._drawn(shown, name)
@@ -134,11 +148,11 @@ class LineCanvas(Widget):
             if cells > left:
                 text, cells = set_cell_size(text, left), left
             if cells:
-                segments.append(Segment(text, style))
+                row.append((text, style))
             left -= cells
         if left:
-            segments.append(Segment(" " * left, self._palette.get(PLAIN)))
-        return Strip(segments, width)
+            row.append((" " * left, self._palette.get(PLAIN)))
+        return row
 
 
 def _joined(line: Line) -> list[list[str]]:

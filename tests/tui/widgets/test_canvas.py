@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.geometry import Region
@@ -188,15 +189,15 @@ async def test_foreign_text_is_shown_and_not_obeyed() -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.sampled_from(["", "dim"])), max_size=6), st.integers(1, 40))
-def test_every_strip_is_exactly_as_wide_as_the_widget(line: list[tuple[str, str]], cells: int) -> None:
-    strip = LineCanvas()._strip(tuple(line), cells)
-    assert strip.cell_length == sum(segment.cell_length for segment in strip) == cells
-    assert not any(char < " " or "\x7f" <= char <= "\x9f" for char in strip.text)
+def test_every_line_is_exactly_as_wide_as_the_widget(line: list[tuple[str, str]], cells: int) -> None:
+    row = LineCanvas()._row(tuple(line), cells)
+    assert sum(cell_len(text) for text, _ in row) == cells
+    assert not any(char < " " or "\x7f" <= char <= "\x9f" for text, _ in row for char in text)
 
 
 def test_with_ascii_only_signs_in_our_words_have_stand_ins() -> None:
-    strip = LineCanvas(ASCII)._strip((("1GB→2GB ×8 − Δ/Δt … \x1b", "dim"),), 24)
-    assert strip.text.rstrip() == "1GB>2GB x8 - d/dt ~ ?"
+    row = LineCanvas(ASCII)._row((("1GB→2GB ×8 − Δ/Δt … \x1b", "dim"),), 24)
+    assert "".join(text for text, _ in row).rstrip() == "1GB>2GB x8 - d/dt ~ ?"
 
 
 @pytest.mark.parametrize("region", [Region(0, 0, WIDTH, 2), Region(3, 1, 5, 2)])

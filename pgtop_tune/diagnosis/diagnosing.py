@@ -167,7 +167,9 @@ class Diagnosing:
 
     def _note(self, rule: Rule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
         now_s, now_ms = facts.interval.newest.elapsed_s, facts.interval.newest.taken_at_ms
-        track = self._tracks.setdefault(rule.id, _Track())
+        track = self._tracks.get(rule.id)
+        if track is None:
+            track = self._tracks[rule.id] = _Track()
         if hit is None and track.since_ms is None and not settling:
             # Most rules, most of the time.
             track.looked(now_s, held=False)

@@ -249,7 +249,7 @@ class Facts:
         used = self.mean.once(process_cpu)
         if activity is None or not used:
             return None
-        return sum(used.get(backend.pid, 0.0) for backend in activity.backends) / 100.0
+        return sum([used[backend.pid] for backend in activity.backends if backend.pid in used]) / 100.0
 
     @cached_property
     def steal(self) -> float:

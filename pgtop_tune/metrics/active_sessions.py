@@ -262,7 +262,10 @@ class _UseOver(Struct, frozen=True):
         if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
             return None
         known = _LOAD_SEEN
-        pids = next(filter(None, map(known.pids, interval.recent(sections.activity, self.window_s))), frozenset())
+        activity = interval.now(sections.activity)
+        pids = frozenset() if activity is None else known.pids(activity)
+        if not pids:
+            pids = next(filter(None, map(known.pids, interval.recent(sections.activity, self.window_s))), pids)
         recent = interval.recent(sections.processes, self.window_s, least=2)
         if not pids:
             return None

@@ -197,6 +197,8 @@ def _rests(interval: Interval) -> bool | None:
 
 def _seen_begin(recent: Sequence[CheckpointCounters]) -> tuple[CheckpointCounters, CheckpointCounters] | None:
     """The readings before and after the last checkpoint began; newest first in `recent`."""
+    if recent and checkpoints_between(recent[-1], recent[0]) == (0, 0):
+        return None
     for after, before in pairwise(recent):
         between = checkpoints_between(before, after)
         if between is None:

@@ -24,6 +24,7 @@ _SYNC: Final = 0.5
 _SLOWER: Final = 1.5
 _BEFORE_S: Final = 60.0
 _NOW_S: Final = 5.0
+_FEWEST: Final = 2
 CHECKPOINTER: Final = "checkpointer"
 
 
@@ -42,6 +43,9 @@ def full_page_share(facts: Facts) -> float:
 def _requested(facts: Facts) -> tuple[int, float, float] | None:
     """Checkpoints that were requested in the frames kept: how many, timed ones, and seconds between them."""
     looks = facts.interval.recent(sections.checkpoints, _SEEN_S)[::-1]
+    whole = checkpoints_between(looks[0], looks[-1]) if looks else None
+    if whole is not None and whole[1] < _FEWEST:
+        return None
     moments: list[float] = []
     timed = 0
     for older, newer in pairwise(looks):
@@ -51,7 +55,7 @@ def _requested(facts: Facts) -> tuple[int, float, float] | None:
             continue
         timed += between[0]
         moments += [newer.at_s] * between[1]
-    if len(moments) < 2:
+    if len(moments) < _FEWEST:
         return None
     return len(moments), float(timed), (moments[-1] - moments[0]) / (len(moments) - 1)
 

@@ -128,14 +128,14 @@ def _plain(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> _Draw:
 def _throughput(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     left, right = chart_widths(width, height)
     drawn = throughput_lines(session, left, height, glyphs, look.baseline, look.span_s)
-    return _beside(drawn, left, look.waits[:height] if right else ())
+    return _beside(drawn, look.waits[:height] if right else ())
 
 
 def _latency(session: Session, width: int, height: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
     load_key = next((key for key, word in look.keys if word == _LOAD), "")
     left, right = chart_widths(width, height)
     drawn = latency_lines(session, left, height, glyphs, look.baseline, load_key, look.span_s)
-    return _beside(drawn, left, look.waits[-height:] if right else ())
+    return _beside(drawn, look.waits[-height:] if right else ())
 
 
 def _waits(session: Session, width: int, glyphs: Glyphs, look: Look, layout: Layout) -> list[Line]:
@@ -147,10 +147,10 @@ def _waits(session: Session, width: int, glyphs: Glyphs, look: Look, layout: Lay
     return stacked_waits(session, right, height, glyphs, look.span_s) if right else []
 
 
-def _beside(lines: list[Line], left: int, others: Sequence[Line]) -> list[Line]:
+def _beside(lines: list[Line], others: Sequence[Line]) -> list[Line]:
     if not others:
         return lines
-    return [(*padded(line, left), (_APART, PLAIN), *other) for line, other in zip(lines, others, strict=True)]
+    return [(*line, (_APART, PLAIN), *other) for line, other in zip(lines, others, strict=True)]
 
 
 _PANES: Final[dict[str, _Draw]] = {

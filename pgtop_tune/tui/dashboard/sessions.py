@@ -94,8 +94,14 @@ class SessionColumn(Struct, frozen=True):
     shown: bool = True
 
 
+@lru_cache(512)
+def _shown(text: str) -> str:
+    """Hundreds of sessions have a few dozen names and statements."""
+    return one_line(text, _TEXT)
+
+
 def _text(text: str | None) -> str:
-    return UNKNOWN if text is None else one_line(text, _TEXT)
+    return UNKNOWN if text is None else _shown(text)
 
 
 _PID: Final = "pid"
@@ -121,8 +127,8 @@ def _wait(row: SessionRow) -> str:
     if backend.wait_event_type is None:
         return CPU if row.running else UNKNOWN
     if backend.wait_event_type == _PAUSING and backend.wait_event:
-        return one_line(backend.wait_event, _TEXT)
-    return one_line(f"{backend.wait_event_type}:{backend.wait_event or ''}", _TEXT)
+        return _shown(backend.wait_event)
+    return _shown(f"{backend.wait_event_type}:{backend.wait_event or ''}")
 
 
 def _blockers(backend: Backend) -> str:
@@ -142,7 +148,7 @@ _HIDDEN: Final = "hidden: GRANT pg_monitor shows it"
 def _query(backend: Backend) -> str:
     if backend.query == HIDDEN_QUERY:
         return _HIDDEN
-    return one_line(backend.query, _TEXT) if backend.query else backend.backend_type
+    return _shown(backend.query) if backend.query else backend.backend_type
 
 
 COLUMNS: Final[tuple[SessionColumn, ...]] = (

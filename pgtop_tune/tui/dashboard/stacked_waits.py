@@ -80,7 +80,8 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
     stacked, shown = _stacked([axis.means_of(session, metric) for metric in classes])
     areas = [
         Area(values, wait_style(metric.title), _density(metric))
-        for metric, values in zip(classes, stacked, strict=True)
+        for metric, values, part in zip(classes, stacked, shown, strict=True)
+        if part or values is stacked[0]
     ]
     whole = sorted(value for value in stacked[-1] if value is not None)
     usual = whole[int((len(whole) - 1) * (1.0 - _RARE))] if whole else 0.0
@@ -108,6 +109,9 @@ def _stacked(series: Sequence[list[float | None]]) -> tuple[list[Columns], list[
     found: list[Columns] = []
     below: list[float | None] = [None] * len(series[0])
     for values in series:
+        if found and not any(values):
+            found.append(below)
+            continue
         below = [low if value is None else (low or 0.0) + value for low, value in zip(below, values, strict=True)]
         found.append(below)
     return found, [sum(value for value in values if value is not None) for values in series]

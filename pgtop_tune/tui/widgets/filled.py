@@ -21,6 +21,8 @@ _PARTS: Final = 8
 _GRIDS: Final = (4, 3, 2)
 """Gridlines above zero, as many as there is room for at round values."""
 _ROWS_PER_GRID: Final = 2
+_YOUNG: Final = 8
+"""The newest columns may change with each second, and be so many seconds."""
 _DARKEST: Final = 3
 """Shade at the foot of a chart of an area that fades."""
 
@@ -190,13 +192,21 @@ class _Drawing:
 
     def rows(self, contents: list[_Content]) -> list[tuple[Cell | None, ...]]:
         """Cells by row from the top; None where nothing is drawn."""
-        before = zip(self._contents, self._columns, strict=True)
+        by = self._gone_on(contents)
+        before = zip(self._contents[by:], self._columns[by:], strict=True)
         self._columns = [
             known[1] if (known := next(before, None)) is not None and known[0] == content else self._column(*content)
             for content in contents
         ]
         self._contents = contents
         return list(zip(*self._columns, strict=True))
+
+    def _gone_on(self, contents: list[_Content]) -> int:
+        """By how many columns the chart has moved; 0 as well where that is not seen."""
+        known, same = self._contents, len(contents) - _YOUNG
+        if same < 1 or len(known) != len(contents):
+            return 0
+        return next((by for by in range(_YOUNG) if known[by : same + by] == contents[:same]), 0)
 
     def spans(
         self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], over: Mapping[int, Cell],

@@ -1,5 +1,4 @@
-"""Numbers of the machine: CPU, memory, pressure, disks, processes. Rows only; the arithmetic is in `host_values` and
-`process_values`."""
+"""Numbers of the machine: CPU, memory, pressure, disks, processes. Rows only; `host_values`, `process_values` compute."""
 
 from __future__ import annotations
 

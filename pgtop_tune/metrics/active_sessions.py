@@ -275,10 +275,10 @@ class _UseOver(Struct, frozen=True):
             return None
         newest = known.processes(recent[last], pids)
         for oldest in reversed(recent[last + 1 :]):
-            older, newer = _of_both(known.processes(oldest, pids), newest)
-            if len(newer.who) >= enough:
+            grown = interval.kept(_growth, known.processes(oldest, pids), newest, whose=self)
+            if grown.processes >= enough:
                 seconds = recent[last].at_s - oldest.at_s
-                use = _use(older, newer, seconds, host.facts.ticks_per_s, len(pids) / len(newer.who))
+                use = _use(grown, seconds, host.facts.ticks_per_s, len(pids) / grown.processes)
                 return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
         return None
 
@@ -378,24 +378,49 @@ def _of_load(activity: Activity) -> frozenset[int]:
     return frozenset(row.pid for row in rows if row.application_name == LOAD_APPLICATION and row.leader_pid is None)
 
 
-def _use(
-    older: _LoadProcesses, newer: _LoadProcesses, seconds: float, ticks_per_s: int, all_to_known: float
-) -> CpuUse | None:
-    """Of the same processes at two looks."""
+class _Growth(Struct, frozen=True):
+    """What processes that two looks saw used in between.
+
+    Attributes:
+        processes: How many.
+        user_ticks, system_ticks: utime and stime.
+        delays: Of how many the time in the run queue is known.
+        delay_ms: That of these.
+    """
+
+    processes: int
+    user_ticks: int
+    system_ticks: int
+    delays: int
+    delay_ms: int
+
+
+def _growth(older: _LoadProcesses, newer: _LoadProcesses) -> _Growth:
+    older, newer = _of_both(older, newer)
+    before_ms = older.delays_ms
+    if len(before_ms) == len(newer.delays_ms) == len(newer.who):
+        delays, delay_ms = len(before_ms), newer.delay_ms - older.delay_ms
+    else:
+        of_both = [after - before_ms[pid] for pid, after in newer.delays_ms.items() if pid in before_ms]
+        delays, delay_ms = len(of_both), sum(of_both)
+    return _Growth(
+        processes=len(newer.who),
+        user_ticks=newer.user_ticks - older.user_ticks,
+        system_ticks=newer.system_ticks - older.system_ticks,
+        delays=delays,
+        delay_ms=delay_ms,
+    )
+
+
+def _use(grown: _Growth, seconds: float, ticks_per_s: int, all_to_known: float) -> CpuUse | None:
     if seconds <= 0 or ticks_per_s <= 0:
         return None
-    system = newer.system_ticks - older.system_ticks
-    ticks = system + newer.user_ticks - older.user_ticks
-    processes, read = len(newer.who), older.delays_ms.keys()
-    if len(read) == len(newer.delays_ms) == processes or read == newer.delays_ms.keys():
-        delays, delay_ms = len(read), newer.delay_ms - older.delay_ms
-    else:
-        of_both = [after - older.delays_ms[pid] for pid, after in newer.delays_ms.items() if pid in read]
-        delays, delay_ms = len(of_both), sum(of_both)
-    known = delays >= COVERED * processes
-    queued = delay_ms / 1000.0 / seconds * all_to_known * processes / delays if known else None
+    ticks = grown.user_ticks + grown.system_ticks
+    queued = None
+    if grown.delays >= COVERED * grown.processes:
+        queued = grown.delay_ms / 1000.0 / seconds * all_to_known * grown.processes / grown.delays
     used = ticks / ticks_per_s / seconds * all_to_known
-    return CpuUse(used=used, queued=queued, system=system / ticks if ticks > 0 else 0.0)
+    return CpuUse(used=used, queued=queued, system=grown.system_ticks / ticks if ticks > 0 else 0.0)
 
 
 # Sessions this role may not look into: where they may be all there is, no rows do not mean that there is nothing.

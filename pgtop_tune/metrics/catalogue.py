@@ -140,9 +140,15 @@ class Interval:
             self._known[compute] = compute(self)
         return cast(T, self._known[compute])
 
-    def kept(self, compute: Callable[..., T], *readings: object) -> T:
-        """What a function makes of some readings; made again, in intervals that follow as well, once one is another."""
-        made = self.carried(compute, _Made)
+    def kept(self, compute: Callable[..., T], *readings: object, whose: Hashable = None) -> T:
+        """What a function makes of some readings; made again, in intervals that follow as well, once one is another.
+
+        Args:
+            compute: The function.
+            readings: Its arguments.
+            whose: Of several that have other readings made by the same function, which one.
+        """
+        made = self.carried((compute, whose), _Made)
         if made.of is None or len(made.of) != len(readings) or not all(map(is_, made.of, readings)):
             made.value, made.of = compute(*readings), readings
         return cast(T, made.value)

@@ -85,7 +85,7 @@ class ActivityRows:
     def __init__(self, own: OwnSessions) -> None:
         self._own = own
         self._before: dict[int, tuple[Any, Backend]] = {}
-        self._names: dict[str, str] = {}
+        self._names: dict[Any, Any] = {}
         self._queries: dict[bytes, str] = {}
 
     def activity(self, at_s: float, rows: Iterable[Any]) -> Activity:
@@ -93,37 +93,43 @@ class ActivityRows:
         own row."""
         before, now = self._before, {}
         own_pids, pooled = self._own.pids, self._own.pooled
+        names, queries = self._names, self._queries
+        if len(names) + len(queries) > _NAMES_SHARED:
+            names.clear()
+            queries.clear()
+        same = names.setdefault
         backends = []
         own = 0
         now_ms, configured_ms = 0, None
         for row in rows:
-            pid = row[0]
-            if (pooled or pid in own_pids) and (row[6] or "").startswith(APPLICATION_NAME):
+            # One step takes a row apart: field by field it would be the bulk of the time.
+            (
+                pid, backend_type, backend_start_ms, leader_pid, datname, usename, application, client, state,
+                wait_event_type, wait_event, xact_start_ms, query_start_ms, state_change_ms, xmin_age, query_id, text,
+                own_now_ms, own_configured_ms,
+            ) = row  # fmt: skip
+            if (pooled or pid in own_pids) and (application or "").startswith(APPLICATION_NAME):
                 own += 1
-                now_ms, configured_ms = row[17] or now_ms, row[18] or configured_ms
+                now_ms, configured_ms = own_now_ms or now_ms, own_configured_ms or configured_ms
                 continue
             known = before.get(pid)
             if known is None or known[0] != row:
-                known = (row, self._backend(row))
+                query = queries.get(text)
+                if query is None and text is not None:
+                    query = queries[text] = shown_query(text)
+                # In the order of the fields: seventeen keywords would take ten times as long.
+                known = row, Backend(
+                    pid, same(backend_type, backend_type), backend_start_ms, leader_pid, same(datname, datname),
+                    same(usename, usename), same(application, application), same(client, client), same(state, state),
+                    same(wait_event_type, wait_event_type), same(wait_event, wait_event), xact_start_ms,
+                    query_start_ms, state_change_ms, xmin_age, query_id, query,
+                )  # fmt: skip
             now[pid] = known
             backends.append(known[1])
         self._before = now
         return Activity(
             at_s=at_s, now_ms=now_ms, backends=tuple(backends), own_backends=own, configured_ms=configured_ms
         )
-
-    def _backend(self, row: Any) -> Backend:
-        names, queries = self._names, self._queries
-        if len(names) + len(queries) > _NAMES_SHARED:
-            names.clear()
-            queries.clear()
-        shared: list[Any] = [names.setdefault(value, value) if type(value) is str else value for value in row[1:16]]
-        raw = row[16]
-        query = queries.get(raw)
-        if query is None and raw is not None:
-            query = queries[raw] = shown_query(raw)
-        fields: tuple[Any, ...] = (row[0], *shared, query)
-        return Backend(*fields)
 
     @staticmethod
     def blocked(activity: Activity, blockers: Mapping[int, tuple[int, ...]]) -> Activity:

@@ -211,20 +211,19 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
     roots = culprits(activity) if blockers else frozenset()
     rows = []
     for backend in activity.backends:
-        rank = ROOT if backend.pid in roots else _rank(backend, now_ms)
-        if rank == IDLE and backend.pid in blockers:
+        rank = _RANKS.get(backend.state or "", AUXILIARY)
+        changed_ms = backend.state_change_ms
+        if rank not in (BUSY, AUXILIARY) and changed_ms is not None and now_ms - changed_ms < SETTLED_MS:
+            rank = BUSY
+        if blockers and backend.pid in roots:
+            rank = ROOT
+        elif rank == IDLE and backend.pid in blockers:
             # A lock of the session, not of a transaction: who holds others up is not at rest.
             rank = BUSY
         if (view.hide_idle and rank == IDLE) or (wanted and not _contains(backend, wanted)):
             continue
         rows.append(SessionRow(backend, rank, now_ms, processes, stale))
     return _ordered(rows, view)
-
-
-def _rank(backend: Backend, now_ms: int) -> int:
-    rank = _RANKS.get(backend.state or "", AUXILIARY)
-    settled = backend.state_change_ms is None or now_ms - backend.state_change_ms >= SETTLED_MS
-    return rank if settled or rank == AUXILIARY else BUSY
 
 
 def _age_s(now_ms: int, since_ms: int | None) -> float | None:
@@ -249,7 +248,18 @@ def _texts(backend: Backend) -> list[str]:
     return [text for text in texts if text]
 
 
+def _by_activity(row: SessionRow) -> tuple[int, bool, float, int]:
+    """Most screens have this order, of a thousand rows."""
+    backend = row.backend
+    start_ms = backend.xact_start_ms
+    if start_ms is None or row.now_ms - start_ms < SETTLED_MS:
+        return row.rank, True, 0.0, backend.pid
+    return row.rank, False, start_ms, backend.pid
+
+
 def _ordered(rows: list[SessionRow], view: SessionsView) -> list[SessionRow]:
+    if view.sort == "activity" and not view.reverse:
+        return sorted(rows, key=_by_activity)
     compared = SORTS[view.sort]
     by_activity = view.sort == "activity"
     mixed = view.sort == "pid"

@@ -210,7 +210,7 @@ def states(activity: Activity) -> Counter[str]:
 
 def _counted(interval: Interval) -> Counter[str] | None:
     activity = interval.now(sections.activity)
-    return None if activity is None else states(activity)
+    return None if activity is None else interval.kept(states, activity)
 
 
 class _StateCount:

@@ -46,6 +46,9 @@ class ServerReader(WaitsReader, Protocol):
     async def aclose(self) -> None: ...
 
 
+_CROWD: Final = 500
+_CROWD_EVERY_S: Final = 1.9
+"""So many sessions are looked at every other second, and the screen says so: they are the bulk of what we cost."""
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
 
@@ -287,12 +290,14 @@ class PostgresSampler:
         for section in (*ahead, *(section for section in due if section not in ahead)):
             now_s = self._clock()
             reading = await self._reader.read(section)
-            self._due_s[section.name] = self._resting.due_s(section.name, now_s, self._clock(), section.every_s)
             self._readings[section.name] = reading
-            if isinstance(reading, Activity):
-                self._look_at_configuration(reading)
+            every_s = section.every_s
             if section is sections.activity:
                 self._waits.sessions = len(reading.backends) if isinstance(reading, Activity) else 0
+                every_s = _CROWD_EVERY_S if self._waits.sessions >= _CROWD else every_s
+            if isinstance(reading, Activity):
+                self._look_at_configuration(reading)
+            self._due_s[section.name] = self._resting.due_s(section.name, now_s, self._clock(), every_s)
         self._reader.forget_ahead()
         self._looked = True
         self._answered_s = self._clock()

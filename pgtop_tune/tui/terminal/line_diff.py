@@ -10,7 +10,7 @@ their rows to `painted`, without Textual.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -55,7 +55,7 @@ _CHANGED: Final = re.compile(rb"[^\0]+(?:\0{1,%d}[^\0]+)*" % _NEAR)
 """A span of changed cells, in a row of bytes that are zero where a cell is the same."""
 
 Segment = tuple[str, "_Look"]
-StyledRow = Iterable[tuple[str, Hashable]]
+StyledText = tuple[str, Hashable]
 
 
 class _Look(Struct, frozen=True):
@@ -101,6 +101,7 @@ class ScreenDiff:
     def __init__(self, size: tuple[int, int] | None = None) -> None:
         self._columns, self._height = size or (_ANY, _ANY)
         self._rows: dict[int, tuple[str, str]] = {}
+        self._painted: dict[int, Sequence[StyledText]] = {}
         self._looks: dict[str, _Look] = {"": _PLAIN, "0": _PLAIN}
         self._known: dict[tuple[tuple[str, ...], str, str], _Look] = {((), "", ""): _PLAIN}
         self._look_of_key: dict[str, _Look] = {_PLAIN.key: _PLAIN}
@@ -110,6 +111,7 @@ class ScreenDiff:
     def forget(self) -> None:
         """The terminal may show anything now: everything is written anew."""
         self._rows.clear()
+        self._painted.clear()
 
     def resize(self, size: tuple[int, int] | None) -> None:
         """The terminal may have another size, and show anything."""
@@ -133,6 +135,7 @@ class ScreenDiff:
         for codes, final, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
             if final == "H":
                 if stroke and at is not None:
+                    self._painted.pop(at[0], None)
                     self._paint(pen, *at, stroke)
                     stroke = []
                 at = _position(codes)
@@ -147,6 +150,7 @@ class ScreenDiff:
                 stroke.append((text.rstrip("\n"), look))
         if at is not None:
             if stroke:
+                self._painted.pop(at[0], None)
                 self._paint(pen, *at, stroke)
             elif at != self._cursor or (pen.used and at != (0, 0)):
                 # The cursor is hidden; its place matters to input methods, which follow a focused input.
@@ -154,7 +158,7 @@ class ScreenDiff:
                 self._cursor = at
         return pen.finished()
 
-    def painted(self, rows: Iterable[tuple[int, StyledRow]], codes_of: Callable[[Hashable], str]) -> str:
+    def painted(self, rows: Iterable[tuple[int, Sequence[StyledText]]], codes_of: Callable[[Hashable], str]) -> str:
         """What to write so that the terminal shows these rows from its left edge on; "" when it already does.
 
         Args:
@@ -163,13 +167,17 @@ class ScreenDiff:
         """
         pen, looks = _Pen(), self._look_of_style
         for y, row in rows:
+            x, changed = _unlike(self._painted.get(y), row)
             stroke = []
-            for text, style in row:
+            for text, style in changed:
                 look = looks.get(style)
                 if look is None:
                     look = looks[style] = self._look(codes_of(style))
                 stroke.append((text, look))
-            self._paint(pen, y, 0, stroke)
+            if stroke and not self._paint(pen, y, x, stroke):
+                self._painted.pop(y, None)
+            else:
+                self._painted[y] = row
         return pen.finished()
 
     def _look(self, codes: str) -> _Look:
@@ -190,18 +198,18 @@ class ScreenDiff:
             self._looks[codes] = look
         return look
 
-    def _paint(self, pen: _Pen, y: int, x: int, stroke: list[Segment]) -> None:
-        """Brings the cells from (y, x) on to what the stroke says."""
+    def _paint(self, pen: _Pen, y: int, x: int, stroke: list[Segment]) -> bool:
+        """Brings the cells from (y, x) on to what the stroke says; whether each of its characters is one of them."""
         whole = "".join([text for text, _ in stroke])
         simple = _ONE_CELL.issuperset(whole)
         if y >= self._height:
-            return
+            return False
         if x + len(whole) > self._columns or not (simple or _agreed(whole)):
             self._rows.pop(y, None)
             pen.move(y, x)
             for text, look in stroke:
                 pen.write(text, look, None)
-            return
+            return False
         if not simple:
             stroke = [(_two_celled(text), look) for text, look in stroke]
             whole = "".join([text for text, _ in stroke])
@@ -214,7 +222,7 @@ class ScreenDiff:
             old_keys += _UNKNOWN * missing
         shown, shown_keys = old_whole[x:end], old_keys[x:end]
         if whole == shown and keys == shown_keys:
-            return
+            return simple
         self._rows[y] = (old_whole[:x] + whole + old_whole[end:], old_keys[:x] + keys + old_keys[end:])
         blank_from = len(whole)
         if end == self._columns:
@@ -233,7 +241,8 @@ class ScreenDiff:
                 start = stop
             if written < last:
                 pen.erase_to_edge()
-                return
+                break
+        return simple
 
 
 class _Pen:
@@ -285,6 +294,29 @@ class _Pen:
         if self._look is not _PLAIN:
             self._set(_PLAIN)
         return "".join(self._out)
+
+
+def _unlike(before: Sequence[StyledText] | None, row: Sequence[StyledText]) -> tuple[int, Sequence[StyledText]]:
+    """Where a row begins to be another than before, and what it is from there on until it is the same again.
+
+    Both have as many characters, each in a cell. A chart grows by a cell a second: the rest is not looked at.
+    """
+    if before is None:
+        return 0, row
+    first, end, before_end = 0, len(row), len(before)
+    while first < min(end, before_end) and before[first] == row[first]:
+        first += 1
+    while end > first < before_end and before[before_end - 1] == row[end - 1]:
+        end, before_end = end - 1, before_end - 1
+    x, changed = sum([len(text) for text, _ in row[:first]]), list(row[first:end])
+    if len(changed) > 1 and before_end - first > 1:
+        (old, old_style), (text, style) = before[first], changed[0]
+        if style == old_style and text.startswith(old) and " " not in text[len(old) - 1 : len(old) + 1]:
+            x, changed[0] = x + len(old), (text[len(old) :], style)
+        (old, old_style), (text, style) = before[before_end - 1], changed[-1]
+        if style == old_style and len(old) >= len(text) and old.isspace() and text.isspace():
+            changed.pop()
+    return x, changed
 
 
 def _position(codes: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from pgtop_tune.tui.terminal.line_diff import ScreenDiff, StyledRow
+from pgtop_tune.tui.terminal.line_diff import ScreenDiff, StyledText
 from pgtop_tune.tui.terminal.textual_private import (
     JobControlDriver,
     announce_resume,
@@ -167,7 +167,7 @@ class ThriftyDriver(JobControlDriver):
         """Whether what the terminal shows is known; else only Textual's next repaint of all of it helps."""
         return not self._unknown
 
-    def paint(self, rows: Iterable[tuple[int, StyledRow]], console: Console) -> None:
+    def paint(self, rows: Iterable[tuple[int, Sequence[StyledText]]], console: Console) -> None:
         """Writes what differs of rows that are as wide as the screen, past Textual."""
 
         def codes_of(style: Hashable) -> str:

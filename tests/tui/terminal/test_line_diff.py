@@ -130,6 +130,44 @@ def test_rows_that_come_straight_are_those_that_textual_would_write(
         assert straight.reduced(full_rows(rows)) == through_textual.reduced(full_rows(rows)) == ""
 
 
+CHANGES = st.lists(
+    st.tuples(st.integers(0, ROWS - 1), st.integers(0, 6), st.sampled_from(("grow", "text", "style", "drop")), TEXTS),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(first=st.lists(SEGMENTS, min_size=ROWS, max_size=ROWS), changes=CHANGES)
+@settings(max_examples=300, deadline=None)
+def test_rows_that_change_little_are_written_as_if_they_were_looked_at_whole(
+    first: list[list[tuple[str, str]]], changes: list[tuple[int, int, str, str]]
+) -> None:
+    whole, straight = ScreenDiff((COLUMNS, ROWS)), ScreenDiff((COLUMNS, ROWS))
+    honest, thrifty = Terminal(), Terminal()
+    rows = [list(row) for row in first]
+    for y, place, what, text in [(0, 0, "", ""), *changes]:
+        at = place % len(rows[y])
+        old, codes = rows[y][at]
+        rows[y][at : at + 1] = {
+            "": [(old, codes)], "grow": [(old + text[:2], codes)], "text": [(text, codes)],
+            "drop": [(old[:-1] or "x", codes)], "style": [(old, "31" if codes != "31" else "")],
+        }[what]  # fmt: skip
+        written = whole.reduced(full_rows(rows))
+        assert straight.painted(enumerate(map(cut, rows)), str) == written
+        honest.stream.feed(full_rows(rows))
+        thrifty.stream.feed(written)
+        assert thrifty.picture() == honest.picture()
+    assert straight.reduced(full_rows(rows)) == ""
+
+
+def test_what_textual_wrote_over_a_row_is_no_part_of_it_any_more() -> None:
+    diff = ScreenDiff((COLUMNS, ROWS))
+    row = cut([("abc", ""), ("def", "31")])
+    diff.painted([(0, row)], str)
+    diff.reduced(stroke(0, 1, [("xx", "")]))
+    assert "bc" in diff.painted([(0, row)], str)
+
+
 def test_the_same_picture_again_writes_nothing() -> None:
     diff = ScreenDiff((COLUMNS, ROWS))
     rows = full_rows([[("abc", "1"), ("漢字", "31")]] * ROWS)

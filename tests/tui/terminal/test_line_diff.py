@@ -255,3 +255,22 @@ def test_what_lies_outside_a_terminal_that_has_shrunk_is_not_taken_for_shown() -
     diff.reduced(wide)
     assert "0123456789" in diff.reduced(stroke(1, 0, [("0123456789", "")]))
     assert diff.reduced(stroke(2, 0, [("below the last row", "")])) == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([("ab ", "1")], [("ab c", "1")]),
+        ([("ab", "1")], [("ab c", "1")]),
+        ([("a", ""), ("█", "31")], [("a", ""), ("██", "31")]),
+        ([("ab", "7"), (" " * 22, "7")], [("abc", "7"), (" " * 21, "7")]),
+        ([("漢", "1"), ("b", "")], [("漢", "1"), ("bc", "")]),
+    ],
+)
+def test_a_row_that_grows_is_written_as_if_it_were_looked_at_whole(
+    before: list[tuple[str, str]], after: list[tuple[str, str]]
+) -> None:
+    whole, straight = ScreenDiff((COLUMNS, ROWS)), ScreenDiff((COLUMNS, ROWS))
+    for row in (before, after):
+        assert straight.painted([(0, cut(row))], str) == whole.reduced(stroke(0, 0, [*row, (" " * COLUMNS, "")]))
+    assert straight.reduced(stroke(0, 0, [*after, (" " * COLUMNS, "")])) == ""

@@ -56,17 +56,12 @@ HUGE_SURPLUS: Final[Keyed[int]] = Keyed(
     "HugePages_Surp, surplus_hugepages", values.huge_pages(lambda pool: pool.surplus),
 )  # fmt: skip
 
-_delay = process_values.process_io(lambda process: process.run_delay_ms)
-
-
-def _process_delay(interval: Interval) -> dict[int, float]:
-    return {pid: ms_per_s / 10.0 for pid, ms_per_s in _delay(interval).items()}
-
-
+_PERCENT_OF_MS_PER_S: Final = 0.1
 PROCESS_RUN_DELAY: Final[Keyed[int]] = Keyed(
     "host.process.run_delay", "delay%", "%",
     "Share of the time this process was ready to run and waited for a CPU. Near its CPU% means that the machine has half the CPUs it needs.",
-    "/proc/PID/schedstat: Δ second field (ns) / Δt", _process_delay,
+    "/proc/PID/schedstat: Δ second field (ns) / Δt",
+    process_values.process_io(lambda process: process.run_delay_ms, _PERCENT_OF_MS_PER_S),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -92,11 +92,13 @@ def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interva
     return values
 
 
-def process_io(pick: Callable[[ProcessCounters], int | None]) -> Callable[[Interval], Mapping[int, float]]:
-    """Bytes per second per process, between its two latest readings within `IO_WINDOW_S`."""
+def process_io(
+    pick: Callable[[ProcessCounters], int | None], scale: float = 1.0
+) -> Callable[[Interval], Mapping[int, float]]:
+    """A counter's growth per second and process, between its two latest readings within `IO_WINDOW_S`, times a scale."""
 
     def values(interval: Interval) -> Mapping[int, float]:
-        return _IoRates(interval.once(_io_looks), pick)
+        return _IoRates(interval.once(_io_looks), pick, scale)
 
     return values
 
@@ -124,9 +126,10 @@ def _io_looks(interval: Interval) -> list[_IoLook]:
 class _IoRates(Mapping[int, float]):
     """Rates by pid, each computed when it is asked for: of hundreds of processes a screen shows some dozens."""
 
-    def __init__(self, looks: Sequence[_IoLook], pick: Callable[[ProcessCounters], int | None]) -> None:
+    def __init__(self, looks: Sequence[_IoLook], pick: Callable[[ProcessCounters], int | None], scale: float) -> None:
         self._looks = looks
         self._pick = pick
+        self._scale = scale
 
     def _rate(self, pid: int) -> float | None:
         began = self._looks[0].began.get(pid) if self._looks else None
@@ -139,8 +142,16 @@ class _IoRates(Mapping[int, float]):
                 newer = process, look.sample.at_s
                 continue
             after, before = self._pick(newer[0]), self._pick(process)
-            return None if after is None or before is None else rate(before, after, look.sample.at_s, newer[1])
+            if after is None or before is None:
+                return None
+            per_second = rate(before, after, look.sample.at_s, newer[1])
+            return None if per_second is None else per_second * self._scale
         return None
+
+    def get(self, pid: int, default: Any = None) -> Any:
+        """As of any mapping, without an exception for a pid that has none."""
+        found = self._rate(pid)
+        return default if found is None else found
 
     def __getitem__(self, pid: int) -> float:
         found = self._rate(pid)

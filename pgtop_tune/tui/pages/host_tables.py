@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -70,16 +70,34 @@ def _rows(
     key: Callable[[Any], Hashable],
     columns: Sequence[Keyed[Any]],
     note: Callable[[Any], str] = lambda row: "",
+    backend: Callable[[Any], Backend | None] = lambda row: None,
 ) -> Sequence[HostRow] | Unavailable:
     frame, interval = session.now, session.interval
     found = NOT_YET if frame is None else reach(frame)
     if isinstance(found, Unavailable) or interval is None:
         return found if isinstance(found, Unavailable) else NOT_YET
-    values = [(keyed.id, keyed(interval)) for keyed in columns]
+    values = {keyed.id: keyed(interval) for keyed in columns}
     return [
-        HostRow(key=key(row), row=row, values={name: by_key.get(key(row)) for name, by_key in values}, note=note(row))
+        HostRow(key=key(row), row=row, values=_Values(values, key(row)), note=note(row), backend=backend(row))
         for row in rows(found)
     ]
+
+
+class _Values(Mapping[str, float | None]):
+    """A row's numbers by metric, each looked up when it is asked for: a screen shows some dozens of hundreds."""
+
+    def __init__(self, families: Mapping[str, Mapping[Any, float]], key: Hashable) -> None:
+        self._families = families
+        self._key = key
+
+    def __getitem__(self, metric: str) -> float | None:
+        return self._families[metric].get(self._key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._families)
+
+    def __len__(self) -> int:
+        return len(self._families)
 
 
 def _key(row: Any) -> Hashable:
@@ -268,10 +286,15 @@ def _process_rows(session: Session) -> Sequence[HostRow] | Unavailable:
     activity = sections.activity(frame)
     backends = {} if isinstance(activity, Unavailable) else {row.pid: row for row in activity.backends}
     others = _others(frame)
-    rows = _rows(session, sections.processes, _of_sample, lambda row: row.pid, _PROCESS_METRICS)
-    if isinstance(rows, Unavailable):
-        return rows
-    return [_with_backend(row, backends.get(row.row.pid), others) for row in rows]
+
+    def kind_of(process: Any) -> str:
+        backend = backends.get(process.pid)
+        return others(process.pid) if backend is None else backend.backend_type or _HIDDEN_KIND
+
+    return _rows(
+        session, sections.processes, _of_sample, lambda row: row.pid, _PROCESS_METRICS, kind_of,
+        lambda row: backends.get(row.pid),
+    )  # fmt: skip
 
 
 def _of_sample(sample: ProcessSample) -> Sequence[Any]:
@@ -295,11 +318,6 @@ def _others(frame: Frame) -> Callable[[int], str]:
     # Over SQL there are none but the server's own.
     rest = "postmaster" if facts is not None and facts.is_of_server else "pgtop-tune"
     return lambda pid: known.get(pid, rest)
-
-
-def _with_backend(row: HostRow, backend: Backend | None, others: Callable[[int], str]) -> HostRow:
-    kind = others(row.row.pid) if backend is None else backend.backend_type or _HIDDEN_KIND
-    return HostRow(key=row.key, row=row.row, values=row.values, note=kind, backend=backend)
 
 
 def _backend_of(row: Any) -> BackendKey | None:

@@ -121,7 +121,7 @@ class Interval:
         before: Of the same frames, until the newest one came: what it found is added to, not looked for again.
     """
 
-    __slots__ = ("_carried", "_frames", "_known", "_lately", "_pairs", "_recent", "newest")
+    __slots__ = ("_carried", "_frames", "_handed_on", "_known", "_lately", "_pairs", "_recent", "newest")
 
     def __init__(self, frames: Sequence[Frame], before: Interval | None = None) -> None:
         self._frames = frames
@@ -129,7 +129,9 @@ class Interval:
         self._pairs: dict[tuple[Callable[..., object], float, bool], tuple[object, object] | None] = {}
         self._recent: dict[_Asked, _Found] = {}
         self.newest: Final = frames[-1]
-        self._carried: dict[Hashable, object] = {} if before is None else before._carried
+        # What nobody asked the interval before for is let go: there are windows of any length.
+        self._carried: dict[Hashable, object] = {}
+        self._handed_on: dict[Hashable, object] = {} if before is None else before._carried
         self._lately: dict[_Asked, _Found] = {}
         if before is not None and not self.after_gap and _started_ms(before.newest) == _started_ms(self.newest):
             self._lately = before._recent
@@ -172,7 +174,7 @@ class Interval:
         Intervals come in any order, as in a replay that goes back: it must find out by itself whether it fits.
         """
         if whose not in self._carried:
-            self._carried[whose] = kind()
+            self._carried[whose] = self._handed_on[whose] if whose in self._handed_on else kind()
         return cast(T, self._carried[whose])
 
     def now(self, section: Callable[[Frame], S | Unavailable]) -> S | None:
@@ -202,7 +204,7 @@ class Interval:
                 break
             oldest = frame
         found = Interval((self.newest,) if oldest is self.newest else (oldest, self.newest))
-        found._carried = self.carried(("over", window_s), dict)
+        found._carried = self.carried(("over", window_s), dict[Hashable, object])
         return found
 
     @property

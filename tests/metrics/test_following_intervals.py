@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -153,3 +155,18 @@ def test_what_each_reading_makes_is_made_once_for_the_same_end() -> None:
     assert made == [(1.0, 2), (2.0, 2), (3.0, 2)]
     assert interval is not None
     assert interval.each(compute, interval.recent(sections.tail, 1.5), 3) == [9.0, 6.0]
+
+
+def test_what_is_not_asked_for_any_more_is_let_go() -> None:
+    class Sum:
+        pass
+
+    frames = _frames([(1.0, "", 1, 1)] * 4)
+    interval = Interval(frames[:1])
+    asked, unasked = interval.carried("asked", Sum), weakref.ref(interval.carried("unasked", Sum))
+    for count in (2, 3):
+        assert unasked() is not None or count > 2
+        interval = Interval(frames[:count], interval)
+        assert interval.carried("asked", Sum) is asked
+    gc.collect()
+    assert unasked() is None

@@ -27,7 +27,7 @@ from tests.benchmarks.live_screen import busy
 from tests.benchmarks.pty_meter import process_tree
 from tests.terminal.screen import Terminal, environment
 
-_SHOWN = "Tab numbers"
+_SHOWN = "Tab next part"
 _PAUSE_S = 0.35
 """Between two keys, so that they meet the screen at different moments of its second."""
 

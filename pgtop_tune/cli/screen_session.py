@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 _WATCHING: Final = (5_000, 5, 5)
 """How often garbage is looked for from then on. What is drawn leaves cycles: at the pace that suits the start, three
 megabytes of them lie about before they are found."""
-_SWITCH_S: Final = 0.02
-"""Engine and screen both have work when a frame comes, for some milliseconds: one after the other they find more of it
-in the CPU's caches than by turns."""
 _LOOK_S: Final = 5.0
 """How soon a change or an experiment of another program is noticed, as `changes.confirm.orphans` looks for them."""
 
@@ -49,7 +45,6 @@ def _settle() -> None:
     """All that is heavy has been imported by now; see `cli.screen`."""
     gc.freeze()
     gc.set_threshold(*_WATCHING)
-    sys.setswitchinterval(_SWITCH_S)
     give_back()
 
 

@@ -95,7 +95,8 @@ class Independent(threading.Thread):
                     began = time.time()
                     cursor = connection.execute(statement)
                     names = [column.name for column in cursor.description or ()]
-                    self._note(began, {f"{view}.{name}": value for name, value in zip(names, cursor.fetchone() or ())})
+                    row = dict(zip(names, cursor.fetchone() or (), strict=False))
+                    self._note(began, {f"{view}.{name}": value for name, value in row.items()})
                 began = time.time()
                 kernel = {
                     "kernel.context_switches": psutil.cpu_stats().ctx_switches,

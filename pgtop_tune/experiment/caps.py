@@ -14,11 +14,12 @@ from msgspec import Struct
 from pgtop_tune import units
 from pgtop_tune.advice.reach import reached
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.active_sessions import cpu_of_load
+from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S
 from pgtop_tune.metrics.budget import LatencyBudget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.ceilings import MOST_FLUSHES, disk_headroom
 from pgtop_tune.metrics.io import WAL_FLUSHES
+from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.waits import CPU, QUEUE
 
@@ -71,7 +72,7 @@ def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) 
 
 def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> float | None:
     """Less waiting is fewer system calls: a millisecond of it that goes takes one of the kernel's along at most."""
-    cpu, use = interval.now(sections.cpu), cpu_of_load(interval)
+    cpu, use = interval.now(sections.cpu), cpu_of_load(interval, WAITS_WINDOW_S)
     cpu_ms = sum(part.ms for part in budget.parts if part.label == CPU)
     if cpu is None or not cpu.cores or cpu_ms <= 0.0 or budget.tps <= 0.0:
         return None

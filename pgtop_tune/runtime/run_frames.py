@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.active_sessions import COVERED, load_pids
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load_cpu import COVERED, load_pids
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun
 from pgtop_tune.model.frame import Frame

@@ -8,10 +8,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.host.psutil_rows import NEVER
-from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, cpu_of_load, is_active, sessions
+from pgtop_tune.metrics.active_sessions import (
+    WAITS_WINDOW_S,
+    SessionActivity,
+    activity_of,
+    is_active,
+    sessions,
+)
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host_values import untold
+from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.metrics.waits import (
     ACTIVE_SESSIONS,
     BACKGROUND,
@@ -125,7 +132,7 @@ def test_the_queue_is_taken_from_the_client_s_turn_and_stands_on_its_own() -> No
 
 
 def test_time_in_system_calls_is_a_share_of_the_cpu_time_of_the_load() -> None:
-    use = cpu_of_load(interval(waiting("CPU", "", 10), cpu_ticks=30, system_ticks=10))
+    use = cpu_of_load(interval(waiting("CPU", "", 10), cpu_ticks=30, system_ticks=10), WAITS_WINDOW_S)
     assert use is not None
     assert (use.used, use.system) == pytest.approx((0.8, 0.25))
 

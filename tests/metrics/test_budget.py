@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.active_sessions import cpu_of_load
+from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S
 from pgtop_tune.metrics.budget import CLIENT_THINKS, OTHER, LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress
 from pgtop_tune.model.host import HostSample, ProcessCounters, ProcessSample
@@ -152,13 +153,13 @@ def test_without_a_load_waits_and_throughput_are_of_the_same_seconds() -> None:
 
 def test_cpu_is_not_known_when_backends_come_and_go() -> None:
     seen = interval(*WAITS, cpu_ticks=25, delay_ms=0)
-    assert cpu_of_load(seen) is not None
+    assert cpu_of_load(seen, WAITS_WINDOW_S) is not None
     fresh = [
         replace(one, host=replace(one.host, processes=ProcessSample(one.elapsed_s, tuple(
             replace(row, start_ticks=one.sequence) for row in one.host.processes.processes
         )))) for one in seen._frames
     ]  # fmt: skip
-    assert cpu_of_load(Interval(fresh)) is None
+    assert cpu_of_load(Interval(fresh), WAITS_WINDOW_S) is None
 
 
 @given(

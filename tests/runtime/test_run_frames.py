@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from pgtop_tune.metrics.active_sessions import cpu_of_load, load_pids
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load_cpu import cpu_of_load, load_pids
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import doubts
 from pgtop_tune.model.absence import Unavailable

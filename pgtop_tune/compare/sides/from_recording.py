@@ -26,10 +26,10 @@ from pgtop_tune.compare.sides.material import (
 from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.active_sessions import cpu_of_load
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.ceilings import disks_at_cap
+from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import doubts

@@ -7,9 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, cpu_of_load, sessions
+from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, sessions
 from pgtop_tune.metrics.budget import OTHER, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session

@@ -1,0 +1,219 @@
+"""CPU time of the load: what pgbench's backends used, and how long they were ready to run and had no CPU.
+
+Of the same processes at two looks, the oldest and the newest of a window. Three windows ask for it with each frame, so
+what was found of a look is kept: looks never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import ProcessCounters, ProcessSample
+from pgtop_tune.model.postgres import Activity
+from pgtop_tune.model.waits import LOAD_APPLICATION
+
+COVERED: Final = 0.8
+"""Share of the load's backends whose processes must be known for their CPU time to count."""
+
+
+class CpuUse(Struct, frozen=True):
+    """Of the load's backends, in CPUs.
+
+    Attributes:
+        used: Mean CPUs they ran on.
+        queued: Mean backends that were ready to run and did not; None where the kernel does not say.
+        system: Share of that time which the kernel spent for them (stime): system calls.
+        share: Part of the window that this is about: less than 1 where the backends are younger.
+    """
+
+    used: float
+    queued: float | None
+    system: float = 0.0
+    share: float = 1.0
+
+
+def cpu_of_load(interval: Interval, window_s: float) -> CpuUse | None:
+    """CPU time and time in the run queue of pgbench's backends over the last seconds.
+
+    Of a load that has ended within the window, the backends that it had last.
+    None where processes are not known: another machine, or sessions too short-lived (pgbench -C).
+    Source: /proc/PID/stat utime and stime, /proc/PID/schedstat field 2 of backends with application_name pgbench.
+    """
+    return interval.once(_UseOver(window_s))
+
+
+class _UseOver(Struct, frozen=True):
+    window_s: float
+
+    def __call__(self, interval: Interval) -> CpuUse | None:
+        host = interval.newest.host
+        if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
+            return None
+        known = _LOAD_SEEN
+        activity = interval.now(sections.activity)
+        pids = frozenset() if activity is None else known.pids(activity)
+        if not pids:
+            pids = next(filter(None, map(known.pids, interval.recent(sections.activity, self.window_s))), pids)
+        recent = interval.recent(sections.processes, self.window_s, least=2)
+        if not pids:
+            return None
+        enough = COVERED * len(pids)
+        last = next((at for at, look in enumerate(recent) if len(known.processes(look, pids).who) >= enough), None)
+        if last is None:
+            return None
+        newest = known.processes(recent[last], pids)
+        for oldest in reversed(recent[last + 1 :]):
+            grown = interval.kept(_growth, known.processes(oldest, pids), newest, whose=self)
+            if grown.processes >= enough:
+                seconds = recent[last].at_s - oldest.at_s
+                use = _use(grown, seconds, host.facts.ticks_per_s, len(pids) / grown.processes)
+                return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
+        return None
+
+
+class _LoadProcesses:
+    """Processes of a look, and what they had used by then together.
+
+    Attributes:
+        who: Pid and start of each.
+        user_ticks: Their utime.
+        system_ticks: Their stime.
+        delays_ms: By pid, of those whose time in the run queue was read.
+        delay_ms: Their sum.
+    """
+
+    def __init__(self, rows: Sequence[ProcessCounters], before: _LoadProcesses | None = None) -> None:
+        self.rows = rows
+        self.who = [(row.pid, row.start_ticks) for row in rows]
+        if before is not None and before.who == self.who:
+            # What is one and the same is not compared item by item.
+            self.who = before.who
+        self.user_ticks = sum([row.user_ticks for row in rows])
+        self.system_ticks = sum([row.system_ticks for row in rows])
+        self.delays_ms = {row.pid: row.run_delay_ms for row in rows if row.run_delay_ms is not None}
+        self.delay_ms = sum(self.delays_ms.values())
+
+    def among(self, who: Set[tuple[int, int]]) -> _LoadProcesses:
+        """Those of them that are."""
+        return _LoadProcesses([row for row, each in zip(self.rows, self.who, strict=True) if each in who])
+
+
+def _of_both(older: _LoadProcesses, newer: _LoadProcesses) -> tuple[_LoadProcesses, _LoadProcesses]:
+    """Without those that only one of two looks saw."""
+    if older.who is newer.who or older.who == newer.who:
+        return older, newer
+    both = set(older.who).intersection(newer.who)
+    return older.among(both), newer.among(both)
+
+
+class _LoadSeen:
+    """What was found in the newest looks, which never change: windows and intervals share most of them."""
+
+    def __init__(self) -> None:
+        self._pids: dict[int, tuple[Activity, frozenset[int]]] = {}
+        self._newest_pids: frozenset[int] = frozenset()
+        self._newest: _LoadProcesses | None = None
+        self._processes: dict[tuple[int, frozenset[int]], tuple[ProcessSample, _LoadProcesses]] = {}
+
+    def pids(self, activity: Activity) -> frozenset[int]:
+        """See `_of_load`."""
+        found = self._pids.get(id(activity))
+        if found is None or found[0] is not activity:
+            pids = _of_load(activity)
+            if pids == self._newest_pids:
+                # The same object is found by its name the quicker.
+                pids = self._newest_pids
+            self._newest_pids = pids
+            found = self._pids[id(activity)] = activity, pids
+            _forget_older(self._pids, activity.at_s)
+        return found[1]
+
+    def processes(self, sample: ProcessSample, pids: frozenset[int]) -> _LoadProcesses:
+        """Those of a look that have one of these pids."""
+        found = self._processes.get((id(sample), pids))
+        if found is None or found[0] is not sample:
+            rows = [row for row in sample.processes if row.pid in pids]
+            self._newest = _LoadProcesses(rows, self._newest)
+            found = self._processes[id(sample), pids] = sample, self._newest
+            _forget_older(self._processes, sample.at_s)
+        return found[1]
+
+
+_SEEN_S: Final = 12.0
+"""Longer than the window that is asked for; a session keeps looks as long."""
+_MOST_SEEN: Final = 32
+
+
+def _forget_older(seen: dict[Any, tuple[Any, Any]], at_s: float) -> None:
+    """Two threads may do so at once; other sessions have other clocks."""
+    looks = list(seen.items())
+    for place, (key, (look, _)) in enumerate(looks):
+        if look.at_s < at_s - _SEEN_S or place < len(looks) - _MOST_SEEN:
+            seen.pop(key, None)
+
+
+_LOAD_SEEN: Final = _LoadSeen()
+
+
+def load_pids(frame: Frame) -> frozenset[int]:
+    """Sessions of pgbench that a frame shows, without those that only help in parallel."""
+    activity = sections.activity(frame)
+    return frozenset() if isinstance(activity, Unavailable) else _LOAD_SEEN.pids(activity)
+
+
+def _of_load(activity: Activity) -> frozenset[int]:
+    rows = activity.backends
+    return frozenset(row.pid for row in rows if row.application_name == LOAD_APPLICATION and row.leader_pid is None)
+
+
+class _Growth(Struct, frozen=True):
+    """What processes that two looks saw used in between.
+
+    Attributes:
+        processes: How many.
+        user_ticks, system_ticks: utime and stime.
+        delays: Of how many the time in the run queue is known.
+        delay_ms: That of these.
+    """
+
+    processes: int
+    user_ticks: int
+    system_ticks: int
+    delays: int
+    delay_ms: int
+
+
+def _growth(older: _LoadProcesses, newer: _LoadProcesses) -> _Growth:
+    older, newer = _of_both(older, newer)
+    before_ms = older.delays_ms
+    if len(before_ms) == len(newer.delays_ms) == len(newer.who):
+        delays, delay_ms = len(before_ms), newer.delay_ms - older.delay_ms
+    else:
+        of_both = [after - before_ms[pid] for pid, after in newer.delays_ms.items() if pid in before_ms]
+        delays, delay_ms = len(of_both), sum(of_both)
+    return _Growth(
+        processes=len(newer.who),
+        user_ticks=newer.user_ticks - older.user_ticks,
+        system_ticks=newer.system_ticks - older.system_ticks,
+        delays=delays,
+        delay_ms=delay_ms,
+    )
+
+
+def _use(grown: _Growth, seconds: float, ticks_per_s: int, all_to_known: float) -> CpuUse | None:
+    if seconds <= 0 or ticks_per_s <= 0:
+        return None
+    ticks = grown.user_ticks + grown.system_ticks
+    queued = None
+    if grown.delays >= COVERED * grown.processes:
+        queued = grown.delay_ms / 1000.0 / seconds * all_to_known * grown.processes / grown.delays
+    used = ticks / ticks_per_s / seconds * all_to_known
+    return CpuUse(used=used, queued=queued, system=grown.system_ticks / ticks if ticks > 0 else 0.0)

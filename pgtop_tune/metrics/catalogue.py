@@ -169,9 +169,9 @@ class Interval:
         return [cast(T, made.values[id(each)][1]) for each in readings]
 
     def carried(self, whose: Hashable, kind: Callable[[], T]) -> T:
-        """What somebody has in this interval, those before and those that follow: a sum that is added to.
+        """An object that a metric keeps from interval to interval: a sum that is added to.
 
-        Intervals come in any order, as in a replay that goes back: it must find out by itself whether it fits.
+        Intervals come in any order, as in a replay that goes back: the object finds out by itself whether it fits.
         """
         if whose not in self._carried:
             self._carried[whose] = self._handed_on[whose] if whose in self._handed_on else kind()

@@ -1,6 +1,6 @@
 """CPU time of the load: what pgbench's backends used, and how long they were ready to run and had no CPU.
 
-Of the same processes at two looks, the oldest and the newest of a window. Three windows ask for it with each frame, so
+Of the same processes at two looks, the oldest and the newest of a window. Several windows ask for it with each frame, so
 what was found of a look is kept: looks never change.
 """
 
@@ -148,7 +148,7 @@ class _LoadSeen:
 
 
 _SEEN_S: Final = 12.0
-"""Longer than the window that is asked for; a session keeps looks as long."""
+"""A session keeps all looks as long; the oldest look of a window of a minute is gone through again after each look."""
 _MOST_SEEN: Final = 32
 
 
@@ -181,7 +181,7 @@ class _Growth(Struct, frozen=True):
         processes: How many.
         user_ticks, system_ticks: utime and stime.
         delays: Of how many the time in the run queue is known.
-        delay_ms: That of these.
+        delay_ms: Their time in the run queue together.
     """
 
     processes: int

@@ -1,6 +1,6 @@
-"""How the numbers of single processes are computed; what they mean stands in `metrics.host`.
+"""The arithmetic of numbers of single processes; `metrics.host` says what the numbers mean.
 
-There may be a thousand of them: what two looks make is kept as long as they are the newest ones.
+There may be a thousand processes: a result of two looks is kept as long as these are the newest ones.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ def _cpu_of_processes(interval: Interval) -> _ProcessCpu | None:
 
 
 def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -> _ProcessCpu:
-    """The kernel adds the time of a child that has ended to its parent: sessions and workers to the postmaster, programs
-    of archive_command to the archiver.
+    """CPU time between two looks.
+
+    The kernel adds the time of a child that has ended to its parent: sessions and workers to the postmaster, programs of
+    archive_command to the archiver.
 
     A session whose whole time is more than the looks are apart began before, and was not looked at then.
     """

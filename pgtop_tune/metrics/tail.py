@@ -194,7 +194,8 @@ def _summed(
     every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(sum(each.looks for each in samples), 1)
     return Tail(
         over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=whole,
-        open=sum(counted for _, counted, _ in parts[0]), looks=looks, every_ms=every_ms, causes=tuple(sorted(causes, key=lambda cause: (-cause.transactions, cause.label))),
+        open=sum(counted for _, counted, _ in parts[0]), looks=looks, every_ms=every_ms,
+        causes=tuple(sorted(causes, key=lambda cause: (-cause.transactions, cause.label))),
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ _STALE_S: Final = 5.0
 
 _FEW: Final = 200
 _READ_PER_S: Final = 100
-"""Of a crowd, so many processes are read each second: three hundred every third second. It was a fifth of our CPU."""
+"""Processes of a crowd that are read each second: three hundred every third second. All took a fifth of our CPU."""
 _LONGEST_S: Final = 4.0
 """The windows of `budget` and `client_bound` are 10 s."""
 _AFTER_FIRST_PICTURE_S: Final = 0.2

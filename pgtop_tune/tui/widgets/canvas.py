@@ -25,9 +25,6 @@ _FAINTEST: Final = 0.25
 """Part of its own colour that the first shade has."""
 
 
-StyledText = tuple[str, Style | None]
-
-
 class LineCanvas(Widget):
     """Shows lines of styled text in a fixed place.
 
@@ -130,13 +127,13 @@ class LineCanvas(Widget):
         ground = _GROUNDS[self.app.current_theme.dark]
         return Style(color=Color.from_triplet(blend_rgb(ground, colour.get_truecolor(), part)))
 
-    def row(self, y: int) -> list[StyledText]:
+    def row(self, y: int) -> list[tuple[str, Style | None]]:
         """Texts and styles of a line, exactly as wide as the widget: what `render_line` makes a strip of."""
         self._fit()
         return self._row(_line(self._lines, y), self._painted_width)
 
-    def _row(self, line: Line, width: int) -> list[StyledText]:
-        row: list[StyledText] = []
+    def _row(self, line: Line, width: int) -> list[tuple[str, Style | None]]:
+        row: list[tuple[str, Style | None]] = []
         left = width
         for shown, name in _joined(line):
             text, style = self._drawn(shown, name)

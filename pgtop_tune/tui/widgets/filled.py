@@ -22,7 +22,9 @@ _GRIDS: Final = (4, 3, 2)
 """Gridlines above zero, as many as there is room for at round values."""
 _ROWS_PER_GRID: Final = 2
 _YOUNG: Final = 8
-"""The newest columns may change with each second, and be so many seconds."""
+"""So many columns at the right edge still change: a line of pgbench's log comes seconds late."""
+_STEP_PART: Final = 4
+"""A full chart moves by a quarter of its columns at most (`chart.window`)."""
 _DARKEST: Final = 3
 """Shade at the foot of a chart of an area that fades."""
 
@@ -203,10 +205,11 @@ class _Drawing:
 
     def _gone_on(self, contents: list[_Content]) -> int:
         """By how many columns the chart has moved; 0 as well where that is not seen."""
-        known, same = self._contents, len(contents) - _YOUNG
-        if same < 1 or len(known) != len(contents):
+        known, old = self._contents, len(contents) - _YOUNG
+        if len(known) != len(contents):
             return 0
-        return next((by for by in range(_YOUNG) if known[by : same + by] == contents[:same]), 0)
+        moves = range(min(len(contents) // _STEP_PART + 1, max(old, 0)))
+        return next((by for by in moves if known[by:old] == contents[: old - by]), 0)
 
     def spans(
         self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], over: Mapping[int, Cell],

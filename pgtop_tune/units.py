@@ -6,6 +6,7 @@ Every function is pure and returns plain text. `None` is always drawn as `UNKNOW
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 UNKNOWN: Final = "-"
@@ -153,7 +154,9 @@ def wall_clock(epoch_ms: int) -> str:
     return _local(epoch_ms, "%H:%M:%S")
 
 
+@lru_cache(256)
 def _local(epoch_ms: int, form: str) -> str:
+    """Kept: an axis has the same times of day for minutes, and each takes the calendar of the zone to write."""
     try:
         return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).astimezone().strftime(form)
     except (OverflowError, ValueError, OSError):

@@ -84,6 +84,11 @@ def wait_profile(
     return sorted(shares, key=lambda wait: (-wait.sessions, wait.label))
 
 
+def is_any_active(interval: Interval, window_s: float) -> bool:
+    """Whether an active session was seen within the last seconds: whether `wait_profile` has an entry."""
+    return any(is_active(one.kind) for one in sessions(interval, window_s) or ())
+
+
 class WaitGroup(Struct):
     """Sessions that have something in common (a statement, a database, a wait), over two windows.
 

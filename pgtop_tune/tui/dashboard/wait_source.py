@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
-from pgtop_tune.metrics.waits import LONG_WINDOW_S, wait_profile
+from pgtop_tune.metrics.waits import LONG_WINDOW_S, is_any_active
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import WaitSample
 from pgtop_tune.runtime.session import Session
@@ -16,6 +16,6 @@ def wait_source(session: Session) -> WaitSample | Unavailable:
     if frame is None or interval is None:
         return NOT_YET
     sample = sections.waits(frame)
-    if isinstance(sample, Unavailable) or wait_profile(interval, LONG_WINDOW_S):
+    if isinstance(sample, Unavailable) or is_any_active(interval, LONG_WINDOW_S):
         return sample
     return hidden_sessions(frame) or sample

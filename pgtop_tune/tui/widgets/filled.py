@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
 from typing import Final
 
 from msgspec import Struct
@@ -360,16 +359,15 @@ def _spans(
         if column < len(drawn):
             drawn[column] = label
     spans: list[Span] = []
-    text: list[str] = []
-    current = PLAIN
+    text, current = "", PLAIN
     blank = (empty, "dim") if empty != " " else None
-    for cell, run in groupby(drawn):
-        cells_of_run = len(list(run))
+    for cell in drawn:
         char, style = cell or blank or (" ", PLAIN if ON in current else current)
-        if style != current:
-            if text:
-                spans.append(("".join(text), current))
-            text, current = [], style
-        text.append(char * cells_of_run)
-    spans.append(("".join(text), current))
+        if style == current:
+            text += char
+            continue
+        if text:
+            spans.append((text, current))
+        text, current = char, style
+    spans.append((text, current))
     return spans

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from pgtop_tune.recording.reader import RecordingReader
     from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
 
-_PAINTS_PER_S: Final = "30"
-"""Textual adds up to 33 ms to a key's echo. Ticks are painted once whatever stands here."""
+_PAINTS_PER_S: Final = "200"
+"""Textual waits up to 5 ms before it paints, twice where a dialog opens. Nothing is painted that has not changed, and
+ticks go past it: more costs nothing."""
 _PLAIN_THEME: Final = "ansi-dark"
 
 

@@ -116,7 +116,7 @@ def test_what_draws_is_imported_while_it_is_not_known_where_the_server_is(known:
         "print('asyncpg' in sys.modules, 'textual.app' in sys.modules, os.environ['TEXTUAL_FPS'])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == ["True", str(not known), "30"], "Textual reads its pace when it is imported"
+    assert done.stdout.split() == ["True", str(not known), "200"], "Textual reads its pace when it is imported"
 
 
 @pytest.mark.parametrize("words", [["top", "--nonsense"], ["bench", "list", "--nonsense"], ["bench", "nonsense"]])

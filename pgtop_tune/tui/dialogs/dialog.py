@@ -12,13 +12,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.geometry import Region, Size
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.strip import Strip
 
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import printable
 from pgtop_tune.tui.scene.message_line import ShownMessage
-from pgtop_tune.tui.terminal.textual_private import rows_of
+from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, rows_of
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, shortened, wrapped
@@ -30,7 +30,7 @@ FRAME_CELLS = 4
 _FRAME_ROWS = 2
 
 
-class Dialog(ModalScreen[T]):
+class Dialog(OpensAtOnce[T]):
     """Draws `content` in a box as wide as it may be and as high as it needs to be; longer content scrolls.
 
     Escape and Ctrl+C close it without a result.

@@ -9,7 +9,7 @@ import contextlib
 import queue
 from collections.abc import Iterator, Mapping
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 import rich
 import textual
@@ -23,13 +23,15 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Region
 from textual.notifications import Notification
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import WorkerFailed
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.safe_text import printable, printable_lines
+
+T = TypeVar("T")
 
 # What a crash prints on the normal screen: a sentence for a PgtopError, else a traceback without locals.
 
@@ -87,6 +89,22 @@ class DiscreetApp(App[int]):
         self.bell()
         self._exit_renderables.append(traceback_without_locals(self.console))
         self._close_messages_no_wait()
+
+
+class OpensAtOnce(ModalScreen[T]):
+    """A dialog that is painted when it has its content: Textual paints it three times on the way there."""
+
+    _opening = True
+
+    def _on_timer_update(self) -> None:
+        """`Screen._on_timer_update`: runs for the first time when the dialog has been mounted."""
+        self._opening = False
+        super()._on_timer_update()
+
+    def _compositor_refresh(self) -> None:
+        """`Screen._compositor_refresh`."""
+        if not self._opening:
+            super()._compositor_refresh()
 
 
 class JobControlDriver(LinuxDriver):

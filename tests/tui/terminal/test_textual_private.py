@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.app import App
 
 import pgtop_tune
-from pgtop_tune.tui.terminal.textual_private import DiscreetApp, JobControlDriver
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.terminal.textual_private import DiscreetApp, JobControlDriver, OpensAtOnce
+from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import Line
 
 PACKAGE = Path(pgtop_tune.__file__).parent
 HOME = PACKAGE / "tui/terminal/textual_private.py"
@@ -33,6 +38,8 @@ HOME = PACKAGE / "tui/terminal/textual_private.py"
         ("textual.screen", "Screen", "_layout_required"),
         ("textual.screen", "Screen", "_repaint_required"),
         ("textual.screen", "Screen", "_dirty_widgets"),
+        ("textual.screen", "Screen", "_on_timer_update"),
+        ("textual.screen", "Screen", "_compositor_refresh"),
         ("textual._compositor", "Compositor", "render_strips"),
         ("textual._compositor", "Compositor", "visible_widgets"),
         ("textual.driver", "Driver", "_debug"),
@@ -58,11 +65,44 @@ def test_textual_still_has_the_private_name(module: str, owner: str, name: str) 
 
 
 def test_hooks_override_what_textual_calls() -> None:
-    for ours in (DiscreetApp, JobControlDriver):
+    for ours in (DiscreetApp, JobControlDriver, OpensAtOnce):
         hooks = [name for name, value in vars(ours).items() if name.startswith("_") and inspect.isfunction(value)]
         assert hooks
         calls = "".join(inspect.getsource(base) for base in ours.__mro__[1:] if base.__module__.startswith("textual"))
         assert [name for name in hooks if f"self.{name}" not in calls] == []
+
+
+class Box(Dialog[None]):
+    """Notes what each of its pictures shows."""
+
+    def __init__(self) -> None:
+        super().__init__("box", UNICODE)
+        self.words = "what it is opened for"
+        self.pictures: list[str] = []
+        update = self._compositor.render_update
+
+        def noted(**options: Any) -> Any:
+            self.pictures.append("".join(strip.text for strip in self._compositor.render_strips()))
+            return update(**options)
+
+        self._compositor.render_update = noted  # type: ignore[method-assign, assignment]
+
+    def content(self, cells: int) -> list[Line]:
+        return [((self.words, ""),)]
+
+
+async def test_the_first_picture_of_a_dialog_has_its_content() -> None:
+    app = App[None]()
+    async with app.run_test(size=(60, 10)) as pilot:
+        box = Box()
+        await app.push_screen(box)
+        await pilot.pause()
+        assert box.pictures
+        assert all("what it is opened for" in picture for picture in box.pictures)
+        box.words = "something else"
+        box.repaint()
+        await pilot.pause()
+        assert "something else" in box.pictures[-1]
 
 
 def test_no_other_module_uses_a_private_name_of_textual() -> None:

@@ -28,11 +28,14 @@ from pgtop_tune.metrics.waits import (
     NEWEST,
     PACING,
     mean_over,
+    watched_s,
 )
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from tests.metrics.test_budget import interval, waiting
+from tests.support.frames import facts
 
 BESIDE = (
     (SessionActivity.PACING, WaitCount("Timeout", "CheckpointWriteDelay", "checkpointer", 10)),
@@ -191,3 +194,16 @@ def test_a_load_that_has_just_ended_keeps_its_queue_over_the_window() -> None:
     assert mean_over(queue, running, 10.0) == pytest.approx(2.0)
     assert mean_over(queue, over, 10.0) == pytest.approx(2.0 * 9 / 10, rel=0.02)
     assert mean_over(CLIENT_THINKS, over, 10.0) == pytest.approx(2.5 * 9 / 10, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("looks", "of_s"),
+    [([10] * 10, 10.0), ([10, *[0] * 8], 1.0), ([0, 1, 0, 0, 0, 0, 1, 0, 0], 10.0), ([0] * 5, 1.0)],
+)
+def test_a_mean_is_said_to_be_of_the_time_in_which_there_were_looks(looks: list[int], of_s: float) -> None:
+    """After a look that took the server seconds there is none for a while."""
+    frames = []
+    for second, samples in enumerate(looks):
+        waits = WaitSample(at_s=float(second), samples=samples, counts=())
+        frames.append(Frame(second, 0, float(second), postgres=PostgresSample(server=facts(), waits=waits)))
+    assert watched_s(Interval(frames), WAITS_WINDOW_S) == of_s

@@ -12,9 +12,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, rate
-from pgtop_tune.metrics.host_values import HostLook, busy_ticks, cpu_share, same_boot, with_facts
-from pgtop_tune.model.host import HostFacts, ProcessCounters, ProcessSample
+from pgtop_tune.metrics.catalogue import WHOLE_S, Interval, rate
+from pgtop_tune.metrics.host_values import HostLook, busy_ticks, same_boot, ticks_share, with_facts
+from pgtop_tune.model.host import CpuSample, HostFacts, ProcessCounters, ProcessSample
 
 IO_WINDOW_S: Final = 10.0
 """How far back a process's earlier I/O reading may lie: they are read for some processes at a time."""
@@ -29,10 +29,36 @@ def process_cpu(interval: Interval) -> dict[int, float]:
 
 def foreign_cpu(interval: Interval) -> float | None:
     """Share of the time of all CPUs that neither the server nor pgbench nor we used, 0 to 100."""
-    busy, known = cpu_share(busy_ticks)(interval), _cpu_of_processes(interval)
-    if busy is None or known is None or not known.cpus:
+    pair = same_boot(interval, _processes)
+    return None if pair is None else _foreign(interval, pair, None)
+
+
+def foreign_cpu_over(interval: Interval, window_s: float) -> float | None:
+    """The same of the last seconds."""
+    looks = interval.recent(_processes, window_s, least=2)
+    if len(looks) < 2 or looks[0].boot_id != looks[-1].boot_id:
+        return None
+    return _foreign(interval, (looks[-1], looks[0]), window_s)
+
+
+def _foreign(
+    interval: Interval, pair: tuple[HostLook[ProcessSample], HostLook[ProcessSample]], window_s: float | None
+) -> float | None:
+    """Of the time between two looks at processes, which are seconds apart and ago where there are many."""
+    older, newer = (_cpu_at(interval, look.at_s) for look in pair)
+    if pair[1].facts is None or older is None or newer is None:
+        return None
+    busy = ticks_share(older.total, newer.total, busy_ticks)
+    known = interval.kept(_cpu_between, pair[0].section, pair[1].section, pair[1].facts, whose=window_s)
+    if busy is None or not known.cpus:
         return None
     return max(busy - (sum(known.shares.values()) + known.ended) / known.cpus, 0.0)
+
+
+def _cpu_at(interval: Interval, at_s: float) -> CpuSample | None:
+    """The reading nearest to a moment."""
+    readings = interval.recent(sections.cpu, WHOLE_S, least=2)
+    return min(readings, key=lambda reading: abs(reading.at_s - at_s), default=None)
 
 
 class _ProcessCpu(Struct, frozen=True):

@@ -103,7 +103,9 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
             continue
         del before[process.pid]
         reaped += max(process.reaped_ticks - known.reaped_ticks, 0)
-        used = ticks - known.user_ticks - known.system_ticks
+        used: float = ticks - known.user_ticks - known.system_ticks
+        if process.run_ms is not None and known.run_ms is not None:
+            used = (process.run_ms - known.run_ms) * facts.ticks_per_s / 1000.0
         if used >= 0:
             shares[process.pid] = 100.0 * used / most
     gone = sum([process.user_ticks + process.system_ticks for process in before.values()])
@@ -161,18 +163,16 @@ class _IoRates(Mapping[int, float]):
 
     def _rate(self, pid: int) -> float | None:
         began = self._looks[0].began.get(pid) if self._looks else None
-        newer: tuple[ProcessCounters, float] | None = None
+        newer: tuple[int, float] | None = None
         for look in self._looks if began is not None else ():
             process = look.read.get(pid)
-            if process is None or process.start_ticks != began:
+            value = None if process is None or process.start_ticks != began else self._pick(process)
+            if value is None:
                 continue
             if newer is None:
-                newer = process, look.sample.at_s
+                newer = value, look.sample.at_s
                 continue
-            after, before = self._pick(newer[0]), self._pick(process)
-            if after is None or before is None:
-                return None
-            per_second = rate(before, after, look.sample.at_s, newer[1])
+            per_second = rate(value, newer[0], look.sample.at_s, newer[1])
             return None if per_second is None else per_second * self._scale
         return None
 

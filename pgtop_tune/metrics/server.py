@@ -10,7 +10,14 @@ from msgspec import Struct
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, rate, share
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.postgres import Activity, Backend, CheckpointCounters, DatabaseCounters, StatementTotals, WalCounters
+from pgtop_tune.model.postgres import (
+    Activity,
+    Backend,
+    CheckpointCounters,
+    DatabaseCounters,
+    StatementTotals,
+    WalCounters,
+)
 
 # Parameters of the server, as numbers and switches that metrics depend on.
 

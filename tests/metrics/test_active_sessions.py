@@ -17,6 +17,7 @@ from pgtop_tune.metrics.active_sessions import (
 )
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.host import PROCESS_CPU
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.metrics.waits import (
@@ -138,6 +139,21 @@ def test_time_in_system_calls_is_a_share_of_the_cpu_time_of_the_load() -> None:
     use = cpu_of_load(interval(waiting("CPU", "", 10), cpu_ticks=30, system_ticks=10), WAITS_WINDOW_S)
     assert use is not None
     assert (use.used, use.system) == pytest.approx((0.8, 0.25))
+
+
+def test_the_cpu_time_of_hundreds_of_sessions_is_not_counted_in_ticks() -> None:
+    """Of 900 that began together none had a tick of 10 ms for half a minute, and then all had one in a second."""
+    frames = []
+    for each in interval(waiting("Client", "turn", 90), cpu_ticks=0)._frames:
+        host = each.host
+        assert isinstance(host, HostSample)
+        assert isinstance(host.processes, ProcessSample)
+        rows = tuple(replace(row, run_ms=round(200 * each.elapsed_s)) for row in host.processes.processes)
+        frames.append(replace(each, host=replace(host, processes=replace(host.processes, processes=rows))))
+    use = cpu_of_load(Interval(frames), WAITS_WINDOW_S)
+    assert use is not None
+    assert use.used == pytest.approx(0.2 * len(rows))
+    assert PROCESS_CPU(Interval(frames)) == pytest.approx({row.pid: 20.0 for row in rows})
 
 
 def test_a_queue_that_the_host_source_does_not_tell_is_no_0() -> None:

@@ -133,3 +133,22 @@ async def test_another_program_that_gets_the_pid_of_a_backend_is_none(tmp_path: 
         assert 4242 in _pids(await sampler.look(server, (), 1.0))
     finally:
         sampler.close()
+
+
+async def test_of_an_idle_session_in_a_crowd_the_times_are_read_as_well() -> None:
+    """A queue that is known of the busy ones alone is not known: that of 300 sessions was said to be 0."""
+    clock, sleeping = Clock(), subprocess.Popen(["sleep", "60"])
+    crowd = tuple(backend(5_000_000 + at, 0) for at in range(150))
+    server = PostgresSample(activity=Activity(clock(), 0, (replace(backend(sleeping.pid, 0), state="idle"), *crowd)))
+    sampler = HostSampler(LocalHost(clock=clock), True, lambda: (0, 0), NoServer(), clock)
+    try:
+        seen = await sampler.look(server, (), 1.0)
+        assert isinstance(seen, HostSample)
+        assert isinstance(seen.processes, ProcessSample)
+        (idle,) = [process for process in seen.processes.processes if process.pid == sleeping.pid]
+        assert idle.read_bytes is None
+        assert None not in (idle.run_ms, idle.run_delay_ms)
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+        sampler.close()

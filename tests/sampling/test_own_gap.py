@@ -67,7 +67,7 @@ def test_a_stop_of_our_own_is_an_event_and_a_hole(server: Throwaway, tmp_path: P
 
 
 def test_the_tick_after_a_stop_is_no_rate_of_some_milliseconds() -> None:
-    """Stopped after 14, it goes on at 19.9: the tick of 15 is late, and that of 20 would be a tenth of a second later."""
+    """Stopped after 14, it goes on at 19.9: the tick of 15 is late, and that of 20 would be 100 ms later."""
     assert [skipped_ticks(15.0, began + 0.01, began, 1.0) for began in (14.0, 15.0, 19.2, 19.9)] == [0, 1, 5, 6]
     assert skipped_ticks(15.0, 16.3, 14.0, 1.0) == 2, "it took 2.3 s"
 

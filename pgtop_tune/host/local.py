@@ -358,7 +358,8 @@ class LocalHost:
         self._looks += 1
         for pid in dict.fromkeys(pids):
             before = self._seen.get(pid)
-            if before is not None and pid in resting and (pid + self._looks) % _RESTING_EVERY:
+            rests = before is not None and pid in resting
+            if before is not None and rests and (pid + self._looks) % _RESTING_EVERY:
                 seen[pid] = before
                 continue
             try:
@@ -366,7 +367,7 @@ class LocalHost:
             except (*_GONE, PermissionError):
                 continue
             io, schedstat = None, self._schedstat(pid)
-            if pid in wanted:
+            if pid in wanted or (before is not None and rests and before[0][1] is not None):
                 try:
                     io = parse_pid_io(self._ios.read(pid))
                 except PermissionError:

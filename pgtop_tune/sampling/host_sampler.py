@@ -93,6 +93,7 @@ class HostSampler:
         self._caps = caps
         self._idle: dict[int, Backend] = {}
         self._backends: tuple[Backend, ...] = ()
+        self._io_pids: set[int] = set()
         self._processes: ProcessSample | Unavailable = NOT_YET
         self._processes_due_s = 0.0
         self._sql_task: asyncio.Task[HostSample | Unavailable] | None = None
@@ -193,7 +194,9 @@ class HostSampler:
         if told and len(pids) > _FEW and self._clock() < self._processes_due_s:
             return self._with_io(self._host.sample(pids, seen=self._processes), pids)
         resting = self._resting(backends) if told else ()
-        sample = self._host.sample(pids, {*io_pids, *loads, os.getpid()}, loads, resting)
+        # Once more of one that is idle by now: what it did last is over.
+        wanted, self._io_pids = io_pids | self._io_pids, io_pids
+        sample = self._host.sample(pids, {*wanted, *loads, os.getpid()}, loads, resting)
         if not told:
             sample = replace(sample, processes=self._without_strangers(sample.processes, backends))
         self._processes, self._processes_due_s = sample.processes, self._clock() + _good_for_s(len(pids))

@@ -135,6 +135,29 @@ async def test_another_program_that_gets_the_pid_of_a_backend_is_none(tmp_path: 
         sampler.close()
 
 
+async def test_what_a_session_of_a_crowd_read_and_wrote_ends_when_it_is_idle() -> None:
+    """Its last rate stood on the screen for ten seconds."""
+    clock, sleeping = Clock(), subprocess.Popen(["sleep", "60"])
+    others = tuple(backend(5_000_000 + at, 0) for at in range(150))
+    idle = replace(backend(sleeping.pid, 0), state="idle")
+    sampler = HostSampler(LocalHost(clock=clock), True, lambda: (0, 0), NoServer(), clock)
+    found = []
+    try:
+        for row in (replace(idle, state="active"), *[idle] * 20):
+            server = PostgresSample(activity=Activity(clock(), 0, (row, *others)))
+            seen = await sampler.look(server, (), 1.0)
+            assert isinstance(seen, HostSample)
+            assert isinstance(seen.processes, ProcessSample)
+            (process,) = [each for each in seen.processes.processes if each.pid == sleeping.pid]
+            found.append(process.read_bytes is not None)
+            clock.now_s += 1.0
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+        sampler.close()
+    assert all(found), "as it was when it became idle, and a rate of 0"
+
+
 async def test_of_an_idle_session_in_a_crowd_the_times_are_read_as_well() -> None:
     """A queue that is known of the busy ones alone is not known: that of 300 sessions was said to be 0."""
     clock, sleeping = Clock(), subprocess.Popen(["sleep", "60"])

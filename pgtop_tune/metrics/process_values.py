@@ -93,23 +93,29 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
     most = (newer.at_s - older.at_s) * facts.ticks_per_s
     before = {process.pid: process for process in older.processes}
     shares: dict[int, float] = {}
-    reaped = began = 0
+    reaped, began, per_ms = 0, 0.0, facts.ticks_per_s / 1000.0
     for process in newer.processes:
         known = before.get(process.pid)
-        ticks = process.user_ticks + process.system_ticks
         # A pid may name another process by now.
         if known is None or known.start_ticks != process.start_ticks:
-            began += ticks if ticks <= most else 0
+            ticks = _ticks(process, per_ms)
+            began += ticks if ticks <= most else 0.0
             continue
         del before[process.pid]
         reaped += max(process.reaped_ticks - known.reaped_ticks, 0)
-        used: float = ticks - known.user_ticks - known.system_ticks
         if process.run_ms is not None and known.run_ms is not None:
-            used = (process.run_ms - known.run_ms) * facts.ticks_per_s / 1000.0
+            used = (process.run_ms - known.run_ms) * per_ms
+        else:
+            used = process.user_ticks + process.system_ticks - known.user_ticks - known.system_ticks
         if used >= 0:
             shares[process.pid] = 100.0 * used / most
-    gone = sum([process.user_ticks + process.system_ticks for process in before.values()])
-    return _ProcessCpu(shares, 100.0 * (began + max(reaped - gone, 0)) / most, facts.cpu_count)
+    gone = sum([_ticks(process, per_ms) for process in before.values()])
+    return _ProcessCpu(shares, 100.0 * (began + max(reaped - gone, 0.0)) / most, facts.cpu_count)
+
+
+def _ticks(process: ProcessCounters, per_ms: float) -> float:
+    """All its CPU time, with parts of ticks where these are known: of hundreds that end at once they are a second."""
+    return process.user_ticks + process.system_ticks if process.run_ms is None else process.run_ms * per_ms
 
 
 def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:

@@ -194,6 +194,27 @@ def test_sessions_that_begin_or_end_between_two_looks_are_not_foreign() -> None:
     assert metrics.CPU_FOREIGN(over(*found)) == pytest.approx(30.0)
 
 
+def test_hundreds_of_sessions_that_end_at_once_are_no_work_of_the_last_second() -> None:
+    """The postmaster gets their time to the nanosecond; what was seen of them were ticks, half a tick less of each."""
+
+    def process(pid: int, ms: int, reaped: int = 0) -> ProcessCounters:
+        return ProcessCounters(
+            pid=pid, start_ticks=1, state="S", user_ticks=ms // 10, system_ticks=0, rss_bytes=0, delay_ticks=0,
+            reaped_ticks=reaped, run_ms=ms,
+        )  # fmt: skip
+
+    older = sections(
+        cpu=cpu(1.0, (cpu_times("cpu", 100, 0, 0, 500, 0, 0, 0, 0),)),
+        processes=ProcessSample(1.0, (process(7, 0), *(process(100 + at, 1009) for at in range(200)))),
+    )
+    newer = sections(
+        cpu=cpu(2.0, (cpu_times("cpu", 260, 0, 0, 540, 0, 0, 0, 0),)),
+        processes=ProcessSample(2.0, (process(7, 0, reaped=200 * 1009 // 10),)),
+    )
+    # Of 200 ticks of two CPUs 160 were not idle, and nobody's that is known.
+    assert metrics.CPU_FOREIGN(over(older, newer)) == pytest.approx(80.0)
+
+
 def test_the_cpu_time_of_others_is_of_the_time_between_two_looks_at_processes() -> None:
     """Of a crowd processes are looked at every third second: a second in which the crowd works is no one else's."""
     frames, processes = [], ProcessSample(0.0, ())

@@ -16,7 +16,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import ProcessCounters, ProcessSample
+from pgtop_tune.model.host import HostFacts, ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
@@ -43,7 +43,7 @@ class CpuUse(Struct, frozen=True):
 def cpu_of_load(interval: Interval, window_s: float) -> CpuUse | None:
     """CPU time and time in the run queue of pgbench's backends over the last seconds.
 
-    Of a load that has ended within the window, the backends that it had last.
+    Of a load that has ended within the window, or of which some have gone, the backends that it had.
     None where processes are not known: another machine, or sessions too short-lived (pgbench -C).
     Source: /proc/PID/schedstat fields 1 and 2, without it /proc/PID/stat utime and stime, of backends with
     application_name pgbench.
@@ -58,14 +58,18 @@ class _UseOver(Struct, frozen=True):
         host = interval.newest.host
         if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
             return None
-        known = _LOAD_SEEN
         activity = interval.now(sections.activity)
-        pids = frozenset() if activity is None else known.pids(activity)
-        if not pids:
-            pids = next(filter(None, map(known.pids, interval.recent(sections.activity, self.window_s))), pids)
+        pids: frozenset[int] = frozenset() if activity is None else _LOAD_SEEN.pids(activity)
+        seen = [_LOAD_SEEN.pids(each) for each in interval.recent(sections.activity, self.window_s)]
+        last = pids or next(filter(None, seen), pids)
+        most = max((each for each in seen if last <= each), key=len, default=last)
+        parts = [use for each in (pids, most - pids) if each and (use := self._of(interval, each, host.facts))]
+        return _together(parts) if len(parts) > 1 else next(iter(parts), None)
+
+    def _of(self, interval: Interval, pids: frozenset[int], facts: HostFacts) -> CpuUse | None:
+        """Of some backends, as long as most of them were there."""
+        known = _LOAD_SEEN
         recent = interval.recent(sections.processes, self.window_s, least=2)
-        if not pids:
-            return None
         enough = COVERED * len(pids)
         last = next((at for at, look in enumerate(recent) if len(known.processes(look, pids).who) >= enough), None)
         if last is None:
@@ -75,9 +79,21 @@ class _UseOver(Struct, frozen=True):
             grown = interval.kept(_growth, known.processes(oldest, pids), newest, whose=self)
             if grown.processes >= enough:
                 seconds = recent[last].at_s - oldest.at_s
-                use = _use(grown, seconds, host.facts.ticks_per_s, len(pids) / grown.processes)
+                use = _use(grown, seconds, facts.ticks_per_s, len(pids) / grown.processes)
                 return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
         return None
+
+
+def _together(parts: Sequence[CpuUse]) -> CpuUse:
+    """Of backends that are there and of those that have gone, over the whole window."""
+    used = [part.used * part.share for part in parts]
+    queued = [part.queued * part.share for part in parts if part.queued is not None]
+    whole = sum(used)
+    return CpuUse(
+        used=whole,
+        queued=sum(queued) if len(queued) == len(parts) else None,
+        system=sum(each * part.system for each, part in zip(used, parts, strict=True)) / whole if whole else 0.0,
+    )
 
 
 class _LoadProcesses:

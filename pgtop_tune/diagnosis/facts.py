@@ -22,7 +22,7 @@ from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.load import running
-from pgtop_tune.metrics.process_values import process_cpu
+from pgtop_tune.metrics.process_values import foreign_cpu_over, process_cpu
 from pgtop_tune.metrics.stall import stalled_s
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Unavailable
@@ -260,7 +260,7 @@ class Facts:
     def other_cpus(self) -> float | None:
         """CPUs used by programs that are neither the server nor pgbench nor this one; None where short-lived sessions
         look like them."""
-        foreign, cpus = self.of(host.CPU_FOREIGN), self.machine_cpus
+        foreign, cpus = foreign_cpu_over(self.interval, WINDOW_S), self.machine_cpus
         if foreign is None or cpus is None or self.connects > _MANY_CONNECTS:
             return None
         return max(foreign - self.steal, 0.0) * cpus / 100.0

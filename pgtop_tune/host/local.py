@@ -116,7 +116,7 @@ _RESTING_EVERY: Final = 16
 _OTHERS_SHARE: Final = 0.15
 """Of all CPU time: from here on the programs are looked for that take it."""
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
-_Seen = tuple[tuple[bytes, tuple[int, int] | None, int | None], ProcessCounters]
+_Seen = tuple[tuple[bytes, tuple[int, int] | None, tuple[int, int] | None], ProcessCounters]
 """What was read of a process, and what was made of it: the same object as long as nothing changes."""
 
 
@@ -139,7 +139,7 @@ class LocalHost:
         self._caps = {cap.device: cap for cap in caps}
         self._files: dict[str, KeptFile] = {}
         most = kept_descriptors() // 3
-        self._delays = ProcessFiles(root / "proc", "schedstat", most)
+        self._schedstats = ProcessFiles(root / "proc", "schedstat", most)
         self._file_systems = FileSystems(clock)
         self._frequencies = Background(lambda: read_frequencies(root, clock()), sections.frequency.every_s, clock)
         self._directories: dict[str, str] = {}
@@ -268,7 +268,7 @@ class LocalHost:
             file.close()
         self._stats.close()
         self._ios.close()
-        self._delays.close()
+        self._schedstats.close()
         self._pools.close()
 
     def _read(self, path: str) -> bytes:
@@ -358,29 +358,28 @@ class LocalHost:
         self._looks += 1
         for pid in dict.fromkeys(pids):
             before = self._seen.get(pid)
-            if before is not None and pid in resting and (pid + self._looks) % _RESTING_EVERY:
+            rests = before is not None and pid in resting
+            if before is not None and rests and (pid + self._looks) % _RESTING_EVERY:
                 seen[pid] = before
                 continue
             try:
                 stat = self._stats.read(pid)
             except (*_GONE, PermissionError):
                 continue
-            io = delay_ms = None
-            if pid in wanted:
+            io, schedstat = None, self._schedstat(pid)
+            if pid in wanted or (before is not None and rests and before[0][1] is not None):
                 try:
-                    # First, because everybody may read it: a refusal of the other takes nothing away.
-                    delay_ms = self._delay(pid)
                     io = parse_pid_io(self._ios.read(pid))
                 except PermissionError:
                     refused += 1
                 except _GONE:
                     pass  # gone since its stat was read, or a kernel without I/O accounting
-            read = (stat, io, delay_ms)
+            read = (stat, io, schedstat)
             if before is None or before[0] != read:
-                before = (read, parse_pid_stat(stat, self._page_bytes, io, delay_ms))
+                before = (read, parse_pid_stat(stat, self._page_bytes, io, schedstat))
             seen[pid] = before
         self._seen = seen
-        for files in (self._stats, self._ios, self._delays):
+        for files in (self._stats, self._ios, self._schedstats):
             files.keep_only(pids)
         if pids and not seen and not (self._root / "proc/self").exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root / "proc"))
@@ -393,9 +392,10 @@ class LocalHost:
             others=self._others.latest(pids) if self._others_take_cpu(found) else (),
         )
 
-    def _delay(self, pid: int) -> int | None:
+    def _schedstat(self, pid: int) -> tuple[int, int] | None:
+        """None for a kernel without it."""
         try:
-            return parse_schedstat(self._delays.read(pid))
+            return parse_schedstat(self._schedstats.read(pid))
         except OSError:
             return None
 

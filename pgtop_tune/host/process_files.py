@@ -43,7 +43,8 @@ def pgbench_processes(besides: Collection[int] = (), proc: str = "/proc") -> tup
 
 
 # Positions after the closing parenthesis of field 2: field N of the manual page stands at N - 3.
-_STATE, _PARENT, _FLAGS, _USER, _SYSTEM, _START, _RSS, _DELAY = 0, 1, 6, 11, 12, 19, 21, 39
+_STATE, _PARENT, _FLAGS, _USER, _SYSTEM, _THREADS, _START, _RSS, _DELAY = 0, 1, 6, 11, 12, 17, 19, 21, 39
+_ONE: Final = b"1"
 _REAPED: Final = slice(13, 15)
 _NO_CHILD: Final = [b"0", b"0"]
 _COUNTERS: Final = 1 << 64
@@ -56,7 +57,7 @@ _IO: Final = re.compile(rb"^wchar: (\d+)\n(?:.*\n)*?read_bytes: (\d+)$", re.MULT
 
 
 def parse_pid_stat(
-    stat: bytes, page_bytes: int, io: tuple[int, int] | None = None, run_delay_ms: int | None = None
+    stat: bytes, page_bytes: int, io: tuple[int, int] | None = None, schedstat: tuple[int, int] | None = None
 ) -> ProcessCounters:
     """The counters of one process.
 
@@ -64,13 +65,14 @@ def parse_pid_stat(
         stat: Content of /proc/PID/stat. The name in it may hold blanks, parentheses and line breaks.
         page_bytes: Size of a page, for the resident set.
         io: What `parse_pid_io` made of /proc/PID/io; None when it was not read.
-        run_delay_ms: What `parse_schedstat` made of /proc/PID/schedstat; None when it was not read.
+        schedstat: What `parse_schedstat` made of /proc/PID/schedstat; None when it was not read.
 
     Raises:
         ValueError: The content is not what the kernel writes.
     """
     words = _words(stat)
     read_bytes, write_bytes = io or (None, None)
+    run_ms, run_delay_ms = schedstat or (None, None)
     # In the order of the fields, for hundreds of processes: keywords would take ten times as long.
     return ProcessCounters(
         unsigned(stat[: stat.index(b" ")]),
@@ -84,6 +86,7 @@ def parse_pid_stat(
         write_bytes,
         run_delay_ms,
         0 if words[_REAPED] == _NO_CHILD else _reaped(words),
+        run_ms if words[_THREADS] == _ONE else None,
     )
 
 
@@ -107,8 +110,10 @@ def parse_pid_io(io: bytes) -> tuple[int, int]:
     return unsigned(found.group(2)), unsigned(found.group(1))
 
 
-def parse_schedstat(schedstat: bytes) -> int:
-    """Milliseconds waited for a CPU while ready to run. Source: Documentation/scheduler/sched-stats.rst, field 2, ns.
+def parse_schedstat(schedstat: bytes) -> tuple[int, int]:
+    """Milliseconds on a CPU, and waited for one while ready to run, of the main thread.
+
+    Source: Documentation/scheduler/sched-stats.rst, fields 1 and 2, ns.
 
     Raises:
         ValueError: The content is not what the kernel writes.
@@ -116,7 +121,7 @@ def parse_schedstat(schedstat: bytes) -> int:
     words = schedstat.split()
     if len(words) < 2:
         raise ValueError("schedstat: too few fields")
-    return unsigned(words[1]) // 1_000_000
+    return unsigned(words[0]) // 1_000_000, unsigned(words[1]) // 1_000_000
 
 
 def parse_thread(pid: int, stat: bytes, schedstat: bytes) -> ThreadCounters:
@@ -137,7 +142,7 @@ def parse_thread(pid: int, stat: bytes, schedstat: bytes) -> ThreadCounters:
         start_ticks=unsigned(words[_START]),
         user_ticks=unsigned(words[_USER]),
         system_ticks=unsigned(words[_SYSTEM]),
-        run_delay_ms=parse_schedstat(schedstat) if schedstat else None,
+        run_delay_ms=parse_schedstat(schedstat)[1] if schedstat else None,
     )
 
 

@@ -42,7 +42,7 @@ CPU_BUSY = Metric(
 CPU_FOREIGN = Metric(
     "host.cpu.foreign", "foreign", "%",
     "CPU time of other programs than the server, pgbench and this one, stolen time included; all cores are 100.",
-    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat", process_values.foreign_cpu,
+    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two looks at processes", process_values.foreign_cpu,
 )  # fmt: skip
 CORE_BUSY: Final[Keyed[str]] = Keyed(
     "host.core.busy", "cores", "%", "Time this core was not idle; each core is 100. One full core among idle ones is a bottleneck that the total hides.",
@@ -230,7 +230,8 @@ DISK_REQUEST_BYTES: Final[Keyed[str]] = Keyed(
 
 PROCESS_CPU: Final[Keyed[int]] = Keyed(
     "host.process.cpu", "CPU%", "%", "CPU time of this process in the kernel and outside; one core is 100, as in top.",
-    "/proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)", process_values.process_cpu,
+    "/proc/PID/schedstat: Δ first field (ns) / Δt; without it, and of several threads, /proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)",
+    process_values.process_cpu,
 )  # fmt: skip
 PROCESS_READ_BYTES: Final[Keyed[int]] = Keyed(
     "host.process.read_bytes", "R", "bytes/s", "Bytes fetched from storage for this process per second, without reads from the page cache.",

@@ -98,7 +98,8 @@ def guest_ticks(times: CpuTimes) -> int | None:
     return None if times.guest_ticks is None else times.guest_ticks + (times.guest_nice_ticks or 0)
 
 
-def _ticks_share(older: CpuTimes, newer: CpuTimes, pick: Callable[[CpuTimes], int | None]) -> float | None:
+def ticks_share(older: CpuTimes, newer: CpuTimes, pick: Callable[[CpuTimes], int | None]) -> float | None:
+    """Growth of some kinds of time, per cent of that of all."""
     after, before = pick(newer), pick(older)
     if after is None or before is None or after < before:
         return None
@@ -110,7 +111,7 @@ def cpu_share(pick: Callable[[CpuTimes], int | None]) -> Callable[[Interval], fl
 
     def value(interval: Interval) -> float | None:
         pair = same_boot(interval, _cpu)
-        return None if pair is None else _ticks_share(pair[0].section.total, pair[1].section.total, pick)
+        return None if pair is None else ticks_share(pair[0].section.total, pair[1].section.total, pick)
 
     return value
 
@@ -122,7 +123,7 @@ def core_busy(interval: Interval) -> dict[str, float]:
         return {}
     older = {core.cpu: core for core in pair[0].section.cores}
     found = (
-        (core.cpu, _ticks_share(older[core.cpu], core, busy_ticks))
+        (core.cpu, ticks_share(older[core.cpu], core, busy_ticks))
         for core in pair[1].section.cores
         if core.cpu in older
     )

@@ -6,7 +6,7 @@ what was found of a look is kept: looks never change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import ProcessCounters, ProcessSample
+from pgtop_tune.model.host import HostFacts, ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
@@ -43,9 +43,10 @@ class CpuUse(Struct, frozen=True):
 def cpu_of_load(interval: Interval, window_s: float) -> CpuUse | None:
     """CPU time and time in the run queue of pgbench's backends over the last seconds.
 
-    Of a load that has ended within the window, the backends that it had last.
+    Of a load that has ended within the window, or of which some have gone, the backends that it had.
     None where processes are not known: another machine, or sessions too short-lived (pgbench -C).
-    Source: /proc/PID/stat utime and stime, /proc/PID/schedstat field 2 of backends with application_name pgbench.
+    Source: /proc/PID/schedstat fields 1 and 2, without it /proc/PID/stat utime and stime, of backends with
+    application_name pgbench.
     """
     return interval.once(_UseOver(window_s))
 
@@ -57,14 +58,18 @@ class _UseOver(Struct, frozen=True):
         host = interval.newest.host
         if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
             return None
-        known = _LOAD_SEEN
         activity = interval.now(sections.activity)
-        pids = frozenset() if activity is None else known.pids(activity)
-        if not pids:
-            pids = next(filter(None, map(known.pids, interval.recent(sections.activity, self.window_s))), pids)
+        pids: frozenset[int] = frozenset() if activity is None else _LOAD_SEEN.pids(activity)
+        seen = [_LOAD_SEEN.pids(each) for each in interval.recent(sections.activity, self.window_s)]
+        last = pids or next(filter(None, seen), pids)
+        most = max((each for each in seen if last <= each), key=len, default=last)
+        parts = [use for each in (pids, most - pids) if each and (use := self._of(interval, each, host.facts))]
+        return _together(parts) if len(parts) > 1 else next(iter(parts), None)
+
+    def _of(self, interval: Interval, pids: frozenset[int], facts: HostFacts) -> CpuUse | None:
+        """Of some backends, as long as most of them were there."""
+        known = _LOAD_SEEN
         recent = interval.recent(sections.processes, self.window_s, least=2)
-        if not pids:
-            return None
         enough = COVERED * len(pids)
         last = next((at for at, look in enumerate(recent) if len(known.processes(look, pids).who) >= enough), None)
         if last is None:
@@ -74,9 +79,21 @@ class _UseOver(Struct, frozen=True):
             grown = interval.kept(_growth, known.processes(oldest, pids), newest, whose=self)
             if grown.processes >= enough:
                 seconds = recent[last].at_s - oldest.at_s
-                use = _use(grown, seconds, host.facts.ticks_per_s, len(pids) / grown.processes)
+                use = _use(grown, seconds, facts.ticks_per_s, len(pids) / grown.processes)
                 return use and replace(use, share=seconds / (recent[0].at_s - recent[-1].at_s))
         return None
+
+
+def _together(parts: Sequence[CpuUse]) -> CpuUse:
+    """Of backends that are there and of those that have gone, over the whole window."""
+    used = [part.used * part.share for part in parts]
+    queued = [part.queued * part.share for part in parts if part.queued is not None]
+    whole = sum(used)
+    return CpuUse(
+        used=whole,
+        queued=sum(queued) if len(queued) == len(parts) else None,
+        system=sum(each * part.system for each, part in zip(used, parts, strict=True)) / whole if whole else 0.0,
+    )
 
 
 class _LoadProcesses:
@@ -87,7 +104,8 @@ class _LoadProcesses:
         user_ticks: Their utime.
         system_ticks: Their stime.
         delays_ms: By pid, of those whose time in the run queue was read.
-        delay_ms: Their sum.
+        runs_ms: The same of their time on CPUs. Ticks of the kernel are too coarse for hundreds that began together: all
+            reach their next hundredth of a second at once.
     """
 
     def __init__(self, rows: Sequence[ProcessCounters], before: _LoadProcesses | None = None) -> None:
@@ -99,7 +117,7 @@ class _LoadProcesses:
         self.user_ticks = sum([row.user_ticks for row in rows])
         self.system_ticks = sum([row.system_ticks for row in rows])
         self.delays_ms = {row.pid: row.run_delay_ms for row in rows if row.run_delay_ms is not None}
-        self.delay_ms = sum(self.delays_ms.values())
+        self.runs_ms = {row.pid: row.run_ms for row in rows if row.run_ms is not None}
 
     def among(self, who: Set[tuple[int, int]]) -> _LoadProcesses:
         """Those of them that are."""
@@ -182,6 +200,7 @@ class _Growth(Struct, frozen=True):
         user_ticks, system_ticks: utime and stime.
         delays: Of how many the time in the run queue is known.
         delay_ms: Their time in the run queue together.
+        runs, run_ms: The same of the time on CPUs.
     """
 
     processes: int
@@ -189,23 +208,31 @@ class _Growth(Struct, frozen=True):
     system_ticks: int
     delays: int
     delay_ms: int
+    runs: int
+    run_ms: int
 
 
 def _growth(older: _LoadProcesses, newer: _LoadProcesses) -> _Growth:
     older, newer = _of_both(older, newer)
-    before_ms = older.delays_ms
-    if len(before_ms) == len(newer.delays_ms) == len(newer.who):
-        delays, delay_ms = len(before_ms), newer.delay_ms - older.delay_ms
-    else:
-        of_both = [after - before_ms[pid] for pid, after in newer.delays_ms.items() if pid in before_ms]
-        delays, delay_ms = len(of_both), sum(of_both)
+    delays, delay_ms = _grown(older.delays_ms, newer.delays_ms)
+    runs, run_ms = _grown(older.runs_ms, newer.runs_ms)
     return _Growth(
         processes=len(newer.who),
         user_ticks=newer.user_ticks - older.user_ticks,
         system_ticks=newer.system_ticks - older.system_ticks,
         delays=delays,
         delay_ms=delay_ms,
+        runs=runs,
+        run_ms=run_ms,
     )
+
+
+def _grown(before_ms: Mapping[int, int], after_ms: Mapping[int, int]) -> tuple[int, int]:
+    """Of how many both are known, and their growth together."""
+    if before_ms.keys() == after_ms.keys():
+        return len(after_ms), sum(after_ms.values()) - sum(before_ms.values())
+    of_both = [after - before_ms[pid] for pid, after in after_ms.items() if pid in before_ms]
+    return len(of_both), sum(of_both)
 
 
 def _use(grown: _Growth, seconds: float, ticks_per_s: int, all_to_known: float) -> CpuUse | None:
@@ -216,4 +243,6 @@ def _use(grown: _Growth, seconds: float, ticks_per_s: int, all_to_known: float) 
     if grown.delays >= COVERED * grown.processes:
         queued = grown.delay_ms / 1000.0 / seconds * all_to_known * grown.processes / grown.delays
     used = ticks / ticks_per_s / seconds * all_to_known
+    if grown.runs >= COVERED * grown.processes:
+        used = grown.run_ms / 1000.0 / seconds * all_to_known * grown.processes / grown.runs
     return CpuUse(used=used, queued=queued, system=grown.system_ticks / ticks if ticks > 0 else 0.0)

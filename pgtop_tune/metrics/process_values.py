@@ -12,9 +12,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, rate
-from pgtop_tune.metrics.host_values import HostLook, busy_ticks, cpu_share, same_boot, with_facts
-from pgtop_tune.model.host import HostFacts, ProcessCounters, ProcessSample
+from pgtop_tune.metrics.catalogue import WHOLE_S, Interval, rate
+from pgtop_tune.metrics.host_values import HostLook, busy_ticks, same_boot, ticks_share, with_facts
+from pgtop_tune.model.host import CpuSample, HostFacts, ProcessCounters, ProcessSample
 
 IO_WINDOW_S: Final = 10.0
 """How far back a process's earlier I/O reading may lie: they are read for some processes at a time."""
@@ -29,10 +29,36 @@ def process_cpu(interval: Interval) -> dict[int, float]:
 
 def foreign_cpu(interval: Interval) -> float | None:
     """Share of the time of all CPUs that neither the server nor pgbench nor we used, 0 to 100."""
-    busy, known = cpu_share(busy_ticks)(interval), _cpu_of_processes(interval)
-    if busy is None or known is None or not known.cpus:
+    pair = same_boot(interval, _processes)
+    return None if pair is None else _foreign(interval, pair, None)
+
+
+def foreign_cpu_over(interval: Interval, window_s: float) -> float | None:
+    """The same of the last seconds."""
+    looks = interval.recent(_processes, window_s, least=2)
+    if len(looks) < 2 or looks[0].boot_id != looks[-1].boot_id:
+        return None
+    return _foreign(interval, (looks[-1], looks[0]), window_s)
+
+
+def _foreign(
+    interval: Interval, pair: tuple[HostLook[ProcessSample], HostLook[ProcessSample]], window_s: float | None
+) -> float | None:
+    """Of the time between two looks at processes, which are seconds apart and ago where there are many."""
+    older, newer = (_cpu_at(interval, look.at_s) for look in pair)
+    if pair[1].facts is None or older is None or newer is None:
+        return None
+    busy = ticks_share(older.total, newer.total, busy_ticks)
+    known = interval.kept(_cpu_between, pair[0].section, pair[1].section, pair[1].facts, whose=window_s)
+    if busy is None or not known.cpus:
         return None
     return max(busy - (sum(known.shares.values()) + known.ended) / known.cpus, 0.0)
+
+
+def _cpu_at(interval: Interval, at_s: float) -> CpuSample | None:
+    """The reading nearest to a moment."""
+    readings = interval.recent(sections.cpu, WHOLE_S, least=2)
+    return min(readings, key=lambda reading: abs(reading.at_s - at_s), default=None)
 
 
 class _ProcessCpu(Struct, frozen=True):
@@ -67,21 +93,29 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
     most = (newer.at_s - older.at_s) * facts.ticks_per_s
     before = {process.pid: process for process in older.processes}
     shares: dict[int, float] = {}
-    reaped = began = 0
+    reaped, began, per_ms = 0, 0.0, facts.ticks_per_s / 1000.0
     for process in newer.processes:
         known = before.get(process.pid)
-        ticks = process.user_ticks + process.system_ticks
         # A pid may name another process by now.
         if known is None or known.start_ticks != process.start_ticks:
-            began += ticks if ticks <= most else 0
+            ticks = _ticks(process, per_ms)
+            began += ticks if ticks <= most else 0.0
             continue
         del before[process.pid]
         reaped += max(process.reaped_ticks - known.reaped_ticks, 0)
-        used = ticks - known.user_ticks - known.system_ticks
+        if process.run_ms is not None and known.run_ms is not None:
+            used = (process.run_ms - known.run_ms) * per_ms
+        else:
+            used = process.user_ticks + process.system_ticks - known.user_ticks - known.system_ticks
         if used >= 0:
             shares[process.pid] = 100.0 * used / most
-    gone = sum([process.user_ticks + process.system_ticks for process in before.values()])
-    return _ProcessCpu(shares, 100.0 * (began + max(reaped - gone, 0)) / most, facts.cpu_count)
+    gone = sum([_ticks(process, per_ms) for process in before.values()])
+    return _ProcessCpu(shares, 100.0 * (began + max(reaped - gone, 0.0)) / most, facts.cpu_count)
+
+
+def _ticks(process: ProcessCounters, per_ms: float) -> float:
+    """All its CPU time, with parts of ticks where these are known: of hundreds that end at once they are a second."""
+    return process.user_ticks + process.system_ticks if process.run_ms is None else process.run_ms * per_ms
 
 
 def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:
@@ -135,18 +169,16 @@ class _IoRates(Mapping[int, float]):
 
     def _rate(self, pid: int) -> float | None:
         began = self._looks[0].began.get(pid) if self._looks else None
-        newer: tuple[ProcessCounters, float] | None = None
+        newer: tuple[int, float] | None = None
         for look in self._looks if began is not None else ():
             process = look.read.get(pid)
-            if process is None or process.start_ticks != began:
+            value = None if process is None or process.start_ticks != began else self._pick(process)
+            if value is None:
                 continue
             if newer is None:
-                newer = process, look.sample.at_s
+                newer = value, look.sample.at_s
                 continue
-            after, before = self._pick(newer[0]), self._pick(process)
-            if after is None or before is None:
-                return None
-            per_second = rate(before, after, look.sample.at_s, newer[1])
+            per_second = rate(value, newer[0], look.sample.at_s, newer[1])
             return None if per_second is None else per_second * self._scale
         return None
 

@@ -10,7 +10,14 @@ from msgspec import Struct
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, rate, share
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.postgres import Activity, Backend, CheckpointCounters, DatabaseCounters, WalCounters
+from pgtop_tune.model.postgres import (
+    Activity,
+    Backend,
+    CheckpointCounters,
+    DatabaseCounters,
+    StatementTotals,
+    WalCounters,
+)
 
 # Parameters of the server, as numbers and switches that metrics depend on.
 
@@ -75,9 +82,17 @@ def _connects(interval: Interval) -> float | None:
     return None if any(each < 0 for each in grown) else sum(grown) / seconds
 
 
+def same_entries(older: StatementTotals, newer: StatementTotals) -> bool:
+    """Whether sums of pg_stat_statements can be compared: not over a reset, nor where entries were evicted in between.
+
+    These take their calls and their time with them.
+    """
+    return older.stats_reset_ms == newer.stats_reset_ms and older.dealloc == newer.dealloc
+
+
 def _qps(interval: Interval) -> float | None:
     pair = interval.pair(sections.statements)
-    if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms:
+    if pair is None or not same_entries(*pair):
         return None
     older, newer = pair
     everybody = rate(older.calls, newer.calls, older.at_s, newer.at_s)
@@ -251,7 +266,7 @@ CONNECTS = Metric(
 )  # fmt: skip
 QPS = Metric(
     "server.qps", "qps", "1/s",
-    "Statements finished per second, as pg_stat_statements counts them (its evictions and pg_stat_statements.track apply).",
+    "Statements finished per second, as pg_stat_statements counts them (pg_stat_statements.track applies). Unknown while entries are evicted, which take their calls with them.",
     "Δ sum(calls) of pg_stat_statements − our own, / Δt", _qps,
 )  # fmt: skip
 CACHE_HIT = Metric(

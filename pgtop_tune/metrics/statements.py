@@ -11,7 +11,7 @@ from msgspec import Struct
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.growth import Grown, growth, readings
-from pgtop_tune.metrics.server import is_on, number
+from pgtop_tune.metrics.server import is_on, number, same_entries
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample, StatementText
@@ -185,8 +185,7 @@ def _totals(interval: Interval) -> tuple[StatementTotals, StatementTotals] | Non
 def all_ms_per_s(interval: Interval) -> float | None:
     """Milliseconds of execution per second of all top-level statements."""
     pair = _totals(interval)
-    # Entries thrown out take their time with them: the sum can fall.
-    if pair is None or pair[1].total_exec_ms < pair[0].total_exec_ms:
+    if pair is None or not same_entries(*pair) or pair[1].total_exec_ms < pair[0].total_exec_ms:
         return None
     return (pair[1].total_exec_ms - pair[0].total_exec_ms) / (pair[1].at_s - pair[0].at_s)
 
@@ -209,7 +208,7 @@ def _filled(interval: Interval) -> float | None:
 
 STATEMENT_LOAD = Metric(
     "server.statement_load", "load", "sessions",
-    "Sessions kept busy by finished statements: seconds of execution per second; mean of 10 s.",
+    "Sessions kept busy by finished statements: seconds of execution per second; mean of 10 s. Unknown while entries are evicted, which take their time with them.",
     "Δ total_exec_time of pg_stat_statements (toplevel) / Δt", _load,
 )  # fmt: skip
 STATEMENT_EVICTIONS = Metric(

@@ -2,19 +2,20 @@
 
 Eight properties. Six are known for every look at waits, ten a second over 60 s. Application and client are not: where
 one of them is asked for, groups are those of the looks at all sessions, one in a frame, over the time that a session
-keeps them. `Grouped` says how many looks there were.
+keeps them, of which the last seconds have most. `Grouped` says how many looks there were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import is_active, sessions
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.catalogue import WHOLE_S, Interval
 from pgtop_tune.metrics.waits import LONG_WINDOW_S, label_of
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.waits import CPU, WaitCount
@@ -116,12 +117,20 @@ def _of_looks(interval: Interval) -> tuple[list[Seen], int]:
 def _of_all_sessions(interval: Interval) -> tuple[list[Seen], int]:
     readings = interval.recent(sections.activity, LONG_WINDOW_S)
     found = []
-    for reading in readings:
+    for reading, share in zip(readings, _shares([reading.at_s for reading in readings]), strict=True):
         for backend in reading.backends:
             kind = _kind(backend)
             if kind is not None and is_active(kind):
-                found.append(Seen(kind, backend.application_name or None, backend.client, 1.0 / len(readings)))
+                found.append(Seen(kind, backend.application_name or None, backend.client, share))
     return found, len(readings)
+
+
+def _shares(moments_s: Sequence[float]) -> list[float]:
+    """What part of the time each look stands for, newest first: that since the one before; of older ones few are kept."""
+    lasted_s = [min(after - before, 2 * WHOLE_S) for after, before in pairwise(moments_s)]
+    lasted_s.append(min(lasted_s, default=1.0))
+    whole_s = sum(lasted_s)
+    return [each / whole_s for each in lasted_s]
 
 
 def _kind(backend: Backend) -> WaitCount | None:

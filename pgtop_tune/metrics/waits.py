@@ -291,7 +291,8 @@ def mean_over(metric: Metric, interval: Interval, window_s: float) -> float | No
 
 def watched_s(interval: Interval, window_s: float) -> float:
     """How much of the last seconds there are looks of: less after a start, an outage or a gap; at least one second."""
-    recent = interval.recent(sections.waits, window_s)
+    # After a look that took seconds there is none for a while, see `sampling.wait_looks`.
+    recent = [reading for reading in interval.recent(sections.waits, window_s) if reading.samples]
     if not recent:
         return 1.0
     # Each reading is of the time since the one before.

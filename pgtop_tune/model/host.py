@@ -288,6 +288,9 @@ class ProcessCounters(Struct, frozen=True, gc=False):
     """Waited for a CPU while ready to run: field 2 of /proc/PID/schedstat, main thread; None when not read."""
     reaped_ticks: int = 0
     """CPU time of children that have ended and of theirs, fields 16 and 17 of stat."""
+    run_ms: int | None = None
+    """Ran on a CPU: field 1 of /proc/PID/schedstat, of which ticks are the hundredths of a second; None when not read,
+    and of a process with several threads."""
 
 
 class ThreadCounters(Struct, frozen=True, gc=False):

@@ -3,7 +3,8 @@
 Three hundred backends and their processes are a quarter of a megabyte in each frame, and what little of a frame stays
 for long keeps the memory around it from being used again. No metric looks at these sections further back than some
 seconds, but for the texts of statements; so an older frame repeats a reading of some frames before it, as it does for
-any section that is read less often than frames are made.
+any section that is read less often than frames are made. Which readings stay depends on their own moments alone:
+wherever a window begins, live or after a jump, it has the same ones.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from pgtop_tune.model.postgres import PostgresSample
 
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back."""
-APART_S: Final = 18.0
-"""Between two readings that are kept after that."""
+APART_S: Final = 14.0
+"""After that the first reading of so many seconds is kept; of sections that are read less often (relations) each one,
+since a rate is between the newest two."""
 _THINNED: Final = tuple(section for section in sections.DATED if not section.kept_whole)
 _HOST: Final = tuple(section for section in _THINNED if section.holder is HostSample)
 _SERVER: Final = tuple(section for section in _THINNED if section.holder is PostgresSample)
@@ -92,7 +94,7 @@ class FrameWindow(Sequence[Frame]):
 
 
 def _repeating(before: Frame, frame: Frame) -> Frame:
-    """The frame with the readings of the one before, where those are recent enough."""
+    """The frame with the readings of the one before, where those are of the same seconds."""
     return replace(
         frame,
         host=_sample(before.host, frame.host, _HOST),
@@ -109,5 +111,5 @@ def _sample(
     for section in thinned:
         older, newer = section.of(before), section.of(now)
         if older is not newer and not isinstance(older, Unavailable) and not isinstance(newer, Unavailable):
-            repeated[section.name] = older if newer.at_s - older.at_s < APART_S else newer
+            repeated[section.name] = older if older.at_s // APART_S == newer.at_s // APART_S else newer
     return replace(now, **repeated)

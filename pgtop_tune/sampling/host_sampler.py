@@ -92,6 +92,8 @@ class HostSampler:
         self._clock = clock
         self._caps = caps
         self._idle: dict[int, Backend] = {}
+        self._backends: tuple[Backend, ...] = ()
+        self._io_pids: set[int] = set()
         self._processes: ProcessSample | Unavailable = NOT_YET
         self._processes_due_s = 0.0
         self._sql_task: asyncio.Task[HostSample | Unavailable] | None = None
@@ -177,7 +179,7 @@ class HostSampler:
             return self._absent
         self._keep_places()
         loads = tuple(pgbench)
-        backends = _backends(postgres)
+        backends, told = self._known_backends(postgres)
         everybody = len(backends) <= _ALL_IO_BELOW
         io_pids = {backend.pid for backend in backends if everybody or _may_do_io(backend)}
         if self._remote:
@@ -189,11 +191,40 @@ class HostSampler:
         pids = [os.getpid(), *loads, *(backend.pid for backend in backends)]
         if self._postmaster_pid is not None:
             pids.append(self._postmaster_pid)
-        if len(pids) > _FEW and self._clock() < self._processes_due_s:
+        if told and len(pids) > _FEW and self._clock() < self._processes_due_s:
             return self._with_io(self._host.sample(pids, seen=self._processes), pids)
-        sample = self._host.sample(pids, {*io_pids, *loads, os.getpid()}, loads, self._resting(backends))
+        resting = self._resting(backends) if told else ()
+        # Once more of one that is idle by now: what it did last is over.
+        wanted, self._io_pids = io_pids | self._io_pids, io_pids
+        sample = self._host.sample(pids, {*wanted, *loads, os.getpid()}, loads, resting)
+        if not told:
+            sample = replace(sample, processes=self._without_strangers(sample.processes, backends))
         self._processes, self._processes_due_s = sample.processes, self._clock() + _good_for_s(len(pids))
         return self._with_io(sample, pids)
+
+    def _known_backends(self, postgres: PostgresSample | Unavailable) -> tuple[tuple[Backend, ...], bool]:
+        """Those of the tick, and whether the server told them; while it does not answer, those it told last.
+
+        They go on working: without them their CPU time is that of other programs.
+        """
+        activity = postgres if isinstance(postgres, Unavailable) else postgres.activity
+        if isinstance(activity, Unavailable):
+            return self._backends, False
+        self._backends = activity.backends
+        return self._backends, True
+
+    def _without_strangers(
+        self, processes: ProcessSample | Unavailable, backends: Iterable[Backend]
+    ) -> ProcessSample | Unavailable:
+        """Of backends that may have ended meanwhile no process that has got the pid of one."""
+        if isinstance(processes, Unavailable):
+            return processes
+        before = () if isinstance(self._processes, Unavailable) else self._processes.processes
+        known, asked = {(each.pid, each.start_ticks) for each in before}, {each.pid for each in backends}
+        same = tuple(
+            each for each in processes.processes if each.pid not in asked or (each.pid, each.start_ticks) in known
+        )
+        return replace(processes, processes=same)
 
     def _with_io(self, sample: HostSample, own: Collection[int]) -> HostSample:
         if self._storage_io is None:
@@ -266,12 +297,6 @@ async def _unless_gone(answer: Awaitable[_T | Unavailable]) -> _T | Unavailable:
         return await answer
     except ConnectionProblem as problem:
         return Unavailable(Reason.NO_ANSWER, problem.message)
-
-
-def _backends(postgres: PostgresSample | Unavailable) -> tuple[Backend, ...]:
-    if isinstance(postgres, Unavailable) or isinstance(postgres.activity, Unavailable):
-        return ()
-    return postgres.activity.backends
 
 
 def _may_do_io(backend: Backend) -> bool:

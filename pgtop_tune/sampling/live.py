@@ -31,6 +31,22 @@ _GAP: Final = 3.0
 """So many intervals without a frame are a gap of our own: nothing else that a tick waits for lasts as long."""
 _PATIENCE: Final = 0.8
 """Share of the interval a tick waits for the server before it goes on without."""
+_LEAST: Final = 0.5
+"""Share of the interval that ticks are apart at least: after a stop of this program one may be due at once, and a rate
+over some ms is noise."""
+
+
+def skipped_ticks(due: float, now: float, began: float, interval_s: float) -> int:
+    """How many ticks, the one that is due among them, are left out: those that are late, or too near to the last one.
+
+    Args:
+        due: When the next one is.
+        now: The last one is over.
+        began: When that was begun, however late.
+        interval_s: From tick to tick.
+    """
+    soonest = max(now, began + _LEAST * interval_s)
+    return int((soonest - due) / interval_s) + 1 if soonest > due else 0
 
 
 class Load(Protocol):
@@ -129,15 +145,15 @@ class LiveSource:
         while True:
             if self._task.done():
                 self._task.result()
+            began = loop.time()
             yield Step((await self._frame(self._server),))
             first = self._sequence == 1
             now = loop.time()
             # The first may have waited for the screen, which is being drawn now.
             due = now + min(self._interval_s, _SECOND_LOOK_S) if first else due + self._interval_s
-            if (late_s := now - due) > 0:
-                skipped = int(late_s / self._interval_s) + 1
-                self._sequence += skipped
-                due += skipped * self._interval_s
+            skipped = 0 if first else skipped_ticks(due, now, began, self._interval_s)
+            self._sequence += skipped
+            due += skipped * self._interval_s
             due = await self._waited(due, loop)
 
     async def _waited(self, due: float, loop: asyncio.AbstractEventLoop) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -265,6 +266,27 @@ class TestThreads:
         (process,) = sample.processes.processes
         assert process.run_delay_ms is not None
         assert before <= process.run_delay_ms <= after
+
+    def test_time_on_a_cpu_is_told_of_a_process_with_one_thread(self, host: LocalHost) -> None:
+        def theirs(pid: int) -> int:
+            return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) // 1_000_000
+
+        stop = threading.Event()
+        other_thread = threading.Thread(target=stop.wait)
+        other_thread.start()
+        with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
+            try:
+                assert eventually(lambda: theirs(busy.pid) > 20)
+                before, sample, after = theirs(busy.pid), host.sample([busy.pid, os.getpid()]), theirs(busy.pid)
+            finally:
+                stop.set()
+                other_thread.join()
+                busy.kill()
+        assert isinstance(sample.processes, ProcessSample)
+        single, ours = sample.processes.processes
+        assert single.run_ms is not None
+        assert before <= single.run_ms <= after
+        assert ours.run_ms is None, "that of the main thread is not all"
 
     @given(st.binary(max_size=80))
     def test_anything_else_is_a_value_error(self, text: bytes) -> None:

@@ -17,6 +17,7 @@ from pgtop_tune.metrics.active_sessions import (
 )
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.host import PROCESS_CPU
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.metrics.waits import (
@@ -28,11 +29,14 @@ from pgtop_tune.metrics.waits import (
     NEWEST,
     PACING,
     mean_over,
+    watched_s,
 )
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from tests.metrics.test_budget import interval, waiting
+from tests.support.frames import facts
 
 BESIDE = (
     (SessionActivity.PACING, WaitCount("Timeout", "CheckpointWriteDelay", "checkpointer", 10)),
@@ -137,6 +141,21 @@ def test_time_in_system_calls_is_a_share_of_the_cpu_time_of_the_load() -> None:
     assert (use.used, use.system) == pytest.approx((0.8, 0.25))
 
 
+def test_the_cpu_time_of_hundreds_of_sessions_is_not_counted_in_ticks() -> None:
+    """Of 900 that began together none had a tick of 10 ms for half a minute, and then all had one in a second."""
+    frames = []
+    for each in interval(waiting("Client", "turn", 90), cpu_ticks=0)._frames:
+        host = each.host
+        assert isinstance(host, HostSample)
+        assert isinstance(host.processes, ProcessSample)
+        rows = tuple(replace(row, run_ms=round(200 * each.elapsed_s)) for row in host.processes.processes)
+        frames.append(replace(each, host=replace(host, processes=replace(host.processes, processes=rows))))
+    use = cpu_of_load(Interval(frames), WAITS_WINDOW_S)
+    assert use is not None
+    assert use.used == pytest.approx(0.2 * len(rows))
+    assert PROCESS_CPU(Interval(frames)) == pytest.approx({row.pid: 20.0 for row in rows})
+
+
 def test_a_queue_that_the_host_source_does_not_tell_is_no_0() -> None:
     *frames, last = interval(waiting("IO", "WalSync", 10), waiting("Client", "turn", 40), cpu_ticks=25)._frames
     host = last.host
@@ -175,19 +194,40 @@ def test_of_a_young_load_no_more_is_counted_than_there_was() -> None:
     )
 
 
-def test_a_load_that_has_just_ended_keeps_its_queue_over_the_window() -> None:
+@pytest.mark.parametrize("left", [(), (11,)])
+def test_a_load_that_has_just_ended_keeps_its_queue_over_the_window(left: tuple[int, ...]) -> None:
+    """Of hundreds of sessions some are still there when it is looked."""
     found = interval(waiting("CPU", "", 10), waiting("Client", "turn", 40), cpu_ticks=25, delay_ms=1000)
     *frames, last = found._frames
     postgres, host = last.postgres, last.host
     assert isinstance(postgres, PostgresSample)
+    assert isinstance(postgres.activity, Activity)
     assert isinstance(host, HostSample)
+    assert isinstance(host.processes, ProcessSample)
+    backends = tuple(each for each in postgres.activity.backends if each.pid in left)
+    rows = tuple(each for each in host.processes.processes if each.pid in left)
     ended = replace(
         last,
-        postgres=replace(postgres, activity=Activity(11.0, 0, ()), waits=WaitSample(11.0, 10, ())),
-        host=replace(host, processes=ProcessSample(11.0, ())),
+        postgres=replace(postgres, activity=Activity(11.0, 0, backends), waits=WaitSample(11.0, 10, ())),
+        host=replace(host, processes=ProcessSample(11.0, rows)),
     )
     (queue,) = [metric for metric in CLASSES if metric.title == QUEUE]
     running, over = Interval(frames), Interval((*frames, ended))
     assert mean_over(queue, running, 10.0) == pytest.approx(2.0)
-    assert mean_over(queue, over, 10.0) == pytest.approx(2.0 * 9 / 10, rel=0.02)
-    assert mean_over(CLIENT_THINKS, over, 10.0) == pytest.approx(2.5 * 9 / 10, rel=0.02)
+    # Each queues all of the time and is on a CPU for a quarter of it.
+    more = len(left) / 10
+    assert mean_over(queue, over, 10.0) == pytest.approx(2.0 * 9 / 10 + more, rel=0.02)
+    assert mean_over(CLIENT_THINKS, over, 10.0) == pytest.approx(2.5 * 9 / 10 - 1.25 * more, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("looks", "of_s"),
+    [([10] * 10, 10.0), ([10, *[0] * 8], 1.0), ([0, 1, 0, 0, 0, 0, 1, 0, 0], 10.0), ([0] * 5, 1.0)],
+)
+def test_a_mean_is_said_to_be_of_the_time_in_which_there_were_looks(looks: list[int], of_s: float) -> None:
+    """After a look that took the server seconds there is none for a while."""
+    frames = []
+    for second, samples in enumerate(looks):
+        waits = WaitSample(at_s=float(second), samples=samples, counts=())
+        frames.append(Frame(second, 0, float(second), postgres=PostgresSample(server=facts(), waits=waits)))
+    assert watched_s(Interval(frames), WAITS_WINDOW_S) == of_s

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
+from pgtop_tune.metrics.process_values import foreign_cpu_over
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import (
@@ -191,6 +192,47 @@ def test_sessions_that_begin_or_end_between_two_looks_are_not_foreign() -> None:
     ]
     # Of 200 ticks 160 were not idle; 20 + 20 + 30 + 30 = 100 were the server's.
     assert metrics.CPU_FOREIGN(over(*found)) == pytest.approx(30.0)
+
+
+def test_hundreds_of_sessions_that_end_at_once_are_no_work_of_the_last_second() -> None:
+    """The postmaster gets their time to the nanosecond; what was seen of them were ticks, half a tick less of each."""
+
+    def process(pid: int, ms: int, reaped: int = 0) -> ProcessCounters:
+        return ProcessCounters(
+            pid=pid, start_ticks=1, state="S", user_ticks=ms // 10, system_ticks=0, rss_bytes=0, delay_ticks=0,
+            reaped_ticks=reaped, run_ms=ms,
+        )  # fmt: skip
+
+    older = sections(
+        cpu=cpu(1.0, (cpu_times("cpu", 100, 0, 0, 500, 0, 0, 0, 0),)),
+        processes=ProcessSample(1.0, (process(7, 0), *(process(100 + at, 1009) for at in range(200)))),
+    )
+    newer = sections(
+        cpu=cpu(2.0, (cpu_times("cpu", 260, 0, 0, 540, 0, 0, 0, 0),)),
+        processes=ProcessSample(2.0, (process(7, 0, reaped=200 * 1009 // 10),)),
+    )
+    # Of 200 ticks of two CPUs 160 were not idle, and nobody's that is known.
+    assert metrics.CPU_FOREIGN(over(older, newer)) == pytest.approx(80.0)
+
+
+def test_the_cpu_time_of_others_is_of_the_time_between_two_looks_at_processes() -> None:
+    """Of a crowd processes are looked at every third second: a second in which the crowd works is no one else's."""
+    frames, processes = [], ProcessSample(0.0, ())
+    busy = own = 0
+    for second in range(13):
+        works = second in (5, 6, 7)
+        busy, own = busy + (160 if works else 20), own + (150 if works else 10)
+        if second % 3 == 0:
+            row = ProcessCounters(
+                pid=7, start_ticks=1, state="R", user_ticks=own, system_ticks=0, rss_bytes=0, delay_ticks=0
+            )
+            processes = ProcessSample(float(second), (row,))
+        total = cpu_times("cpu", busy, 0, 0, 200 * second + 500 - busy, 0, 0, 0, 0)
+        sample = sections(cpu=cpu(float(second), (total,)), processes=processes)
+        frames.append(Frame(second, 0, float(second), host=sample))
+    found = [metrics.CPU_FOREIGN(Interval(frames[: end + 1])) for end in range(13)]
+    assert found == [None] * 3 + [pytest.approx(5.0)] * 10
+    assert foreign_cpu_over(Interval(frames), 10.0) == pytest.approx(5.0)
 
 
 @given(

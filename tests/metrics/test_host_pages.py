@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics import ceilings, host_details, host_places
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
+from pgtop_tune.metrics.host import PROCESS_READ_BYTES
 from pgtop_tune.model.absence import NOT_YET
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import (
@@ -50,6 +51,18 @@ def machine(second: int) -> HostSample:
 
 def over(seconds: range, look: Callable[[int], HostSample] = machine) -> Interval:
     return Interval([Frame(second, 0, float(second), host=look(second)) for second in seconds])
+
+
+def test_bytes_are_those_between_two_looks_that_read_them() -> None:
+    """Of a crowd bytes are read of sessions that are not idle, and delays of all."""
+
+    def look(second: int) -> HostSample:
+        read = {"read_bytes": 1000 * second, "write_bytes": 0} if second in (0, 4) else {}
+        row = ProcessCounters(7, 1, "S", 0, 0, 0, 0, run_delay_ms=250 * second, **read)
+        return replace(machine(second), processes=ProcessSample(float(second), (row,)))
+
+    assert PROCESS_READ_BYTES(over(range(7), look)) == {7: 1000.0}
+    assert host_details.PROCESS_RUN_DELAY(over(range(7), look)) == {7: 25.0}
 
 
 def test_every_row_is_complete_and_says_something_of_a_minute() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.server import QPS
 from pgtop_tune.metrics.statements import STATEMENT_LOAD, StatementRate, statement_rates
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import ParameterSample, StatementTotals
@@ -108,6 +110,21 @@ def test_share_is_of_all_top_level_statements() -> None:
     (rate,) = statement_rates(session.interval)
     assert rate.share == 25.0
     assert STATEMENT_LOAD(session.interval) == pytest.approx(0.2)
+
+
+def test_sums_are_unknown_while_entries_take_their_calls_and_times_with_them() -> None:
+    """200 statements a second of which half were evicted again looked like 100, and shares were of a part of all."""
+    evicted = [0, 0, 5, 5]
+    session = session_with([
+        {"statement_counters": sample(float(at), at - 1.0 if at else None, [statement(1, exec_us=50_000 * at)]),
+         "statements": StatementTotals(float(at), 100 * at, 200.0 * at, 1, dealloc, None)}
+        for at, dealloc in enumerate(evicted)
+    ])  # fmt: skip
+    frames = session.frames
+    intervals = [Interval(frames[: end + 1]) for end in range(len(frames))]
+    assert [QPS(each) for each in intervals] == [None, 100.0, None, 100.0]
+    assert [STATEMENT_LOAD(each) for each in intervals] == [None, pytest.approx(0.2), None, None]
+    assert [rate.share for rate in statement_rates(intervals[2])] == [None]
 
 
 def test_what_a_setting_keeps_from_being_counted_is_unknown_and_not_zero() -> None:

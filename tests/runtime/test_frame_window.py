@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import WHOLE_S, Interval
-from pgtop_tune.model.absence import NOT_RECORDED
+from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
+from pgtop_tune.model.relations import RelationSample
 from pgtop_tune.runtime.frame_window import APART_S, KEEP_FRAMES, FrameWindow
 
 
@@ -47,6 +48,33 @@ def test_older_readings_are_kept_some_seconds_apart() -> None:
         assert len(older) >= 2
         assert {before - after for before, after in itertools.pairwise(older)} == {APART_S}
         assert readings[-1] <= 99.0 - 60.0 + APART_S
+
+
+def test_where_a_window_begins_does_not_matter() -> None:
+    """A jump begins with fewer frames than a session that was there all the time."""
+    frames = [_frame(number) for number in range(200)]
+    readings = []
+    for begin in range(0, 100, 7):
+        window = FrameWindow()
+        window.extend(frames[begin:])
+        readings.append([reading.at_s for reading in Interval(window).recent(sections.processes, 60.0)])
+    assert readings[1:] == readings[:-1]
+
+
+@pytest.mark.parametrize("every_s", [0.2, 1.0, 2.0])
+def test_a_rate_of_a_slow_section_is_between_its_newest_two_readings(every_s: float) -> None:
+    window = FrameWindow()
+    relations = RelationSample(
+        at_s=0.0, now_ms=0, next_xid=0, next_multixact=0, n_tables=0, n_indexes=0, tables=(), indexes=()
+    )
+    for number in range(int(100 / every_s)):
+        frame = _frame(number, every_s)
+        if frame.elapsed_s - relations.at_s >= sections.relations.every_s:
+            relations = replace(relations, at_s=frame.elapsed_s)
+        assert not isinstance(frame.postgres, Unavailable)
+        window.append(replace(frame, postgres=replace(frame.postgres, relations=relations)))
+        pair = Interval(window).pair(sections.relations)
+        assert pair is None or pair[1].at_s - pair[0].at_s < 17.0, frame.elapsed_s
 
 
 def test_the_bulk_of_old_frames_is_shared() -> None:

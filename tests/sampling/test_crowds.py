@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
+from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.sampling.host_sampler import HostSampler
 from tests.support.frames import backend
+from tests.support.machine_tree import write
 
 TICKS = 13
 
@@ -84,3 +88,90 @@ async def test_a_crowd_that_has_left_is_not_shown_any_more() -> None:
     assert isinstance(seen, HostSample)
     assert isinstance(seen.processes, ProcessSample)
     assert seen.processes.at_s == clock()
+
+
+def _pids(seen: HostSample | Unavailable) -> set[int]:
+    assert isinstance(seen, HostSample)
+    assert isinstance(seen.processes, ProcessSample)
+    return {process.pid for process in seen.processes.processes}
+
+
+async def test_backends_of_a_server_that_does_not_answer_are_still_its_own() -> None:
+    """Without them their CPU time is that of other programs: a busy server that misses a tick would be called idle."""
+    clock, sleeping = Clock(), subprocess.Popen(["sleep", "60"])
+    sampler = HostSampler(LocalHost(clock=clock), True, lambda: (0, 0), NoServer(), clock)
+    server = PostgresSample(activity=Activity(clock(), 0, (backend(sleeping.pid, 0),)))
+    try:
+        assert sleeping.pid in _pids(await sampler.look(server, (), 1.0))
+        for silent in (Unavailable(Reason.NO_ANSWER), replace(server, activity=Unavailable(Reason.NO_ANSWER))):
+            clock.now_s += 1.0
+            assert sleeping.pid in _pids(await sampler.look(silent, (), 1.0))
+        sleeping.kill()
+        sleeping.wait()
+        clock.now_s += 1.0
+        assert sleeping.pid not in _pids(await sampler.look(Unavailable(Reason.NO_ANSWER), (), 1.0))
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+        sampler.close()
+
+
+async def test_another_program_that_gets_the_pid_of_a_backend_is_none(tmp_path: Path) -> None:
+    def started(at_ticks: int) -> None:
+        stat = f"4242 (postgres) S 1 {'0 ' * 17}{at_ticks} 0 0 {'0 ' * 28}\n"
+        write(tmp_path, {"proc/4242/stat": stat})
+
+    clock = Clock()
+    sampler = HostSampler(LocalHost(clock=clock, root=tmp_path), True, lambda: (0, 0), NoServer(), clock)
+    server = PostgresSample(activity=Activity(clock(), 0, (backend(4242, 0),)))
+    try:
+        started(1000)
+        assert 4242 in _pids(await sampler.look(server, (), 1.0))
+        assert 4242 in _pids(await sampler.look(Unavailable(Reason.NO_ANSWER), (), 1.0))
+        started(2000)
+        assert 4242 not in _pids(await sampler.look(Unavailable(Reason.NO_ANSWER), (), 1.0))
+        assert 4242 in _pids(await sampler.look(server, (), 1.0))
+    finally:
+        sampler.close()
+
+
+async def test_what_a_session_of_a_crowd_read_and_wrote_ends_when_it_is_idle() -> None:
+    """Its last rate stood on the screen for ten seconds."""
+    clock, sleeping = Clock(), subprocess.Popen(["sleep", "60"])
+    others = tuple(backend(5_000_000 + at, 0) for at in range(150))
+    idle = replace(backend(sleeping.pid, 0), state="idle")
+    sampler = HostSampler(LocalHost(clock=clock), True, lambda: (0, 0), NoServer(), clock)
+    found = []
+    try:
+        for row in (replace(idle, state="active"), *[idle] * 20):
+            server = PostgresSample(activity=Activity(clock(), 0, (row, *others)))
+            seen = await sampler.look(server, (), 1.0)
+            assert isinstance(seen, HostSample)
+            assert isinstance(seen.processes, ProcessSample)
+            (process,) = [each for each in seen.processes.processes if each.pid == sleeping.pid]
+            found.append(process.read_bytes is not None)
+            clock.now_s += 1.0
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+        sampler.close()
+    assert all(found), "as it was when it became idle, and a rate of 0"
+
+
+async def test_of_an_idle_session_in_a_crowd_the_times_are_read_as_well() -> None:
+    """A queue that is known of the busy ones alone is not known: that of 300 sessions was said to be 0."""
+    clock, sleeping = Clock(), subprocess.Popen(["sleep", "60"])
+    crowd = tuple(backend(5_000_000 + at, 0) for at in range(150))
+    server = PostgresSample(activity=Activity(clock(), 0, (replace(backend(sleeping.pid, 0), state="idle"), *crowd)))
+    sampler = HostSampler(LocalHost(clock=clock), True, lambda: (0, 0), NoServer(), clock)
+    try:
+        seen = await sampler.look(server, (), 1.0)
+        assert isinstance(seen, HostSample)
+        assert isinstance(seen.processes, ProcessSample)
+        (idle,) = [process for process in seen.processes.processes if process.pid == sleeping.pid]
+        assert idle.read_bytes is None
+        assert None not in (idle.run_ms, idle.run_delay_ms)
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+        sampler.close()

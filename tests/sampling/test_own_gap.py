@@ -17,6 +17,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader
+from pgtop_tune.sampling.live import skipped_ticks
 from pgtop_tune.sampling.wait_looks import next_waits, waits_every_s
 from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.support.processes import eventually
@@ -63,6 +64,12 @@ def test_a_stop_of_our_own_is_an_event_and_a_hole(server: Throwaway, tmp_path: P
         assert metric(Interval(frames[: at + 1])) is None, metric.id
     assert not any(isinstance(frame.postgres, Unavailable) for frame in frames[1:]), "the server answered all the time"
     assert TPS(Interval(frames)) is not None
+
+
+def test_the_tick_after_a_stop_is_no_rate_of_some_milliseconds() -> None:
+    """Stopped after 14, it goes on at 19.9: the tick of 15 is late, and that of 20 would be 100 ms later."""
+    assert [skipped_ticks(15.0, began + 0.01, began, 1.0) for began in (14.0, 15.0, 19.2, 19.9)] == [0, 1, 5, 6]
+    assert skipped_ticks(15.0, 16.3, 14.0, 1.0) == 2, "it took 2.3 s"
 
 
 def test_after_a_stop_in_the_middle_of_a_look_waits_are_looked_at_within_their_window() -> None:

@@ -63,6 +63,21 @@ def test_into_a_group_and_out_of_it() -> None:
     assert left(begin) == begin
 
 
+def test_looks_of_a_minute_count_by_the_time_they_stand_for() -> None:
+    """Of the last seconds all looks are kept, of the rest of the minute a few: an earlier jam was hardly seen."""
+
+    def change(second: int) -> dict[str, object]:
+        now_ms, jam = EPOCH_MS + second * 1000, 45 <= second < 75
+        waits = {"wait_event_type": "Lock", "wait_event": "tuple"} if jam else {"state": "idle"}
+        rows = (backend(1, now_ms, application_name="shop", client="10.0.0.1", **waits),)
+        return {"postgres": postgres_sample(second, activity=Activity(float(second), now_ms, rows))}
+
+    interval = session_of(100, change=change).interval
+    assert interval is not None
+    (jam,) = grouped(interval, APPLICATION, CLASS).groups
+    assert jam.sessions == pytest.approx(0.5, abs=0.1)
+
+
 def test_a_property_stands_in_one_place_only() -> None:
     view = GroupsView()
     for turn in range(30):

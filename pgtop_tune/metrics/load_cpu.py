@@ -6,7 +6,7 @@ what was found of a look is kept: looks never change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any, Final
 
 from msgspec import Struct
@@ -60,9 +60,10 @@ class _UseOver(Struct, frozen=True):
             return None
         activity = interval.now(sections.activity)
         pids: frozenset[int] = frozenset() if activity is None else _LOAD_SEEN.pids(activity)
-        seen = [_LOAD_SEEN.pids(each) for each in interval.recent(sections.activity, self.window_s)]
+        looks = interval.recent(sections.activity, self.window_s)
+        seen = interval.each(_LOAD_SEEN.pids, looks, whose=self.window_s)
         last = pids or next(filter(None, seen), pids)
-        most = max((each for each in seen if last <= each), key=len, default=last)
+        most = max((each for each in set(seen) if last <= each), key=len, default=last)
         parts = [use for each in (pids, most - pids) if each and (use := self._of(interval, each, host.facts))]
         return _together(parts) if len(parts) > 1 else next(iter(parts), None)
 
@@ -96,6 +97,22 @@ def _together(parts: Sequence[CpuUse]) -> CpuUse:
     )
 
 
+class _Known:
+    """Times by pid, of those that are known, and their sum."""
+
+    def __init__(self, by_pid: dict[int, int]) -> None:
+        self.by_pid = by_pid
+        self.sum = sum(by_pid.values())
+
+    def grown_to(self, newer: _Known) -> tuple[int, int]:
+        """Of how many both are known, and their growth together."""
+        before = self.by_pid
+        if before.keys() == newer.by_pid.keys():
+            return len(before), newer.sum - self.sum
+        of_both = [after - before[pid] for pid, after in newer.by_pid.items() if pid in before]
+        return len(of_both), sum(of_both)
+
+
 class _LoadProcesses:
     """Processes of a look, and what they had used by then together.
 
@@ -103,9 +120,9 @@ class _LoadProcesses:
         who: Pid and start of each.
         user_ticks: Their utime.
         system_ticks: Their stime.
-        delays_ms: By pid, of those whose time in the run queue was read.
-        runs_ms: The same of their time on CPUs. Ticks of the kernel are too coarse for hundreds that began together: all
-            reach their next hundredth of a second at once.
+        delays_ms: Time in the run queue.
+        runs_ms: Time on CPUs. Ticks of the kernel are too coarse for hundreds that began together: all reach their next
+            hundredth of a second at once.
     """
 
     def __init__(self, rows: Sequence[ProcessCounters], before: _LoadProcesses | None = None) -> None:
@@ -116,8 +133,8 @@ class _LoadProcesses:
             self.who = before.who
         self.user_ticks = sum([row.user_ticks for row in rows])
         self.system_ticks = sum([row.system_ticks for row in rows])
-        self.delays_ms = {row.pid: row.run_delay_ms for row in rows if row.run_delay_ms is not None}
-        self.runs_ms = {row.pid: row.run_ms for row in rows if row.run_ms is not None}
+        self.delays_ms = _Known({row.pid: row.run_delay_ms for row in rows if row.run_delay_ms is not None})
+        self.runs_ms = _Known({row.pid: row.run_ms for row in rows if row.run_ms is not None})
 
     def among(self, who: Set[tuple[int, int]]) -> _LoadProcesses:
         """Those of them that are."""
@@ -214,8 +231,8 @@ class _Growth(Struct, frozen=True):
 
 def _growth(older: _LoadProcesses, newer: _LoadProcesses) -> _Growth:
     older, newer = _of_both(older, newer)
-    delays, delay_ms = _grown(older.delays_ms, newer.delays_ms)
-    runs, run_ms = _grown(older.runs_ms, newer.runs_ms)
+    delays, delay_ms = older.delays_ms.grown_to(newer.delays_ms)
+    runs, run_ms = older.runs_ms.grown_to(newer.runs_ms)
     return _Growth(
         processes=len(newer.who),
         user_ticks=newer.user_ticks - older.user_ticks,
@@ -225,14 +242,6 @@ def _growth(older: _LoadProcesses, newer: _LoadProcesses) -> _Growth:
         runs=runs,
         run_ms=run_ms,
     )
-
-
-def _grown(before_ms: Mapping[int, int], after_ms: Mapping[int, int]) -> tuple[int, int]:
-    """Of how many both are known, and their growth together."""
-    if before_ms.keys() == after_ms.keys():
-        return len(after_ms), sum(after_ms.values()) - sum(before_ms.values())
-    of_both = [after - before_ms[pid] for pid, after in after_ms.items() if pid in before_ms]
-    return len(of_both), sum(of_both)
 
 
 def _use(grown: _Growth, seconds: float, ticks_per_s: int, all_to_known: float) -> CpuUse | None:

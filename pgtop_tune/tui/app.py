@@ -18,7 +18,7 @@ from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.actions import ACTIONS, Action, available, check_keymap
 from pgtop_tune.tui.app_context import AppContext
 from pgtop_tune.tui.check.actions import CheckActions
-from pgtop_tune.tui.commands import ActionCommands
+from pgtop_tune.tui.commands import ActionCommands, Palette
 from pgtop_tune.tui.compare.actions import OverlayActions, WindowActions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
@@ -156,6 +156,7 @@ class PgtopApp(DiscreetApp):
             "compare_windows": self.windows.compare,
             "overlay": self.overlay.turn,
             "findings": self.findings.open,
+            "command_palette": lambda: self.push_screen(Palette()),
             "heatmap": self._open_heatmap,
             "wait_groups": self._open_wait_groups,
             "record": self.source.turn_recording,

@@ -353,8 +353,8 @@ class PgtopApp(DiscreetApp):
         self.windows.clear()
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
-        """Shows the moment that was clicked in a chart."""
-        self.time_travel.jump(message.at_s)
+        """Shows the frame whose values stand where a chart was clicked."""
+        self.time_travel.jump(self.time_travel.shown.history.told_by(message.at_s))
 
     def on_window_dragged(self, message: WindowDragged) -> None:
         """Marks the window that was dragged through a chart."""

@@ -156,7 +156,7 @@ class PgtopApp(DiscreetApp):
             "compare_windows": self.windows.compare,
             "overlay": self.overlay.turn,
             "findings": self.findings.open,
-            "command_palette": lambda: self.push_screen(Palette()),
+            "command_palette": self._open_palette,
             "heatmap": self._open_heatmap,
             "wait_groups": self._open_wait_groups,
             "record": self.source.turn_recording,
@@ -190,6 +190,9 @@ class PgtopApp(DiscreetApp):
         screen = PageScreen(*self._drawn_with())
         self.install_screen(screen, "pages")
         return screen
+
+    def _open_palette(self) -> None:
+        self.push_screen(Palette())
 
     def _open_heatmap(self) -> None:
         from pgtop_tune.tui.dashboard.heatmap_dialog import HeatmapDialog

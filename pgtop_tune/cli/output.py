@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
+import signal
+import stat
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -12,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.safe_text import printable, printable_lines
 
@@ -132,6 +136,7 @@ def flush_or_say_why(stream: TextIO | None, name: str, more: str = "") -> None:
 
     Raises:
         UsageProblem: The stream takes no more: its disk is full.
+        Terminated: Its terminal is gone, whose SIGHUP the screen has taken for its own leaving.
     """
     if stream is None:
         return
@@ -140,7 +145,10 @@ def flush_or_say_why(stream: TextIO | None, name: str, more: str = "") -> None:
     except BrokenPipeError:
         raise
     except OSError as problem:
+        is_terminal = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
         _to_nowhere(stream)
+        if problem.errno == errno.EIO and is_terminal:
+            raise Terminated(signal.SIGHUP) from None
         message = f"{name} cannot be written: {problem.strerror}"
         raise UsageProblem(message, "send it to a disk with free space") from None
 

@@ -105,6 +105,11 @@ class History:
             for at_s, value in zip(self._at_s[first:end], column[first:end], strict=True)
         ]
 
+    def told_by(self, at_s: float) -> float:
+        """The moment of the frame whose values speak for that one: the first from it on, or itself after the last."""
+        index = bisect_left(self._at_s, at_s)
+        return self._at_s[index] if index < len(self._at_s) else at_s
+
     def is_known(self, metric: Charted, since_s: float, until_s: float) -> bool:
         """Whether there is a value from that moment of the session on and before the other."""
         column = self._values[metric.id]

@@ -18,7 +18,7 @@ from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.actions import ACTIONS, Action, available, check_keymap
 from pgtop_tune.tui.app_context import AppContext
 from pgtop_tune.tui.check.actions import CheckActions
-from pgtop_tune.tui.commands import ActionCommands
+from pgtop_tune.tui.commands import ActionCommands, Palette
 from pgtop_tune.tui.compare.actions import OverlayActions, WindowActions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
@@ -156,6 +156,7 @@ class PgtopApp(DiscreetApp):
             "compare_windows": self.windows.compare,
             "overlay": self.overlay.turn,
             "findings": self.findings.open,
+            "command_palette": self._open_palette,
             "heatmap": self._open_heatmap,
             "wait_groups": self._open_wait_groups,
             "record": self.source.turn_recording,
@@ -189,6 +190,9 @@ class PgtopApp(DiscreetApp):
         screen = PageScreen(*self._drawn_with())
         self.install_screen(screen, "pages")
         return screen
+
+    def _open_palette(self) -> None:
+        self.push_screen(Palette())
 
     def _open_heatmap(self) -> None:
         from pgtop_tune.tui.dashboard.heatmap_dialog import HeatmapDialog
@@ -352,8 +356,8 @@ class PgtopApp(DiscreetApp):
         self.windows.clear()
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
-        """Shows the moment that was clicked in a chart."""
-        self.time_travel.jump(message.at_s)
+        """Shows the frame whose values stand where a chart was clicked."""
+        self.time_travel.jump(self.time_travel.shown.history.told_by(message.at_s))
 
     def on_window_dragged(self, message: WindowDragged) -> None:
         """Marks the window that was dragged through a chart."""

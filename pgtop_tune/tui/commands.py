@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from pgtop_tune.metrics import sections
@@ -25,6 +26,12 @@ _CALLED: Final = 90
 """Characters of a query."""
 _MOST: Final = 300
 """Sessions and statements that are searched."""
+
+
+class Palette(CommandPalette):
+    """Textual's; Ctrl+C closes it as it does every dialog."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "escape", show=False, priority=True)]
 
 
 class ActionCommands(Provider):

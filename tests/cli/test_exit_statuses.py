@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -57,6 +58,17 @@ def test_a_reader_that_has_gone_is_sigpipe(
         os.close(writing)
     assert done.returncode == 128 + signal.SIGPIPE
     assert errors.read_bytes() == b""
+
+
+@pytest.mark.parametrize("words", [("--help",), ("bench", "list")])
+def test_a_terminal_that_has_gone_is_a_hang_up(words: tuple[str, ...], tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    os.close(master)
+    done = subprocess.run(
+        [*PROGRAM, *words], stdout=slave, stderr=subprocess.PIPE, timeout=60, cwd=ROOT, env=environment(tmp_path)
+    )
+    os.close(slave)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGHUP, b"")
 
 
 @pytest.mark.parametrize("words", [("--help",), ("bench", "--help"), ("bench", "list"), ("--show-completion", "bash")])

@@ -69,7 +69,7 @@ class Look(Struct, frozen=True):
     waits: Sequence[Line] = ()
 
 
-_APART: Final = "  "
+APART: Final = "  "
 _BESIDE_FROM: Final = 160
 """Cells of a screen from which on the chart of waits stands beside the others,"""
 _WAITS_SHARE: Final = 0.36
@@ -86,7 +86,7 @@ def chart_widths(width: int, rows: int) -> tuple[int, int]:
     if width < _BESIDE_FROM or rows <= SPARK_ROWS:
         return width, 0
     right = int(width * _WAITS_SHARE)
-    return width - right - len(_APART), right
+    return width - right - len(APART), right
 
 
 Layout = Sequence[tuple[str, int]]
@@ -150,7 +150,7 @@ def _waits(session: Session, width: int, glyphs: Glyphs, look: Look, layout: Lay
 def _beside(lines: list[Line], others: Sequence[Line]) -> list[Line]:
     if not others:
         return lines
-    return [(*line, (_APART, PLAIN), *other) for line, other in zip(lines, others, strict=True)]
+    return [(*line, (APART, PLAIN), *other) for line, other in zip(lines, others, strict=True)]
 
 
 _PANES: Final[dict[str, _Draw]] = {

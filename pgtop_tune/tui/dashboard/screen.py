@@ -12,10 +12,11 @@ from pgtop_tune.tui.actions import Action, footer_keys, key_name, keys_of
 from pgtop_tune.tui.dashboard.background import folded
 from pgtop_tune.tui.dashboard.latency import has_latency
 from pgtop_tune.tui.dashboard.layout import MANY, ORDER, dashboard_layout, sessions_wanted
-from pgtop_tune.tui.dashboard.panes import Look, chart_widths, dashboard_lines
+from pgtop_tune.tui.dashboard.panes import APART, Look, chart_widths, dashboard_lines
 from pgtop_tune.tui.dashboard.session_details import details_lines, query_of
 from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView, moved, next_sort, scrolled, session_rows
 from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS
+from pgtop_tune.tui.dashboard.stacked_waits import waits_axis
 from pgtop_tune.tui.pages.registry import DASHBOARD_KEY
 from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
@@ -206,13 +207,15 @@ class Dashboard(SceneScreen):
 
     def moment_at(self, pane: str, x: int) -> float | None:
         """See `SceneScreen.moment_at`."""
-        rows = dict(self._layout)
-        if pane not in _OVER_TIME or self._scene.session.now is None:
+        rows, session = dict(self._layout), self._scene.session
+        if pane not in _OVER_TIME or session.now is None:
             return None
         of_charts = rows.get(_OVER_TIME[0], 0)
         width, _ = chart_widths(self.app.size.width, of_charts)
-        axis = time_axis(self._scene.session, width, of_charts, self._span_s)
-        column = x - GUTTER
+        axis, column = time_axis(session, width, of_charts, self._span_s), x - GUTTER
+        right = chart_widths(self.app.size.width, rows[pane])[1]
+        if right and x >= width + len(APART):
+            axis, column = waits_axis(session, right, self._span_s), column - width - len(APART)
         if not 0 <= column < axis.columns:
             return None
         return axis.since_s + (column + 0.5) * (axis.until_s - axis.since_s) / axis.columns

@@ -29,7 +29,7 @@ from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines, fi
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absent, head, labelled, padded
-from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, axis_line, chart_marks, time_axis
+from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, TimeAxis, axis_line, chart_marks, time_axis
 from pgtop_tune.tui.widgets.wait_style import wait_style
 from pgtop_tune.units import count, mean
 
@@ -55,6 +55,11 @@ def waits_needs(session: Session, width: int) -> int:
     return _MOST
 
 
+def waits_axis(session: Session, width: int, span_s: float = SPANS_S[0]) -> TimeAxis:
+    """The window of a chart of so many cells, without the names beside it."""
+    return time_axis(session, max(width - _LEGEND, GUTTER + 1), SPARK_ROWS + 1, span_s)
+
+
 def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, span_s: float = SPANS_S[0]) -> list[Line]:
     """A head with figures, the classes stacked with CPU at the bottom, times of day; beside them the classes by name.
 
@@ -72,10 +77,10 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
     of_s = watched_s(interval, WAITS_WINDOW_S)
     named: Line = (("active sessions", "title"), (f" mean of {of_s:.0f} s", "label"))
     title = head(named, width, glyphs, _figures(interval, sample, cpus))
-    left = max(width - _LEGEND, GUTTER + 1)
+    axis = waits_axis(session, width, span_s)
+    left = axis.width
     clock = height >= _CLOCK_ROWS
     rows = height - 1 - clock
-    axis = time_axis(session, left, SPARK_ROWS + 1, span_s)
     classes = wait_classes(interval.newest)
     stacked, shown = _stacked([axis.means_of(session, metric) for metric in classes])
     areas = [

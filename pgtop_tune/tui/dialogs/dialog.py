@@ -87,8 +87,9 @@ class Dialog(OpensAtOnce[T]):
         if self not in stack[1:]:
             return super().render_lines(crop)
         below = rows_of(stack[stack.index(self) - 1])
-        # While the terminal changes its size, what lies below has still the old one: Textual ends on too short a row.
-        width = self.size.width
+        # While the terminal changes its size, what lies below, and our own size, have still or again another one:
+        # Textual ends on a row that is shorter than what it asks for.
+        width = crop.right
         rows = [below[y].adjust_cell_length(width) if y < len(below) else Strip.blank(width) for y in crop.line_range]
         return [row.crop(*crop.column_span) for row in rows]
 

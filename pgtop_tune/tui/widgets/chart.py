@@ -97,7 +97,8 @@ def column_of(at_s: float, since_s: float, until_s: float, columns: int) -> int 
     """The column, from 0, in which a moment is drawn; None outside the window."""
     if not since_s <= at_s < until_s:
         return None
-    return min(columns - 1, int((at_s - since_s) / (until_s - since_s) * columns))
+    # Multiplied first, whole seconds stay exact: else the begin of some columns falls into the one before.
+    return min(columns - 1, int((at_s - since_s) * columns / (until_s - since_s)))
 
 
 def nice_ceiling(value: float) -> float:

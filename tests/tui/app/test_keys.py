@@ -185,6 +185,11 @@ async def _theme(rig: Rig) -> None:
 
 
 async def _palette(rig: Rig) -> None:
+    for close in "ctrl+c", "escape":
+        await rig.press("ctrl+p")
+        await rig.until(lambda: isinstance(rig.app.screen, CommandPalette))
+        await rig.press("i", "ctrl+p", close)
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
     await rig.press("ctrl+p")
     await rig.until(lambda: isinstance(rig.app.screen, CommandPalette))
     await rig.type("hide or show")

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from msgspec.structs import replace
+from textual.geometry import Size
 
 from pgtop_tune.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -20,7 +21,7 @@ from pgtop_tune.secret import Secret
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.dialogs.dialog import TooSmall
+from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall
 from pgtop_tune.tui.dialogs.prompt import PasswordDialog
 from pgtop_tune.tui.frames import KEEP_STEPS
 from tests.support.frames import frame, postgres_sample
@@ -92,6 +93,18 @@ async def test_a_terminal_that_grows_under_two_dialogs_widens_both(monkeypatch: 
 def _is_edge(line: str, columns: int) -> bool:
     """Whether it is the lower edge of a box across the whole terminal."""
     return len(line) == columns and line[0] == "╰" and line[-1] == "╯"
+
+
+async def test_a_dialog_is_drawn_while_the_terminal_grows_and_shrinks_again() -> None:
+    async with running_screen() as rig:
+        await rig.press("?")
+        dialog = rig.app.screen
+        assert isinstance(dialog, Dialog)
+        # Textual lays out the size of one event while the next one's is already that of the application.
+        for width, height in (200, 60), (90, 20), (120, 60), (200, 40):
+            dialog._refresh_layout(Size(width, height))
+            rows = dialog._compositor.render_strips()
+            assert [row.cell_length for row in rows] == [width] * height
 
 
 async def test_a_question_over_too_small_does_not_strand_the_screen() -> None:

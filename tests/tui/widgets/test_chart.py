@@ -229,6 +229,14 @@ def test_columns_of_moments() -> None:
     assert [column_of(at_s, 10, 20, 10) for at_s in (9.99, 10, 10.5, 19.99, 20)] == [None, 0, 0, 9, None]
 
 
+@pytest.mark.parametrize("column_s", [1.0, 5.0, 30.0])
+def test_a_whole_minute_stands_in_its_own_column_at_every_width(column_s: float) -> None:
+    for columns in range(1, 244):
+        since_s, until_s = 600.0, 600.0 + columns * column_s
+        begins = [since_s + column * column_s for column in range(columns)]
+        assert [column_of(at_s, since_s, until_s, columns) for at_s in begins] == [*range(columns)]
+
+
 def test_sparks() -> None:
     assert spark([0, 1, 2, None, 4], 8, UNICODE) == "▁▂▄ █   "
     assert spark([0, 1, 2, None, 4], 8, UNICODE, maximum=8) == "▁▁▂ ▄   "

@@ -155,14 +155,12 @@ class Interval:
             made.value, made.of = compute(*readings), readings
         return cast(T, made.value)
 
-    def each(
-        self, compute: Callable[..., T], readings: Sequence[object], *also: object, whose: Hashable = None
-    ) -> list[T]:
+    def each(self, compute: Callable[..., T], readings: Sequence[object], *also: object) -> list[T]:
         """What a function makes of each of some readings, and of something else; in intervals that follow as well.
 
-        Of a window that slides, what a reading made is made once. Windows of several lengths say `whose` they are.
+        Of a window that slides, what a reading made is made once.
         """
-        made = self.carried((compute, "each", whose), _MadeOfEach)
+        made = self.carried((compute, "each"), _MadeOfEach)
         known = made.values if made.also == also else {}
         made.also = also
         made.values = {

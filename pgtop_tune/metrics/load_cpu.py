@@ -20,6 +20,8 @@ from pgtop_tune.model.host import HostFacts, ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
+_LONGEST_S: Final = 60.0
+"""Of windows that the screen shows."""
 COVERED: Final = 0.8
 """Share of the load's backends whose processes must be known for their CPU time to count."""
 
@@ -60,8 +62,9 @@ class _UseOver(Struct, frozen=True):
             return None
         activity = interval.now(sections.activity)
         pids: frozenset[int] = frozenset() if activity is None else _LOAD_SEEN.pids(activity)
-        looks = interval.recent(sections.activity, self.window_s)
-        seen = interval.each(_LOAD_SEEN.pids, looks, whose=self.window_s)
+        looks, lately = interval.recent(sections.activity, self.window_s), interval.once(_pids_lately)
+        # Newest first: a window's looks are the first ones of a longer window.
+        seen = lately[: len(looks)] if len(looks) <= len(lately) else [*map(_LOAD_SEEN.pids, looks)]
         last = pids or next(filter(None, seen), pids)
         most = max((each for each in set(seen) if last <= each), key=len, default=last)
         parts = [use for each in (pids, most - pids) if each and (use := self._of(interval, each, host.facts))]
@@ -85,6 +88,11 @@ class _UseOver(Struct, frozen=True):
         return None
 
 
+def _pids_lately(interval: Interval) -> list[frozenset[int]]:
+    """The load's at each look of that time, newest first."""
+    return interval.each(_LOAD_SEEN.pids, interval.recent(sections.activity, _LONGEST_S))
+
+
 def _together(parts: Sequence[CpuUse]) -> CpuUse:
     """Of backends that are there and of those that have gone, over the whole window."""
     used = [part.used * part.share for part in parts]
@@ -104,11 +112,11 @@ class _Known:
         self.by_pid = by_pid
         self.sum = sum(by_pid.values())
 
-    def grown_to(self, newer: _Known) -> tuple[int, int]:
-        """Of how many both are known, and their growth together."""
+    def grown_to(self, newer: _Known, processes: int) -> tuple[int, int]:
+        """Of how many of so many processes, the same ones of both looks, both are known, and their growth together."""
         before = self.by_pid
-        if before.keys() == newer.by_pid.keys():
-            return len(before), newer.sum - self.sum
+        if len(before) == len(newer.by_pid) == processes:
+            return processes, newer.sum - self.sum
         of_both = [after - before[pid] for pid, after in newer.by_pid.items() if pid in before]
         return len(of_both), sum(of_both)
 
@@ -231,8 +239,8 @@ class _Growth(Struct, frozen=True):
 
 def _growth(older: _LoadProcesses, newer: _LoadProcesses) -> _Growth:
     older, newer = _of_both(older, newer)
-    delays, delay_ms = older.delays_ms.grown_to(newer.delays_ms)
-    runs, run_ms = older.runs_ms.grown_to(newer.runs_ms)
+    delays, delay_ms = older.delays_ms.grown_to(newer.delays_ms, len(newer.who))
+    runs, run_ms = older.runs_ms.grown_to(newer.runs_ms, len(newer.who))
     return _Growth(
         processes=len(newer.who),
         user_ticks=newer.user_ticks - older.user_ticks,

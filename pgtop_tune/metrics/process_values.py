@@ -57,8 +57,12 @@ def _foreign(
 
 def _cpu_at(interval: Interval, at_s: float) -> CpuSample | None:
     """The reading nearest to a moment."""
-    readings = interval.recent(sections.cpu, WHOLE_S, least=2)
-    return min(readings, key=lambda reading: abs(reading.at_s - at_s), default=None)
+    nearest = None
+    for reading in interval.recent(sections.cpu, WHOLE_S, least=2):
+        if nearest is not None and abs(reading.at_s - at_s) > abs(nearest.at_s - at_s):
+            break
+        nearest = reading
+    return nearest
 
 
 class _ProcessCpu(Struct, frozen=True):
@@ -94,8 +98,14 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
     before = {process.pid: process for process in older.processes}
     shares: dict[int, float] = {}
     reaped, began, per_ms = 0, 0.0, facts.ticks_per_s / 1000.0
+    share = 100.0 / most
     for process in newer.processes:
         known = before.get(process.pid)
+        if known is process:
+            # It has done nothing.
+            shares[process.pid] = 0.0
+            del before[process.pid]
+            continue
         # A pid may name another process by now.
         if known is None or known.start_ticks != process.start_ticks:
             ticks = _ticks(process, per_ms)
@@ -108,9 +118,9 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
         else:
             used = process.user_ticks + process.system_ticks - known.user_ticks - known.system_ticks
         if used >= 0:
-            shares[process.pid] = 100.0 * used / most
+            shares[process.pid] = used * share
     gone = sum([_ticks(process, per_ms) for process in before.values()])
-    return _ProcessCpu(shares, 100.0 * (began + max(reaped - gone, 0.0)) / most, facts.cpu_count)
+    return _ProcessCpu(shares, (began + max(reaped - gone, 0.0)) * share, facts.cpu_count)
 
 
 def _ticks(process: ProcessCounters, per_ms: float) -> float:

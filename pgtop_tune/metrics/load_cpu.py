@@ -6,7 +6,8 @@ what was found of a look is kept: looks never change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -105,20 +106,38 @@ def _together(parts: Sequence[CpuUse]) -> CpuUse:
     )
 
 
-class _Known:
-    """Times by pid, of those that are known, and their sum."""
+class _Times:
+    """Times of some processes, of which some may not be known.
 
-    def __init__(self, by_pid: dict[int, int]) -> None:
-        self.by_pid = by_pid
-        self.sum = sum(by_pid.values())
+    Attributes:
+        sum: Of those that are.
+        are_known: Whether all are.
+    """
 
-    def grown_to(self, newer: _Known, processes: int) -> tuple[int, int]:
-        """Of how many of so many processes, the same ones of both looks, both are known, and their growth together."""
-        before = self.by_pid
-        if len(before) == len(newer.by_pid) == processes:
-            return processes, newer.sum - self.sum
-        of_both = [after - before[pid] for pid, after in newer.by_pid.items() if pid in before]
+    def __init__(self, rows: Sequence[ProcessCounters], pick: Callable[[ProcessCounters], int | None]) -> None:
+        self._rows = rows
+        self._pick = pick
+        times = list(map(pick, rows))
+        self.are_known = None not in times
+        self.sum = sum(filter(None, times))
+
+    def grown_to(self, newer: _Times, same: bool) -> tuple[int, int]:
+        """Of how many processes both are known, and their growth together.
+
+        Args:
+            newer: At a later look.
+            same: Whether both are of the same processes.
+        """
+        if same and self.are_known and newer.are_known:
+            return len(self._rows), newer.sum - self.sum
+        before = {row.pid: known for row in self._rows if (known := self._pick(row)) is not None}
+        after = ((row.pid, self._pick(row)) for row in newer._rows)
+        of_both = [now - before[pid] for pid, now in after if now is not None and pid in before]
         return len(of_both), sum(of_both)
+
+
+_DELAY: Final = attrgetter("run_delay_ms")
+_RUN: Final = attrgetter("run_ms")
 
 
 class _LoadProcesses:
@@ -141,8 +160,8 @@ class _LoadProcesses:
             self.who = before.who
         self.user_ticks = sum([row.user_ticks for row in rows])
         self.system_ticks = sum([row.system_ticks for row in rows])
-        self.delays_ms = _Known({row.pid: row.run_delay_ms for row in rows if row.run_delay_ms is not None})
-        self.runs_ms = _Known({row.pid: row.run_ms for row in rows if row.run_ms is not None})
+        self.delays_ms = _Times(rows, _DELAY)
+        self.runs_ms = _Times(rows, _RUN)
 
     def among(self, who: Set[tuple[int, int]]) -> _LoadProcesses:
         """Those of them that are."""
@@ -239,8 +258,9 @@ class _Growth(Struct, frozen=True):
 
 def _growth(older: _LoadProcesses, newer: _LoadProcesses) -> _Growth:
     older, newer = _of_both(older, newer)
-    delays, delay_ms = older.delays_ms.grown_to(newer.delays_ms, len(newer.who))
-    runs, run_ms = older.runs_ms.grown_to(newer.runs_ms, len(newer.who))
+    same = older.who is newer.who or older.who == newer.who
+    delays, delay_ms = older.delays_ms.grown_to(newer.delays_ms, same)
+    runs, run_ms = older.runs_ms.grown_to(newer.runs_ms, same)
     return _Growth(
         processes=len(newer.who),
         user_ticks=newer.user_ticks - older.user_ticks,

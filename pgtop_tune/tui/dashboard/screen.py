@@ -23,7 +23,6 @@ from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
 from pgtop_tune.tui.scene.mouse import word_at
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen
 from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.chart import GUTTER
 from pgtop_tune.tui.widgets.phrase import head
 from pgtop_tune.tui.widgets.time_axis import SPANS_S, time_axis
 
@@ -205,20 +204,17 @@ class Dashboard(SceneScreen):
             words = copy(self.app, query, "the query is in your terminal's clipboard")
         self.app.notify(words, markup=False, severity="information" if query else "warning")
 
-    def moment_at(self, pane: str, x: int) -> float | None:
+    def moment_at(self, pane: str, x: int, y: int) -> float | None:
         """See `SceneScreen.moment_at`."""
         rows, session = dict(self._layout), self._scene.session
         if pane not in _OVER_TIME or session.now is None:
             return None
         of_charts = rows.get(_OVER_TIME[0], 0)
         width, _ = chart_widths(self.app.size.width, of_charts)
-        axis, column = time_axis(session, width, of_charts, self._span_s), x - GUTTER
-        right = chart_widths(self.app.size.width, rows[pane])[1]
-        if right and x >= width + len(APART):
-            axis, column = waits_axis(session, right, self._span_s), column - width - len(APART)
-        if not 0 <= column < axis.columns:
-            return None
-        return axis.since_s + (column + 0.5) * (axis.until_s - axis.since_s) / axis.columns
+        right, of_waits = chart_widths(self.app.size.width, rows[pane])[1], x - width - len(APART)
+        if right and of_waits >= 0:
+            return waits_axis(session, right, self._span_s).moment_of(of_waits)
+        return time_axis(session, width, of_charts, self._span_s).moment_of(x)
 
     def clicked_in(self, pane: str, x: int, y: int) -> None:
         """Selects a session, or sorts by a heading."""

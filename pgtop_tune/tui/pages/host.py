@@ -16,7 +16,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.pages.host_history import history_lines
+from pgtop_tune.tui.pages.host_history import history_axis, history_lines
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, NETWORK, TABLES
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page
@@ -97,6 +97,15 @@ def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
     figures = [*summary_lines(session, left, min(said, height), glyphs), *_below(session, left, height - said, glyphs)]
     charts = history_lines(session, width - left - 1, height, glyphs)
     return [(*padded(line, left), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
+
+
+def moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
+    """See `Page.moment_at`: of the histories."""
+    width, _ = size
+    if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
+        return None
+    left = width // 2 - 1
+    return history_axis(session, width - left - 1).moment_of(at[0] - left - 1)
 
 
 def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -339,4 +348,5 @@ PAGE: Final = Page(
     summary_rows=summary_rows,
     numbers=NUMBERS,
     summary_needs=summary_needs,
+    moment_at=moment_at,
 )

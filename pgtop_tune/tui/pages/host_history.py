@@ -93,13 +93,18 @@ _CHARTS: Final = (
 """The most important first: as many as there is room for."""
 
 
+def history_axis(session: Session, width: int) -> TimeAxis:
+    """The window of all of them."""
+    return time_axis(session, width, SPARK_ROWS + 1)
+
+
 def history_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """Exactly so many lines: charts with a head each, times of day below the last."""
     interval = session.interval
     count = min((height - 1) // _LEAST, len(_CHARTS))
     if interval is None or count < 1:
         return [((" " * width, PLAIN),)] * height
-    axis = time_axis(session, width, SPARK_ROWS + 1)
+    axis = history_axis(session, width)
     lines: list[Line] = []
     for index, chart in enumerate(_CHARTS[:count]):
         rows = (height - 1) * (index + 1) // count - (height - 1) * index // count

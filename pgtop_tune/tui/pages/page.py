@@ -129,6 +129,10 @@ def _no_rows(width: int, height: int) -> int:
     return 0
 
 
+def _no_moment(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
+    return None
+
+
 def _all_rows(session: Session, width: int) -> int:
     return MOST_ROWS
 
@@ -150,6 +154,8 @@ class Page(Struct, frozen=True):
         numbers: What the summary shows, for `?`.
         summary_needs: For how many lines it has something in this session on a screen that wide; the others go to the
             table. What comes and goes from look to look counts as there, so that the table stays where it is.
+        moment_at: Of width and height of the summary, and a place in it: the moment that a chart shows there, on the
+            session's clock; None where there is no chart.
     """
 
     key: str
@@ -160,6 +166,7 @@ class Page(Struct, frozen=True):
     summary_rows: Callable[[int, int], int] = _no_rows
     numbers: tuple[Described, ...] = ()
     summary_needs: Callable[[Session, int], int] = _all_rows
+    moment_at: Callable[[Session, tuple[int, int], tuple[int, int]], float | None] = _no_moment
 
 
 # Where the rows of a table come from: a section of the newest frame and what a metric makes of it.

@@ -383,6 +383,11 @@ class PageScreen(SceneScreen):
             words = copy(self.app, text, "copied to your terminal's clipboard")
         self.app.notify(words, markup=False, severity="information" if text else "warning")
 
+    def moment_at(self, pane: str, x: int, y: int) -> float | None:
+        """See `MouseScreen.moment_at`."""
+        size = self.app.size.width, self._summary_height
+        return self.page.moment_at(self._scene.session, size, (x, y)) if pane == "summary" else None
+
     def clicked_in(self, pane: str, x: int, y: int) -> None:
         """Selects a row, sorts by a heading, or turns to a table that the head names."""
         rows, at = self._found, y - HEAD_ROWS + self._view.top

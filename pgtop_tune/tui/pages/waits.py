@@ -27,7 +27,7 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits, waits_needs, waits_rows
+from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits, waits_axis, waits_needs, waits_rows
 from pgtop_tune.tui.dashboard.tail_line import tail_phrases_in_full
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden
 from pgtop_tune.tui.pages.query_texts import query_texts
@@ -280,6 +280,11 @@ def _tail_line(session: Session, width: int, glyphs: Glyphs) -> Line:
     return padded(summed(tail_phrases_in_full(session, BURST_KEY), width, glyphs), width)
 
 
+def _moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
+    charted = size[1] - (size[1] >= 2 and _has_tail(session))
+    return waits_axis(session, size[0]).moment_of(at[0]) if at[1] < charted else None
+
+
 def _summary_rows(width: int, height: int) -> int:
     return waits_rows(width, height) + 1
 
@@ -324,4 +329,5 @@ PAGE: Final = Page(
     summary=_summary,
     summary_rows=_summary_rows,
     summary_needs=_summary_needs,
+    moment_at=_moment_at,
 )  # fmt: skip

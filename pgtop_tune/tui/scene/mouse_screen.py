@@ -29,7 +29,7 @@ class MouseScreen(Screen[None]):
         """Does what a key does that stands on the screen; whether it is a key of this screen."""
         raise NotImplementedError
 
-    def moment_at(self, pane: str, x: int) -> float | None:
+    def moment_at(self, pane: str, x: int, y: int) -> float | None:
         """The moment that a cell of a pane shows, on the session's clock; None where the pane shows no time."""
         return None
 
@@ -58,7 +58,7 @@ class MouseScreen(Screen[None]):
         pressed, self._pressed = self._pressed, None
         if pressed is None or event.button > 1 or self.typing:
             return
-        begun_s, at_s = self.moment_at(pressed[0], pressed[1]), self.moment_at(pane, x)
+        begun_s, at_s = self.moment_at(*pressed), self.moment_at(pane, x, y)
         if begun_s is not None and at_s is not None and abs(x - pressed[1]) >= LEAST_DRAG:
             self.post_message(WindowDragged(begun_s, at_s))
             return

@@ -78,6 +78,11 @@ class TimeAxis(Struct, frozen=True):
         """How long it is: "3m13s"."""
         return age(self.until_s - self.since_s)
 
+    def moment_of(self, x: int) -> float | None:
+        """The middle of the column in the cell `x` of gutter and columns; None where there is no column."""
+        column = x - GUTTER
+        return self.since_s + (column + 0.5) * self.column_s if 0 <= column < self.columns else None
+
     def means(self, points: Sequence[SeriesPoint]) -> list[float | None]:
         """A series in its columns, see `mean_columns`."""
         return mean_columns(points, self.since_s, self.until_s, self.columns)

@@ -99,14 +99,32 @@ async def test_a_click_in_a_chart_shows_its_moment_and_drags_mark_windows() -> N
             await click(rig, (cell, y))
             await rig.until(lambda: bool(transport.jumped))
             assert transport.jumped == [ends_s]
-        assert dashboard.moment_at("latency", 2) is None
+        assert dashboard.moment_at("latency", 2, 1) is None
         for begin in (5, 20):
             await rig.pilot.mouse_down(offset=(x + begin, y))
             await rig.pilot.mouse_up(offset=(x + begin + 10, y))
         await rig.until(lambda: len(rig.app.windows.marks.windows) == 2)
-        ends = [dashboard.moment_at("latency", x + begin + more) for begin in (5, 20) for more in (0, 10)]
+        ends = [dashboard.moment_at("latency", x + begin + more, 1) for begin in (5, 20) for more in (0, 10)]
         assert [at for window in rig.app.windows.marks.windows for at in (window.since_s, window.until_s)] == ends
         assert transport.jumped == [15.0]
+
+
+@pytest.mark.parametrize(("key", "at_x", "ends_s"), [("3", 18, 12.0), ("7", 80 + 18, 24.0)])
+async def test_a_click_in_a_chart_of_a_page_shows_its_moment(key: str, at_x: int, ends_s: float) -> None:
+    transport = ScriptedTransport()
+    source = ScriptedSource([Step(tuple(frames(40)[::3]), restart=True)])
+    async with running_screen(source, transport=transport, frames=lambda since_s: iter(()), size=(160, 50)) as rig:
+        await rig.press(key)
+        page = rig.app._pages
+        await rig.until(lambda: rig.app.screen is page and page._drawn)
+        y = page.query_one("#summary").region.y + 3
+        await click(rig, (at_x, y))
+        await rig.until(lambda: bool(transport.jumped))
+        # A column of the waits is a second wide, of the narrower histories two; frames are three apart.
+        assert transport.jumped == [ends_s]
+        # Neither the names beside the chart nor a row of the table are a moment.
+        assert page.moment_at("summary", 159 if key == "3" else 20, 3) is None
+        assert page.moment_at("table", at_x, 3) is None
 
 
 async def test_the_wheel_in_a_dialog_does_as_the_arrows() -> None:

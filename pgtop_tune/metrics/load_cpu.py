@@ -6,6 +6,7 @@ what was found of a look is kept: looks never change.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence, Set
 from operator import attrgetter
 from typing import Any, Final
@@ -21,8 +22,6 @@ from pgtop_tune.model.host import HostFacts, ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
-_LONGEST_S: Final = 60.0
-"""Of windows that the screen shows."""
 COVERED: Final = 0.8
 """Share of the load's backends whose processes must be known for their CPU time to count."""
 
@@ -63,9 +62,8 @@ class _UseOver(Struct, frozen=True):
             return None
         activity = interval.now(sections.activity)
         pids: frozenset[int] = frozenset() if activity is None else _LOAD_SEEN.pids(activity)
-        looks, lately = interval.recent(sections.activity, self.window_s), interval.once(_pids_lately)
-        # Newest first: a window's looks are the first ones of a longer window.
-        seen = lately[: len(looks)] if len(looks) <= len(lately) else [*map(_LOAD_SEEN.pids, looks)]
+        lost = activity is None or interval.once(_lost_s) > activity.at_s - self.window_s
+        seen = [_LOAD_SEEN.pids(each) for each in interval.recent(sections.activity, self.window_s)] if lost else []
         last = pids or next(filter(None, seen), pids)
         most = max((each for each in set(seen) if last <= each), key=len, default=last)
         parts = [use for each in (pids, most - pids) if each and (use := self._of(interval, each, host.facts))]
@@ -89,9 +87,30 @@ class _UseOver(Struct, frozen=True):
         return None
 
 
-def _pids_lately(interval: Interval) -> list[frozenset[int]]:
-    """The load's at each look of that time, newest first."""
-    return interval.each(_LOAD_SEEN.pids, interval.recent(sections.activity, _LONGEST_S))
+def _lost_s(interval: Interval) -> float:
+    """When the load lost a session, as far as that is known: at the newest look where the one before is not."""
+    looks = interval.recent(sections.activity, 0.0, least=2)
+    return interval.carried(_Losses, _Losses).newest_s(looks, are_all=len(interval.frames) == len(looks))
+
+
+class _Losses:
+    """Follows the load from look to look: as long as it loses no session, no look before had another one."""
+
+    def __init__(self) -> None:
+        self._at_s = math.nan
+        self._lost_s = math.inf
+
+    def newest_s(self, looks: Sequence[Activity], *, are_all: bool) -> float:
+        """Of the newest look and the one before, which may be all there are."""
+        if looks and looks[0].at_s != self._at_s:
+            pids = _LOAD_SEEN.pids(looks[0])
+            kept = all(_LOAD_SEEN.pids(each) <= pids for each in looks)
+            if are_all:
+                self._lost_s = -math.inf
+            if not kept or not (are_all or (len(looks) > 1 and looks[1].at_s == self._at_s)):
+                self._lost_s = looks[0].at_s
+            self._at_s = looks[0].at_s
+        return self._lost_s
 
 
 def _together(parts: Sequence[CpuUse]) -> CpuUse:

@@ -48,7 +48,7 @@ def seen(frames: list[Frame], *, chained: bool) -> list[CpuUse | None]:
     return found
 
 
-@given(st.lists(st.tuples(st.integers(1, 20), st.frozensets(st.integers(1, 6))), min_size=1, max_size=6))
+@given(st.lists(st.tuples(st.integers(1, 15), st.frozensets(st.integers(1, 6))), min_size=1, max_size=5))
 def test_intervals_that_follow_say_what_each_says_alone(phases: list[tuple[int, frozenset[int]]]) -> None:
     sessions = [pids for seconds, pids in phases for _ in range(seconds)]
     frames = [frame(second, pids) for second, pids in enumerate(sessions)]

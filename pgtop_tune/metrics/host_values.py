@@ -99,7 +99,7 @@ def guest_ticks(times: CpuTimes) -> int | None:
 
 
 def ticks_share(older: CpuTimes, newer: CpuTimes, pick: Callable[[CpuTimes], int | None]) -> float | None:
-    """Growth of some kinds of time, per cent of that of all."""
+    """Growth of some kinds of CPU time, in per cent of the growth of all kinds."""
     after, before = pick(newer), pick(older)
     if after is None or before is None or after < before:
         return None

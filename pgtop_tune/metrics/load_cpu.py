@@ -140,14 +140,9 @@ class _Times:
         self.are_known = None not in times
         self.sum = sum(filter(None, times))
 
-    def grown_to(self, newer: _Times, same: bool) -> tuple[int, int]:
-        """Of how many processes both are known, and their growth together.
-
-        Args:
-            newer: At a later look.
-            same: Whether both are of the same processes.
-        """
-        if same and self.are_known and newer.are_known:
+    def grown_to(self, newer: _Times) -> tuple[int, int]:
+        """Of how many processes both are known, and their growth together; of the same processes at a later look."""
+        if self.are_known and newer.are_known:
             return len(self._rows), newer.sum - self.sum
         before = {row.pid: known for row in self._rows if (known := self._pick(row)) is not None}
         after = ((row.pid, self._pick(row)) for row in newer._rows)
@@ -277,9 +272,8 @@ class _Growth(Struct, frozen=True):
 
 def _growth(older: _LoadProcesses, newer: _LoadProcesses) -> _Growth:
     older, newer = _of_both(older, newer)
-    same = older.who is newer.who or older.who == newer.who
-    delays, delay_ms = older.delays_ms.grown_to(newer.delays_ms, same)
-    runs, run_ms = older.runs_ms.grown_to(newer.runs_ms, same)
+    delays, delay_ms = older.delays_ms.grown_to(newer.delays_ms)
+    runs, run_ms = older.runs_ms.grown_to(newer.runs_ms)
     return _Growth(
         processes=len(newer.who),
         user_ticks=newer.user_ticks - older.user_ticks,

@@ -25,8 +25,8 @@ from pgtop_tune.model.postgres import PostgresSample
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back."""
 APART_S: Final = 14.0
-"""After that the first reading of so many seconds is kept; of sections that are read less often (relations) each one,
-since a rate is between the newest two."""
+"""Spans of an older past keep their first reading. A section that is read less often (relations) keeps each one, since
+a rate is between the newest two."""
 _THINNED: Final = tuple(section for section in sections.DATED if not section.kept_whole)
 _HOST: Final = tuple(section for section in _THINNED if section.holder is HostSample)
 _SERVER: Final = tuple(section for section in _THINNED if section.holder is PostgresSample)

@@ -205,7 +205,7 @@ class HostSampler:
     def _known_backends(self, postgres: PostgresSample | Unavailable) -> tuple[tuple[Backend, ...], bool]:
         """Those of the tick, and whether the server told them; while it does not answer, those it told last.
 
-        They go on working: without them their CPU time is that of other programs.
+        Backends go on working meanwhile: a sample without them would call their CPU time that of other programs.
         """
         activity = postgres if isinstance(postgres, Unavailable) else postgres.activity
         if isinstance(activity, Unavailable):

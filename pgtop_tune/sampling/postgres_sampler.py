@@ -48,7 +48,8 @@ class ServerReader(WaitsReader, Protocol):
 
 _CROWD: Final = 500
 _CROWD_EVERY_S: Final = 1.9
-"""From so many sessions on their list is read every other second, as its head says: it is the bulk of our cost."""
+"""A server with as many sessions has their list read every other second, as its head says: the list is the bulk of our
+cost."""
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
 

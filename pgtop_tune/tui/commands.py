@@ -29,7 +29,7 @@ _MOST: Final = 300
 
 
 class Palette(CommandPalette):
-    """Textual's; Ctrl+C closes it as it does every dialog."""
+    """Textual's palette; Ctrl+C closes it like every dialog."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "escape", show=False, priority=True)]
 

@@ -286,7 +286,7 @@ class TestThreads:
         single, ours = sample.processes.processes
         assert single.run_ms is not None
         assert before <= single.run_ms <= after
-        assert ours.run_ms is None, "that of the main thread is not all"
+        assert ours.run_ms is None, "a time of the main thread is not the whole time of several threads"
 
     @given(st.binary(max_size=80))
     def test_anything_else_is_a_value_error(self, text: bytes) -> None:

@@ -97,7 +97,7 @@ def _pids(seen: HostSample | Unavailable) -> set[int]:
 
 
 async def test_backends_of_a_server_that_does_not_answer_are_still_its_own() -> None:
-    """Without them their CPU time is that of other programs: a busy server that misses a tick would be called idle."""
+    """A sample without backends would call their CPU time that of other programs, and a busy server idle."""
     clock, sleeping = Clock(), subprocess.Popen(["sleep", "60"])
     sampler = HostSampler(LocalHost(clock=clock), True, lambda: (0, 0), NoServer(), clock)
     server = PostgresSample(activity=Activity(clock(), 0, (backend(sleeping.pid, 0),)))

@@ -56,7 +56,7 @@ def waits_needs(session: Session, width: int) -> int:
 
 
 def waits_axis(session: Session, width: int, span_s: float = SPANS_S[0]) -> TimeAxis:
-    """The window of a chart of so many cells, without the names beside it."""
+    """The time axis of a chart of waits that has so many cells together with its legend."""
     return time_axis(session, max(width - _LEGEND, GUTTER + 1), SPARK_ROWS + 1, span_s)
 
 

@@ -92,11 +92,16 @@ def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
     """
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return summary_lines(session, width, height, glyphs)
-    left = width // 2 - 1
+    left = _left_half(width)
     said = len(_summary(session, left, height, glyphs))
     figures = [*summary_lines(session, left, min(said, height), glyphs), *_below(session, left, height - said, glyphs)]
-    charts = history_lines(session, width - left - 1, height, glyphs)
+    charts = history_lines(session, width - left - len(_APART[0]), height, glyphs)
     return [(*padded(line, left), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
+
+
+def _left_half(width: int) -> int:
+    """Cells of the figures; beside them, a blank apart, are the histories."""
+    return width // 2 - 1
 
 
 def moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
@@ -104,8 +109,8 @@ def moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> f
     width, _ = size
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return None
-    left = width // 2 - 1
-    return history_axis(session, width - left - 1).moment_of(at[0] - left - 1)
+    left = _left_half(width)
+    return history_axis(session, width - left - len(_APART[0])).moment_of(at[0] - left - len(_APART[0]))
 
 
 def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:

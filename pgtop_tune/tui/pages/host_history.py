@@ -94,7 +94,7 @@ _CHARTS: Final = (
 
 
 def history_axis(session: Session, width: int) -> TimeAxis:
-    """The window of all of them."""
+    """The time axis that all histories share."""
     return time_axis(session, width, SPARK_ROWS + 1)
 
 

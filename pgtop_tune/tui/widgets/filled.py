@@ -21,7 +21,7 @@ _GRIDS: Final = (4, 3, 2)
 """Gridlines above zero, as many as there is room for at round values."""
 _ROWS_PER_GRID: Final = 2
 _YOUNG: Final = 8
-"""So many columns at the right edge still change: a line of pgbench's log comes seconds late."""
+"""Columns at the right edge that still change: lines of pgbench's log come seconds late."""
 _STEP_PART: Final = 4
 """A full chart moves by a quarter of its columns at most (`chart.window`)."""
 _DARKEST: Final = 3

@@ -93,8 +93,8 @@ def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return summary_lines(session, width, height, glyphs)
     left = _left_half(width)
-    said = len(_summary(session, left, height, glyphs))
-    figures = [*summary_lines(session, left, min(said, height), glyphs), *_below(session, left, height - said, glyphs)]
+    said = _summary(session, left, height, glyphs)[:height]
+    figures = [*said, *_below(session, left, height - len(said), glyphs)]
     charts = history_lines(session, width - left - len(_APART[0]), height, glyphs)
     return [(*padded(line, left), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
 

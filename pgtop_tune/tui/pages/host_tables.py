@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -17,7 +19,7 @@ from pgtop_tune.metrics.ceilings import disks_at_cap
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import HostFacts, ProcessSample
+from pgtop_tune.model.host import HostFacts
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
@@ -29,22 +31,47 @@ S = TypeVar("S")
 Form = Callable[[float | None], str]
 
 
+class _Table(Struct, frozen=True):
+    """What the rows of a table have in common, and what is said of one of them when somebody asks: a screen shows some
+    dozens of hundreds.
+
+    Attributes:
+        values: Metric id → numbers now, by the key of the row.
+        note: What is said of a row besides.
+        backend: The session that a process serves.
+    """
+
+    values: Mapping[str, Mapping[Any, float | None]]
+    note: Callable[[Any], str] = lambda row: ""
+    backend: Callable[[Any], Backend | None] = lambda row: None
+
+
 class HostRow(Struct, frozen=True):
     """A row of any of the tables.
 
     Attributes:
         key: What it is about: the name of a disk, a mount, a pid.
         row: What was seen of it.
-        values: Metric id → its number now.
-        note: What is said besides.
-        backend: The session a process serves.
+        table: What else there is to say.
     """
 
     key: Hashable
     row: Any
-    values: Mapping[str, float | None]
-    note: str = ""
-    backend: Backend | None = None
+    table: _Table
+
+    def value(self, metric: str) -> float | None:
+        """The number of a metric now."""
+        return self.table.values[metric].get(self.key)
+
+    @property
+    def note(self) -> str:
+        """What is said besides."""
+        return self.table.note(self.row)
+
+    @property
+    def backend(self) -> Backend | None:
+        """The session a process serves."""
+        return self.table.backend(self.row)
 
 
 def _minutes(value: float | None) -> str:
@@ -54,7 +81,7 @@ def _minutes(value: float | None) -> str:
 def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", shown: bool = True) -> PageColumn:
     """A column of a metric: what it means stands in the catalogue."""
     return number(
-        keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.values.get(keyed.id), form,
+        keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.value(keyed.id), form,
         keyed.definition, keyed.source, shown=shown, critical=keyed.critical, metric=keyed.id,
     )  # fmt: skip
 
@@ -66,38 +93,29 @@ def _name(text: Any) -> str:
 def _rows(
     session: Session,
     reach: Callable[[Frame], S | Unavailable],
-    rows: Callable[[S], Iterable[Any]],
+    rows: Callable[[S], Sequence[Any]],
     key: Callable[[Any], Hashable],
     columns: Sequence[Keyed[Any]],
     note: Callable[[Any], str] = lambda row: "",
     backend: Callable[[Any], Backend | None] = lambda row: None,
 ) -> Sequence[HostRow] | Unavailable:
+    """Rows of a section of the newest frame.
+
+    Args:
+        session: The session.
+        reach: The section.
+        rows: What the rows are about.
+        key: What the numbers of each are kept by.
+        columns: Metrics of the table.
+        note, backend: As in `_Table`.
+    """
     frame, interval = session.now, session.interval
     found = NOT_YET if frame is None else reach(frame)
     if isinstance(found, Unavailable) or interval is None:
         return found if isinstance(found, Unavailable) else NOT_YET
-    values = {keyed.id: keyed(interval) for keyed in columns}
-    return [
-        HostRow(key=key(row), row=row, values=_Values(values, key(row)), note=note(row), backend=backend(row))
-        for row in rows(found)
-    ]
-
-
-class _Values(Mapping[str, float | None]):
-    """A row's numbers by metric, each looked up when it is asked for: a screen shows some dozens of hundreds."""
-
-    def __init__(self, families: Mapping[str, Mapping[Any, float]], key: Hashable) -> None:
-        self._families = families
-        self._key = key
-
-    def __getitem__(self, metric: str) -> float | None:
-        return self._families[metric].get(self._key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._families)
-
-    def __len__(self) -> int:
-        return len(self._families)
+    seen = rows(found)
+    table = _Table(values={keyed.id: keyed(interval) for keyed in columns}, note=note, backend=backend)
+    return list(map(HostRow, map(key, seen), seen, repeat(table)))
 
 
 def _key(row: Any) -> Hashable:
@@ -226,6 +244,7 @@ NUMA: Final = PageTable(
     key_of=_key,
 )  # fmt: skip
 
+_VALUE: Final = "value"
 _FORMS: Final[Mapping[str, Form]] = {"bytes": size, "%": percent}
 
 
@@ -236,18 +255,18 @@ def _limit_rows(session: Session) -> Sequence[HostRow] | Unavailable:
     if isinstance(found, Unavailable) or interval is None:
         return found if isinstance(found, Unavailable) else NOT_YET
     return [
-        HostRow(key=metric.id, row=metric, values={"value": metric(interval)}, note=found.path)
+        HostRow(metric.id, metric, _Table({_VALUE: {metric.id: metric(interval)}}, note=lambda row: found.path))
         for metric in limits.GROUP_METRICS
     ]
 
 
 def _limit_text(row: Any) -> str:
     metric: Metric = row.row
-    return _FORMS.get(metric.unit, count)(row.values["value"])
+    return _FORMS.get(metric.unit, count)(row.value(_VALUE))
 
 
 def _limit_style(row: Any) -> str:
-    metric, value = row.row, row.values["value"]
+    metric, value = row.row, row.value(_VALUE)
     if value is None:
         return "dim"
     return "critical" if metric.critical is not None and value >= metric.critical else ""
@@ -292,13 +311,9 @@ def _process_rows(session: Session) -> Sequence[HostRow] | Unavailable:
         return others(process.pid) if backend is None else backend.backend_type or _HIDDEN_KIND
 
     return _rows(
-        session, sections.processes, _of_sample, lambda row: row.pid, _PROCESS_METRICS, kind_of,
+        session, sections.processes, lambda sample: sample.processes, attrgetter("pid"), _PROCESS_METRICS, kind_of,
         lambda row: backends.get(row.pid),
     )  # fmt: skip
-
-
-def _of_sample(sample: ProcessSample) -> Sequence[Any]:
-    return sample.processes
 
 
 def _others(frame: Frame) -> Callable[[int], str]:
@@ -364,7 +379,7 @@ PROCESSES: Final = PageTable(
     key_of=_key,
     sort="cpu",
     backend_of=_backend_of,
-    quiet=lambda row: not row.values.get(metrics.PROCESS_CPU.id),
+    quiet=lambda row: not row.value(metrics.PROCESS_CPU.id),
     quiet_word="without CPU",
 )  # fmt: skip
 

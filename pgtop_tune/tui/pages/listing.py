@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
@@ -110,19 +109,17 @@ def ordered(table: PageTable, view: ListingView, rows: Sequence[Any]) -> list[An
     by = column_of(table, view.sort)
     if by is None or by.value is None:
         return found
-    known: list[tuple[tuple[bool, Any], Any]] = []
-    unknown: list[Any] = []
-    for row in found:
-        value = by.value(row)
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            unknown.append(row)
-        else:
-            known.append((_compared(value), row))
-    known.sort(key=lambda pair: pair[0], reverse=view.descending)
-    return [row for _, row in known] + unknown
+    values = list(map(by.value, found))
+    # NaN is not even equal to itself.
+    known = [at for at, value in enumerate(values) if value is not None and value == value]
+    unknown = [at for at, value in enumerate(values) if value is None or value != value]
+    numbers = all(isinstance(values[at], float | int) for at in known)
+    keys: list[Any] = values if numbers else list(map(_compared, values))
+    known.sort(key=keys.__getitem__, reverse=view.descending)
+    return [found[at] for at in (*known, *unknown)]
 
 
-def _compared(value: SortValue) -> tuple[bool, Any]:
+def _compared(value: SortValue) -> tuple[bool, SortValue]:
     """Numbers and words never meet in a comparison."""
     return (True, value.casefold()) if isinstance(value, str) else (False, value)
 

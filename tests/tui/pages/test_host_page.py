@@ -269,7 +269,7 @@ def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_th
         assert " huge  psutil does not tell huge pages" in "\n".join(lines)
     [row] = PROCESSES.rows(by_psutil)
     assert row.note == "pgtop-tune"
-    assert row.values[details.PROCESS_RUN_DELAY.id] is None
+    assert row.value(details.PROCESS_RUN_DELAY.id) is None
 
 
 def test_the_dashboard_leaves_out_what_psutil_does_not_tell_and_says_so(by_psutil: Session) -> None:

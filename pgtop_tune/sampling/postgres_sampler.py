@@ -50,6 +50,8 @@ _CROWD: Final = 500
 _CROWD_EVERY_S: Final = 1.9
 """A server with as many sessions has their list read every other second, as its head says: the list is the bulk of our
 cost."""
+_OF_SESSIONS: Final = (sections.activity, sections.locks)
+"""Locks are asked for about the sessions of the list: of an older list they cost as much and say no more."""
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
 
@@ -295,7 +297,8 @@ class PostgresSampler:
             every_s = section.every_s
             if section is sections.activity:
                 self._waits.sessions = len(reading.backends) if isinstance(reading, Activity) else 0
-                every_s = _CROWD_EVERY_S if self._waits.sessions >= _CROWD else every_s
+            if section in _OF_SESSIONS and self._waits.sessions >= _CROWD:
+                every_s = _CROWD_EVERY_S
             if isinstance(reading, Activity):
                 self._look_at_configuration(reading)
             self._due_s[section.name] = self._resting.due_s(section.name, now_s, self._clock(), every_s)

@@ -1,21 +1,27 @@
-"""Of a crowd the processes are read in turns of some seconds: reading them all each tick was a fifth of our CPU."""
+"""Of a crowd processes, the list of sessions and their locks are read less often: they are the bulk of our cost."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Section
+from pgtop_tune.model.absence import NOT_RECORDED, NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
-from pgtop_tune.model.postgres import Activity, PostgresSample
+from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
+from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.host_sampler import HostSampler
-from tests.support.frames import backend
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler
+from tests.support.frames import backend, facts
 from tests.support.machine_tree import write
 
 TICKS = 13
@@ -175,3 +181,59 @@ async def test_of_an_idle_session_in_a_crowd_the_times_are_read_as_well() -> Non
         sleeping.kill()
         sleeping.wait()
         sampler.close()
+
+
+class Crowd:
+    """A server with many sessions; remembers when what was read."""
+
+    def __init__(self, clock: Clock, sessions: int) -> None:
+        self.read_s: dict[str, list[float]] = {}
+        self._clock = clock
+        self._sessions = tuple(backend(5_000_000 + at, 0) for at in range(sessions))
+
+    async def connect(self) -> ServerFacts:
+        return facts()
+
+    async def read(self, section: Section[Any]) -> Any:
+        self.read_s.setdefault(section.name, []).append(self._clock() - 100.0)
+        return Activity(self._clock(), 0, self._sessions) if section is sections.activity else NOT_YET
+
+    def look_at_waits(self, *asked: object) -> bool:
+        """Leaves it to the task."""
+        return False
+
+    def ask_ahead(self, due: object) -> tuple[()]:
+        """Asks nothing beforehand."""
+        return ()
+
+    def forget_ahead(self) -> None:
+        """Nothing was asked."""
+
+    def __getattr__(self, question: str) -> Any:
+        async def nothing(*asked: object) -> Unavailable:
+            return NOT_YET
+
+        return nothing
+
+
+async def _here(found: ServerFacts) -> ServerFacts:
+    return found
+
+
+@pytest.mark.parametrize(("sessions", "apart_s"), [(499, 1.0), (500, 2.0), (3000, 2.0)])
+async def test_locks_are_read_with_the_list_of_the_sessions_that_they_are_about(sessions: int, apart_s: float) -> None:
+    clock = Clock()
+    server = Crowd(clock, sessions)
+    sampler = PostgresSampler(server, cast(SessionClock, clock), lambda event: None, _here)
+    running = asyncio.create_task(sampler.run())
+    try:
+        for _ in range(TICKS):
+            assert isinstance(await sampler.look(60.0), PostgresSample)
+            clock.now_s += 1.0
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
+    expected = [at for at in map(float, range(TICKS)) if at % apart_s == 0]
+    assert server.read_s[sections.activity.name] == expected
+    assert server.read_s[sections.locks.name] == expected
+    assert server.read_s[sections.database.name] == [float(at) for at in range(TICKS)]

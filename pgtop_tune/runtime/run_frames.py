@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -59,7 +60,9 @@ class FrameKeeper:
     def begin(self) -> None:
         """Forgets all but the newest frames, and keeps all that come."""
         self._resting = False
-        del self._frames[:-_BEFORE]
+        before, self._frames = self._frames[-_BEFORE:], []
+        for frame in before:
+            append_thin(self._frames, frame)
 
     def rest(self) -> None:
         """Until `begin` only the newest frames are kept: there is no run to be judged by them."""
@@ -67,8 +70,9 @@ class FrameKeeper:
 
     def accept(self, step: Step) -> None:
         """See `FrameSink.accept`."""
+        keep = self._frames.append if self._resting else partial(append_thin, self._frames)
         for frame in step.frames:
-            append_thin(self._frames, frame)
+            keep(frame)
             if not isinstance(frame.bench, Unavailable):
                 for line in frame.bench.progress:
                     self._on_progress(frame.bench.run, line)

@@ -31,6 +31,8 @@ _ALL_IO_BELOW: Final = 100
 _PLACES_EVERY_S: Final = 60.0
 _PGBENCH_EVERY_S: Final = 5.0
 """All processes of the machine have to be looked through for those of a pgbench that others started."""
+_PGBENCH_AGAIN_S: Final = 30.0
+"""So often also with the same sessions: behind a pooler they outlive a pgbench."""
 _SQL_COST: Final = 20.0
 """Over SQL the machine is looked at no more than a twentieth of the time, like every section of the server."""
 _STALE_S: Final = 5.0
@@ -108,7 +110,8 @@ class HostSampler:
         self._places_due_s = 0.0
         self._places_task: asyncio.Task[None] | None = None
         self._pgbench: tuple[int, ...] = ()
-        self._pgbench_due_s = 0.0
+        self._pgbench_due_s = self._pgbench_again_s = 0.0
+        self._pgbench_sessions: frozenset[int] = frozenset()
         self._storage_io: StorageIoMeter | None = None
 
     def watch_storage_io(self, on: bool) -> None:
@@ -151,7 +154,7 @@ class HostSampler:
         if found is not None:
             self._host.set_server(found)
         self._processes, self._processes_due_s = NOT_YET, self._clock() + _AFTER_FIRST_PICTURE_S
-        self._pgbench_due_s = self._processes_due_s
+        self._pgbench_due_s = self._pgbench_again_s = self._processes_due_s
         return replace(facts, local=True, postmaster_pid=found)
 
     async def _go_over_sql(self, facts: ServerFacts, elsewhere: Unavailable) -> None:
@@ -232,12 +235,16 @@ class HostSampler:
         return replace(sample, storage_io=self._storage_io.latest(own, self._postmaster_pid))
 
     def _pgbench_of_others(self, backends: tuple[Backend, ...]) -> tuple[int, ...]:
-        """What somebody started by hand; looked for while sessions call themselves so."""
+        """What somebody started by hand; looked for while sessions call themselves so, and when these are others."""
         if not any(backend.application_name == LOAD_APPLICATION for backend in backends):
             return ()
-        if self._clock() >= self._pgbench_due_s:
-            self._pgbench_due_s = self._clock() + _PGBENCH_EVERY_S
-            self._pgbench = self._host.pgbench_processes({backend.pid for backend in backends})
+        now_s = self._clock()
+        if now_s >= self._pgbench_due_s:
+            self._pgbench_due_s = now_s + _PGBENCH_EVERY_S
+            sessions = frozenset(each.pid for each in backends if each.application_name == LOAD_APPLICATION)
+            if sessions != self._pgbench_sessions or now_s >= self._pgbench_again_s:
+                self._pgbench_sessions, self._pgbench_again_s = sessions, now_s + _PGBENCH_AGAIN_S
+                self._pgbench = self._host.pgbench_processes({backend.pid for backend in backends})
         return self._pgbench
 
     def _resting(self, backends: tuple[Backend, ...]) -> set[int]:

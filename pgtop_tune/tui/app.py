@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 _AFTER_MESSAGE_S: Final = 0.05
 """A timer may be early."""
-_COUNT_S: Final = 1.0
-"""The countdown of a pending change set continues even if frames are rare."""
 _EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 """Actions whose keys also work in dialogs and while something is typed."""
 
@@ -236,7 +234,7 @@ class PgtopApp(DiscreetApp):
             self.context.tell(f"a theme was ignored: {file}: {problems}", "warning")
         self.overlay.begin()
         if "keep" in self._offered:
-            self.set_interval(_COUNT_S, self.parameters.count_down)
+            self.parameters.begin()
 
     def leave(self, status: int) -> None:
         """Closes the screen. From any thread, also from within a signal handler."""

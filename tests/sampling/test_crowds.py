@@ -183,6 +183,37 @@ async def test_of_an_idle_session_in_a_crowd_the_times_are_read_as_well() -> Non
         sampler.close()
 
 
+class Searched(LocalHost):
+    """A machine that remembers when it was searched for pgbench."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self.searched_s: list[float] = []
+        self._at = clock
+
+    def pgbench_processes(self, besides: object = ()) -> tuple[int, ...]:
+        self.searched_s.append(self._at() - 100.0)
+        return (os.getpid(),)
+
+
+async def test_a_pgbench_of_others_is_searched_for_when_its_sessions_are_others_and_now_and_then() -> None:
+    clock = Clock()
+    host = Searched(clock)
+    sampler = HostSampler(host, True, lambda: (0, 0), NoServer(), clock)
+    try:
+        for second in range(70):
+            pid = 5_000_001 if second < 42 else 5_000_002
+            theirs = replace(backend(pid, 0), application_name="pgbench")
+            found = await sampler.look(PostgresSample(activity=Activity(clock(), 0, (theirs,))), (), 1.0)
+            assert isinstance(found, HostSample)
+            assert isinstance(found.processes, ProcessSample)
+            assert os.getpid() in {thread.pid for thread in found.processes.threads}, "it is known all the time"
+            clock.now_s += 1.0
+    finally:
+        sampler.close()
+    assert host.searched_s == [0.0, 30.0, 45.0]
+
+
 class Crowd:
     """A server with many sessions; remembers when what was read."""
 

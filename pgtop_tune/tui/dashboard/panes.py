@@ -58,7 +58,7 @@ class Look(Struct, frozen=True):
     background: Sequence[SessionRow] = ()
     background_key: str = ""
     span_s: float = SPANS_S[0]
-    keys: Sequence[tuple[str, str]] = ()
+    keys: tuple[tuple[str, str], ...] = ()
     recording: RecordingState | None = None
     offset_s: float | None = None
     target: str = ""
@@ -162,9 +162,7 @@ _PANES: Final[dict[str, _Draw]] = {
     "budget": _plain(budget_lines),
     "wal": _plain(wal_lines),
     "sessions": _sessions,
-    "footer": lambda session, width, height, glyphs, look, layout: footer_lines(
-        look.keys, width, height, glyphs, look.pages
-    ),
+    "footer": lambda session, width, height, glyphs, look, layout: footer_lines(look.keys, width, height, look.pages),
 }
 
 

@@ -79,6 +79,7 @@ class PageScreen(SceneScreen):
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
     ) -> None:
         super().__init__(glyphs, actions, keymap, target, first)
+        self._keys: dict[tuple[str, str, bool], tuple[tuple[str, str], ...]] = {}
         self._columns = ColumnChoice()
         self._beside = beside.Beside()
         self._views: dict[str, ListingView] = {}
@@ -158,11 +159,15 @@ class PageScreen(SceneScreen):
             load=scene.load,
         )  # fmt: skip
         summary = self.page.summary(session, width, self._summary_height, self._glyphs) if self._summary_height else ()
-        footer = footer_lines(self._footer_keys(), width, 1, self._glyphs, self.page_names(self.page.key))
+        footer = footer_lines(self._footer_keys(), width, 1, self.page_names(self.page.key))
         return {"header": header, "summary": summary, "table": table, "footer": footer}
 
-    def _footer_keys(self) -> Sequence[tuple[str, str]]:
-        return footer_keys(self.offered(), self._keymap, moving=self.moving)
+    def _footer_keys(self) -> tuple[tuple[str, str], ...]:
+        """The same for a table from frame to frame."""
+        at = self.page.id, self.table.id, self.moving
+        if at not in self._keys:
+            self._keys[at] = footer_keys(self.offered(), self._keymap, moving=self.moving)
+        return self._keys[at]
 
     def offered(self) -> tuple[Action, ...]:
         """What is done here first: on a narrow screen the rest of the keys has no room."""

@@ -14,6 +14,8 @@ from pgtop_tune.tui.parameters.changes import Changes, told
 from pgtop_tune.tui.parameters.left_in_force import left_words
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from pgtop_tune.changes.confirm.pending_sets import Pending
     from pgtop_tune.diagnosis.finding import ParameterAdvice
     from pgtop_tune.tui.app_context import AppContext
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _START_S: Final = 20.0
 """A message of the start stands longer: it may be read late."""
+_COUNT_S: Final = 1.0
+"""The countdown of a pending change set continues even if frames are rare."""
 
 
 class ParameterActions:
@@ -38,6 +42,7 @@ class ParameterActions:
         self._context = context
         self.changes: Changes | None = None
         self._looked_at_left = False
+        self._countdown: Timer | None = None
         context.controls.services.when_made(self._take_services)
 
     def _take_services(self, services: Services) -> None:
@@ -120,8 +125,24 @@ class ParameterActions:
         """The set that goes back unless it is confirmed."""
         return None if self.changes is None else self.changes.pending
 
+    def begin(self) -> None:
+        """From now on a countdown goes on by itself. Once the application is mounted."""
+        self._countdown = self._context.app.set_interval(_COUNT_S, self.count_down, pause=True)
+        self._count_or_not()
+
+    def _count_or_not(self) -> None:
+        """Nothing is woken as long as nothing is pending and the next frame, which would tell of it, comes as soon."""
+        interval = self._context.controls.interval
+        if self._countdown is None:
+            return
+        if self.pending is None and interval is not None and interval.interval_s <= _COUNT_S:
+            self._countdown.pause()
+        else:
+            self._countdown.resume()
+
     def look(self) -> None:
         """Tells of a set that has gone back by itself, with the reason. After each frame, and each second."""
+        self._count_or_not()
         if self.changes is not None and not self._looked_at_left:
             self._looked_at_left = True
             self._context.app.run_worker(self._tell_left(self.changes), group="left")

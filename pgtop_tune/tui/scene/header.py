@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -216,24 +216,26 @@ class PageNames(Struct, frozen=True):
         named_from: Cells from which on they are named one by one.
     """
 
-    names: Sequence[tuple[str, str]] = ()
+    names: tuple[tuple[str, str], ...] = ()
     here: str = ""
     named_from: int = ROOMY
 
 
 NO_PAGES: Final = PageNames()
+_FOOTERS_KEPT: Final = 16
+"""More than anybody turns between."""
 
 
+@lru_cache(maxsize=_FOOTERS_KEPT)
 def footer_lines(
-    keys: Sequence[tuple[str, str]], width: int, height: int, glyphs: Glyphs, pages: PageNames = NO_PAGES
-) -> list[Line]:
-    """As many keys as fit; those for help and leaving always do.
+    keys: tuple[tuple[str, str], ...], width: int, height: int, pages: PageNames = NO_PAGES
+) -> tuple[Line, ...]:
+    """As many keys as fit; those for help and leaving always do. The same from frame to frame.
 
     Args:
         keys: (key, word) rows, most important first (`actions.footer_keys`).
         width: Cells.
         height: 1.
-        glyphs: Characters.
         pages: Named before the keys where there is room.
     """
     phrases = [
@@ -242,7 +244,7 @@ def footer_lines(
     ]
     if pages.names:
         phrases.insert(0, Phrase(_named(pages) if width >= pages.named_from else _counted(pages)))
-    return [padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width)][:height]
+    return (padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width),)[:height]
 
 
 def _named(pages: PageNames) -> Line:

@@ -148,6 +148,7 @@ class SceneScreen(MouseScreen):
         self._filtering: TextField | None = None
         self._arranged: Set[str] = frozenset()
         self._canvases = {name: LineCanvas(glyphs, id=name) for name in self.STACK}
+        self._findings_key = self._key_of("findings")
         self._painting = False
         self._stands = False
         self._last_pane = ("", 0)
@@ -241,7 +242,7 @@ class SceneScreen(MouseScreen):
         """The lines of `ABOVE` and `BELOW` that are there now."""
         scene, width = self._scene, self.app.size.width
         found = {
-            FINDING: finding_line(scene.diagnosis, width, self._glyphs, self._key_of("findings")),
+            FINDING: finding_line(scene.diagnosis, width, self._glyphs, self._findings_key),
             "danger": danger_line(scene.session, width, self._glyphs) or self._switched_danger(width),
             TRANSPORT: None if scene.transport is None else self._transport_line(scene.transport, width),
             PENDING: None if scene.pending is None else self._pending_line(scene.pending, width),
@@ -321,7 +322,7 @@ class SceneScreen(MouseScreen):
         """The pages for the footer; that of poolers where there are some, or it is in view."""
         now = self._scene.session.now
         empty = POOLERS_KEY if now is None or isinstance(now.pooler, Unavailable) else ""
-        names = [(key, name) for key, name in NAMES if key == here or key != empty]
+        names = tuple((key, name) for key, name in NAMES if key == here or key != empty)
         return PageNames(names, here, VERY_ROOMY if self.moving else ROOMY)
 
     @property

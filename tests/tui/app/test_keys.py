@@ -77,6 +77,7 @@ async def _redo(rig: Rig) -> None:
 async def _keep(rig: Rig) -> None:
     assert rig.app.parameters.changes is not None
     await rig.app.parameters.changes.apply((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    rig.source.feed(frame(5))
     await rig.sees("auto-revert in")
     await rig.press("Y")
     await rig.until(lambda: any("confirmed: work_mem 4MB→8MB" in each.message for each in rig.app._notifications))
@@ -218,6 +219,7 @@ async def _suspend(rig: Rig) -> None:
     """That it stops is seen with a real shell (tests/terminal); here: not while a change waits for its revert."""
     assert rig.app.parameters.changes is not None
     await rig.app.parameters.changes.apply((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+    rig.source.feed(frame(5))
     await rig.sees("auto-revert in")
     await rig.press("ctrl+z")
     await rig.until(lambda: any("cannot revert it" in each.message for each in rig.app._notifications))

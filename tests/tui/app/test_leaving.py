@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from pgtop_tune.errors import ServerProblem
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
+from tests.support.frames import frame
 from tests.support.screens import (
     Rig,
     ScriptedLoad,
@@ -141,3 +143,17 @@ async def test_the_countdown_of_a_pending_change_does_not_draw_on_a_screen_that_
         assert rig.app.parameters.changes is not None
         await rig.app.parameters.changes.apply((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=60.0))
     assert counted
+
+
+async def test_the_countdown_of_a_pending_change_goes_on_when_no_frame_comes() -> None:
+    async with running_screen(_idle(), parameters=ScriptedParameters(), knobs=KNOBS) as rig:
+        assert rig.app.parameters.changes is not None
+        await rig.app.parameters.changes.apply((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=60.0))
+        rig.source.feed(frame(5))
+        seen: set[str] = set()
+
+        def has_gone_on() -> bool:
+            seen.update(re.findall(r"auto-revert in (\d+) s", rig.text()))
+            return len(seen) > 1
+
+        await rig.until(has_gone_on)

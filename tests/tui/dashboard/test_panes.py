@@ -309,8 +309,8 @@ def test_checkpointer_we_may_not_ask_leaves_wal_where_it_is() -> None:
 
 
 def test_help_and_quit_are_the_last_keys_to_go() -> None:
-    keys = [("b", "load"), ("p", "parameters"), ("x", "experiment"), ("?", "help"), ("q", "quit")]
-    assert text_of(footer_lines(keys, 26, 1, UNICODE)[0]).split() == ["b", "load", "?", "help", "q", "quit"]
+    keys = (("b", "load"), ("p", "parameters"), ("x", "experiment"), ("?", "help"), ("q", "quit"))
+    assert text_of(footer_lines(keys, 26, 1)[0]).split() == ["b", "load", "?", "help", "q", "quit"]
 
 
 def test_every_pane_with_numbers_explains_them() -> None:

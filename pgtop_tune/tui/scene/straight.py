@@ -32,8 +32,8 @@ def shown_straight(
     for name, lines in drawn.items():
         canvas = canvases[name]
         rows, region = canvas.take(lines), regions.get(canvas)
-        if region is not None:
-            changed += [(region.y + y, canvas.row(y)) for y in rows]
+        if rows and region is not None:
+            changed += [(region.y + y, row) for y, row in zip(rows, canvas.rows(rows), strict=True)]
     with one_update(screen.app):
         driver.paint(changed, screen.app.console)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from rich.cells import set_cell_size
@@ -52,7 +53,9 @@ class LineCanvas(Widget):
     def take(self, lines: Sequence[Line]) -> list[int]:
         """Replaces the lines; which of them differ from the ones shown, and are the caller's to paint."""
         before, self._lines = self._lines, tuple(lines)
-        changed = [y for y in range(self.size.height) if _line(before, y) != _line(self._lines, y)]
+        height = self.size.height
+        both = zip_longest(before[:height], self._lines[:height], fillvalue=())
+        changed = [y for y, (old, new) in enumerate(both) if old != new]
         for y in changed:
             if y < len(self._strips):
                 self._strips[y] = None
@@ -127,10 +130,10 @@ class LineCanvas(Widget):
         ground = _GROUNDS[self.app.current_theme.dark]
         return Style(color=Color.from_triplet(blend_rgb(ground, colour.get_truecolor(), part)))
 
-    def row(self, y: int) -> list[tuple[str, Style | None]]:
-        """Texts and styles of a line, exactly as wide as the widget: what `render_line` makes a strip of."""
+    def rows(self, wanted: Sequence[int]) -> list[list[tuple[str, Style | None]]]:
+        """Texts and styles of these lines, exactly as wide as the widget: what `render_line` makes strips of."""
         self._fit()
-        return self._row(_line(self._lines, y), self._painted_width)
+        return [self._row(_line(self._lines, y), self._painted_width) for y in wanted]
 
     def _row(self, line: Line, width: int) -> list[tuple[str, Style | None]]:
         row: list[tuple[str, Style | None]] = []

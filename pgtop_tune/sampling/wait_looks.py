@@ -33,7 +33,7 @@ class WaitsReader(Protocol):
 _COST: Final = 10.0
 _REST_S: Final = 9.0
 """Less than the window over which waits are told: however slow the server is, it has a look."""
-_CROWDS: Final = ((1000, 0.65), (500, 0.5), (250, 0.25), (100, 0.2))
+_CROWDS: Final = ((1000, 0.65), (500, 0.5), (250, 0.3), (100, 0.2))
 """Least number of sessions, and seconds from look to look: a look at more sessions costs the server more, and counts
 more of them, so that figures are as exact as with fewer. The burst sees shorter transactions."""
 BURST_S: Final = 20.0

@@ -162,7 +162,9 @@ _PANES: Final[dict[str, _Draw]] = {
     "budget": _plain(budget_lines),
     "wal": _plain(wal_lines),
     "sessions": _sessions,
-    "footer": lambda session, width, height, glyphs, look, layout: footer_lines(look.keys, width, height, look.pages),
+    "footer": lambda session, width, height, glyphs, look, layout: [
+        *footer_lines(look.keys, width, height, look.pages)
+    ],
 }
 
 

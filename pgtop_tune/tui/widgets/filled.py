@@ -333,9 +333,9 @@ def _filling(style: str, density: int, densities: str) -> Cell:
 
 
 def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
-    """Labels by row: the upper edge, zero, and up to three between them."""
+    """Labels by row: the upper edge, zero, and up to three between them, where a curve of that value would lie."""
     parts = next((parts for parts in _GRIDS if rows // parts >= _ROWS_PER_GRID and _is_round(top / parts)), 1)
-    labels = {round(rows * index / parts): unit_format(top * (parts - index) / parts)[:LABEL] for index in range(parts)}
+    labels = {rows * index // parts: unit_format(top * (parts - index) / parts)[:LABEL] for index in range(parts)}
     return labels | {rows - 1: unit_format(0.0)[:LABEL]} if rows > 1 else labels
 
 

@@ -80,12 +80,13 @@ class Independent(threading.Thread):
     Attributes:
         found: By name, of each reading when it began, when it had ended and what it was: on a full machine a statement
             may take seconds.
+        begun: All counters have been read once.
     """
 
     def __init__(self, server: str) -> None:
         super().__init__(daemon=True)
         self.server = server
-        self.over = threading.Event()
+        self.begun, self.over = threading.Event(), threading.Event()
         self.found: dict[str, list[tuple[float, float, float]]] = {}
 
     def run(self) -> None:
@@ -104,6 +105,7 @@ class Independent(threading.Thread):
                     "kernel.network.sent_bytes": psutil.net_io_counters(True)["lo"].bytes_sent,
                 }
                 self._note(began, kernel)
+                self.begun.set()
 
     def _note(self, began: float, values: Mapping[str, float]) -> None:
         ended = time.time()
@@ -138,6 +140,8 @@ def busy(server: Throwaway) -> Iterator[Independent]:
     worker, reader = threading.Thread(target=working, daemon=True), Independent(watched)
     worker.start()
     reader.start()
+    # On a full machine it connects after us, and has nothing to say of our first frame.
+    assert reader.begun.wait(60.0)
     yield reader
     work.set()
     reader.over.set()

@@ -208,7 +208,7 @@ class HostSampler:
     def _known_backends(self, postgres: PostgresSample | Unavailable) -> tuple[tuple[Backend, ...], bool]:
         """Those of the tick, and whether the server told them; while it does not answer, those it told last.
 
-        Backends go on working meanwhile: a sample without them would call their CPU time that of other programs.
+        Backends work meanwhile. A sample without them would count their CPU time as that of other programs.
         """
         activity = postgres if isinstance(postgres, Unavailable) else postgres.activity
         if isinstance(activity, Unavailable):
@@ -235,7 +235,7 @@ class HostSampler:
         return replace(sample, storage_io=self._storage_io.latest(own, self._postmaster_pid))
 
     def _pgbench_of_others(self, backends: tuple[Backend, ...]) -> tuple[int, ...]:
-        """What somebody started by hand; looked for while sessions call themselves so, and when these are others."""
+        """The pgbench that somebody started by hand; searched for when the sessions that call themselves so change."""
         if not any(backend.application_name == LOAD_APPLICATION for backend in backends):
             return ()
         now_s = self._clock()

@@ -17,12 +17,13 @@ from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import NOT_RECORDED, NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
-from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
+from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.postgres_sampler import PostgresSampler
-from tests.support.frames import backend, facts
+from tests.support.frames import backend
 from tests.support.machine_tree import write
+from tests.support.silent_server import SilentServer, here
 
 TICKS = 13
 
@@ -103,7 +104,7 @@ def _pids(seen: HostSample | Unavailable) -> set[int]:
 
 
 async def test_backends_of_a_server_that_does_not_answer_are_still_its_own() -> None:
-    """A sample without backends would call their CPU time that of other programs, and a busy server idle."""
+    """Without backends a sample would count their CPU time as that of other programs, and show an idle server."""
     clock, sleeping = Clock(), subprocess.Popen(["sleep", "60"])
     sampler = HostSampler(LocalHost(clock=clock), True, lambda: (0, 0), NoServer(), clock)
     server = PostgresSample(activity=Activity(clock(), 0, (backend(sleeping.pid, 0),)))
@@ -214,7 +215,7 @@ async def test_a_pgbench_of_others_is_searched_for_when_its_sessions_are_others_
     assert host.searched_s == [0.0, 30.0, 45.0]
 
 
-class Crowd:
+class Crowd(SilentServer):
     """A server with many sessions; remembers when what was read."""
 
     def __init__(self, clock: Clock, sessions: int) -> None:
@@ -222,40 +223,16 @@ class Crowd:
         self._clock = clock
         self._sessions = tuple(backend(5_000_000 + at, 0) for at in range(sessions))
 
-    async def connect(self) -> ServerFacts:
-        return facts()
-
     async def read(self, section: Section[Any]) -> Any:
         self.read_s.setdefault(section.name, []).append(self._clock() - 100.0)
         return Activity(self._clock(), 0, self._sessions) if section is sections.activity else NOT_YET
-
-    def look_at_waits(self, *asked: object) -> bool:
-        """Leaves it to the task."""
-        return False
-
-    def ask_ahead(self, due: object) -> tuple[()]:
-        """Asks nothing beforehand."""
-        return ()
-
-    def forget_ahead(self) -> None:
-        """Nothing was asked."""
-
-    def __getattr__(self, question: str) -> Any:
-        async def nothing(*asked: object) -> Unavailable:
-            return NOT_YET
-
-        return nothing
-
-
-async def _here(found: ServerFacts) -> ServerFacts:
-    return found
 
 
 @pytest.mark.parametrize(("sessions", "apart_s"), [(499, 1.0), (500, 2.0), (3000, 2.0)])
 async def test_locks_are_read_with_the_list_of_the_sessions_that_they_are_about(sessions: int, apart_s: float) -> None:
     clock = Clock()
     server = Crowd(clock, sessions)
-    sampler = PostgresSampler(server, cast(SessionClock, clock), lambda event: None, _here)
+    sampler = PostgresSampler(server, cast(SessionClock, clock), lambda event: None, here)
     running = asyncio.create_task(sampler.run())
     try:
         for _ in range(TICKS):

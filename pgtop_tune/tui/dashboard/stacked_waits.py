@@ -56,7 +56,7 @@ def waits_needs(session: Session, width: int) -> int:
 
 
 def waits_axis(session: Session, width: int, span_s: float = SPANS_S[0]) -> TimeAxis:
-    """The time axis of a chart of waits that has so many cells together with its legend."""
+    """The time axis of a chart of waits; its legend is part of the width."""
     return time_axis(session, max(width - _LEGEND, GUTTER + 1), SPARK_ROWS + 1, span_s)
 
 

@@ -31,9 +31,16 @@ S = TypeVar("S")
 Form = Callable[[float | None], str]
 
 
+def _no_note(row: Any) -> str:
+    return ""
+
+
+def _no_backend(row: Any) -> None:
+    return None
+
+
 class _Table(Struct, frozen=True):
-    """What the rows of a table have in common, and what is said of one of them when somebody asks: a screen shows some
-    dozens of hundreds.
+    """What the rows of a table share. Note and session are looked up for the rows in view, some dozens of hundreds.
 
     Attributes:
         values: Metric id → numbers now, by the key of the row.
@@ -42,8 +49,8 @@ class _Table(Struct, frozen=True):
     """
 
     values: Mapping[str, Mapping[Any, float | None]]
-    note: Callable[[Any], str] = lambda row: ""
-    backend: Callable[[Any], Backend | None] = lambda row: None
+    note: Callable[[Any], str] = _no_note
+    backend: Callable[[Any], Backend | None] = _no_backend
 
 
 class HostRow(Struct, frozen=True):
@@ -96,8 +103,8 @@ def _rows(
     rows: Callable[[S], Sequence[Any]],
     key: Callable[[Any], Hashable],
     columns: Sequence[Keyed[Any]],
-    note: Callable[[Any], str] = lambda row: "",
-    backend: Callable[[Any], Backend | None] = lambda row: None,
+    note: Callable[[Any], str] = _no_note,
+    backend: Callable[[Any], Backend | None] = _no_backend,
 ) -> Sequence[HostRow] | Unavailable:
     """Rows of a section of the newest frame.
 

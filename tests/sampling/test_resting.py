@@ -10,7 +10,7 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.postgres_sampler import PostgresSampler
 from pgtop_tune.sampling.resting import Resting
-from tests.sampling.test_leaving import Silent, here
+from tests.support.silent_server import SilentServer, here
 
 
 def test_an_expensive_question_takes_a_twentieth_of_the_time() -> None:
@@ -21,7 +21,7 @@ def test_an_expensive_question_takes_a_twentieth_of_the_time() -> None:
     assert resting.due_s("wal", 195.0, 195.001, 0.0) == 195.0, "questions do not pay for each other"
 
 
-class StoppedOnce(Silent):
+class StoppedOnce(SilentServer):
     """A server of quick answers; we are stopped for ten seconds in the middle of one of them."""
 
     def __init__(self) -> None:

@@ -12,8 +12,8 @@ on the sequence of the frames alone, so a replay says what was said live.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.settling import settling_words
 from pgtop_tune.diagnosis.wording import shortened
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Section
+from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 
@@ -90,6 +90,8 @@ class Diagnosing:
     def __init__(self, rules: Sequence[Rule] = RULES) -> None:
         self._rules: Final = tuple(rules)
         self._by_id: Final = {rule.id: rule for rule in rules}
+        self._needs: Final = {rule.id: frozenset(section.name for section in rule.needs) for rule in rules}
+        self._needed: Final = tuple({section.name: section for rule in rules for section in rule.needs}.values())
         self._forget()
 
     def _forget(self) -> None:
@@ -120,18 +122,16 @@ class Diagnosing:
         settling = settling_words(facts)
         absent: dict[str, list[str]] = {}
         idle = is_idle(facts)
+        gone = self._gone(interval.newest)
         for rule in self._rules:
-            missing = _absence(interval.newest, rule.needs)
-            if missing is not None and missing[1].reason not in _NOTHING_THERE:
-                # Of a server that is not there one line, not one for each of its sections.
-                whole = missing[1] in (interval.newest.postgres, interval.newest.host)
-                reason = str(missing[1]) if whole else f"{missing[0]}: {missing[1]}"
+            missing = not self._needs[rule.id].isdisjoint(gone)
+            if missing and (reason := _reason(interval.newest, rule, gone)):
                 absent.setdefault(reason, []).append(rule.id)
             if idle and rule.kind is FindingKind.LATENCY:
                 # Nobody is left to wait: what took time of the load is over.
                 self._tracks[rule.id] = _Track()
                 continue
-            hit = None if missing is not None else self._found(rule, facts)
+            hit = None if missing else self._found(rule, facts)
             self._note(rule, hit, facts, at_once, settling is not None)
         order = self._in_order(now_s, rate_reached(facts))
         findings = [each.finding for each in order]
@@ -141,6 +141,11 @@ class Diagnosing:
         self._newest, self._frames = interval.newest, len(interval.frames)
         self._last = Diagnosis(tuple(findings), settling, not_looked_at)
         return self._last
+
+    def _gone(self, frame: Frame) -> dict[str, Unavailable]:
+        """Of the sections that any rule needs, those that are not there, and why."""
+        read = [(section.name, section.reach(frame)) for section in self._needed]
+        return {name: found for name, found in read if found.__class__ is Unavailable}
 
     def _take_roots(self, interval: Interval) -> None:
         """Of the newest frame; with the first look of all frames whose sessions are whole."""
@@ -255,13 +260,15 @@ class Diagnosing:
         return found
 
 
-def _absence(frame: Frame, needs: Iterable[Section[Any]]) -> tuple[str, Unavailable] | None:
-    """The first of these sections that is not there, and why."""
-    for section in needs:
-        found = section.reach(frame)
-        if found.__class__ is Unavailable:
-            return section.name, found
-    return None
+def _reason(frame: Frame, rule: Rule, gone: Mapping[str, Unavailable]) -> str:
+    """Why the first section that a rule needs and that is not there is not; "" where everything was looked at."""
+    name = next(section.name for section in rule.needs if section.name in gone)
+    missing = gone[name]
+    if missing.reason in _NOTHING_THERE:
+        return ""
+    # Of a server that is not there one line, not one for each of its sections.
+    whole = missing in (frame.postgres, frame.host)
+    return str(missing) if whole else f"{name}: {missing}"
 
 
 def _strength(rule: Rule, hit: Hit | None, facts: Facts) -> float:

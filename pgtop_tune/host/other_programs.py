@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection
 from typing import Final
 
+from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.mounts import Background
 from pgtop_tune.host.process_files import cpu_ticks, parse_lineage
 from pgtop_tune.model.host import OtherProgram
@@ -69,8 +70,8 @@ class OtherPrograms:
         with contextlib.suppress(OSError):
             for pid in {int(name) for name in os.listdir(self._proc) if name.isdigit()} - self._besides:
                 # It may have ended since.
-                with contextlib.suppress(OSError, ValueError), open(f"{self._proc}/{pid}/stat", "rb") as file:
-                    stat = file.read()
+                with contextlib.suppress(OSError, ValueError):
+                    stat = read_once(f"{self._proc}/{pid}/stat")
                     who = parse_lineage(stat)
                     seen[pid, who.start_ticks] = who.name, cpu_ticks(stat)
         return at_s, seen

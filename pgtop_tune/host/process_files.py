@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.host.kernel_text import unsigned
+from pgtop_tune.host.kernel_text import read_once, unsigned
 from pgtop_tune.model.host import ProcessCounters, ThreadCounters
 
 PGBENCH: Final = "pgbench"
@@ -36,8 +36,8 @@ def pgbench_processes(besides: Collection[int] = (), proc: str = "/proc") -> tup
     found: list[int] = []
     for pid in pids:
         # It may have ended since.
-        with contextlib.suppress(OSError), open(f"{proc}/{pid}/comm", "rb") as file:
-            if file.read() == f"{PGBENCH}\n".encode():
+        with contextlib.suppress(OSError):
+            if read_once(f"{proc}/{pid}/comm") == f"{PGBENCH}\n".encode():
                 found.append(pid)
     return tuple(found[:MOST_PGBENCH])
 

@@ -107,6 +107,8 @@ class WaitLooks:
         self._by_task = False
         self._blockers_due_s = 0.0
         self._burst_until_s = 0.0
+        self._every_s = sections.waits.every_s
+        self._cost = _COST
 
     def clear(self) -> None:
         """Forgets everything: the server was gone."""
@@ -150,10 +152,6 @@ class WaitLooks:
             self._is_due = True
             self._call()
 
-    @property
-    def _every_s(self) -> float:
-        return BURST_EVERY_S if self._in_burst else waits_every_s(self.sessions)
-
     def _leave_to_task(self) -> None:
         self._wake_never()
         self._is_awaited = False
@@ -171,8 +169,11 @@ class WaitLooks:
         return asked
 
     def _begin_look(self) -> None:
-        self._tail.floor_ms = BURST_FLOOR_MS if self._in_burst else FLOOR_MS
         self._asked_s = self._clock()
+        if self._asked_s < self._burst_until_s:
+            self._every_s, self._cost, self._tail.floor_ms = BURST_EVERY_S, _BURST_COST, BURST_FLOOR_MS
+        else:
+            self._every_s, self._cost, self._tail.floor_ms = waits_every_s(self.sessions), _COST, FLOOR_MS
 
     def _seen(self, look: WaitLook | None) -> None:
         self._is_awaited = False
@@ -192,8 +193,8 @@ class WaitLooks:
             self._counts.add(seen.counts)
             self._tail.look(seen.old, now_s)
         if self._loop is not None:
-            cost = _BURST_COST if self._in_burst else _COST
-            self._due = next_waits(self._due, self._loop.time(), now_s - self._asked_s, self._every_s, cost)
+            cost_s = now_s - self._asked_s
+            self._due = next_waits(self._due, self._loop.time(), cost_s, self._every_s, self._cost)
             if self._alarm is None:
                 self._wake_at(self._due)
 
@@ -222,10 +223,6 @@ class WaitLooks:
         """Looks fifty times a second for so many seconds, within their budget. In the engine's loop."""
         self._burst_until_s = self._clock() + BURST_S
         return BURST_S
-
-    @property
-    def _in_burst(self) -> bool:
-        return self._clock() < self._burst_until_s
 
     async def since(self) -> WaitSample | Unavailable:
         """Since the last call: what pg_wait_sampling has counted where it is loaded, else what the looks saw."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from msgspec import Struct
 
+MASK: Final = "********"
+"""What stands in the place of a secret."""
 _ALNUM: Final = "A-Za-z0-9"
 _URL_SAFE: Final = "A-Za-z0-9_-"
 _DOTTED: Final = "A-Za-z0-9_.-"
@@ -101,8 +104,13 @@ _LONG_RUN: Final = re.compile(
 """Possessive, so that a text without a token costs a single pass: less than its conversion to lower case."""
 _TELLING: Final = re.compile(r"[A-Z0-9]")
 """An identifier in lower case is no token."""
-_TOKEN: Final = re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(map(_pattern, TOKEN_KINDS))})")
 _COMPANION: Final = re.compile(rf"[^{_BASE64}]{{1,8}}([{_BASE64}]+)")
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """Made when it is needed: it takes longer than the first picture may wait."""
+    return re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(map(_pattern, TOKEN_KINDS))})")
 
 
 def token_spans(text: str) -> list[tuple[int, int]]:
@@ -111,7 +119,7 @@ def token_spans(text: str) -> list[tuple[int, int]]:
     run = _LONG_RUN.match(text)
     while run is not None:
         place, end = run.span(1)
-        while (token := _TOKEN.search(text, place, end)) is not None:
+        while (token := _token().search(text, place, end)) is not None:
             begin, place = token.start(token.lastindex or 0), token.end()
             kind = TOKEN_KINDS[(token.lastindex or 1) - 1]
             is_long = place - begin >= kind.least or place == len(text)

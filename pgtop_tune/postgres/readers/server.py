@@ -69,9 +69,12 @@ def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
     fields["category"] = fields["short_desc"] = ""
     fields["enumvals"] = tuple(fields["enumvals"])
     if fields["vartype"] == "string":
-        # primary_conninfo and commands may hold passwords, and frames are recorded.
+        # primary_conninfo and commands may hold passwords, and frames are recorded; what PostgreSQL itself begins with
+        # holds none.
+        own = None if "." in row["name"] else row["boot_val"]
         for name in ("setting", "shown", "reset_val", "boot_val"):
-            fields[name] = without_secrets(fields[name] or "")
+            value = fields[name] or ""
+            fields[name] = value if value == own else without_secrets(value)
     return Parameter(**fields, in_auto_conf=in_file)
 
 

@@ -22,7 +22,6 @@ from msgspec import Struct, field
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import config_dir
-from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 FILE_NAME: Final = "config.toml"
 
@@ -61,11 +60,15 @@ def load_config(path: Path | None = None) -> Config:
     """
     file = path or config_dir() / FILE_NAME
     try:
-        parsed = tables_of(text_of(file.read_bytes()))
+        content = file.read_bytes()
     except FileNotFoundError:
         return Config()
     except OSError as problem:
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "fix its permissions") from None
+    from pgtop_tune.toml_text import NotToml, tables_of, text_of
+
+    try:
+        parsed = tables_of(text_of(content))
     except (NotToml, UnicodeDecodeError) as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     mistakes = [f"unknown key {name!r}" for name in parsed if name not in _CHECKS]

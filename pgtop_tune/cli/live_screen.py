@@ -24,6 +24,7 @@ from pgtop_tune.cli.screen import (
 from pgtop_tune.config import load_config
 
 if TYPE_CHECKING:
+    from pgtop_tune.advice.knobs.knob import Knob
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.screen_session import ScreenSession
     from pgtop_tune.config import Config
@@ -67,7 +68,6 @@ def preload(known: Callable[[], bool]) -> None:
     """
     # Imports leave no garbage; `open_screen` has it looked for again.
     gc.disable()
-    import pgtop_tune.advice.knobs.catalogue
     import pgtop_tune.cli.allocator
     import pgtop_tune.cli.screen_session
     import pgtop_tune.recording.history_buffer
@@ -150,7 +150,6 @@ def _controls(
     tally: TerminalTally,
 ) -> Controls:
     """What the operator can reach; what is kept of the frames is attached to the engine."""
-    from pgtop_tune.advice.knobs.catalogue import KNOBS
     from pgtop_tune.recording.history_buffer import HistoryBuffer
     from pgtop_tune.tui.controls import Controls
 
@@ -162,7 +161,7 @@ def _controls(
         services=session.services,
         recording=recorder,
         interval=session,
-        knobs=KNOBS,
+        knobs=_knobs,
         on_password=session.authenticate if words.session.waits_for_password else None,
         password_needed=session.password_needed if words.session.waits_for_password else None,
         tally=tally,
@@ -170,6 +169,12 @@ def _controls(
         frames=lambda since_s: _kept_frames(history, recorder.state().path, since_s),
         overlays=overlay_directory(overlay, lambda: recorder.last_path),
     )
+
+
+def _knobs() -> Sequence[Knob]:
+    from pgtop_tune.advice.knobs.catalogue import KNOBS
+
+    return KNOBS
 
 
 def _spill_files(options: LiveOptions) -> SpillFiles | None:

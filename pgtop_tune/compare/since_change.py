@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pgtop_tune.compare.statistics.alike import CONDITIONS, AlikeCondition, unlike
 from pgtop_tune.compare.statistics.before_after import (
     CLAIMS,
     FEWEST_AFTER,
@@ -33,7 +34,6 @@ from pgtop_tune.compare.statistics.before_after import (
     tell,
 )
 from pgtop_tune.compare.statistics.effect import Effect, Verdict
-from pgtop_tune.compare.statistics.verdicts import CONDITIONS, AlikeCondition, unlike
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.load import CLIENT_TPS, under_way

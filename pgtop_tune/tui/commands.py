@@ -55,7 +55,7 @@ class ActionCommands(Provider):
     def _named(self, screen: SceneScreen) -> Offered:
         """What is looked for by its name, once a letter is typed: parameters, sessions, statements."""
         if any(Need.PARAMETERS in action.needs for action in screen.offered()):
-            for knob in self._app.context.controls.knobs:
+            for knob in self._app.context.controls.knobs():
                 yield f"parameter {knob.name}: {knob.why}", partial(self._app.show_parameter, knob.name)
         frame = screen.session.now
         activity = None if frame is None else sections.activity(frame)

@@ -120,7 +120,7 @@ class Controls(Struct, frozen=True):
     Attributes:
         engine: Not started yet, but perhaps prepared; the screen starts it.
         services: Services that are not made yet are taken to be complete.
-        knobs: Parameters offered in the parameter dialog, in this order.
+        knobs: Gives the parameters offered in the parameter dialog, in this order: a key asks for them.
         on_password: Takes the password the operator types; called in the engine's loop.
         password_needed: Whether the server waits for one now. Thread-safe.
         frames: Frames that have been, for marked windows.
@@ -134,7 +134,7 @@ class Controls(Struct, frozen=True):
     recording: RecordingControl | None = None
     transport: Transport | None = None
     interval: IntervalControl | None = None
-    knobs: Sequence[Knob] = ()
+    knobs: Callable[[], Sequence[Knob]] = tuple
     on_password: Callable[[Secret], None] | None = None
     password_needed: Callable[[], bool] | None = None
     frames: FramesFrom | None = None

@@ -133,7 +133,7 @@ async def live_screen(
     options = LiveOptions(interval_s=interval_s, journal_directory=journal, poolers=pooler_addresses(poolers))
     parts = LiveParts(resolve(where), options)
     services = Services(backends=parts.backends, parameters=parts.parameters if knobs else None, checks=parts.checks)
-    controls = Controls(Engine(parts.source), services=Lazy.ready(services), knobs=knobs)
+    controls = Controls(Engine(parts.source), services=Lazy.ready(services), knobs=lambda: knobs)
     app = PgtopApp(controls, ScreenOptions())
     try:
         async with app.run_test(size=size) as pilot:

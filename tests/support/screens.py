@@ -363,7 +363,8 @@ def wire(engine: Engine, **controls: object) -> Controls:
     """Controls of a screen, with services that are ready unless others are handed in."""
     services = {name: controls.pop(name) for name in Services.__struct_fields__ if name in controls}
     ready = Lazy.ready(Services(**services))  # type: ignore[arg-type]
-    return Controls(engine, **({"services": ready} | controls))  # type: ignore[arg-type]
+    knobs = controls.pop("knobs", ())
+    return Controls(engine, knobs=lambda: knobs, **({"services": ready} | controls))  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager

@@ -16,8 +16,12 @@ from tests.cli.runs import OF_KEYS, ROOT
 from tests.support.servers import conninfo
 from tests.terminal.screen import Terminal, environment
 
-OF_ACTS = ("_ssl", "_hashlib", "pgtop_tune.bench", "pgtop_tune.recording.codec")
-"""TLS, which a Unix socket has none of, pgbench, and the file format."""
+OF_ACTS = (
+    *("_ssl", "_hashlib", "pgtop_tune.bench", "pgtop_tune.recording.codec", "pgtop_tune.advice"),
+    *("pgtop_tune.changes.change_sets", "pgtop_tune.compare.sides", "pgtop_tune.secret_words"),
+)
+"""TLS, which a Unix socket has none of, pgbench, the file format; advice, changes and comparisons, which keys ask for,
+and what masks a secret: no statement of the test has one. All of them the first picture would wait for."""
 _SCRIPT = """
 import pathlib, sys
 from pgtop_tune.cli.app import main

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlayEntry
 from pgtop_tune.errors import PgtopError
+
+if TYPE_CHECKING:
+    from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlayEntry
 
 MOST_LISTED: Final = 40
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json")
@@ -51,6 +53,7 @@ class OverlayDirectory:
 
     def entry(self, path: Path) -> OverlayEntry:
         """See `OverlaySource.entry`."""
+        from pgtop_tune.compare.overlay.curves import OverlayEntry
         from pgtop_tune.compare.overlay.reading import described
 
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pgtop_tune.compare.overlay.curves import Overlay, OverlayWatch
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.compare.marks_line import began_ms
@@ -13,7 +12,7 @@ from pgtop_tune.tui.compare.marks_line import began_ms
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pgtop_tune.compare.overlay.curves import OverlaySource
+    from pgtop_tune.compare.overlay.curves import Overlay, OverlaySource, OverlayWatch
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.compare.overlay_dialog import OverlayChoice
@@ -125,6 +124,7 @@ class OverlayActions:
             return
         self._chosen, self._watch = chosen, None
         if chosen.path is None:
+            from pgtop_tune.compare.overlay.curves import OverlayWatch
             from pgtop_tune.compare.overlay.sliding import AgoOverlay
 
             self._watch = OverlayWatch(AgoOverlay(self._context.live, chosen.ago_s), reading=False)
@@ -134,6 +134,7 @@ class OverlayActions:
             self._context.app.run_worker(reading, group="overlay", exclusive=True)
 
     async def _read(self, overlay_source: OverlaySource, chosen: OverlayChoice, path: Path) -> None:
+        from pgtop_tune.compare.overlay.curves import Overlay, OverlayWatch
         from pgtop_tune.compare.overlay.sliding import ClockOverlay
 
         kind = ClockOverlay if chosen.by_clock else Overlay

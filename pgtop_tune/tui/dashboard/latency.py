@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.compare.overlay.curves import OverlayWatch
 from pgtop_tune.metrics.load import CLIENT_LATENCY, P50, P95, P99, P99_9, running
 from pgtop_tune.metrics.stall import OLDEST, OPEN_WHILE_STALLED, SHORTEST_S
 from pgtop_tune.model.bench import estimate_mark
@@ -29,6 +28,9 @@ from pgtop_tune.tui.widgets.time_axis import (
     time_axis,
 )
 from pgtop_tune.units import marked_ms, ms
+
+if TYPE_CHECKING:
+    from pgtop_tune.compare.overlay.curves import OverlayWatch
 
 _CELLS: Final = 5
 _AGED_S: Final = 10.0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.compare.overlay.curves import OverlayWatch
 from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
@@ -28,6 +27,9 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import padded
 from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS
+
+if TYPE_CHECKING:
+    from pgtop_tune.compare.overlay.curves import OverlayWatch
 
 _LOAD: Final = "load"
 """The word in the footer beside the key that starts one."""

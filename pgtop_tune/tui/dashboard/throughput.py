@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.overlay.curves import OverlayWatch
 from pgtop_tune.compare.since_change import SinceChange, since_change
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.metrics import sections
@@ -36,6 +35,9 @@ from pgtop_tune.tui.widgets.time_axis import (
     time_axis,
 )
 from pgtop_tune.units import clock, count
+
+if TYPE_CHECKING:
+    from pgtop_tune.compare.overlay.curves import OverlayWatch
 
 # What a change did, in words for the head of the throughput pane: the longest form that there is room for.
 

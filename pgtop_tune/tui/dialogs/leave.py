@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.tui.parameters.changes import told
+from pgtop_tune.tui.parameters.change_words import told
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending

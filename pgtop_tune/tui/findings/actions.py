@@ -68,7 +68,7 @@ class Findings:
 
         if not isinstance(advice, ParameterAdvice):
             return partial(self._show_session, advice.backend)
-        if self._time_travel.in_past or all(knob.name != advice.name for knob in self._context.controls.knobs):
+        if self._time_travel.in_past or all(knob.name != advice.name for knob in self._context.controls.knobs()):
             return None
         return partial(self._context.served(self._parameters.open), advice)
 

@@ -7,10 +7,8 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.change_sets import ChangeSets, Undo
-from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.errors import PgtopError
-from pgtop_tune.tui.parameters.changes import Changes, told
+from pgtop_tune.tui.parameters.change_words import told
 from pgtop_tune.tui.parameters.left_in_force import left_words
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from pgtop_tune.diagnosis.finding import ParameterAdvice
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
-    from pgtop_tune.tui.parameters.changes import ListScope
+    from pgtop_tune.tui.parameters.changes import Changes, ListScope
 
 _START_S: Final = 20.0
 """A message of the start stands longer: it may be read late."""
@@ -48,6 +46,10 @@ class ParameterActions:
     def _take_services(self, services: Services) -> None:
         if services.parameters is None:
             return
+        from pgtop_tune.changes.change_sets import ChangeSets, Undo
+        from pgtop_tune.changes.confirm.pending_sets import PendingSets
+        from pgtop_tune.tui.parameters.changes import Changes
+
         engine = self._context.controls.engine
         sets = ChangeSets(services.parameters, services.machine, services.restart)
         pending = PendingSets(sets, engine.note, adoptions=services.adoptions)
@@ -74,7 +76,7 @@ class ParameterActions:
 
         services = self._context.services
         return ListScope(
-            knobs=tuple(self._context.controls.knobs),
+            knobs=tuple(self._context.controls.knobs()),
             can_load=services.load is not None,
             allow_unsafe=self._context.options.allow_unsafe,
             client=self._context.client,

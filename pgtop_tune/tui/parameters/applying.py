@@ -26,7 +26,8 @@ from pgtop_tune.metrics.trip_wires import TripWire
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
-from pgtop_tune.tui.parameters.changes import Changes, ListScope, told
+from pgtop_tune.tui.parameters.change_words import told
+from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.restart_dialog import RestartDialog
 from pgtop_tune.tui.parameters.row import SettingRow
 from pgtop_tune.tui.parameters.staged import Conditions, StagedChanges, pending_words

@@ -23,12 +23,13 @@ from pgtop_tune.changes.model.change import (
     Terms,
     WantedParameter,
 )
-from pgtop_tune.changes.model.change_set import ChangeSet, value_before
+from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.engine import EngineClient
+from pgtop_tune.tui.parameters.change_words import brought, told
 from pgtop_tune.tui.parameters.staged import Conditions
 
 if TYPE_CHECKING:
@@ -278,19 +279,9 @@ class Changes:
         for change in undone:
             known = self._made.pop(change.id, None)
             if isinstance(change, HostChange) or (known or change).message:
-                was = _shown(known) if known is not None else ""
+                was = brought(known) if known is not None else ""
                 self._client.note(EventKind.PARAMETER, f"{change.name} {was}→{change.shown_after}")
         return tuple(undone)
-
-
-def _shown(change: Change) -> str:
-    """What the change brought: what was read back, or what was asked for where that waits for a restart."""
-    return change.value if change.message and change.value is not None else change.shown_after
-
-
-def told(change: Change) -> str:
-    """A change in a few words: "max_wal_size 1GB→16GB"."""
-    return f"{change.name} {value_before(change)}→{_shown(change)}"
 
 
 # What the list of parameters is about, and what of it outlives the dialog.

@@ -9,7 +9,7 @@ from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.parameters.changes import told
+from pgtop_tune.tui.parameters.change_words import told
 from pgtop_tune.tui.widgets.phrase import lasting
 
 _MOST: Final = 4

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pgtop_tune.changes.confirm.pending_sets import Pending
-from pgtop_tune.tui.parameters.changes import told
+from typing import TYPE_CHECKING
+
+from pgtop_tune.tui.parameters.change_words import told
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.confirm.pending_sets import Pending
 
 
 def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:

@@ -12,7 +12,8 @@ from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.changes.selection import last
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
-from pgtop_tune.tui.parameters.changes import Changes, told
+from pgtop_tune.tui.parameters.change_words import told
+from pgtop_tune.tui.parameters.changes import Changes
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 
 

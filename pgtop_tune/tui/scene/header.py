@@ -18,7 +18,6 @@ from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.tui.load.data_set_dialog import short_words
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, padded, value_of
@@ -103,6 +102,8 @@ def _going_on(load: LoadState | None) -> list[Phrase]:
         return []
     if load.doing == "steps":
         return [Phrase(((load.title, "warning"),), 0, ((load.title.partition(":")[0], "warning"),))]
+    from pgtop_tune.tui.load.data_set_dialog import short_words
+
     far = short_words(load.making)
     share = far.partition(",")[0]
     return [Phrase(((f"making {load.title}: {far}", "warning"),), 0, ((f"making: {share}", "warning"),))]

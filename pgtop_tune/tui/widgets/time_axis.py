@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.statistics.verdicts import CONDITIONS
+from pgtop_tune.compare.statistics.alike import CONDITIONS
 from pgtop_tune.metrics import host_history, waits
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS

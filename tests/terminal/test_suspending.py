@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.processes import alive, children, eventually
 from tests.support.servers import conninfo
-from tests.terminal.screen import Terminal, environment
+from tests.terminal.screen import DEADLINE_S, Terminal, environment
 
 
 def test_the_shell_gets_its_terminal_back_and_fg_draws_the_whole_screen(server: Throwaway, tmp_path: Path) -> None:
@@ -73,15 +75,24 @@ screen_program.main()
 """The queue of output is locked at that moment."""
 
 
+def insist(terminal: Terminal, key: str, so: Callable[[str], bool]) -> None:
+    """Presses a key until the screen is so: a terminal that is just being taken over drops what is typed."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not so(terminal.text()):
+        assert time.monotonic() < deadline, terminal.text()
+        terminal.press(key)
+        again_at = time.monotonic() + 3.0
+        while not so(terminal.text()) and time.monotonic() < again_at:
+            assert terminal.read(), terminal.text()
+
+
 def test_a_signal_within_a_write_does_not_hang_the_screen(tmp_path: Path) -> None:
     """A program that was stopped and went on at such a moment survived its terminal and SIGTERM."""
     command = (sys.executable, "-c", CONTINUED_WITHIN_A_WRITE, str(tmp_path / "report.json"), "0.05")
     with Terminal(command, {**os.environ, **environment(tmp_path)}, 120, 40) as terminal:
         for _ in range(3):
             terminal.until("q quit")
-            terminal.press("?")
-            terminal.until("redraw the whole screen")
-            terminal.press("\x1b")
-            terminal.until_gone("redraw the whole screen")
+            insist(terminal, "?", lambda text: "redraw the whole screen" in text)
+            insist(terminal, "\x1b", lambda text: "redraw the whole screen" not in text)
         terminal.kill(signal.SIGTERM)
         assert terminal.wait() == 128 + signal.SIGTERM

@@ -62,16 +62,13 @@ def _as_set(row: Parameter, nearer: Any, line: tuple[str, str] | None) -> Parame
 
 
 def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
-    values: Sequence[Any] = list(row)
-    in_file = None if in_auto_conf is None else row["name"] in in_auto_conf
-    fields = dict(zip(row.keys(), values, strict=True))
-    # The manual's words are half the bytes and never change; whoever shows a parameter asks for them (`control.list`).
-    fields["category"] = fields["short_desc"] = ""
+    fields = dict(zip(row.keys(), row, strict=True))
+    in_file = None if in_auto_conf is None else fields["name"] in in_auto_conf
     fields["enumvals"] = tuple(fields["enumvals"])
     if fields["vartype"] == "string":
         # primary_conninfo and commands may hold passwords, and frames are recorded; what PostgreSQL itself begins with
         # holds none.
-        own = None if "." in row["name"] else row["boot_val"]
+        own = None if "." in fields["name"] else fields["boot_val"]
         for name in ("setting", "shown", "reset_val", "boot_val"):
             value = fields[name] or ""
             fields[name] = value if value == own else without_secrets(value)

@@ -61,6 +61,7 @@ class Section(Struct, Generic[T_co], frozen=True, eq=False, kw_only=True):
         every_s: Least time between two readings; 0 reads with every frame, inf once.
         first_look: Whether the first look at a server reads it. The second look comes soon and reads the others, so
             that they do not delay the first picture.
+        of_sessions: Whether it has a row for each session or lock of one: of a crowd it is read less often.
         kept_whole: Whether a session keeps every reading for minutes (`runtime.frame_window`): sums of a tick, and
             values that a metric compares over minutes.
     """
@@ -75,6 +76,7 @@ class Section(Struct, Generic[T_co], frozen=True, eq=False, kw_only=True):
     queries: tuple[str, ...] = ()
     every_s: float = 0.0
     first_look: bool = False
+    of_sessions: bool = False
     kept_whole: bool = False
 
     def __call__(self, frame: Frame) -> T_co | Unavailable:

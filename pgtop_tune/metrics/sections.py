@@ -95,6 +95,7 @@ def _section(
     row: type[Struct] | None = None,
     every_s: float = 0.0,
     first_look: bool = False,
+    of_sessions: bool = False,
     kept_whole: bool = False,
 ) -> Section[R]:
     """A row. A section of the server has one query of its own name unless `queries` says otherwise."""
@@ -110,6 +111,7 @@ def _section(
         queries=queries or ((name,) if holder is PostgresSample else ()),
         every_s=every_s,
         first_look=first_look,
+        of_sessions=of_sessions,
         kept_whole=kept_whole,
     )
     _rows.append(section)
@@ -135,9 +137,9 @@ def _undated(
 
 server: Final = _undated(PostgresSample.server, ServerFacts, "pg_settings, pg_control_system()", ("facts",), 4.9)
 activity: Final = _section(
-    PostgresSample.activity, Activity, "pg_stat_activity", ("activity", "blocking"), first_look=True
+    PostgresSample.activity, Activity, "pg_stat_activity", ("activity", "blocking"), first_look=True, of_sessions=True
 )
-locks: Final = _section(PostgresSample.locks, LockSample, "pg_locks", first_look=True)
+locks: Final = _section(PostgresSample.locks, LockSample, "pg_locks", first_look=True, of_sessions=True)
 database: Final = _section(
     PostgresSample.database, DatabaseCounters, "pg_stat_database, summed", first_look=True, kept_whole=True
 )

@@ -49,9 +49,7 @@ class ServerReader(WaitsReader, Protocol):
 _CROWD: Final = 500
 _CROWD_EVERY_S: Final = 1.9
 """A server with as many sessions has their list read every other second, as its head says: the list is the bulk of our
-cost."""
-_OF_SESSIONS: Final = (sections.activity, sections.locks)
-"""Locks are asked for about the sessions of the list: of an older list they cost as much and say no more."""
+cost. Locks are asked for about the sessions of the list: of an older list they would cost as much and say no more."""
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
 
@@ -297,7 +295,7 @@ class PostgresSampler:
             every_s = section.every_s
             if section is sections.activity:
                 self._waits.sessions = len(reading.backends) if isinstance(reading, Activity) else 0
-            if section in _OF_SESSIONS and self._waits.sessions >= _CROWD:
+            if section.of_sessions and self._waits.sessions >= _CROWD:
                 every_s = _CROWD_EVERY_S
             if isinstance(reading, Activity):
                 self._look_at_configuration(reading)

@@ -64,12 +64,13 @@ def load_config(path: Path | None = None) -> Config:
     except FileNotFoundError:
         return Config()
     except OSError as problem:
-        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "fix its permissions") from None
+        hint = "fix its permissions" if isinstance(problem, PermissionError) else "a file is expected there, or none"
+        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", hint) from None
     from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
     try:
         parsed = tables_of(text_of(content))
-    except (NotToml, UnicodeDecodeError) as problem:
+    except NotToml as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     mistakes = [f"unknown key {name!r}" for name in parsed if name not in _CHECKS]
     mistakes += [

@@ -68,5 +68,6 @@ def _may_hold_one(text: str) -> bool:
     """Whether a part of what announces a secret is there; said in this way it takes half a microsecond, not twenty."""
     return (
         "pass" in text or "key" in text or "token" in text or "secret" in text or "://" in text or "-u" in text
-        or "crypt" in text or "hmac" in text or "sig=" in text or "pwd" in text or "authorization" in text
+        or "crypt" in text or "hmac" in text or "sig=" in text or "signature=" in text or "pwd" in text
+        or "authorization" in text
     )  # fmt: skip

@@ -15,9 +15,12 @@ def text_of(data: bytes) -> str:
     """A file's text, without the byte order mark that some editors put before it.
 
     Raises:
-        UnicodeDecodeError: It is not UTF-8.
+        NotToml: It is not UTF-8, as TOML is.
     """
-    return data.removeprefix(codecs.BOM_UTF8).decode()
+    try:
+        return data.removeprefix(codecs.BOM_UTF8).decode()
+    except UnicodeDecodeError:
+        raise NotToml("it is not UTF-8") from None
 
 
 def tables_of(text: str) -> dict[str, Any]:

@@ -116,6 +116,7 @@ ANNOUNCED = (
     "select jsonb_build_object('password', '<S>')",
     "https://s3/x?X-Amz-Signature=<S>&a=b",
     "https://s/x?sig=<S>&a=b",
+    "GET /a?expires=1&signature=<S>&a=b",
     "-----BEGIN RSA PRIVATE KEY-----\n<S>\n-----END RSA PRIVATE KEY-----",
     "COPY t TO PROGRAM 'curl -u me:<S> -T - http://x'",
     "COPY t FROM PROGRAM 'PGPASSWORD=<S> psql'",

@@ -184,7 +184,7 @@ def read_profile(path: Path) -> Profile:
     try:
         with paths.opened(path) as file:
             given = tables_of(text_of(file.read()))
-    except (OSError, UnicodeDecodeError, NotToml) as problem:
+    except (OSError, NotToml) as problem:
         raise LoadProblem(f"{path}: {problem}") from problem
     where = str(path)
     _check(where, given, KEYS)

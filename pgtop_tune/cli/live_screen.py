@@ -167,7 +167,7 @@ def _controls(
         tally=tally,
         past=lambda shown: _past_source(history, shown),
         frames=lambda since_s: _kept_frames(history, recorder.state().path, since_s),
-        overlays=overlay_directory(overlay, lambda: recorder.last_path),
+        overlays=overlay_directory(overlay, lambda: _under_way(recorder)),
     )
 
 
@@ -183,6 +183,12 @@ def _spill_files(options: LiveOptions) -> SpillFiles | None:
     from pgtop_tune.recording.history_buffer import SpillFiles
 
     return SpillFiles(paths.state_dir) if options.query_text else None
+
+
+def _under_way(recorder: Recorder) -> Path | None:
+    """The file that is being written; one that has ended is an earlier run like any other."""
+    path = recorder.state().path
+    return None if path is None else Path(path)
 
 
 def _kept_frames(history: HistoryBuffer, recording: str | None, since_s: float) -> Iterator[Frame]:

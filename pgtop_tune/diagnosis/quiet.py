@@ -65,6 +65,9 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     if thinks and not waits_for_us and facts.queue_ms < _QUEUE * facts.latency_ms:
         return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts)
     if is_idle(facts):
+        if facts.hidden is not None:
+            # Those may be all there is: as in the pane of waits, none that are seen is not none.
+            return f"waits cannot be looked at: {facts.hidden}", ()
         active = facts.waits.active
         return "idle: no active session" if active < 0.05 else f"idle: {mean(active)} active sessions", ()
     if facts.budget is None:

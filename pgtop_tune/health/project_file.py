@@ -72,7 +72,7 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
         raise UsageProblem(f"{file} does not exist", "--config names a file") from None
     except OSError as problem:
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "check name and permission") from None
-    except (NotToml, UnicodeDecodeError) as problem:
+    except NotToml as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     table = parsed.get(_TABLE, {})
     mistakes = [f"unknown table or key {name!r}" for name in parsed if name != _TABLE]

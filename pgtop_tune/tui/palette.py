@@ -122,7 +122,7 @@ def _read(path: Path) -> dict[str, Any] | str:
         return "it is not a regular file"
     try:
         return tables_of(text_of(path.read_bytes()))
-    except (OSError, UnicodeDecodeError, NotToml) as problem:
+    except (OSError, NotToml) as problem:
         return str(problem)
 
 

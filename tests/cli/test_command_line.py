@@ -178,10 +178,16 @@ def test_a_broken_configuration_names_every_mistake(tmp_path: Path) -> None:
     path.write_text("theme = \n")
     with pytest.raises(UsageProblem, match="is not TOML"):
         load_config(path)
+    path.write_bytes(b'theme = "\xff"\n')
+    with pytest.raises(UsageProblem, match=r"is not TOML: it is not UTF-8$"):
+        load_config(path)
     path.write_text('theme = "light"\ninterval = 2\n[keys]\nquit = "q,f10"\n')
     config = load_config(path)
     assert (config.theme, config.interval, config.keys) == ("light", 2, {"quit": "q,f10"})
     assert load_config(tmp_path / "none.toml").theme == ""
+    with pytest.raises(UsageProblem, match="Is a directory") as told:
+        load_config(tmp_path)
+    assert "permissions" not in told.value.hint
 
 
 def test_wrong_passwords_and_databases_end_a_recording_with_the_servers_words(

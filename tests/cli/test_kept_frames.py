@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgtop_tune.cli.live_screen import _kept_frames
+import pytest
+
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.live_screen import LiveWords, _controls, _kept_frames
+from pgtop_tune.cli.screen_session import ScreenSession
+from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.recording.history_buffer import HistoryBuffer
+from pgtop_tune.recording.recorder import Recorder
+from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.tui.controls import TerminalTally
 from tests.support.sides import frames, recorded
 
 
@@ -24,3 +33,19 @@ def test_frames_that_memory_has_not_any_more_come_from_the_recording(tmp_path: P
 
 def test_nothing_is_kept_before_the_first_frame() -> None:
     assert list(_kept_frames(HistoryBuffer(), None, 0.0)) == []
+
+
+def test_a_recording_can_be_laid_under_the_charts_once_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    options = LiveOptions(1.0, journal_directory=tmp_path)
+    session = ScreenSession(resolve(f"host={tmp_path}"), options, FrameKeeper(most=10))
+    recorder = Recorder("server", 1.0)
+    overlays = _controls(Engine(session), session, recorder, LiveWords(options), None, TerminalTally()).overlays
+    assert overlays is not None
+    recorder.start()
+    assert list(overlays.newest()) == []
+    recorder.accept(Step(tuple(frames(seconds=3))))
+    recorder.stop()
+    assert list(overlays.newest()) == [recorder.last_path]

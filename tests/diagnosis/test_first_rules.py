@@ -15,6 +15,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.pooler import Pooler, PoolerSample
+from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS
 from tests.support.pooler_frames import bouncer, counters, pool
@@ -114,6 +115,16 @@ def test_without_a_load_the_same_jam_is_a_jam() -> None:
 
 def test_an_idle_server_is_said_to_be_idle() -> None:
     assert said(Situation(load=False, tps=0.0, cpu=0.0, busy=2.0)).first.sentence == "idle: no active session"
+
+
+def test_a_server_whose_sessions_are_hidden_is_not_said_to_be_idle() -> None:
+    def others(second: int, at_ms: int) -> tuple[Backend, ...]:
+        return (backend(second, at_ms, backend_type=None, query=HIDDEN_QUERY),)
+
+    first = said(Situation(load=False, cpu=0.0, backends=others)).first
+    assert first.rule == "none"
+    assert "idle" not in first.sentence
+    assert first.sentence.endswith("other users' sessions are hidden: GRANT pg_monitor TO bench shows them")
 
 
 def test_clients_that_think_are_no_limit_of_the_server() -> None:

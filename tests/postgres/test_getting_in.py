@@ -309,3 +309,14 @@ async def test_the_sqlstate_of_a_refusal_is_found_out(guarded_server: Throwaway,
 )
 def test_what_a_server_says_in_another_language_is_told_from_a_network_that_fails(said: str, other: bool) -> None:
     assert refused_in_other_words(psycopg.OperationalError(f"connection failed: {said}")) is other
+
+
+async def test_a_role_at_its_own_limit_is_not_told_of_max_connections_alone(
+    make_server: Callable[..., Throwaway],
+) -> None:
+    server = make_server()
+    with psycopg.connect(conninfo(server), autocommit=True) as session:
+        session.execute("CREATE ROLE narrow LOGIN CONNECTION LIMIT 0")
+    for problem in await refused(resolve(f"{conninfo(server)} user=narrow")):
+        assert "too many connections for role" in problem.message
+        assert "CONNECTION LIMIT" in problem.hint

@@ -77,7 +77,7 @@ def read_plan(path: Path) -> ExperimentPlan:
         raise UsageProblem(f"{path} is larger than {LARGEST_BYTES} bytes", "name a plan, a TOML file")
     try:
         text = text_of(data)
-    except UnicodeDecodeError:
+    except NotToml:
         raise UsageProblem(f"{path} is not UTF-8", "name a plan, a TOML file") from None
     return parse_plan(text, str(path))
 

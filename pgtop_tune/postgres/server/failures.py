@@ -45,7 +45,7 @@ _CONNECT_HINTS: Final[Mapping[str, str]] = {
     _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
     "28000": "check pg_hba.conf of the server, and that the role may log in",
     "3D000": "name a database with -d; `psql -l` lists them",
-    "53300": "the server has no free connection; raise max_connections or close some",
+    "53300": "close some sessions, or raise the limit: max_connections, or CONNECTION LIMIT of the role or database",
     "57P03": "it is starting, stopping or recovering; trying again",
     "57P01": "it was shut down by an administrator; trying again",
     "42501": "the role may not connect to this database",

@@ -33,8 +33,8 @@ class ShownMessage(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """On one line."""
-        return one_line(self.text, _LONGEST)
+        """On one line: a problem's hint, which has a line of its own in a terminal, follows a semicolon."""
+        return one_line("; ".join(self.text.splitlines()), _LONGEST)
 
 
 def message_lines(message: ShownMessage, width: int, glyphs: Glyphs) -> list[Line]:

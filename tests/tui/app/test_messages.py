@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.errors import UsageProblem
 from pgtop_tune.tui.scene.message_line import ShownMessage, message_lines
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of, width
@@ -40,6 +41,11 @@ async def test_with_a_dialog_open_it_stands_on_its_edge_and_never_over_its_conte
         assert "╰" in changed[0]
         rig.app.clear_notifications()
         await rig.until(lambda: rig.text().split("\n") == before)
+
+
+def test_a_hint_does_not_run_into_the_sentence_before_it() -> None:
+    (line,) = message_lines(ShownMessage(str(UsageProblem("it is none", "name another")), "error"), 80, UNICODE)
+    assert "it is none; hint: name another" in text_of(line)
 
 
 def test_a_long_message_takes_three_lines_at_most_and_control_characters_do_nothing() -> None:

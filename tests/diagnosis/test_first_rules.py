@@ -15,6 +15,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.pooler import Pooler, PoolerSample
+from pgtop_tune.model.waits import LockSample, LockWait
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS
 from tests.support.pooler_frames import bouncer, counters, pool
@@ -104,6 +105,27 @@ def test_a_jam_is_seen_in_one_look_where_others_wait_that_long_already() -> None
     assert rule.find(Facts(jam, (look,))) is not None
     assert rule.find(Facts(jam, (replace(look, idle_s=2.0),))) is None
     assert rule.find(Facts(jam, (replace(look, idle_s=2.0),) * 3)) is not None
+
+
+def test_sessions_wait_for_a_root_no_longer_than_for_its_lock() -> None:
+    """Left behind by another jam: 34 were said to wait 45 s for a session that had had the lock for 5 s."""
+    jam = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False).interval(40)
+    activity = next(iter(jam.recent(sections.activity, 5.0)))
+    waits = [
+        LockWait(
+            pid=pid, locktype="transactionid", mode="ShareLock", relation=None, target="xid 1", holders=(900,),
+            wait_start_ms=activity.now_ms - 100 * pid if pid < 20 else None, held_modes=("ExclusiveLock",), prepared=(),
+        )
+        for pid in range(10, 26)
+    ]  # fmt: skip
+    assert root_look(activity).waited_s == 38.0
+    assert root_look(activity, LockSample(activity.at_s, tuple(waits))).waited_s == 1.9
+    assert root_look(activity, LockSample(activity.at_s, ())).waited_s == 38.0
+    newest = jam.newest
+    assert not isinstance(newest.postgres, Unavailable)
+    read = replace(newest, postgres=replace(newest.postgres, locks=LockSample(activity.at_s, tuple(waits))))
+    first = Diagnosing().look(Interval((*jam.frames[:-1], read))).first
+    assert first.sentence == "16 sessions wait 1.9 s for 900, idle in transaction 38 s (psql)"
 
 
 def test_without_a_load_the_same_jam_is_a_jam() -> None:

@@ -143,6 +143,13 @@ def test_clients_that_think_are_no_limit_of_the_server() -> None:
     assert said(thinking).first.sentence == "nothing is at a limit: clients think 92 % of each transaction"
 
 
+def test_a_wait_that_no_rule_knows_is_named_and_not_called_other() -> None:
+    """The line said "no single limit: other 14.0 of 14.2 ms" above a budget of Timeout:PgSleep 14.0, other 0.2."""
+    asleep = Situation(waits={"Timeout:PgSleep": 7.9, "CPU:": 0.1}, latency_ms=14.2, tps=564.0, clients=8, cpu=0.1)
+    sentence = said(asleep).first.sentence
+    assert sentence.startswith("not clear what binds: CPU 0.18, Timeout:PgSleep 14.0, other 0.0"), sentence
+
+
 def test_a_full_machine_is_never_called_free_of_limits() -> None:
     asked = Situation(waits={"CPU:": 1.0}, latency_ms=1.0, tps=500.0, rate_per_s=500.0, lag_ms=0.1, busy=60.0)
     assert said(asked).first.sentence.startswith("nothing is at a limit: 500/s as asked; CPUs 60 %")

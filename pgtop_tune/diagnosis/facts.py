@@ -284,6 +284,15 @@ class Facts:
         return self.of(server.CONNECTS) or 0.0
 
     @cached_property
+    def more_sessions(self) -> float:
+        """By how many per second client sessions became more; 0 where they became fewer."""
+        pair = self.mean.pair(sections.activity)
+        if pair is None:
+            return 0.0
+        older, newer = (sum(row.backend_type == CLIENT_BACKEND for row in each.backends) for each in pair)
+        return max(newer - older, 0) / (pair[1].at_s - pair[0].at_s)
+
+    @cached_property
     def is_full(self) -> bool:
         """Whether hardly any CPU is idle and sessions queue for one: every other wait is stretched then."""
         busy = self.busy

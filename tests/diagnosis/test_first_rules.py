@@ -128,6 +128,21 @@ def test_sessions_wait_for_a_root_no_longer_than_for_its_lock() -> None:
     assert first.sentence == "16 sessions wait 1.9 s for 900, idle in transaction 38 s (psql)"
 
 
+def test_sessions_that_stay_are_not_one_for_each_transaction() -> None:
+    """A pool that opened 296 was called a new session for each transaction, 96 % of the server's time."""
+    steady = Situation(
+        waits={"Client:turn": 3.0, "CPU:": 0.2}, clients=4, latency_ms=160.0, tps=20.0,
+        counters={"databases.sessions": 20.0},
+    )  # fmt: skip
+    assert said(steady).first.rule == "conn.storm"
+
+    def growing(second: int, now_ms: int) -> tuple[object, ...]:
+        return tuple(backend(100 + n, now_ms, state="idle") for n in range(20 * second))
+
+    opened = replace(steady, backends=growing)
+    assert "conn.storm" not in [finding.rule for finding in said(opened).findings]
+
+
 def test_without_a_load_the_same_jam_is_a_jam() -> None:
     first = said(Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)).first
     assert first.rule == "lock.jam"

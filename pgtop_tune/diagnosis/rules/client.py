@@ -35,7 +35,9 @@ _OTHER: Final = "other"
 
 
 def _storms(facts: Facts) -> bool:
-    return facts.connects >= _CONNECTS and facts.tps > 0 and facts.connects / facts.tps >= _PER_TRANSACTION
+    # Sessions that stay, of a pool that opens them, are none for each transaction.
+    ended = facts.connects - facts.more_sessions
+    return ended >= _CONNECTS and facts.tps > 0 and ended / facts.tps >= _PER_TRANSACTION
 
 
 def _pool_wait_ms(facts: Facts) -> float:

@@ -14,7 +14,7 @@ from pgtop_tune.metrics import host
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.waits import CPU, QUEUE
-from pgtop_tune.units import count, mean, ms
+from pgtop_tune.units import count, mean, ms, with_ms
 
 NONE: Final = "none"
 IDLE_SESSIONS: Final = 0.3
@@ -81,7 +81,7 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     if facts.budget is None:
         said = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
         return f"{said}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
-    whole = f"{ms(facts.latency_ms)} ms"
+    whole = with_ms(facts.latency_ms)
     named = ", ".join(f"{label} {value}" for label, value in _parts(facts))
     # No rule explains it, and still it is most of the time.
     largest_ms = max(_parts_ms(facts).values())

@@ -165,6 +165,12 @@ def test_a_wait_that_no_rule_knows_is_named_and_not_called_other() -> None:
     assert sentence.startswith("not clear what binds: CPU 0.18, Timeout:PgSleep 14.0, other 0.0"), sentence
 
 
+def test_a_transaction_of_ten_seconds_has_one_unit() -> None:
+    """It was "of 14.4s ms"."""
+    long = Situation(waits={"Timeout:PgSleep": 8.0}, latency_ms=14_400.0, tps=0.6, clients=8, cpu=1.0)
+    assert said(long).first.sentence.endswith(" of 14.4 s")
+
+
 def test_a_full_machine_is_never_called_free_of_limits() -> None:
     asked = Situation(waits={"CPU:": 1.0}, latency_ms=1.0, tps=500.0, rate_per_s=500.0, lag_ms=0.1, busy=60.0)
     assert said(asked).first.sentence.startswith("nothing is at a limit: 500/s as asked; CPUs 60 %")

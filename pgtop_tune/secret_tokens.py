@@ -47,6 +47,7 @@ TOKEN_KINDS: Final = (
     TokenKind("Anthropic", ("sk-ant-",), _URL_SAFE, 32),
     TokenKind("Atlassian", ("ATATT3",), "A-Za-z0-9_=-", 60),
     TokenKind("AWS access key, and the secret key behind it", ("AKIA", "ASIA"), "A-Z0-9", 16, 40),
+    TokenKind("bcrypt", ("$2a$", "$2b$", "$2y$"), "A-Za-z0-9./$", 56),
     TokenKind("Brevo", ("xkeysib-",), _HEX, 64),
     TokenKind("Databricks", ("dapi",), _HEX, 32),
     TokenKind("DigitalOcean", ("dop_v1_", "doo_v1_", "dor_v1_"), _HEX, 64),

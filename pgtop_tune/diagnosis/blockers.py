@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, blocking
 from pgtop_tune.model.postgres import Activity, Backend
-from pgtop_tune.model.waits import LOAD_APPLICATION
+from pgtop_tune.model.waits import LOAD_APPLICATION, LockSample
 
 JAM_LOOKS: Final = 3
 """Looks with the same transaction at the end of the chain from which on it is a jam."""
@@ -32,7 +32,7 @@ class RootLook(Struct, frozen=True, kw_only=True):
         wait: What it waits for, "class:event" in lower case; "" for nothing.
         circle: Whether sessions wait for each other.
         events: Wait events of those that are blocked, and how many wait in each.
-        waited_s: How long the one waits that began its statement first.
+        waited_s: The longest wait for the lock; how old the oldest statement is that waits, where that is not known.
     """
 
     at_s: float
@@ -73,15 +73,22 @@ def jam_over_s(roots: Sequence[RootLook], now_s: float) -> float | None:
     return now_s - idle[-1].at_s if same >= JAM_LOOKS else None
 
 
-def root_look(activity: Activity) -> RootLook:
-    """Of one look at the sessions."""
+def root_look(activity: Activity, locks: LockSample | None = None) -> RootLook:
+    """Of one look at the sessions, and at the locks they wait for.
+
+    A statement may have waited for others before: of those that a jam leaves behind, one waits for the next root.
+    """
     waiting = [backend for backend in activity.backends if backend.blocked_by]
     if not waiting:
         return RootLook(at_s=activity.at_s, blocked=0, pid=None)
     found = blocking(activity)
     root = next((backend for backend in activity.backends if backend.pid == found.root), None)
     events = Counter(backend.wait_event or "" for backend in waiting)
-    starts_ms = [backend.query_start_ms for backend in waiting if backend.query_start_ms is not None]
+    pids = {backend.pid for backend in waiting}
+    known = [wait.wait_start_ms for wait in locks.waits if wait.pid in pids] if locks is not None else []
+    starts_ms = [start_ms for start_ms in known if start_ms is not None]
+    if not starts_ms:
+        starts_ms = [backend.query_start_ms for backend in waiting if backend.query_start_ms is not None]
     idle = root is not None and root.state in IDLE_IN_TRANSACTION
     idle_ms = activity.now_ms - root.state_change_ms if idle and root and root.state_change_ms is not None else 0
     return RootLook(

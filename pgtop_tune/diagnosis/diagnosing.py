@@ -149,9 +149,13 @@ class Diagnosing:
 
     def _take_roots(self, interval: Interval) -> None:
         """Of the newest frame; with the first look of all frames whose sessions are whole."""
-        for activity in reversed(interval.recent(sections.activity, _ENTERS_S if self._roots else WINDOW_S)):
+        window_s = _ENTERS_S if self._roots else WINDOW_S
+        locks = interval.recent(sections.locks, window_s)
+        for activity in reversed(interval.recent(sections.activity, window_s)):
             if not self._roots or activity.at_s > self._roots[-1].at_s:
-                self._roots.append(root_look(activity))
+                # Newest first; those of a look are read after its sessions.
+                after = [sample for sample in locks if sample.at_s >= activity.at_s]
+                self._roots.append(root_look(activity, after[-1] if after else None))
 
     def _is_known(self, interval: Interval) -> bool:
         return len(interval.frames) == self._frames

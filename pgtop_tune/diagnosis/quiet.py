@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from math import sqrt
 from typing import Final
 
@@ -10,8 +11,10 @@ from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
 from pgtop_tune.diagnosis.wording import plural, shortened
 from pgtop_tune.metrics import host
+from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.units import count, mean, ms
+from pgtop_tune.model.waits import CPU, QUEUE
+from pgtop_tune.units import count, mean, ms, with_ms
 
 NONE: Final = "none"
 IDLE_SESSIONS: Final = 0.3
@@ -22,6 +25,14 @@ _LAG_MS: Final = 1.0
 _THINKS: Final = 0.6
 _QUEUE: Final = 0.1
 _MOST: Final = 0.6
+_NAMED: Final = 0.1
+_GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "WAL": (*DEVICE, "lwlock:walinsert", "lwlock:walbufmapping"),
+    "locks": ("lock:*",),
+    "reads": ("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
+    "client": (THINK,),
+}
+"""Waits of the budget that are said in a word."""
 
 
 def is_idle(facts: Facts) -> bool:
@@ -73,10 +84,10 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     if facts.budget is None:
         said = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
         return f"{said}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
-    whole = f"{ms(facts.latency_ms)} ms"
+    whole = with_ms(facts.latency_ms)
     named = ", ".join(f"{label} {value}" for label, value in _parts(facts))
     # No rule explains it, and still it is most of the time.
-    largest_ms = max(_parts_ms(facts).values(), default=0.0)
+    largest_ms = max(_parts_ms(facts).values())
     said = "not clear what binds" if largest_ms >= _MOST * facts.latency_ms else "no single limit"
     return f"{said}: {named} of {whole}", _parts(facts)
 
@@ -90,13 +101,12 @@ def _parts(facts: Facts) -> tuple[tuple[str, str], ...]:
 
 
 def _parts_ms(facts: Facts) -> dict[str, float]:
-    return {
-        "CPU": facts.cpu_ms + facts.queue_ms,
-        "WAL": facts.b(*DEVICE, "lwlock:walinsert", "lwlock:walbufmapping"),
-        "locks": facts.b("lock:*"),
-        "reads": facts.b("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
-        "client": facts.b(THINK),
-    }
+    """By group; of the waits in none of them the largest, where it is more than a small part."""
+    parts = {"CPU": facts.cpu_ms + facts.queue_ms, **{label: facts.b(*waits) for label, waits in _GROUPS.items()}}
+    wait = facts.largest_besides(*chain.from_iterable(_GROUPS.values()), CPU, QUEUE, OTHER)
+    if wait is not None and wait.ms >= _NAMED * facts.latency_ms:
+        parts[wait.label] = wait.ms
+    return parts
 
 
 def _is_full(facts: Facts) -> bool:

@@ -165,7 +165,7 @@ def _seen_whole(evidence: RunEvidence) -> bool:
 
 
 def _p99(found: Range) -> str:
-    low, high = (None if edge_us is None else f"{units.ms(edge_us / 1000.0)} ms" for edge_us in found)
+    low, high = (None if edge_us is None else units.with_ms(edge_us / 1000.0) for edge_us in found)
     if low is None and high is None:
         return "their p99 can be anything"
     if high is None:

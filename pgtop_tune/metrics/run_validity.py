@@ -301,7 +301,7 @@ def _log_counted(evidence: RunEvidence) -> Doubt | None:
     read, below_ms = merged.logged - merged.counted, merged.counted_below_us / 1000.0
     return Doubt(
         id="LOG-COUNTED", verdict=NOTE,
-        reason=f"percentiles below {units.ms(below_ms)} ms rest on {read} of {merged.logged} transactions; the others were only counted",
+        reason=f"percentiles below {units.with_ms(below_ms)} rest on {read} of {merged.logged} transactions; the others were only counted",
         advice="", numbers=(("read", read), ("transactions", merged.logged), ("below_ms", below_ms)),
     )  # fmt: skip
 

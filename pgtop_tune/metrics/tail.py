@@ -19,6 +19,10 @@ transaction is ln(1 + 2e/Δ) for e ≤ Δ, and between 1.10 and 1.00 for longer 
 give 0.5. Transactions that end within a quarter of Δ after T stay underweighted. None that is shorter than T counts.
 T is an edge of a length class, the first that is not below the p99: lengths are recorded in four classes an octave.
 
+Lengths that lie close together, as with a sleep or a timeout, put the p99 among them: they end before a look sees them
+past it. Where the tail of a load has too few for shares, T is therefore one Δ below the p99, so that whatever ends
+beyond the p99 was seen older than T; others of nearly that length count as well.
+
 Of a transaction its first moments are not seen, the floor (half of Δ). T below Δ is refused, as most transactions of
 such a tail would end unseen. Those that are open at the end of the window count as they are; they are longer than the
 others on average, by their length over the window's, which matters only where nothing ends: there they are all there is.
@@ -41,7 +45,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import P99, logged_seconds, running
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.waits import LONG_WINDOW_S, label_of
-from pgtop_tune.model.tail import TailRow, TailSample, class_edge_ms
+from pgtop_tune.model.tail import TailRow, TailSample, class_edge_ms, length_class
 
 V = TypeVar("V", bound=Hashable)
 TAIL_WINDOW_S: Final = LONG_WINDOW_S
@@ -113,6 +117,11 @@ class Tail(Struct, frozen=True):
         """Whether the p99 is too short for these looks, so that the tail begins above it."""
         return self.p99_ms is not None and self.over_ms > 2.0 * self.p99_ms
 
+    @property
+    def before_p99(self) -> bool:
+        """Whether the tail begins below the p99, as too few transactions are seen beyond."""
+        return self.p99_ms is not None and self.over_ms < self.p99_ms
+
     def error(self, share: float) -> float:
         """Standard error of a share, per cent points."""
         part = share / 100.0
@@ -129,6 +138,11 @@ def edge_above_ms(age_ms: float) -> float:
     return class_edge_ms(ceil(4.0 * log2(max(age_ms, 1.0)) - 1e-9))
 
 
+def edge_below_ms(age_ms: float) -> float:
+    """The last edge of a length class that is not above."""
+    return class_edge_ms(length_class(age_ms))
+
+
 def tail_p99_ms(interval: Interval) -> float | None:
     """p99 of the load under way over 20 s; None without a load, and with too few transactions."""
     return P99.of(merge(logged_seconds(interval, _P99_S)))
@@ -139,7 +153,8 @@ def tail(interval: Interval, age_ms: float | None = None) -> Tail | None:
 
     Args:
         interval: Where to look.
-        age_ms: Where the tail begins; None for the p99 of the load, or for 1 s without one.
+        age_ms: Where the tail begins; None for the p99 of the load, or for 1 s without one. Of a load whose tail is not
+            seen there, it begins somewhat below.
     """
     samples = [sample for sample in interval.recent(sections.tail, TAIL_WINDOW_S) if sample.looks and sample.every_ms]
     if not samples:
@@ -147,8 +162,22 @@ def tail(interval: Interval, age_ms: float | None = None) -> Tail | None:
     of_load = running(interval) is not None
     p99_ms = tail_p99_ms(interval)
     wanted_ms = age_ms if age_ms is not None else p99_ms if p99_ms is not None else GIVEN_AGE_MS
-    quickest_ms = min(sample.every_ms for sample in samples)
-    over_ms = edge_above_ms(max(wanted_ms, quickest_ms / _LATE))
+    least_ms = min(sample.every_ms for sample in samples) / _LATE
+    over_ms = edge_above_ms(max(wanted_ms, least_ms))
+    found = _beyond(interval, samples, over_ms, p99_ms, of_load)
+    if age_ms is not None or p99_ms is None or found.transactions >= FEWEST:
+        return found
+    below_ms = edge_below_ms(p99_ms - max(sample.every_ms for sample in samples))
+    if below_ms < least_ms:
+        return found
+    lower = _beyond(interval, samples, below_ms, p99_ms, of_load)
+    return lower if lower.transactions >= FEWEST else found
+
+
+def _beyond(
+    interval: Interval, samples: Sequence[TailSample], over_ms: float, p99_ms: float | None, of_load: bool
+) -> Tail:
+    """The tail that begins there, of the looks that are close enough together to see it."""
     seen = [each for each in samples if each.every_ms <= over_ms * _LATE]
     parts = interval.each(_ended, seen, over_ms, of_load)
     still_open = _causes(seen[0], over_ms, of_load, open=True) if seen and seen[0] is samples[0] else []

@@ -16,6 +16,7 @@ from pgtop_tune.model.bench import Silence
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.pooler import Pooler, PoolerSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
+from pgtop_tune.model.waits import LockSample, LockWait
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS
 from tests.support.pooler_frames import bouncer, counters, pool
@@ -107,6 +108,42 @@ def test_a_jam_is_seen_in_one_look_where_others_wait_that_long_already() -> None
     assert rule.find(Facts(jam, (replace(look, idle_s=2.0),) * 3)) is not None
 
 
+def test_sessions_wait_for_a_root_no_longer_than_for_its_lock() -> None:
+    """Left behind by another jam: 34 were said to wait 45 s for a session that had had the lock for 5 s."""
+    jam = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False).interval(40)
+    activity = next(iter(jam.recent(sections.activity, 5.0)))
+    waits = [
+        LockWait(
+            pid=pid, locktype="transactionid", mode="ShareLock", relation=None, target="xid 1", holders=(900,),
+            wait_start_ms=activity.now_ms - 100 * pid if pid < 20 else None, held_modes=("ExclusiveLock",), prepared=(),
+        )
+        for pid in range(10, 26)
+    ]  # fmt: skip
+    assert root_look(activity).waited_s == 38.0
+    assert root_look(activity, LockSample(activity.at_s, tuple(waits))).waited_s == 1.9
+    assert root_look(activity, LockSample(activity.at_s, ())).waited_s == 38.0
+    newest = jam.newest
+    assert not isinstance(newest.postgres, Unavailable)
+    read = replace(newest, postgres=replace(newest.postgres, locks=LockSample(activity.at_s, tuple(waits))))
+    first = Diagnosing().look(Interval((*jam.frames[:-1], read))).first
+    assert first.sentence == "16 sessions wait 1.9 s for 900, idle in transaction 38 s (psql)"
+
+
+def test_sessions_that_stay_are_not_one_for_each_transaction() -> None:
+    """A pool that opened 296 was called a new session for each transaction, 96 % of the server's time."""
+    steady = Situation(
+        waits={"Client:turn": 3.0, "CPU:": 0.2}, clients=4, latency_ms=160.0, tps=20.0,
+        counters={"databases.sessions": 20.0},
+    )  # fmt: skip
+    assert said(steady).first.rule == "conn.storm"
+
+    def growing(second: int, now_ms: int) -> tuple[object, ...]:
+        return tuple(backend(100 + n, now_ms, state="idle") for n in range(20 * second))
+
+    opened = replace(steady, backends=growing)
+    assert "conn.storm" not in [finding.rule for finding in said(opened).findings]
+
+
 def test_without_a_load_the_same_jam_is_a_jam() -> None:
     first = said(Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)).first
     assert first.rule == "lock.jam"
@@ -130,6 +167,19 @@ def test_a_server_whose_sessions_are_hidden_is_not_said_to_be_idle() -> None:
 def test_clients_that_think_are_no_limit_of_the_server() -> None:
     thinking = Situation(waits={"Client:between": 14.7, "CPU:": 1.3}, latency_ms=16.0, tps=1000.0, cpu=1.2)
     assert said(thinking).first.sentence == "nothing is at a limit: clients think 92 % of each transaction"
+
+
+def test_a_wait_that_no_rule_knows_is_named_and_not_called_other() -> None:
+    """The line said "no single limit: other 14.0 of 14.2 ms" above a budget of Timeout:PgSleep 14.0, other 0.2."""
+    asleep = Situation(waits={"Timeout:PgSleep": 7.9, "CPU:": 0.1}, latency_ms=14.2, tps=564.0, clients=8, cpu=0.1)
+    sentence = said(asleep).first.sentence
+    assert sentence.startswith("not clear what binds: CPU 0.18, Timeout:PgSleep 14.0, other 0.0"), sentence
+
+
+def test_a_transaction_of_ten_seconds_has_one_unit() -> None:
+    """It was "of 14.4s ms"."""
+    long = Situation(waits={"Timeout:PgSleep": 8.0}, latency_ms=14_400.0, tps=0.6, clients=8, cpu=1.0)
+    assert said(long).first.sentence.endswith(" of 14.4 s")
 
 
 def test_a_full_machine_is_never_called_free_of_limits() -> None:

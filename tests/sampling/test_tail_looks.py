@@ -9,10 +9,12 @@ import pytest
 from msgspec import Struct
 
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.metrics.tail import FEWEST, Tail, tail
+from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.tail import Blocker, OldTransaction, TailSample, class_edge_ms, length_class
 from pgtop_tune.sampling.tail_looks import FLOOR_MS, MOST_FOLLOWED, MOST_ROWS, TailLooks
-from tests.support.frames import frame, postgres_sample
+from tests.support.frames import bench_sample, frame, postgres_sample
 
 
 class Planted(Struct, frozen=True):
@@ -193,3 +195,39 @@ def test_lengths_have_four_classes_an_octave() -> None:
     for age_ms in (1.0, 83.9, 84.1, 1234.5):
         kind = length_class(age_ms)
         assert class_edge_ms(kind) <= age_ms < class_edge_ms(kind + 1)
+
+
+def under_a_load(samples: Sequence[TailSample], latencies_ms: Sequence[float]) -> Tail:
+    """The tail of a load whose seconds all have these latencies."""
+    latencies_us = [int(1000 * ms) for ms in latencies_ms]
+    counts = ascending(bucket_counts(latencies_us))
+    frames = []
+    for n, sample in enumerate(samples):
+        whole = LatencySecond(n, len(latencies_us), sum(latencies_us), max(latencies_us), counts)
+        bench = bench_sample(n, latencies=(whole,))
+        frames.append(frame(n, postgres=postgres_sample(n, tail=sample), bench=bench))
+    found = tail(Interval(frames))
+    assert found is not None
+    return found
+
+
+def test_slow_transactions_of_one_length_are_told_though_none_is_seen_past_the_p99() -> None:
+    """One in 20 slept 300 ms: p99 303 ms, and the line said that there had been no such transaction for a minute."""
+    chance = random.Random(3)
+    planted = [
+        Planted(n, chance.uniform(0, 59_000), (("Timeout", "PgSleep", chance.uniform(300, 304)),)) for n in range(1_500)
+    ]
+    found = under_a_load(looked_at(planted, 60), [0.1] * 475 + [300 + n / 6 for n in range(25)])
+    assert found.p99_ms == pytest.approx(303, rel=0.03)
+    assert found.before_p99
+    assert found.over_ms == pytest.approx(181.0, abs=0.1)
+    assert shares(found) == {"Timeout:PgSleep": pytest.approx(100.0)}
+    assert found.transactions == pytest.approx(1_500, rel=0.1)
+
+
+def test_a_tail_that_is_seen_past_the_p99_begins_there() -> None:
+    planted = [Planted(n, 37.0 * n, (("CPU", "", 280.0),)) for n in range(500)]
+    slow = [Planted(1000 + n, 900.0 * n, (("Lock", "tuple", 600.0),)) for n in range(20)]
+    found = under_a_load(looked_at([*planted, *slow], 30), [280.0] * 990 + [600.0] * 10)
+    assert not found.before_p99
+    assert shares(found) == {"Lock:tuple": pytest.approx(100.0)}

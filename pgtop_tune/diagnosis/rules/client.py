@@ -35,7 +35,11 @@ _OTHER: Final = "other"
 
 
 def _storms(facts: Facts) -> bool:
-    return facts.connects >= _CONNECTS and facts.tps > 0 and facts.connects / facts.tps >= _PER_TRANSACTION
+    if facts.connects < _CONNECTS or not facts.tps:
+        return False
+    # Sessions that stay, of a pool that opens them, are none for each transaction.
+    ended = facts.connects - facts.more_sessions
+    return ended >= max(_CONNECTS, _PER_TRANSACTION * facts.tps)
 
 
 def _pool_wait_ms(facts: Facts) -> float:

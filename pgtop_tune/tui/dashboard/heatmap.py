@@ -15,7 +15,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, SHADES, Line, of_map
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, labelled, padded
-from pgtop_tune.units import count, ms, percent, wall_clock
+from pgtop_tune.units import count, ms, percent, wall_clock, with_ms
 
 _STYLE: Final = "series-1"
 """Of the map, in shades: that most transactions are usual is no alarm."""
@@ -104,10 +104,10 @@ def _drawn(values: list[float], most: float, glyphs: Glyphs) -> Line:
 
 def _figures(seconds: list[tuple[float, Merged]], most_per_s: float, width: int, glyphs: Glyphs) -> Line:
     logged = sum(histogram.logged for _, histogram in seconds)
-    slowest_ms = max(histogram.max_us for _, histogram in seconds) / 1000.0
+    slowest, _, unit = with_ms(max(histogram.max_us for _, histogram in seconds) / 1000.0).partition(" ")
     phrases = [
         Phrase(labelled("transactions", count(float(logged)))),
-        Phrase(labelled("max", ms(slowest_ms), unit=" ms"), 1),
+        Phrase(labelled("max", slowest, unit=f" {unit}"), 1),
         Phrase(_scale(most_per_s, glyphs), 1),
         Phrase((("right: % of all", "label"),), 3),
     ]

@@ -346,7 +346,7 @@ def _head(
     title = [
         Phrase((("sessions ", "title"), (f"{_whole(SESSIONS, interval)}{most}", PLAIN))),
         *([_hidden(hidden)] if hidden is not None else counts),
-        _seldom(interval),
+        seldom(interval),
     ]
     chosen = [
         Phrase(((f"/{one_line(view.filter, _FILTER)}", "key"),) if view.filter else (), 0),
@@ -369,7 +369,7 @@ def _hidden(why: Unavailable) -> Phrase:
     return Phrase(absence(why), 1, (("others are hidden: GRANT pg_monitor", "warning"),))
 
 
-def _seldom(interval: Interval | None) -> Phrase:
+def seldom(interval: Interval | None) -> Phrase:
     """How often the sessions are looked at, where that is less often than frames are made: many are dear."""
     apart_s = _apart_s(interval, sections.activity)
     return Phrase(() if apart_s is None else ((f"looked at every {apart_s:.1f} s", "warning"),), 1)

@@ -79,10 +79,12 @@ def tail_phrases_in_full(session: Session, burst_key: str = "") -> list[Phrase]:
     why = "" if found.p99_ms is None else f", p99 {with_ms(found.p99_ms)}"
     if found.below_p99:
         why += f": looks every {found.every_ms:.0f} ms see no further{reach}"
+    elif found.before_p99:
+        why += f": looks every {found.every_ms:.0f} ms see too few beyond{reach}"
     over: Line = (("tail ", "title"), (f"over {with_ms(found.over_ms)}", "strong"), (why, "label"))
     if found.transactions < FEWEST:
         few = "no transaction" if found.transactions < 0.5 else f"only {found.transactions:.0f} transactions"
-        return [Phrase(over, 0, over[:2]), Phrase(((f"{few} in 60 s", "dim"),), 1)]
+        return [Phrase(over, 0, over[:2]), Phrase(((f"{few} seen in 60 s", "dim"),), 1)]
     causes = [cause for cause in by_wait(found.causes)[:_CAUSES] if cause.share >= _LEAST]
     named = [Phrase(_named(cause), rank, _share(cause)) for rank, cause in enumerate(causes, 1)]
     return [Phrase(over, 0, over[:2]), *named, Phrase(_numbers(found), 2)]

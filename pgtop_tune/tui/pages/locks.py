@@ -16,6 +16,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.sql_quoting import literal
 from pgtop_tune.tui.dashboard.session_details import details_lines, locked_object
+from pgtop_tune.tui.dashboard.sessions import seldom
 from pgtop_tune.tui.pages.lock_types import LOCK_TYPES
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -204,6 +205,7 @@ def _summary(session: Session, cells: int, height: int, glyphs: Glyphs) -> list[
         Phrase(labelled("longest wait", lasting(max(waited) / 1000.0)) if waited else (), 2),
         Phrase((("deadlock in the making: " + " ".join(circle), "critical"),) if circle else (), 1),
         Phrase(((f"{left_out} more wait and are not shown", "warning"),) if left_out else (), 3),
+        seldom(session.interval),
         Phrase((("pg_locks: ", "label"), *absence(locks)) if isinstance(locks, Unavailable) else (), 1),
     ]
     lines: list[Line] = [summed(counts, cells, glyphs)]

@@ -16,7 +16,7 @@ from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import details_lines
 from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
-from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, style_of
+from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, seldom, style_of
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit
@@ -204,7 +204,8 @@ def _why_old(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     frame = session.now
     activity = None if frame is None else sections.activity(frame)
     if not isinstance(activity, Unavailable):
-        return []
+        often = seldom(session.interval).line
+        return [fit((("  sessions ", "label"), *often), width)][:height] if often else []
     return [fit(((f"  sessions of {seen_before(session)}  ", "warning"), *absence(activity)), width)][:height]
 
 
@@ -245,5 +246,5 @@ PAGE: Final = Page(
     tables=(TABLE, CONNECTIONS, LIMITS),
     summary=_why_old,
     summary_rows=lambda width, height: 1,
-    summary_needs=lambda session, width: int(bool(seen_before(session))),
+    summary_needs=lambda session, width: int(bool(seen_before(session) or seldom(session.interval).line)),
 )

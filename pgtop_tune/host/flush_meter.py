@@ -19,6 +19,7 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -124,23 +125,24 @@ def timer_overhead_ns(program: Path, *, tsc: bool = False) -> float | Unavailabl
         tsc: As of `parse_overhead`.
     """
     try:
-        running = start_guarded(
-            [str(program), "--duration=1"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except OSError as problem:
-        return Unavailable(Reason.FAILED, f"{program}: {problem.strerror}")
-    try:
-        running.wait(_PATIENCE_S)
-        assert running.process.stdout is not None
-        said = running.process.stdout.read().decode("utf-8", "replace")
+        # From 19 on a line for each duration it has seen: more than a pipe holds.
+        with tempfile.TemporaryFile() as output:
+            running = start_guarded(
+                [str(program), "--duration=1"],
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+            try:
+                running.wait(_PATIENCE_S)
+            finally:
+                running.stop()
+            output.seek(0)
+            return parse_overhead(output.read().decode("utf-8", "replace"), tsc=tsc)
     except TimeoutError:
         return Unavailable(Reason.FAILED, f"{program} did not end within {_PATIENCE_S:.0f} s")
-    finally:
-        running.stop()
-    return parse_overhead(said, tsc=tsc)
+    except OSError as problem:
+        return Unavailable(Reason.FAILED, f"{program}: {problem.strerror}")
 
 
 def parse_overhead(said: str, *, tsc: bool = False) -> float | Unavailable:

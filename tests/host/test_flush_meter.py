@@ -133,6 +133,13 @@ def test_a_program_of_the_servers_own_installation_is_run(tmp_path: Path) -> Non
     assert failing.reason is Reason.FAILED
 
 
+def test_a_program_may_say_more_than_a_pipe_holds(tmp_path: Path) -> None:
+    program = tmp_path / "pg_test_timing"
+    program.write_text("#!/bin/sh\nseq 1 40000\necho 'Per loop time including overhead: 7.5 ns'\n")
+    program.chmod(0o755)
+    assert timer_overhead_ns(program) == 7.5
+
+
 def test_a_strangers_program_is_not_run_as_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "pg_test_timing"
     program.write_text("#!/bin/sh\n")

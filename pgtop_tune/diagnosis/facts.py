@@ -18,7 +18,7 @@ from msgspec import Struct
 from pgtop_tune.diagnosis.blockers import RootLook
 from pgtop_tune.metrics import host, host_places, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, hidden_sessions, is_active, sessions
-from pgtop_tune.metrics.budget import BudgetPart, LatencyBudget, latency_budget
+from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.load import running
@@ -134,12 +134,6 @@ class Facts:
     def of_whole(self) -> str:
         """What shares are of, for a sentence."""
         return "each transaction" if self.budget and self.budget.measured else "the server's time"
-
-    def largest_besides(self, *waits: str) -> BudgetPart | None:
-        """The largest part of the budget that is none of these; named as for `b`."""
-        parts = self.budget.parts if self.budget else ()
-        others = [part for part in parts if not any(_means(wait, part.label) for wait in waits)]
-        return max(others, key=lambda part: part.ms, default=None)
 
     def share_text(self, impact_ms: float) -> str:
         """ "41 % of each transaction"."""
@@ -344,9 +338,3 @@ def _summed(parts: Mapping[str, float], waits: Iterable[str]) -> float:
         else:
             found += parts.get(label, 0.0)
     return found
-
-
-def _means(wait: str, label: str) -> bool:
-    """Whether a name of a wait, which may stand for all that begin so, means this one."""
-    named, label = wait.lower(), label.lower()
-    return label.startswith(named[:-1]) if named.endswith("*") else label == named

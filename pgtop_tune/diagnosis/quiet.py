@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 from math import sqrt
 from typing import Final
@@ -33,6 +34,8 @@ _GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "client": (THINK,),
 }
 """Waits of the budget that are said in a word."""
+_SAID: Final = tuple(name.lower() for name in (*chain.from_iterable(_GROUPS.values()), CPU, QUEUE, OTHER))
+_ALL_OF: Final = tuple(name[:-1] for name in _SAID if name.endswith("*"))
 
 
 def is_idle(facts: Facts) -> bool:
@@ -74,7 +77,7 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     waits_for_us = facts.generator is not None and facts.generator.bound
     thinks = facts.latency_ms > 0 and thinks_ms >= _THINKS * facts.latency_ms
     if thinks and not waits_for_us and facts.queue_ms < _QUEUE * facts.latency_ms:
-        return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts)
+        return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts, _parts_ms(facts))
     if is_idle(facts):
         if facts.hidden is not None:
             # Those may be all there is: as in the pane of waits, none that are seen is not none.
@@ -85,16 +88,16 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
         said = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
         return f"{said}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
     whole = with_ms(facts.latency_ms)
-    named = ", ".join(f"{label} {value}" for label, value in _parts(facts))
+    parts_ms = _parts_ms(facts)
+    parts = _parts(facts, parts_ms)
+    named = ", ".join(f"{label} {value}" for label, value in parts)
     # No rule explains it, and still it is most of the time.
-    largest_ms = max(_parts_ms(facts).values())
-    said = "not clear what binds" if largest_ms >= _MOST * facts.latency_ms else "no single limit"
-    return f"{said}: {named} of {whole}", _parts(facts)
+    said = "not clear what binds" if max(parts_ms.values()) >= _MOST * facts.latency_ms else "no single limit"
+    return f"{said}: {named} of {whole}", parts
 
 
-def _parts(facts: Facts) -> tuple[tuple[str, str], ...]:
+def _parts(facts: Facts, parts: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
     """The budget in few words, ms."""
-    parts = _parts_ms(facts)
     other_ms = max(facts.latency_ms - sum(parts.values()), 0.0)
     shown = {label: value for label, value in parts.items() if value >= 0.01 * facts.latency_ms}
     return tuple((label, ms(value)) for label, value in {**shown, "other": other_ms}.items())
@@ -103,10 +106,15 @@ def _parts(facts: Facts) -> tuple[tuple[str, str], ...]:
 def _parts_ms(facts: Facts) -> dict[str, float]:
     """By group; of the waits in none of them the largest, where it is more than a small part."""
     parts = {"CPU": facts.cpu_ms + facts.queue_ms, **{label: facts.b(*waits) for label, waits in _GROUPS.items()}}
-    wait = facts.largest_besides(*chain.from_iterable(_GROUPS.values()), CPU, QUEUE, OTHER)
+    others = [part for part in facts.budget.parts if not _is_said(part.label.lower())] if facts.budget else []
+    wait = max(others, key=lambda part: part.ms, default=None)
     if wait is not None and wait.ms >= _NAMED * facts.latency_ms:
         parts[wait.label] = wait.ms
     return parts
+
+
+def _is_said(label: str) -> bool:
+    return label in _SAID or label.startswith(_ALL_OF)
 
 
 def _is_full(facts: Facts) -> bool:

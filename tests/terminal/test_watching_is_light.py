@@ -18,10 +18,10 @@ from tests.terminal.screen import Terminal, environment
 
 OF_ACTS = (
     *("_ssl", "_hashlib", "pgtop_tune.bench", "pgtop_tune.recording.codec", "pgtop_tune.advice"),
-    *("pgtop_tune.changes.change_sets", "pgtop_tune.compare.sides", "pgtop_tune.secret_words"),
+    *("pgtop_tune.changes.change_sets", "pgtop_tune.compare.sides"),
 )
-"""TLS, which a Unix socket has none of, pgbench, the file format; advice, changes and comparisons, which keys ask for,
-and what masks a secret: no statement of the test has one. All of them the first picture would wait for."""
+"""TLS, which a Unix socket has none of, pgbench, the file format; advice, changes and comparisons, which keys ask for:
+the first picture would wait for all of them."""
 _SCRIPT = """
 import pathlib, sys
 from pgtop_tune.cli.app import main

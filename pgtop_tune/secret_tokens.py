@@ -10,6 +10,10 @@ from msgspec import Struct
 
 MASK: Final = "********"
 """What stands in the place of a secret."""
+HINTS: Final = (
+    *("pass", "key", "token", "secret", "://", "-u", "crypt", "hmac", "pwd", "authorization", "sig=", "signature="),
+)
+"""In small letters: a text without any of them has no word that announces a secret (`secret_words`)."""
 _ALNUM: Final = "A-Za-z0-9"
 _URL_SAFE: Final = "A-Za-z0-9_-"
 _DOTTED: Final = "A-Za-z0-9_.-"

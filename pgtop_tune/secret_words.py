@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pgtop_tune.secret_tokens import MASK
+from pgtop_tune.secret_tokens import HINTS, MASK
 
-_HINT: Final = re.compile(r"pass|key|token|secret|://|-u|crypt|hmac|pwd|authorization|sig(?=nature=|=)")
+_HINT: Final = re.compile("|".join(map(re.escape, HINTS)))
 _SUFFIX: Final = r"(?:s|[-_]?(?:access[-_]?)?(?:key|hash|string|text|value|plain|old|new|\d{1,4}))?(?!\w)"
 _FOUND: Final = re.compile(
     rf"(?<=ssh)(?P<option>pass\s+-p\s*)|(?P<name>(?:pass(?:word|wd|phrase|code)?|pwd|secret|token){_SUFFIX}|(?<=[?&-])sig(?:nature)?(?==))"
@@ -206,7 +206,7 @@ def _of_list(text: str, name: int, listed: re.Match[str]) -> _Span | None:
 
 
 def _key(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-    """That of an API, an option, or KEY=… of a shell and a URL: tables have columns of the name."""
+    """A key of an API or of an option, or KEY=… in a shell or a URL. A column called key announces no secret."""
     at, after = found.start(), found.end()
     is_assigned = text.startswith("=", after) and not text[after + 1 : after + 2].isspace()
     before = text[at - 1 : at]

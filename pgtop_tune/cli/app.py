@@ -47,7 +47,6 @@ COMMANDS: Final = (
     ("reset", "set", "reset_parameters"),
     ("revert", "revert", "revert"),
     ("ab", "ab", "ab"),
-    ("twin", "twin", "twin"),
     ("tune", "tune", "tune"),
     ("diff", "diff", "diff"),
     ("check", "check", "check"),

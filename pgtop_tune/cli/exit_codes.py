@@ -26,8 +26,8 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """check: findings at or above --fail-on. demo, twin and revert: a server of this machine could not be created
-    or started."""
+    """check: findings at or above --fail-on. demo and revert: a server of this machine could not be created or
+    started."""
     USAGE = 2
     """Usage error on the command line or in a configuration file; 2 as usual for command-line parsers."""
     CONNECTION = 3
@@ -41,8 +41,8 @@ class ExitCode(IntEnum):
     CONDITION_HOLDS = 7
     """A condition of --fail-if holds."""
     CANNOT_TELL = 8
-    """A condition of --fail-if cannot be decided: not comparable, not measured, too short, or too few runs. ab
-    and twin: there is no verdict."""
+    """A condition of --fail-if cannot be decided: not comparable, not measured, too short, or too few runs.
+    ab: there is no verdict."""
     CRASHED = 70
     """A bug, with a traceback; 70 as EX_SOFTWARE of sysexits.h."""
     SIGNALLED = 128

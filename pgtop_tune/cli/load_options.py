@@ -1,4 +1,4 @@
-"""Options of a load, as commands that run one share them: `bench run`, `ab`, `twin`, `experiment noise`."""
+"""Options of a load, as commands that run one share them: `bench run`, `ab`, `experiment noise`."""
 
 from __future__ import annotations
 

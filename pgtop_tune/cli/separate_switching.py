@@ -217,7 +217,8 @@ async def _agreed(service: RestartService, rivals: Sequence[Rival], *, yes: bool
             )
         if not plan.by_us:
             raise ServerProblem(
-                f"pgtop-tune cannot restart the server: {plan.why_not}", "`pgtop-tune twin` restarts none"
+                f"pgtop-tune cannot restart the server: {plan.why_not}",
+                "judge it on a staging server, or judge parameters that a reload applies",
             )
         if arm is Arm.B:
             ends = f"ends {counted(plan.sessions, 'session')} now"

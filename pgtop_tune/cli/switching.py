@@ -201,7 +201,7 @@ async def switch(wanted: SwitchRequest) -> int:
             return as_json(plan, state, facts | {"own_cpu_s": round(time.process_time() - began_s, 2)})
 
         names = [rival.name for rival in plan.rivals]
-        file = RecordFile("ab", names, time.strftime("%Y%m%d-%H%M%S"))
+        file = RecordFile(names, time.strftime("%Y%m%d-%H%M%S"))
         shown = ShownStates(plan)
         announcement = Announcement("ab", names, lambda: shown.newest, server_of(keeper.frames[-1]))
         session.engine.attach(announcement)

@@ -1,4 +1,4 @@
-"""Experiments of other programs on the watched server, for the screen: `ab`, `twin` and plans, detached or not.
+"""Experiments of other programs on the watched server, for the screen: `ab`, `tune` and plans, detached or not.
 
 Files are looked at in a thread, every other second.
 """

@@ -152,7 +152,7 @@ class SwitchbackService:
         self._frames = frames
         arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
         shown = ShownStates(plan, self._state.number + 1)
-        file = RecordFile("ab", (rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
+        file = RecordFile((rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
         watch = _Watch(shown, plan, self._note, file, facts)
         self._state = shown.newest
 

@@ -116,33 +116,6 @@ class ServerGroup:
         )
 
 
-def memory_left(membership: Mapping[str, str], mounts: Sequence[Mount], read: Read) -> int | None:
-    """Bytes that a process may still take: of all levels above it, the least of limit − charged + cached files.
-
-    None without a limit. Source: memory.stat, (total_)inactive_file and (total_)active_file.
-
-    Args:
-        membership: Of its /proc/PID/cgroup.
-
-    Raises:
-        ValueError: A file is not what the kernel writes.
-    """
-    old = _mount_of_controller("memory", mounts) if "memory" in membership else None
-    unified = next((mount.point for mount in mounts if mount.kind == "cgroup2"), None)
-    levels = _levels(old, membership["memory"]) if old else _levels(unified, membership.get("", "/"))
-    files = _Files(read)
-    prefix, charged_file = ("total_", "memory.usage_in_bytes") if old else ("", "memory.current")
-    found = []
-    for level in levels:
-        limit = files.memory_max_v1(level) if old else files.memory_max(level)
-        charged = files.number(f"{level}/{charged_file}")
-        if limit is not None and charged is not None:
-            stat = files.words(f"{level}/memory.stat")
-            cached = sum(stat.get(f"{prefix}{kind}_file", 0) for kind in ("inactive", "active"))
-            found.append(max(limit - charged + cached, 0))
-    return min(found, default=None)
-
-
 def _mount_of_controller(controller: str, mounts: Sequence[Mount]) -> str | None:
     return next((mount.point for mount in mounts if mount.kind == "cgroup" and controller in mount.options), None)
 

@@ -72,7 +72,7 @@ class ExperimentState(Struct, frozen=True):
 
     Attributes:
         number: Of the experiment in this session, from 1; 0 before the first.
-        kind: "A/B", "twin" or "plan".
+        kind: "A/B", "tuning" or "plan"; older programs have "twin".
         where: Which other program runs it: "detached", "process 4711"; "" for this one.
         under_way: Whether it goes on, or puts values back.
         arm: "A" or "B"; "" between blocks.

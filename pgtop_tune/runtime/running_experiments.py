@@ -82,7 +82,7 @@ class RunningExperiment(Struct, frozen=True, kw_only=True):
     """An experiment as its program announces it.
 
     Attributes:
-        program: As typed: "ab", "twin", "experiment run"; "screen" for one of a screen.
+        program: As typed: "ab", "tune", "experiment run"; "screen" for one of a screen.
         detached: Name of the detached run; "" where a terminal holds it.
         key: The process.
         server: Where it runs.

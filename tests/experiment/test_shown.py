@@ -1,17 +1,14 @@
-"""What screens are shown of experiments by turns, of twins and of plans."""
+"""What screens are shown of experiments by turns and of plans."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
 from pgtop_tune.experiment.plan.shown import shown_plan, switched
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.experiment.switchback.shown import ShownStates
 from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
-from pgtop_tune.experiment.twin.shown import TwinShown
-from pgtop_tune.experiment.twin.state import TwinPhase, TwinPlan, TwinState
 from tests.support.plans import bound_text, outcome
 
 _RIVALS = (Rival("work_mem", "4MB", "64MB"),)
@@ -44,20 +41,6 @@ def test_the_end_of_load_or_server_has_its_reason_and_what_was_not_put_back_is_a
     shown = ShownStates(_PLAN)
     shown.take(replace(over, ending=Ending.NOT_STEADY, reason="the load does not get steady: drift", notes=()))
     assert shown.newest.ending == "not steady"
-
-
-def test_a_twin_shows_its_first_stage_by_name() -> None:
-    shown = TwinShown(TwinPlan(rivals=_RIVALS, load="select-only -c 2", for_s=600.0, seed=1))
-    shown.take(TwinState(TwinPhase.COPYING))
-    assert (shown.newest.kind, shown.newest.phase, shown.newest.effect) == ("twin", "copying the server", None)
-    paired = Paired(PairedVerdict.UNDECIDED, -0.054, -0.254, 0.2, 4, 0.1, 12)
-    over = TwinState(TwinPhase.REMOVING, pair=4, elapsed_s=90.0, stage=paired, ending=Ending.INTERRUPTED)
-    shown.take(over)
-    found = shown.newest
-    assert (found.figure, found.effect, found.low, found.counted, found.ending) == (
-        "stage 1", -0.054, -0.254, 4, "interrupted"
-    )  # fmt: skip
-    assert "-5.4 % (-25.4 % … +20.0 %) before the copies exchange settings" in found.details
 
 
 def test_a_plan_shows_its_cells_and_the_best_arm_so_far() -> None:

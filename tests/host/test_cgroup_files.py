@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.host.cgroup_files import ServerGroup, memory_left, parse_membership
+from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -122,34 +122,3 @@ class TestCgroup:
             child.stdin.close()
             assert eventually(lambda: not (group / "cgroup.procs").read_text())
             group.rmdir()
-
-
-@pytest.mark.parametrize(
-    ("membership", "mounts", "files", "left"),
-    [
-        (b"0::/db.slice/own\n", MOUNTS_2, {
-            "db.slice/own/memory.max": "max\n", "db.slice/own/memory.current": "10\n",
-            "db.slice/memory.max": "4000\n", "db.slice/memory.current": "3000\n",
-            "db.slice/memory.stat": "anon 100\ninactive_file 700\nactive_file 50\nshmem 99\n",
-            "memory.max": "9000\n", "memory.current": "1000\n",
-        }, 1750),
-        (b"4:memory:/own\n0::/\n", MOUNTS_1, {
-            "memory/own/memory.limit_in_bytes": "500\n", "memory/own/memory.usage_in_bytes": "490\n",
-            "memory/own/memory.stat": "inactive_file 1\ntotal_inactive_file 40\ntotal_active_file 2\n",
-            "memory/memory.limit_in_bytes": "9223372036854771712\n",
-        }, 52),
-        (b"0::/own\n", MOUNTS_2, {"own/memory.max": "max\n", "own/memory.current": "10\n"}, None),
-        (b"0::/own\n", b"", {}, None),
-    ],
-)  # fmt: skip
-def test_the_memory_left_in_a_group_counts_cached_files_as_free(
-    tmp_path: Path, membership: bytes, mounts: bytes, files: dict[str, str], left: int | None
-) -> None:
-    for name, text in files.items():
-        path = tmp_path / "sys/fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    found = memory_left(
-        parse_membership(membership), parse_mountinfo(mounts), lambda path: (tmp_path / path).read_bytes()
-    )
-    assert found == left

@@ -84,7 +84,7 @@ def test_the_banner_of_an_experiment_stays_while_the_safe_arm_is_in_force() -> N
     assert width(line) == 80
     assert switched_danger(RUNNING, 80, UNICODE) is None
     assert switched_danger(replace(unsafe, under_way=False), 80, UNICODE) is None
-    assert switched_danger(replace(unsafe, kind="twin"), 80, UNICODE) is None
+    assert switched_danger(replace(unsafe, kind="plan P1"), 80, UNICODE) is None
 
 
 @pytest.mark.parametrize("cells", [60, 80, 200])

@@ -15,8 +15,8 @@ RESTARTS = ArmValues(
     "shared_buffers",
     "128MB",
     "1GB",
-    "takes a restart of the server; `pgtop-tune ab --restart` judges it with restarts, `pgtop-tune twin` on two copies "
-    "of the server",
+    "takes a restart of the server; `pgtop-tune ab --restart` judges it with restarts, on a server that may be "
+    "restarted",
 )
 KNOWN_NOISE = ExperimentPreview(
     (WORK_MEM, RESTARTS),

@@ -26,7 +26,7 @@ _ATTEMPTS: Final = 5
 _AGAIN_S: Final = 2.0
 _MARGIN_S: Final = 30.0
 """Beyond the end of a block before its set reverts by itself."""
-_RESTARTS: Final = "`pgtop-tune ab --restart` judges it with restarts, `pgtop-tune twin` on two copies of the server"
+_RESTARTS: Final = "`pgtop-tune ab --restart` judges it with restarts, on a server that may be restarted"
 _NEW_LOAD: Final = "`pgtop-tune ab` judges it with a new load for each block"
 _INSTEAD: Final = {"postmaster": _RESTARTS, "backend": _NEW_LOAD, "superuser-backend": _NEW_LOAD}
 """By pg_settings.context."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
@@ -103,32 +103,6 @@ class Evaluation(Struct, frozen=True):
         return self.paired.over and not self.unattributable
 
 
-class Both(Protocol):
-    """A block of either arm."""
-
-    @property
-    def a(self) -> Block:
-        """Of A."""
-        ...
-
-    @property
-    def b(self) -> Block:
-        """Of B."""
-        ...
-
-
-class Numbered(Protocol):
-    """A pair, however it is made."""
-
-    @property
-    def number(self) -> int:
-        """From 1."""
-        ...
-
-
-_P = TypeVar("_P", bound=Numbered)
-
-
 def evaluate(
     pairs: Sequence[Pair],
     objective: str = TPS,
@@ -145,7 +119,7 @@ def evaluate(
         final: Nothing follows: the pairs are checked without the model as well, which takes longer.
         text: Of a statement by its id; "" where it is not known.
     """
-    counted, left_out, kept = counted_pairs(pairs, _why_not, at_an_edge)
+    counted, left_out, kept = _counted_pairs(pairs)
     mix = fixed_mix(counted) if objective == SAME_MIX else None
     decides = mix is not None and not mix.problem
     if mix is not None and decides:
@@ -233,20 +207,13 @@ def _of_statement(id: str) -> Callable[[Block], float | None]:
     return lambda block: measure(block.statements)
 
 
-def counted_pairs(
-    pairs: Sequence[_P], why_not: Callable[[_P], str], at_edge: Callable[[_P], bool]
-) -> tuple[tuple[_P, ...], tuple[tuple[int, str], ...], bool]:
-    """Those that count; number and reason of the others; whether pairs with the edge of a checkpoint count.
-
-    Args:
-        why_not: Why a pair does not count; "" where it does.
-        at_edge: Whether it holds the edge of a checkpoint.
-    """
-    kept = sum(map(at_edge, pairs[:_FIRST])) >= _FIRST // 2 and len(pairs) >= _FIRST
+def _counted_pairs(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], tuple[tuple[int, str], ...], bool]:
+    """Return the pairs that count, number and reason of the others, and whether a checkpoint's edge is no reason."""
+    kept = sum(map(_at_an_edge, pairs[:_FIRST])) >= _FIRST // 2 and len(pairs) >= _FIRST
     counted, left_out = [], []
     for pair in pairs:
-        why = why_not(pair)
-        if not why and not kept and at_edge(pair):
+        why = pair.spoiled or ("the effect had not settled" if pair.superseded else "")
+        if not why and not kept and _at_an_edge(pair):
             why = "a checkpoint began or ended within"
         if why:
             left_out.append((pair.number, why))
@@ -255,12 +222,8 @@ def counted_pairs(
     return tuple(counted), tuple(left_out), kept
 
 
-def _why_not(pair: Pair) -> str:
-    return pair.spoiled or ("the effect had not settled" if pair.superseded else "")
-
-
-def at_an_edge(pair: Both) -> bool:
-    """Whether a checkpoint began or ended within one of the blocks, by chance."""
+def _at_an_edge(pair: Pair) -> bool:
+    """Return whether a checkpoint began or ended within one of the blocks, by chance."""
     a, b = pair.a.checkpoint, pair.b.checkpoint
     return not pair.a.whole_cycle and a is not None and b is not None and abs(a - b) > _CHECKPOINT
 

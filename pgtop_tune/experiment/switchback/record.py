@@ -82,14 +82,13 @@ class RecordFile:
     """The file of one experiment, written anew after each pair: completely or not at all.
 
     Args:
-        kind: "ab" or "twin".
         parameters: Name it.
         began: Date and time, for the name.
     """
 
-    def __init__(self, kind: str, parameters: Iterable[str], began: str) -> None:
+    def __init__(self, parameters: Iterable[str], began: str) -> None:
         names = "-".join(_UNSAFE.sub("-", name) for name in parameters)[:60]
-        self.path: Final = experiments_dir() / f"{kind}-{began}-{names}-{os.getpid()}.json"
+        self.path: Final = experiments_dir() / f"ab-{began}-{names}-{os.getpid()}.json"
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Raises a RecordingProblem where it cannot be written; the former one is whole."""

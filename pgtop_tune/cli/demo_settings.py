@@ -98,5 +98,5 @@ def overridden(server: Throwaway, settings: Mapping[str, str]) -> tuple[str, ...
     """Those of the settings that ALTER SYSTEM of an earlier session holds in a kept cluster."""
     from pgtop_tune.cluster import auto_conf
 
-    stored = auto_conf.settings(auto_conf.read(server.data_dir).decode(errors="replace"))
+    stored = auto_conf.settings(auto_conf.read(str(server.data_dir)).decode(errors="replace"))
     return tuple(name for name in stored if name.lower() in settings)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.process.foreign_directory import ForeignDirectory, handed_over, is_private_place
 
 UNPRIVILEGED: Final = ("postgres", "nobody")
 """Accounts taken when we are root, the first that exists."""
@@ -34,10 +35,22 @@ class Account(Struct, frozen=True):
     uid: int | None = None
     gid: int | None = None
 
-    def own(self, path: Path) -> None:
-        """Gives a file or directory to the account."""
+    def own(self, parent: Path, name: str) -> ForeignDirectory:
+        """Make a directory of the account in one of ours.
+
+        Raises:
+            OSError: It cannot be made or given away.
+        """
+        return handed_over(parent, name, self.uid, self.gid)
+
+    def take(self, directory: ForeignDirectory) -> None:
+        """Give an open directory to the account.
+
+        Raises:
+            OSError: We may not.
+        """
         if self.uid is not None and self.gid is not None:
-            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+            directory.give_to(self.uid, self.gid)
 
     def can_enter(self, directory: Path) -> bool:
         """Whether every directory on the way, and this one, lets the account in."""
@@ -109,9 +122,14 @@ def copy_for_everybody(binaries: Binaries, target: Path) -> Binaries:
         The copy; its programs find their libraries by the same relative paths.
 
     Raises:
-        ClusterProblem: It cannot be copied.
+        ClusterProblem: It cannot be copied, or another account could lead us to files of ours through it.
     """
     root = binaries.bin_dir.parent
+    if os.geteuid() == 0 and not is_private_place(binaries.bin_dir):
+        raise ClusterProblem(
+            f"the programs in {binaries.bin_dir} are another account's, and root does not copy them",
+            "pass the directory of an installed server's programs with --pg-bin",
+        )
     # A wheel keeps shared libraries beside the package, three levels above its programs: keep that distance.
     copy = target / "package" / root.name
     beside = [each for each in root.parent.parent.glob("*.libs") if each.is_dir()] if root.parent != Path("/") else []

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.paths import opened, replacing
+from pgtop_tune.paths import replacing
+from pgtop_tune.process.foreign_directory import ForeignDirectory
 
 FILE_NAME: Final = "postgresql.auto.conf"
 _MOST_BYTES: Final = 16 * 2**20
@@ -56,37 +56,34 @@ def at_the_end(text: str, names: Sequence[str]) -> str:
     return text
 
 
-def read(data_directory: Path) -> bytes:
+def read(data_directory: str) -> bytes:
     """The file of a data directory; no link is followed, it might lead to another's secrets.
 
     Raises:
         ClusterProblem: It cannot be read.
     """
-    path = data_directory / FILE_NAME
     try:
-        with opened(path, links=False) as file:
-            return file.read(_MOST_BYTES)
+        with ForeignDirectory.find(data_directory) as data:
+            return data.read(FILE_NAME, _MOST_BYTES)
     except OSError as error:
-        raise ClusterProblem(f"{path} cannot be read: {error.strerror}") from None
+        raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be read: {error.strerror}") from None
 
 
-def write(data_directory: Path, content: bytes) -> None:
+def write(data_directory: str, content: bytes) -> None:
     """Replaces the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
 
     Raises:
         ClusterProblem: It cannot be written; the old one is there.
     """
-    target = data_directory / FILE_NAME
     try:
-        owner = data_directory.stat()
-        mode = stat.S_IMODE(target.lstat().st_mode) if target.is_file() else 0o600
-        replace_file(target, content, mode, (owner.st_uid, owner.st_gid))
+        with ForeignDirectory.find(data_directory) as data:
+            data.replace(FILE_NAME, content, data.mode_of(FILE_NAME, 0o600))
     except OSError as error:
-        raise ClusterProblem(f"{target} cannot be written: {error.strerror}") from None
+        raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be written: {error.strerror}") from None
 
 
-def replace_file(target: Path, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
-    """A file with a new content, whole and on the disk.
+def replace_file(target: Path, content: bytes) -> None:
+    """Give a file of ours a new content, whole and on the disk.
 
     Raises:
         OSError: It cannot be made; the old one is there.
@@ -94,9 +91,6 @@ def replace_file(target: Path, content: bytes, mode: int = 0o600, owner: tuple[i
     with replacing(target) as file:
         file.write(content)
         file.flush()
-        if owner is not None and os.geteuid() == 0:
-            os.fchown(file.fileno(), *owner)
-        os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
-from pgtop_tune.cluster.account import Account
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.paths import opened
+from pgtop_tune.process.foreign_directory import ForeignDirectory
 from pgtop_tune.safe_text import printable
 
 FILE_NAME: Final = "pgtop-tune.conf"
@@ -44,37 +41,40 @@ def lines(settings: Mapping[str, str]) -> str:
     return "".join(f"{_name(name)} = {_quoted(name, value)}\n" for name, value in settings.items())
 
 
-def write(settings: Mapping[str, str], data_dir: Path, account: Account) -> None:
+def write(settings: Mapping[str, str], data: ForeignDirectory) -> None:
     """Puts the settings into FILE_NAME of a data directory, in place of what it held.
 
     Raises:
         ClusterProblem: A name or a value that such a file cannot hold.
+        OSError: It cannot be written.
     """
-    put(lines(settings), data_dir, account)
+    put(lines(settings), data)
 
 
-def put(text: str, data_dir: Path, account: Account) -> None:
-    """Makes this the text of FILE_NAME."""
-    path = data_dir / FILE_NAME
-    path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    account.own(path)
+def put(text: str, data: ForeignDirectory) -> None:
+    """Makes this the text of FILE_NAME.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    data.replace(FILE_NAME, text.encode())
 
 
-def read(data_dir: Path) -> str:
+def read(data: ForeignDirectory) -> str:
     """The text of FILE_NAME; "" where it is missing."""
     try:
-        with opened(data_dir / FILE_NAME, links=False) as file:
-            return file.read().decode("utf-8", "replace")
+        return data.read(FILE_NAME).decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
 
 
-def include(data_dir: Path) -> None:
-    """Makes a new cluster's postgresql.conf read FILE_NAME."""
-    with open(data_dir / "postgresql.conf", "a", encoding="utf-8") as file:
-        file.write(f"\ninclude '{FILE_NAME}'\n")
+def include(data: ForeignDirectory) -> None:
+    """Makes a new cluster's postgresql.conf read FILE_NAME.
+
+    Raises:
+        OSError: It cannot be read or written.
+    """
+    data.replace("postgresql.conf", data.read("postgresql.conf") + f"\ninclude '{FILE_NAME}'\n".encode())
 
 
 def _name(name: str) -> str:

@@ -22,7 +22,7 @@ from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.service import run
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.paths import opened
+from pgtop_tune.process.foreign_directory import ForeignDirectory, ForeignPath, handed_over
 
 _COMPUTED_SINCE: Final = 15
 _COPIED: Final = ("PG_VERSION", "global/pg_control")
@@ -81,7 +81,7 @@ def dry_start(
 
 
 def _with_libraries(
-    place: ServerPlace, directory: Path, missing: Callable[[str, str], Sequence[str]] | None
+    place: ServerPlace, directory: ForeignPath, missing: Callable[[str, str], Sequence[str]] | None
 ) -> DryStart:
     if missing is None:
         return DryStart(libraries=False)
@@ -95,7 +95,7 @@ def _with_libraries(
     return DryStart(f'could not access file "{absent[0]}": No such file or directory') if absent else DryStart()
 
 
-def _asked(place: ServerPlace, directory: Path, name: str, *more: str) -> tuple[str, str]:
+def _asked(place: ServerPlace, directory: ForeignPath, name: str, *more: str) -> tuple[str, str]:
     """The words of a refusal, and the value."""
     argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", *more]
     argv += ["-C", name]
@@ -111,39 +111,27 @@ def _number(answer: str) -> int | None:
     return int(answer) if answer.lstrip("-").isdecimal() else None
 
 
-def _own_file(path: Path, uid: int | None) -> bytes:
-    """A file of the server's user, who gets the copy: no link of theirs leads us to another's secrets.
-
-    Raises:
-        OSError: It cannot be read, or is somebody else's.
-    """
-    with opened(path, links=False) as file:
-        if uid is not None and os.fstat(file.fileno()).st_uid != uid:
-            raise PermissionError(errno.EPERM, "it belongs to another user than the server", str(path))
-        return file.read(_MOST_BYTES)
-
-
 @contextmanager
-def _directory(place: ServerPlace, auto_conf: str) -> Iterator[Path]:
-    data = Path(place.data_directory)
+def _directory(place: ServerPlace, auto_conf: str) -> Iterator[ForeignPath]:
+    """Make a directory of the server's account with the files of the trial, in one of ours."""
     try:
-        directory = Path(tempfile.mkdtemp(prefix="pgtop-dry-"))
+        ours = Path(tempfile.mkdtemp(prefix="pgtop-dry-"))
     except OSError as error:
         raise ClusterProblem(f"no directory for a test start can be created: {error.strerror}") from None
     try:
-        (directory / "global").mkdir(mode=0o700)
-        for name in _COPIED:
-            (directory / name).write_bytes(_own_file(data / name, place.uid))
-        (directory / FILE_NAME).write_text(auto_conf, encoding="utf-8", errors="surrogateescape")
-        for path in (directory, *directory.rglob("*")):
-            path.chmod(0o700 if path.is_dir() else 0o600)
-            if place.uid is not None and place.gid is not None and os.geteuid() == 0:
-                os.chown(path, place.uid, place.gid, follow_symlinks=False)
-        yield directory
+        with ForeignDirectory.find(place.data_directory) as data:
+            if place.uid not in (None, data.uid):
+                raise PermissionError(errno.EPERM, "it belongs to another user than the server", place.data_directory)
+            files = {name: data.read(name, _MOST_BYTES) for name in _COPIED}
+        files[FILE_NAME] = auto_conf.encode("utf-8", "surrogateescape")
+        if os.geteuid() == 0:
+            ours.chmod(0o711)
+        with handed_over(ours, "cluster", place.uid, place.gid, files) as directory:
+            yield directory.path
     except OSError as error:
-        raise ClusterProblem(f"{error.filename or data} cannot be read: {error.strerror}") from None
+        raise ClusterProblem(f"{error.filename or place.data_directory} cannot be read: {error.strerror}") from None
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(ours, ignore_errors=True)
 
 
 # Finds libraries as a server does, for majors whose programs cannot be asked whether they find them.

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.paths import opened
+from pgtop_tune.process.foreign_directory import ForeignDirectory
 
 ROOT: Final = Path("/")
 _MOST_BYTES: Final = 65_536
@@ -134,8 +134,8 @@ def pid_of(data_directory: Path) -> int | None:
 
 
 def _pid_file(data_directory: Path) -> list[str]:
-    with opened(data_directory / PID_FILE, links=False) as file:
-        return file.read(_MOST_BYTES).decode("utf-8", "surrogateescape").split("\n")
+    with ForeignDirectory.find(data_directory) as data:
+        return data.read(PID_FILE, _MOST_BYTES).decode("utf-8", "surrogateescape").split("\n")
 
 
 def _words(path: Path) -> tuple[str, ...]:

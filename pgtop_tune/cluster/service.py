@@ -11,13 +11,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.paths import opened
+from pgtop_tune.process.foreign_directory import ForeignDirectory
 from pgtop_tune.safe_text import printable_lines
 
 _TIMEOUT_S: Final = 660.0
@@ -151,45 +151,44 @@ class StartLog:
     def __init__(self, place: ServerPlace, now_s: float) -> None:
         self._place: Final = place
         self._since_s: Final = now_s
-        self._sizes: Final = {path: _size(path) for path in self._files()}
+        self._sizes: Final = {where: _size(*where) for where in self._files()}
 
     def pieces(self) -> tuple[LogPiece, ...]:
         """What was written since; a file that cannot be read has nothing."""
-        found = [LogPiece(path.name, _tail(path, self._sizes.get(path, 0))) for path in self._files()]
+        found = [LogPiece(where[1], self._tail(*where)) for where in self._files()]
         if self._place.unit:
             found.append(LogPiece(self._place.unit, _journal(self._place.unit, self._since_s)))
         return tuple(piece for piece in found if piece.content)
 
-    def _files(self) -> Iterator[Path]:
+    def _files(self) -> Iterator[tuple[str, str]]:
+        """Yield directory and name: of the file that it writes to, then of the newest in the directory of its logs."""
         if self._place.log_file:
-            yield Path(self._place.log_file)
+            directory, _, name = self._place.log_file.rpartition("/")
+            yield directory or "/", name
         if self._place.log_directory:
-            try:
-                files = [path for path in Path(self._place.log_directory).iterdir() if path.is_file()]
-                yield from sorted(files, key=lambda path: path.stat().st_mtime)[-_NEWEST:]
-            except OSError:
-                return
+            with suppress(OSError), ForeignDirectory.find(self._place.log_directory) as logs:
+                names = [name for name, _ in sorted(logs.files(), key=lambda file: file[1].st_mtime)]
+                yield from ((self._place.log_directory, name) for name in names[-_NEWEST:])
+
+    def _tail(self, directory: str, name: str) -> bytes:
+        offset = self._sizes.get((directory, name), 0)
+        owners = () if self._place.uid is None else (self._place.uid,)
+        try:
+            with ForeignDirectory.find(directory) as logs, logs.open_file(name, owners=owners) as file:
+                size = os.fstat(file.fileno()).st_size
+                # Truncated by a rotation: all of it is new.
+                begin = max(offset if offset <= size else 0, size - _MOST_BYTES)
+                file.seek(begin)
+                content = file.read(_MOST_BYTES)
+        except OSError:
+            return b""
+        return content if begin in (0, offset) else content.partition(b"\n")[2]
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _tail(path: Path, offset: int) -> bytes:
-    try:
-        # The server's user made them, and we may be root.
-        with opened(path, links=False) as file:
-            size = os.fstat(file.fileno()).st_size
-            # Truncated by a rotation: all of it is new.
-            begin = max(offset if offset <= size else 0, size - _MOST_BYTES)
-            file.seek(begin)
-            content = file.read(_MOST_BYTES)
-    except OSError:
-        return b""
-    return content if begin in (0, offset) else content.partition(b"\n")[2]
+def _size(directory: str, name: str) -> int:
+    with suppress(OSError), ForeignDirectory.find(directory) as logs:
+        return next((status.st_size for known, status in logs.files() if known == name), 0)
+    return 0
 
 
 def _journal(unit: str, since_s: float) -> bytes:

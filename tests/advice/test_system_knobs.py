@@ -254,7 +254,7 @@ def test_the_estimate_for_other_buffers_holds_the_shared_memory_and_is_near(serv
 
 
 def _shared_memory_mb(model: Throwaway, buffers_mb: int, connections: int) -> int:
-    owner = model.data_dir.stat()
+    owner = Path(str(model.data_dir)).stat()
     words = ["-C", "shared_memory_size", "-D", str(model.data_dir), "-c", f"shared_buffers={buffers_mb}MB"]
     done = subprocess.run(
         [str(model.bin_dir / "postgres"), *words, "-c", f"max_connections={connections}"],

@@ -242,7 +242,7 @@ async def test_the_password_reaches_the_server_and_nobody_else(
         connection.execute(psycopg.sql.SQL("CREATE ROLE locked LOGIN SUPERUSER PASSWORD {}").format(password))
         connection.execute("CREATE TABLE pgbench_branches AS SELECT 1 AS bid")
         connection.execute("CREATE TABLE pgbench_accounts AS SELECT 1 AS aid, 0 AS abalance")
-        rules = fresh_server.data_dir / "pg_hba.conf"
+        rules = Path(str(fresh_server.data_dir)) / "pg_hba.conf"
         rules.write_text("local all locked scram-sha-256\nlocal all all trust\n")
         connection.execute("SELECT pg_reload_conf()")
 

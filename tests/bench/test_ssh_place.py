@@ -217,7 +217,7 @@ async def test_the_password_is_seen_by_nobody(fresh_server: Throwaway, far: Call
         connection.execute(psycopg.sql.SQL("CREATE ROLE locked LOGIN SUPERUSER PASSWORD {}").format(password))
         connection.execute("CREATE TABLE pgbench_branches AS SELECT 1 AS bid")
         connection.execute("CREATE TABLE pgbench_accounts AS SELECT 1 AS aid, 0 AS abalance")
-        rules = fresh_server.data_dir / "pg_hba.conf"
+        rules = Path(str(fresh_server.data_dir)) / "pg_hba.conf"
         rules.write_text("local all locked scram-sha-256\nlocal all all trust\n")
         connection.execute("SELECT pg_reload_conf()")
     load = far(replace(endpoint_of(fresh_server), user="locked", password=Secret(password)))

@@ -59,7 +59,7 @@ def main() -> int:
     chosen = parser.parse_args()
     settings = {"max_connections": str(chosen.connections + 20), "fsync": "off"}
     with tempfile.TemporaryDirectory() as home, Throwaway.create(find(), settings=settings) as cluster:
-        postmaster = int((cluster.data_dir / "postmaster.pid").read_text().split()[0])
+        postmaster = int((Path(str(cluster.data_dir)) / "postmaster.pid").read_text().split()[0])
         target = f"host={cluster.socket_dir} port={cluster.port} user={cluster.user} dbname=postgres"
         command = (sys.executable, "-m", "pgtop_tune", "top", target)
         with (

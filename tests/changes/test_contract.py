@@ -93,7 +93,7 @@ def made_at(machine: Machine, server: Throwaway) -> dict[str, int]:
     """When the file behind each half was written last, nanoseconds."""
     return {
         "machine": machine.path(PAGES).stat().st_mtime_ns,
-        "server": (server.data_dir / "postgresql.auto.conf").stat().st_mtime_ns,
+        "server": (Path(str(server.data_dir)) / "postgresql.auto.conf").stat().st_mtime_ns,
     }
 
 
@@ -374,12 +374,12 @@ BACK = pytest.mark.parametrize("back", [undo_last, undo_everything, reverted_las
 async def test_both_halves_of_a_set_that_another_program_made_go_back_together_to_the_byte(
     way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, back: Any
 ) -> None:
-    before = (shared.data_dir / "postgresql.auto.conf").read_bytes()
+    before = (Path(str(shared.data_dir)) / "postgresql.auto.conf").read_bytes()
     async with way(shared) as operator:
         await operator.apply(*BOTH)
     await back(shared, machine, monkeypatch)
     assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == ("0", "1GB", [])
-    assert (shared.data_dir / "postgresql.auto.conf").read_bytes() == before
+    assert (Path(str(shared.data_dir)) / "postgresql.auto.conf").read_bytes() == before
 
 
 @BACK
@@ -393,7 +393,7 @@ async def test_strict_accounting_is_left_before_pages_are_taken_again(
     order = reverted_in_turn()
     assert order.index("vm.overcommit_memory") < order.index(PAGES)
     pages, server = (
-        path.stat().st_mtime_ns for path in (machine.path(PAGES), shared.data_dir / "postgresql.auto.conf")
+        path.stat().st_mtime_ns for path in (machine.path(PAGES), Path(str(shared.data_dir)) / "postgresql.auto.conf")
     )
     assert pages <= server
     assert in_force() == []

@@ -51,7 +51,7 @@ def status_of(pid: int) -> int:
 def test_a_signal_at_the_question_ends_the_command_and_nothing_is_changed(
     fresh_server: Throwaway, tmp_path: Path, words: tuple[str, ...], by: str
 ) -> None:
-    before = (fresh_server.data_dir / "postgresql.auto.conf").read_bytes()
+    before = (Path(str(fresh_server.data_dir)) / "postgresql.auto.conf").read_bytes()
     pid, terminal = asked(fresh_server, tmp_path, *words)
     if by == "Ctrl-C":
         os.write(terminal, b"\x03")
@@ -61,4 +61,4 @@ def test_a_signal_at_the_question_ends_the_command_and_nothing_is_changed(
         os.close(terminal)
     number = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}.get(by, signal.SIGHUP)
     assert status_of(pid) == 128 + number
-    assert (fresh_server.data_dir / "postgresql.auto.conf").read_bytes() == before
+    assert (Path(str(fresh_server.data_dir)) / "postgresql.auto.conf").read_bytes() == before

@@ -20,7 +20,7 @@ from tests.support.servers import conninfo
 
 
 def auto_conf(server: Throwaway) -> bytes:
-    return (server.data_dir / "postgresql.auto.conf").read_bytes()
+    return (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
 
 
 def test_words_are_a_name_and_two_values() -> None:

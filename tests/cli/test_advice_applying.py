@@ -73,7 +73,7 @@ def test_work_mem_for_fewer_connections_is_not_made_without_them(fresh_server: T
 
 
 def test_a_group_is_made_and_taken_back_to_the_byte(fresh_server: Throwaway, tmp_path: Path) -> None:
-    file = fresh_server.data_dir / "postgresql.auto.conf"
+    file = Path(str(fresh_server.data_dir)) / "postgresql.auto.conf"
     before = file.read_bytes()
     advise(fresh_server, tmp_path, "--apply", "--yes", "--group", "checkpoints")
     assert b"max_wal_size = '4GB'" in file.read_bytes()
@@ -108,7 +108,7 @@ def test_the_server_of_p2_is_made_fit_restarted_and_taken_back(
     ram_mb = psutil.virtual_memory().total // 2**20
     settings = {**BROKEN, "shared_buffers": f"{ram_mb * 85 // 100}MB"}
     with kernel_of_our_own() as before, by_pg_ctl(make_server(18), **settings) as server:
-        file = server.data_dir / "postgresql.auto.conf"
+        file = Path(str(server.data_dir)) / "postgresql.auto.conf"
         stored, drop_in = file.read_bytes(), ROOT / DROP_IN
         assert {"MEM-01", "MEM-02"} <= {each["check"] for each in checked(server, tmp_path)}
         made = advise(server, tmp_path, "--apply", "--yes", "--restart")

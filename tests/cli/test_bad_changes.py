@@ -101,7 +101,7 @@ def test_where_a_file_cannot_be_read_nothing_is_changed_and_nothing_taken_for_ta
     target = conninfo(fresh_server)
     whole = auto_conf_of(fresh_server)
     assert run("set", "max_wal_size=2GB", "-d", target, home=tmp_path).status == 0
-    changed, file = auto_conf_of(fresh_server), fresh_server.data_dir / name
+    changed, file = auto_conf_of(fresh_server), Path(str(fresh_server.data_dir)) / name
     good, mode = file.read_bytes(), file.stat().st_mode
     if damage == "unreadable":
         file.chmod(0)
@@ -121,7 +121,7 @@ def test_where_a_file_cannot_be_read_nothing_is_changed_and_nothing_taken_for_ta
 
 
 def test_a_file_of_alter_system_edited_by_hand_keeps_what_it_says(fresh_server: Throwaway, tmp_path: Path) -> None:
-    file = fresh_server.data_dir / "postgresql.auto.conf"
+    file = Path(str(fresh_server.data_dir)) / "postgresql.auto.conf"
     with file.open("a") as opened:
         opened.write("# ours, since May\nwork_mem 5MB # quickly\nMAX_WAL_SIZE='3GB'\n")
     with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:

@@ -205,8 +205,8 @@ def test_ended_in_the_middle_nothing_keeps_running(
 def tiny_tablespace(make_server: Callable[..., Throwaway]) -> Iterator[Throwaway]:
     """A server with a tablespace `tiny` on a file system of 24 MB; needs root."""
     server = make_server()
-    with tempfile.TemporaryDirectory(dir=server.socket_dir) as directory:
-        owner = server.data_dir.stat()
+    with tempfile.TemporaryDirectory(dir=str(server.socket_dir)) as directory:
+        owner = Path(str(server.data_dir)).stat()
         mounted = subprocess.run(
             [
                 "mount",
@@ -223,7 +223,7 @@ def tiny_tablespace(make_server: Callable[..., Throwaway]) -> Iterator[Throwaway
         if mounted.returncode:
             pytest.skip("a file system cannot be mounted here")
         try:
-            os.chmod(server.socket_dir, 0o755)
+            os.chmod(str(server.socket_dir), 0o755)
             with psycopg.connect(
                 host=str(server.socket_dir), port=server.port, user=server.user, dbname="postgres", autocommit=True
             ) as connection:

@@ -24,7 +24,7 @@ def ran(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_detached_run_is_followed_left_and_stopped(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:
     server = make_server()
     assert ran(tmp_path, "bench", "init", "-s", "1", "-w", "-d", conninfo(server)).returncode == 0
-    before = (server.data_dir / "postgresql.auto.conf").read_bytes()
+    before = (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
     started = ran(tmp_path, "ab", "work_mem=current,64MB", "-c", "1", "--detach", "-w", "-d", conninfo(server))
     assert started.returncode == 0, started.stderr
     name = started.stdout.split()[0]
@@ -50,7 +50,7 @@ def test_a_detached_run_is_followed_left_and_stopped(make_server: Callable[..., 
     assert stopped.returncode == 0, stopped.stderr
     assert "interrupted: stopped by the operator" in ran(tmp_path, "experiment", "attach", name).stdout
     assert name not in ran(tmp_path, "experiment", "status").stdout
-    until(lambda: (server.data_dir / "postgresql.auto.conf").read_bytes() == before)
+    until(lambda: (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes() == before)
     again = ran(tmp_path, "experiment", "stop", name)
     assert again.returncode == 2
     assert f"{name} has ended" in again.stderr

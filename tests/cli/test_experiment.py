@@ -329,7 +329,7 @@ def test_a_restart_that_would_apply_what_somebody_else_wrote_is_refused(managed:
     finally:
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM RESET max_locks_per_transaction")
-        run_pg_ctl(managed, "restart", "-w", "-l", str(managed.socket_dir / "own.log"))
+        run_pg_ctl(managed, "restart", "-w", "-l", str(Path(str(managed.socket_dir)) / "own.log"))
     assert (ran.status, "max_locks_per_transaction waits for a restart already" in ran.err) == (2, True), ran.err
 
 
@@ -419,7 +419,7 @@ def test_a_server_that_somebody_else_restarts_costs_the_cell_and_not_the_experim
     for line in program.stderr:
         if "cell 1 of 2" in line:
             until_loaded(managed)
-            run_pg_ctl(managed, "restart", "-w", "-m", "fast", "-l", str(managed.socket_dir / "own.log"))
+            run_pg_ctl(managed, "restart", "-w", "-m", "fast", "-l", str(Path(str(managed.socket_dir)) / "own.log"))
             break
     said = program.stderr.read()
     program.stderr.close()

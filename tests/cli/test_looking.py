@@ -53,15 +53,15 @@ def test_a_wrong_password_is_sent_once(fresh_server: Throwaway, tmp_path: Path) 
     ask_for_password(fresh_server, "locked", "right")
     with pytest.raises(NotLetIn, match="password authentication failed"):
         look(ConnectionWords(f"{conninfo(fresh_server)} user=locked password=wrong", no_password=True))
-    assert fresh_server.log_file.read_text().count("password authentication failed") == 1
+    assert Path(str(fresh_server.log_file)).read_text().count("password authentication failed") == 1
 
 
 def test_a_server_that_starts_is_waited_for(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:
     server = make_server(hot_standby="off")
-    (server.data_dir / "standby.signal").touch()
+    (Path(str(server.data_dir)) / "standby.signal").touch()
     starting = threading.Thread(target=server.restart)
     starting.start()
-    assert eventually(lambda: "entering standby mode" in server.log_file.read_text())
+    assert eventually(lambda: "entering standby mode" in Path(str(server.log_file)).read_text())
     process = subprocess.Popen(
         [*PROGRAM, "parameters", "-w", conninfo(server)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -69,8 +69,8 @@ def test_a_server_that_starts_is_waited_for(make_server: Callable[..., Throwaway
     )  # fmt: skip
     try:
         refused = "the database system is not accepting connections"
-        assert eventually(lambda: server.log_file.read_text().count(refused) > 1)
-        (server.data_dir / "promote").touch()
+        assert eventually(lambda: Path(str(server.log_file)).read_text().count(refused) > 1)
+        (Path(str(server.data_dir)) / "promote").touch()
         os.kill(server.postmaster_pid, signal.SIGUSR1)
         out, err = process.communicate(timeout=60)
     finally:

@@ -127,11 +127,11 @@ def test_servers_of_one_image_take_back_their_own_also_after_a_restart(
     one, two = make_server(18), make_server(18)
     one._end("fast")
     two._end("fast")
-    shutil.rmtree(two.data_dir)
+    shutil.rmtree(Path(str(two.data_dir)))
     # As layers of an image are unpacked: every time of writing is kept.
-    owner = one.data_dir.stat()
-    shutil.copytree(one.data_dir, two.data_dir)
-    for path in (two.data_dir, *two.data_dir.rglob("*")):
+    owner = Path(str(one.data_dir)).stat()
+    shutil.copytree(Path(str(one.data_dir)), Path(str(two.data_dir)))
+    for path in (Path(str(two.data_dir)), *Path(str(two.data_dir)).rglob("*")):
         shutil.chown(path, owner.st_uid, owner.st_gid)
     with one_path(one, two) as place:
         assert run("set", "max_wal_size=4GB", "work_mem=5MB", "-d", conninfo(one), home=tmp_path).status == 0
@@ -150,14 +150,14 @@ def test_a_copy_of_a_data_directory_names_the_original(make_server: Callable[...
     copy._end("fast")
     assert run("set", "work_mem=5MB", "-d", conninfo(original), home=tmp_path).status == 0
     original._end("fast")
-    owner = original.data_dir.stat()
-    shutil.rmtree(copy.data_dir)
-    shutil.copytree(original.data_dir, copy.data_dir)
-    for path in (copy.data_dir, *copy.data_dir.rglob("*")):
+    owner = Path(str(original.data_dir)).stat()
+    shutil.rmtree(Path(str(copy.data_dir)))
+    shutil.copytree(Path(str(original.data_dir)), Path(str(copy.data_dir)))
+    for path in (Path(str(copy.data_dir)), *Path(str(copy.data_dir)).rglob("*")):
         shutil.chown(path, owner.st_uid, owner.st_gid)
     original._start()
     copy._start()
-    place = f"{origin_of(original)}, {original.data_dir}"
+    place = f"{origin_of(original)}, {Path(str(original.data_dir))}"
     ran = run("revert", "-d", conninfo(copy), home=tmp_path)
     assert f"connect to that server ({place}); or pass --adopt" in ran.err
     ran = run("revert", "--adopt", "-d", conninfo(copy), home=tmp_path)

@@ -63,7 +63,7 @@ def test_what_was_not_done_is_not_counted(fresh_server: Throwaway, tmp_path: Pat
 
 def test_the_place_that_gives_another_value_now_is_named(fresh_server: Throwaway, tmp_path: Path) -> None:
     assert run("set", "commit_delay=7", "-d", conninfo(fresh_server), home=tmp_path).status == 0
-    main = fresh_server.data_dir / "postgresql.conf"
+    main = Path(str(fresh_server.data_dir)) / "postgresql.conf"
     with main.open("a") as file:
         file.write("commit_delay = 5\n")
     line = main.read_text().count("\n")

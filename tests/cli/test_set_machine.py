@@ -247,7 +247,9 @@ def test_a_server_is_restarted_into_huge_pages_and_both_it_and_the_kernel_are_re
             pytest.skip(f"no room for huge pages here, or another server took them: {ran.out} {ran.err}")
         assert ran.status == 0, ran.err
         assert (shown(server, "huge_pages"), shown(server, "huge_pages_status")) == ("on", "on")
-        smaps = Path(f"/proc/{(server.data_dir / 'postmaster.pid').read_text().split()[0]}/smaps").read_text()
+        smaps = Path(
+            f"/proc/{(Path(str(server.data_dir)) / 'postmaster.pid').read_text().split()[0]}/smaps"
+        ).read_text()
         assert re.search(r"^(Shared|Private)_Hugetlb: +[1-9]", smaps, re.MULTILINE), "it lives in them"
         ran = run("revert", "--last", "--restart", "-d", target, home=tmp_path, timeout_s=180)
         assert ran.status == 0, ran.err

@@ -47,7 +47,7 @@ def shared(make_server: Callable[..., Throwaway]) -> Iterator[tuple[Throwaway, T
     """Two clusters that listen at the same place, one after the other; neither runs."""
     first, second = make_server(), make_server(16)
     directory = Path(tempfile.mkdtemp(prefix="pgtop-both-"))
-    owner = first.data_dir.stat()
+    owner = Path(str(first.data_dir)).stat()
     os.chown(directory, owner.st_uid, owner.st_gid)
     try:
         with (
@@ -56,7 +56,7 @@ def shared(make_server: Callable[..., Throwaway]) -> Iterator[tuple[Throwaway, T
         ):
             for server in (first, second):
                 run_pg_ctl(server, "stop", "-m", "fast")
-            with (second.data_dir / "pgtop-tune.conf").open("a") as file:
+            with (Path(str(second.data_dir)) / "pgtop-tune.conf").open("a") as file:
                 file.write("port = 5432\n")
             yield first, second, directory
     finally:
@@ -81,7 +81,7 @@ def test_a_port_on_trial_is_taken_back_after_a_kill(make_server: Callable[..., T
         before, words = auto_conf_of(server), ("port=6543", "--restart", "--yes", "--for", "1h", "-w")
         process = started("set", *words, "-d", conninfo(server), home=tmp_path)
         try:
-            until(lambda: shown(at(server.socket_dir, 6543), "port") == "6543")
+            until(lambda: shown(at(str(server.socket_dir), 6543), "port") == "6543")
         finally:
             process.kill()
             process.communicate()
@@ -94,11 +94,11 @@ def test_a_signal_ends_the_wait_for_a_server_that_lets_nobody_in(
     make_server: Callable[..., Throwaway], tmp_path: Path, number: int
 ) -> None:
     with by_pg_ctl(make_server()) as server:
-        with (server.data_dir / "pgtop-tune.conf").open("a") as file:
+        with (Path(str(server.data_dir)) / "pgtop-tune.conf").open("a") as file:
             file.write("hot_standby = off\n")
-        signal_file = server.data_dir / "standby.signal"
+        signal_file = Path(str(server.data_dir)) / "standby.signal"
         signal_file.touch()
-        owner = server.data_dir.stat()
+        owner = Path(str(server.data_dir)).stat()
         os.chown(signal_file, owner.st_uid, owner.st_gid)
         words = ("max_connections=111", "--restart", "--yes", "--anyway", "-w", "-d", conninfo(server))
         process = started("set", *words, home=tmp_path)
@@ -115,7 +115,7 @@ def test_a_signal_ends_the_wait_for_a_server_that_lets_nobody_in(
         assert "the wait has ended: the server is being restarted, and its new values are written" in err
         assert "pgtop-tune revert --last --restart" in err
         signal_file.unlink()
-        run_pg_ctl(server, "restart", "-m", "fast", "-w", "-l", str(server.socket_dir / "own.log"))
+        run_pg_ctl(server, "restart", "-m", "fast", "-w", "-l", str(Path(str(server.socket_dir)) / "own.log"))
         assert shown(conninfo(server), "max_connections") == "111"
 
 
@@ -131,18 +131,18 @@ def test_the_newest_of_several_at_one_place_is_shown_and_none_is_started_unasked
         run_pg_ctl(server, "stop", "-m", "fast")
     ran = run("revert", "-d", at(directory), home=tmp_path)
     assert ran.status == 2
-    assert f"PostgreSQL 16 in {new.data_dir}" in ran.err
+    assert f"PostgreSQL 16 in {Path(str(new.data_dir))}" in ran.err
     ran = run("revert", "--yes", "-d", at(directory), home=tmp_path)
     assert ran.status != 0
     assert "several data directories" in ran.err
-    assert not (old.data_dir / "postmaster.pid").exists()
-    assert not (new.data_dir / "postmaster.pid").exists()
+    assert not (Path(str(old.data_dir)) / "postmaster.pid").exists()
+    assert not (Path(str(new.data_dir)) / "postmaster.pid").exists()
     texts = [read(path) for path in journals(tmp_path / ".local/state/pgtop-tune/journal")]
     (set_id,) = [text.in_force[0].id for text in texts if text.place and text.place.data_directory == str(new.data_dir)]
     ran = run("revert", "--set", set_id, "-d", at(directory), home=tmp_path)
     assert ran.status == 0, ran.err
     assert shown(at(directory), "data_directory") == str(new.data_dir)
-    assert not (old.data_dir / "postmaster.pid").exists()
+    assert not (Path(str(old.data_dir)) / "postmaster.pid").exists()
 
 
 def test_another_server_at_the_old_place_does_not_hide_a_set(
@@ -157,7 +157,7 @@ def test_another_server_at_the_old_place_does_not_hide_a_set(
     (path,) = journals(tmp_path / ".local/state/pgtop-tune/journal")
     ran = run("revert", "--set", read(path).in_force[0].id, "-d", at(directory), home=tmp_path)
     assert ran.status == 0, ran.err
-    assert f"the server of {moved.data_dir} listens at {directory}:6543 now" in ran.err
+    assert f"the server of {Path(str(moved.data_dir))} listens at {directory}:6543 now" in ran.err
     assert read(path).in_force == ()
 
 
@@ -169,14 +169,14 @@ def test_a_directory_that_holds_another_cluster_by_now_is_left_alone(
     ran = run("set", "shared_buffers=48MB", "-d", at(directory), home=tmp_path)
     assert ran.status == 0, ran.err
     run_pg_ctl(old, "stop", "-m", "fast")
-    kept = old.data_dir.with_name("kept")
-    old.data_dir.rename(kept)
-    shutil.copytree(other.data_dir, old.data_dir)
+    kept = Path(str(old.data_dir)).with_name("kept")
+    Path(str(old.data_dir)).rename(kept)
+    shutil.copytree(Path(str(other.data_dir)), Path(str(old.data_dir)))
     try:
         ran = run("revert", "--yes", "-d", at(directory), home=tmp_path)
         assert ran.status == 3
-        assert f"{old.data_dir} holds another cluster now" in ran.err
-        assert not (old.data_dir / "postmaster.pid").exists()
+        assert f"{Path(str(old.data_dir))} holds another cluster now" in ran.err
+        assert not (Path(str(old.data_dir)) / "postmaster.pid").exists()
     finally:
-        shutil.rmtree(old.data_dir)
-        kept.rename(old.data_dir)
+        shutil.rmtree(Path(str(old.data_dir)))
+        kept.rename(Path(str(old.data_dir)))

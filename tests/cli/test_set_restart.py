@@ -157,7 +157,7 @@ def test_a_server_that_somebody_restarted_into_our_change_is_brought_back(manage
         shown(managed, "work_mem")
     ran = run("revert", "--all", "-d", conninfo(managed), home=tmp_path)
     assert (ran.status, "--yes" in ran.err) == (2, True)
-    assert f"PostgreSQL 18 in {managed.data_dir}" in ran.err
+    assert f"PostgreSQL 18 in {Path(str(managed.data_dir))}" in ran.err
     ran = run("revert", "--all", "--yes", "-d", conninfo(managed), home=tmp_path)
     assert ran.status == 0, ran.err
     assert "the old values are back in" in ran.err
@@ -174,7 +174,7 @@ def test_a_server_that_was_stopped_stays_so_where_no_change_takes_a_restart(mana
     assert ran.status == 3
     with pytest.raises(psycopg.OperationalError):
         shown(managed, "work_mem")
-    run_pg_ctl(managed, "start", "-w", "-l", str(managed.socket_dir / "own.log"))
+    run_pg_ctl(managed, "start", "-w", "-l", str(Path(str(managed.socket_dir)) / "own.log"))
     assert run("revert", "--all", "-d", conninfo(managed), home=tmp_path).status == 0
 
 
@@ -221,7 +221,7 @@ def test_a_server_that_is_down_is_found_however_it_is_named(managed: Throwaway, 
     assert run("set", TOO_MUCH, "-d", conninfo(managed), home=tmp_path).status == 0
     run_pg_ctl(managed, "restart", "-w", check=False)
     another = tmp_path / "sockets"
-    another.symlink_to(managed.socket_dir)
+    another.symlink_to(str(managed.socket_dir))
     named = conninfo(managed).replace(str(managed.socket_dir), str(another))
     ran = run("revert", "-d", named, home=tmp_path)
     assert ran.status == 0, ran.err

@@ -23,7 +23,7 @@ from tests.support.servers import conninfo
 
 
 def auto_conf(server: Throwaway) -> bytes:
-    return (server.data_dir / "postgresql.auto.conf").read_bytes()
+    return (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
 
 
 @pytest.mark.parametrize(

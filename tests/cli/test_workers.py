@@ -119,7 +119,7 @@ def test_a_plan_runs_on_all_servers_and_a_killed_worker_costs_one_cell(
     make_server: Callable[..., Throwaway], plan: Path, tmp_path: Path
 ) -> None:
     servers = [make_server(), make_server()]
-    before = [(each.data_dir / "postgresql.auto.conf").read_bytes() for each in servers]
+    before = [(Path(str(each.data_dir)) / "postgresql.auto.conf").read_bytes() for each in servers]
     with workers(servers, tmp_path) as (address, processes):
         words = ("--profiles", str(plan.parent / "profiles"), "--workers", address)
         ran = run("experiment", "run", str(plan), *words, home=tmp_path)
@@ -141,7 +141,7 @@ def test_a_plan_runs_on_all_servers_and_a_killed_worker_costs_one_cell(
     assert program.returncode == 0, err
     assert "4 of 4 cells, 1 of them without figures: complete" in out
     assert "the worker of s2 ended under the unit" in err
-    until(lambda: [(each.data_dir / "postgresql.auto.conf").read_bytes() for each in servers] == before)
+    until(lambda: [(Path(str(each.data_dir)) / "postgresql.auto.conf").read_bytes() for each in servers] == before)
 
 
 @pytest.mark.long

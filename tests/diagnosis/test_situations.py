@@ -59,6 +59,11 @@ def with_hot_row(server: Throwaway) -> None:
         session.execute("INSERT INTO hot SELECT n, 0 FROM generate_series(1, 8) n")
 
 
+def data_device(server: Throwaway) -> str:
+    """Number of the device that the data directory is on, as control groups want it."""
+    return device_of(Path(str(server.data_dir)))
+
+
 @pytest.fixture
 def slow_disk() -> None:
     if not (CGROUPS / "blkio/blkio.throttle.write_iops_device").exists() or os.geteuid() != 0:
@@ -105,7 +110,7 @@ def test_a_hot_row(make_server: Make, tmp_path: Path) -> None:
 def test_a_slow_wal_device(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
     server = make_server(fsync="on")
     initialised(server, tmp_path, 20)
-    with control_group("blkio", server, blkio__throttle__write_iops_device=f"{device_of(server.data_dir)} 300"):
+    with control_group("blkio", server, blkio__throttle__write_iops_device=f"{data_device(server)} 300"):
         recording = under_load(server, tmp_path, "-c", "16", "--profile", "simple-update")
     noted("WAL on a device of 300 writes per second", said_of(recording), "wal.flush")
 
@@ -113,7 +118,7 @@ def test_a_slow_wal_device(make_server: Make, tmp_path: Path, slow_disk: None) -
 def test_a_hot_row_on_a_slow_wal_device(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
     server = make_server(fsync="on")
     initialised(server, tmp_path, 1)
-    with control_group("blkio", server, blkio__throttle__write_iops_device=f"{device_of(server.data_dir)} 300"):
+    with control_group("blkio", server, blkio__throttle__write_iops_device=f"{data_device(server)} 300"):
         recording = under_load(server, tmp_path, "-c", "16", "--profile", "tpcb-like")
     said = said_of(recording)
     # On a machine without a free CPU the holder of the row waits for that as well, and the queue is its own.
@@ -125,7 +130,7 @@ def test_much_wal(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
     server = make_server(fsync="on", max_wal_size="4GB")
     with connect(server) as session:
         session.execute("CREATE TABLE wide (id bigserial, t text)")
-    with control_group("blkio", server, blkio__throttle__write_bps_device=f"{device_of(server.data_dir)} 30000000"):
+    with control_group("blkio", server, blkio__throttle__write_bps_device=f"{data_device(server)} 30000000"):
         script = "INSERT INTO wide (t) SELECT repeat(md5(n::text), 40) FROM generate_series(1, 50) n;\n"
         recording = under_load(server, tmp_path, "-c", "8", script=script)
     noted(
@@ -307,11 +312,11 @@ def test_reads_from_a_slow_disk(make_server: Make, tmp_path: Path, slow_disk: No
 
     def forget(over: threading.Event) -> None:
         while not over.wait(0.5):
-            for path in (server.data_dir / "base").rglob("*"):
+            for path in (Path(str(server.data_dir)) / "base").rglob("*"):
                 if path.is_file():
                     drop(path)
 
-    with control_group("blkio", server, blkio__throttle__read_iops_device=f"{device_of(server.data_dir)} 400"):
+    with control_group("blkio", server, blkio__throttle__read_iops_device=f"{data_device(server)} 400"):
         recording = under_load(server, tmp_path, "-c", "4", "--profile", "select-only", beside=forget)
     noted("reads from a disk of 400 requests per second", said_of(recording), "io.read.disk")
 

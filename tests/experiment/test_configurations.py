@@ -112,7 +112,7 @@ async def test_values_are_in_force_run_by_run_and_what_was_comes_back(
     control: PostgresControl, server: Throwaway
 ) -> None:
     before = shown(server)
-    auto_conf = (server.data_dir / "postgresql.auto.conf").read_bytes()
+    auto_conf = (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
     runs = ConfiguredRuns(parse_configurations(["now:", "a: work_mem=7MB", "b: work_mem=9MB"]), control, NOTHING_BEFORE)
     seen = []
     for cell in made("now", "a", "b")[:3]:
@@ -123,7 +123,7 @@ async def test_values_are_in_force_run_by_run_and_what_was_comes_back(
     assert seen == [before, "7MB", "9MB"]
     await runs.revert()
     assert shown(server) == before
-    assert (server.data_dir / "postgresql.auto.conf").read_bytes() == auto_conf
+    assert (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes() == auto_conf
 
 
 async def test_a_value_that_others_change_is_told_and_further_runs_of_the_configuration_fail(

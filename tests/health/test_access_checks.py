@@ -21,6 +21,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.further_rows import BackupHistory, ServerCertificate
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.io import ArchiverStatus
+from tests.support.accounts import own
 from tests.support.certificates import Authority
 from tests.support.health_facts import found, unknown
 from tests.support.made_conditions import ARCHIVE_COMMANDS, RULES
@@ -35,7 +36,7 @@ DAY_MS = 86_400_000
 def test_rules_of_pg_hba_that_let_in_too_many(make_server: Callable[..., Throwaway]) -> None:
     server = make_server()
     lines = "".join(f"{rule}\n" for _, rule in RULES)
-    (server.data_dir / "pg_hba.conf").write_text(f"local all all trust\n{lines}")
+    (Path(str(server.data_dir)) / "pg_hba.conf").write_text(f"local all all trust\n{lines}")
     report = checked(server, "postgres", select=("SEC-01", "SEC-14", "SEC-15"))
     says = {check.id: finding.says for check, finding in report.findings}
     assert set(says) == {id_ for id_, _ in RULES}
@@ -44,7 +45,7 @@ def test_rules_of_pg_hba_that_let_in_too_many(make_server: Callable[..., Throwaw
 
 def test_a_server_that_trusts_nobody(make_server: Callable[..., Throwaway]) -> None:
     server = make_server()
-    (server.data_dir / "pg_hba.conf").write_text("local all all peer\nhost all all samehost scram-sha-256\n")
+    (Path(str(server.data_dir)) / "pg_hba.conf").write_text("local all all peer\nhost all all samehost scram-sha-256\n")
     with psycopg.connect(conninfo(server)) as kept:
         rows = kept.execute("SELECT auth_method FROM pg_hba_file_rules").fetchall()
     assert rows == [("peer",), ("scram-sha-256",)]
@@ -165,10 +166,10 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_a_certificate_that_ends_soon(make_server: Callable[..., Throwaway], signed: tuple[Path, Path]) -> None:
     server = make_server(17)
     for name, source in zip(("server.crt", "server.key"), signed, strict=True):
-        target = server.data_dir / name
+        target = Path(str(server.data_dir)) / name
         target.write_bytes(source.read_bytes())
         target.chmod(0o600)
-        server._account.own(target)
+        own(server._account, target)
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET ssl = on")
         connection.execute("ALTER SYSTEM SET ssl_min_protocol_version = 'TLSv1'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -48,7 +49,7 @@ def run(server: Throwaway, statements: Sequence[str]) -> None:
 
 def stored(server: Throwaway) -> list[str]:
     """postgresql.auto.conf without the order of its lines."""
-    return sorted((server.data_dir / "postgresql.auto.conf").read_text().splitlines())
+    return sorted((Path(str(server.data_dir)) / "postgresql.auto.conf").read_text().splitlines())
 
 
 def settled(server: Throwaway, wanted: Callable[[set[tuple[str, str]]], bool]) -> dict[tuple[str, str], Finding]:

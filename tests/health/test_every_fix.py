@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -114,7 +115,7 @@ def spoiled_server(make_server: Callable[..., Throwaway], major: int) -> Iterato
     kept = spoil(server)
     for name in ("postgresql.conf", "pg_hba.conf"):
         # A server with these lines would not start again.
-        file = server.data_dir / name
+        file = Path(str(server.data_dir)) / name
         lines = file.read_text().splitlines(keepends=True)
         file.write_text("".join(line for line in lines if line != WRONG_LINE and "nonsense" not in line))
     run(server, "postgres", "CREATE DATABASE mended")

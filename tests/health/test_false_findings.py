@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -90,7 +91,7 @@ def test_our_own_sessions_are_not_clients_without_encryption(
 
     monkeypatch.setattr("pgtop_tune.postgres.survey.sql", with_loopback)
     server = make_server()
-    (server.data_dir / "pg_hba.conf").write_text("local all all trust\nhost all all 127.0.0.1/32 trust\n")
+    (Path(str(server.data_dir)) / "pg_hba.conf").write_text("local all all trust\nhost all all 127.0.0.1/32 trust\n")
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = str(reserved.getsockname()[1])
     with by_pg_ctl(server, listen_addresses="127.0.0.1", port=port, ssl="off"):

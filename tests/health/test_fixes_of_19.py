@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -96,7 +97,7 @@ def test_a_warning_at_login_is_said_where_the_server_gives_it(
     psql = server.binaries.bin_dir / "psql"
     if not psql.exists():
         return
-    rules = server.data_dir / "pg_hba.conf"
+    rules = Path(str(server.data_dir)) / "pg_hba.conf"
     rules.write_text(f"local all app md5\n{rules.read_text()}")
     with psycopg.connect(conninfo(server)) as root:
         (before,) = root.execute("SELECT now(), pg_reload_conf()").fetchone()[:1]  # type: ignore[index]
@@ -118,7 +119,7 @@ def test_the_fix_names_the_file_that_certificates_are_taken_from(
     sni: str, named: str, not_named: str, make_server: Callable[..., Throwaway]
 ) -> None:
     server = make_server(19)
-    rules = server.data_dir / "pg_hba.conf"
+    rules = Path(str(server.data_dir)) / "pg_hba.conf"
     # It listens, and lets nobody in who comes over a network.
     rules.write_text("".join(line for line in rules.open() if not line.startswith("host")))
     with by_pg_ctl(server, listen_addresses="*", ssl="off", ssl_sni=sni):

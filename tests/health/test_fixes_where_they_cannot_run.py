@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -95,7 +96,7 @@ def test_a_column_whose_type_the_server_keeps_is_no_statement(server: Throwaway,
 
 def test_indexes_come_back_as_they_were_and_new_ones_have_a_free_name(make_server: Callable[..., Throwaway]) -> None:
     server = make_server()
-    space, owner = server.data_dir.parent / "space", server.data_dir.stat()
+    space, owner = Path(str(server.data_dir)).parent / "space", Path(str(server.data_dir)).stat()
     space.mkdir()
     os.chown(space, owner.st_uid, owner.st_gid)
     with psycopg.connect(conninfo(server), autocommit=True) as connection:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.real_check import checked
 
 
 def test_a_line_of_an_included_file_is_named_with_its_file(fresh_server: Throwaway) -> None:
-    rules = fresh_server.data_dir / "pg_hba.conf"
+    rules = Path(str(fresh_server.data_dir)) / "pg_hba.conf"
     lines = rules.read_text()
-    more = fresh_server.data_dir / "more.conf"
+    more = Path(str(fresh_server.data_dir)) / "more.conf"
     more.write_text("host all all 10.0.0.0/8 trust\n")
     more.chmod(0o644)
     rules.write_text(f"{lines}include more.conf\nhost all all 10.0.0.0/8 ident\n")
@@ -26,7 +27,7 @@ def test_a_line_of_an_included_file_is_named_with_its_file(fresh_server: Throwaw
 
 def test_a_file_that_is_included_and_not_there_is_an_error_of_its_line(make_server: Callable[..., Throwaway]) -> None:
     server = make_server(16)
-    rules = server.data_dir / "pg_hba.conf"
+    rules = Path(str(server.data_dir)) / "pg_hba.conf"
     lines = rules.read_text()
     rules.write_text(f"{lines}include missing.conf\n")
     (finding,) = [found for _, found in checked(server, "postgres", select=("CFG-03",)).findings]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ def test_a_server_that_listens_to_everybody(
     addresses: str, found: set[str], make_server: Callable[..., Throwaway]
 ) -> None:
     server = make_server()
-    rules = server.data_dir / "pg_hba.conf"
+    rules = Path(str(server.data_dir)) / "pg_hba.conf"
     # It listens, and lets nobody in who comes over a network.
     rules.write_text("".join(line for line in rules.open() if not re.match("host", line)))
     with by_pg_ctl(server, listen_addresses=addresses, ssl="off"):

@@ -74,7 +74,7 @@ async def test_the_servers_own_program_has_the_first_word_on_flushes(
     facts = await gather(where, chosen(["MEM"], []))
     # What it says has to agree with our own flushes, which the other tests of this machine disturb.
     for _ in range(10):
-        ours = measure_flushes(server.data_dir / "pg_wal", "fdatasync", 0.05)
+        ours = measure_flushes(Path(str(server.data_dir)) / "pg_wal", "fdatasync", 0.05)
         assert not isinstance(ours, Unavailable)
         program.write_text(FOUR_METHODS.replace("1940.000", f"{ours.per_s:.3f}"))
         seen = await measure(where, facts, replace(SHORT, program_s=LEAST_S))

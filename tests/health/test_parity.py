@@ -58,7 +58,7 @@ def test_the_control_file_is_read_as_pg_controldata_reads_it(major: int, make_se
     with psycopg.connect(conninfo(server)) as connection:
         row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
     assert row is not None
-    content = (server.data_dir / "global/pg_control").read_bytes()[:512]
+    content = (Path(str(server.data_dir)) / "global/pg_control").read_bytes()[:512]
     found = settings_of_primary(content, row[0])
     assert found == {
         "max_connections": "37", "max_worker_processes": "11", "max_wal_senders": "7", "max_prepared_transactions": "3",

@@ -102,7 +102,7 @@ async def test_a_server_that_asks_for_more_memory_than_there_is(
 ) -> None:
     server = make_server(18, **GREEDY)
     report = judged(
-        await looked(server, machine(tmp_path / "small", 700, server.data_dir)), "HUGE-01.warning=536870912"
+        await looked(server, machine(tmp_path / "small", 700, Path(str(server.data_dir)))), "HUGE-01.warning=536870912"
     )
     assert worst(report) == FOUND
     arithmetic = next(finding for check, finding in report.findings if check.id == "MEM-01").evidence[0].says
@@ -112,7 +112,7 @@ async def test_a_server_that_asks_for_more_memory_than_there_is(
             admin.execute(psycopg.sql.SQL("ALTER SYSTEM SET {} = {}").format(psycopg.sql.Identifier(name), value))
         admin.execute("SELECT pg_reload_conf()")
     until = time.monotonic() + DEADLINE_S
-    roomy = machine(tmp_path / "roomy", 2048, server.data_dir)
+    roomy = machine(tmp_path / "roomy", 2048, Path(str(server.data_dir)))
     while found := worst(judged(await looked(server, roomy))):
         assert time.monotonic() < until, found
 
@@ -121,7 +121,7 @@ async def test_a_server_that_has_worked_with_too_little_for_an_hour(
     make_server: Callable[..., Throwaway], tmp_path: Path
 ) -> None:
     server = make_server(18, wal_buffers="32kB")
-    root = machine(tmp_path, 2048, server.data_dir)
+    root = machine(tmp_path, 2048, Path(str(server.data_dir)))
     fresh = await looked(server, root)
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("SET work_mem = '64kB'")
@@ -141,7 +141,7 @@ async def test_a_server_that_has_worked_with_too_little_for_an_hour(
 
 
 async def test_a_release_without_fixes(server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = await looked(server, machine(tmp_path, 2048, server.data_dir))
+    seen = await looked(server, machine(tmp_path, 2048, Path(str(server.data_dir))))
     (end_of_life, minor) = (chosen((id_,), ()) for id_ in ("CFG-04", "CFG-05"))
     assert worst(judge(end_of_life, at(seen, LONG_AGO_MS), {})) == {}
     assert worst(judge(end_of_life, at(seen, LATE_MS), {})) == {"CFG-04": Severity.WARNING}

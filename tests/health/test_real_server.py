@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -61,9 +62,9 @@ def spoil(server: Throwaway) -> list[psycopg.Connection[tuple[object, ...]]]:
         until = time.monotonic() + DEADLINE_S
         while time.monotonic() < until and not admin.execute(WAITING).fetchone():
             time.sleep(0.05)
-        with (server.data_dir / "postgresql.conf").open("a") as settings:
+        with (Path(str(server.data_dir)) / "postgresql.conf").open("a") as settings:
             settings.write(WRONG_LINE)
-        with (server.data_dir / "pg_hba.conf").open("a") as rules:
+        with (Path(str(server.data_dir)) / "pg_hba.conf").open("a") as rules:
             rules.write("host all all 0.0.0.0/0 trust\nhost all all nonsense/99 trust\n")
     prepared = psycopg.connect(conninfo(server))
     prepared.execute("CREATE TABLE kept (id int)")
@@ -99,7 +100,7 @@ def test_a_server_with_everything_wrong(major: int, make_server: Callable[..., T
         while missing(report, wanted) and time.monotonic() < until:
             report = checked(server, "postgres", *STRICT)
         assert missing(report, wanted) == ""
-        settings = server.data_dir / "postgresql.conf"
+        settings = Path(str(server.data_dir)) / "postgresql.conf"
         settings.write_text(settings.read_text().replace(WRONG_LINE, ""))
         with psycopg.connect(conninfo(server), autocommit=True) as admin:
             admin.execute("ALTER SYSTEM SET synchronous_commit = on")
@@ -198,7 +199,7 @@ def test_a_page_that_fails_its_checksum_is_damage(make_server: Callable[..., Thr
         row = connection.execute("SELECT pg_relation_filepath('damaged')").fetchone()
     assert row is not None
     server.restart()
-    with (server.data_dir / str(row[0])).open("r+b") as file:
+    with (Path(str(server.data_dir)) / str(row[0])).open("r+b") as file:
         file.seek(4_000)
         file.write(b"damage")
     with psycopg.connect(conninfo(server), autocommit=True) as connection, pytest.raises(psycopg.errors.DataCorrupted):

@@ -206,13 +206,13 @@ def test_a_real_backup_of_pgbackrest(
     make_server: Callable[..., Throwaway], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = make_server(15)
-    owner = server.data_dir.stat()
-    work = server.socket_dir / "pgbackrest"
+    owner = Path(str(server.data_dir)).stat()
+    work = Path(str(server.socket_dir)) / "pgbackrest"
     work.mkdir()
     file = work / "pgbackrest.conf"
     places = "".join(f"{name}-path={work / name}\n" for name in ("repo1", "log", "lock", "spool"))
     file.write_text(
-        f"[global]\n{places}[main]\npg1-path={server.data_dir}\npg1-socket-path={server.socket_dir}\n"
+        f"[global]\n{places}[main]\npg1-path={Path(str(server.data_dir))}\npg1-socket-path={server.socket_dir}\n"
         f"pg1-port={server.port}\npg1-user={server.user}\n"
     )
     os.chown(work, owner.st_uid, owner.st_gid)
@@ -224,7 +224,7 @@ def test_a_real_backup_of_pgbackrest(
     with psycopg.connect(conninfo(server)) as connection:
         row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
     assert row is not None
-    found = asyncio.run(tools.backup_tools(server.data_dir))
+    found = asyncio.run(tools.backup_tools(Path(str(server.data_dir))))
     (catalogue,) = (each for each in found.catalogues if each.tool == "pgBackRest")
     assert catalogue.system_identifiers == {row[0]}
     assert [(each.full, each.failed) for each in catalogue.backups] == [(True, "")]

@@ -238,7 +238,7 @@ def test_the_postmaster_of_a_backend_is_found_as_in_proc(server: Throwaway) -> N
     backend = psutil.Process(children(server.postmaster_pid)[0])
     started_ms = int(backend.create_time() * 1000)
     assert host.postmaster(backend.pid, started_ms) == server.postmaster_pid
-    assert host.working_directory(server.postmaster_pid) == os.path.realpath(server.data_dir)
+    assert host.working_directory(server.postmaster_pid) == os.path.realpath(Path(str(server.data_dir)))
     refusals = {
         "another server's": host.postmaster(backend.pid, started_ms - 60_000),
         "does not say when": host.postmaster(backend.pid, None),

@@ -12,6 +12,7 @@ import psycopg
 
 from pgtop_tune.cluster.account import server_account
 from pgtop_tune.cluster.throwaway import Throwaway
+from tests.support.accounts import own
 from tests.support.processes import eventually
 
 PORT: Final = 6432
@@ -52,7 +53,7 @@ class Bouncer:
         configuration = self.directory / "ini"
         configuration.write_text(
             _CONFIGURATION.format(
-                host=server.socket_dir,
+                host=str(server.socket_dir),
                 port=server.port,
                 user=server.user,
                 own_port=PORT,
@@ -61,8 +62,8 @@ class Bouncer:
                 size=size,
             )
         )
-        account.own(self.directory)
-        account.own(configuration)
+        own(account, self.directory)
+        own(account, configuration)
         self._process = subprocess.Popen(
             [found, str(configuration)],
             user=account.uid,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -138,7 +139,7 @@ async def test_what_is_switched_off_names_the_setting(server: Throwaway, setting
 @pytest.mark.long
 async def test_every_page_is_drawn_of_a_standby(make_server: Callable[..., Throwaway]) -> None:
     server = make_server()
-    (server.data_dir / "standby.signal").touch()
+    (Path(str(server.data_dir)) / "standby.signal").touch()
     server.restart()
     session, absent = await watched(conninfo(server))
     assert absent.keys() == OF_THE_LOG

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -67,7 +68,7 @@ async def test_a_powerful_role_calls_nothing_there(theirs: Throwaway) -> None:
             with psycopg.connect(as_role(theirs, OWNER)) as owner:
                 owner.execute("DROP SCHEMA ext CASCADE")
                 owner.execute("ALTER SCHEMA aside RENAME TO ext")
-        assert SPRUNG.findall(theirs.log_file.read_text(errors="replace")) == []
+        assert SPRUNG.findall(Path(str(theirs.log_file)).read_text(errors="replace")) == []
         for look in looks:
             assert isinstance(look, Unavailable)
             assert look.reason is Reason.NO_PERMISSION

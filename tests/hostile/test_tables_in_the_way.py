@@ -44,7 +44,9 @@ def where(server: Throwaway, role: str = "") -> str:
 
 
 def sprung(server: Throwaway) -> list[str]:
-    return [trap for trap in SPRUNG.findall(server.log_file.read_text(errors="replace")) if "as eva" not in trap]
+    return [
+        trap for trap in SPRUNG.findall(Path(str(server.log_file)).read_text(errors="replace")) if "as eva" not in trap
+    ]
 
 
 def bench(server: Throwaway, home: Path, *words: str) -> tuple[int, str]:

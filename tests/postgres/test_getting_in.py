@@ -80,7 +80,7 @@ async def over_tcp(server: Throwaway) -> AsyncIterator[int]:
     writers: list[asyncio.StreamWriter] = []
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path = str(server.socket_dir / f".s.PGSQL.{server.port}")
+        path = str(Path(str(server.socket_dir)) / f".s.PGSQL.{server.port}")
         back, forth = await asyncio.open_unix_connection(path)
         writers.extend((writer, forth))
         await asyncio.gather(pump(reader, forth), pump(back, writer), return_exceptions=True)

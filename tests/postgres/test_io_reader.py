@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -189,7 +190,7 @@ async def test_archiving_and_its_failures(make_server: Callable[..., Throwaway])
             status = await seen()
             assert status.last_failed_ms is not None
             assert segment_number(status.last_failed_wal, 16 << 20) == 1
-            (server.data_dir / "archiving_works").touch()
+            (Path(str(server.data_dir)) / "archiving_works").touch()
 
             async def archived() -> bool:
                 return (await seen()).archived_count > 0
@@ -204,7 +205,7 @@ async def test_segments_are_counted_and_their_directory_needs_a_right(
     async with reading(place(all_servers)) as reader:
         found = await reader.read(sections.wal_files)
         assert isinstance(found, WalFiles)
-        directory = all_servers.data_dir / "pg_wal"
+        directory = Path(str(all_servers.data_dir)) / "pg_wal"
         assert found.segments == len([name for name in directory.iterdir() if len(name.name) == 24])
         assert found.wal_bytes >= found.segments * (16 << 20)
         assert found.recycled is not None

@@ -104,7 +104,7 @@ def test_what_is_written_stands_in_the_file_as_foretold_and_is_the_same(
     before = auto_conf(major_server)
     try:
         altering.execute(statement(name, value))
-        written = lines_of((major_server.data_dir / "postgresql.auto.conf").read_text()).get(name)
+        written = lines_of((Path(str(major_server.data_dir)) / "postgresql.auto.conf").read_text()).get(name)
     finally:
         altering.execute(statement(name, None))
     if is_unwritable_empty(name, value):
@@ -183,7 +183,7 @@ async def test_a_line_that_nobody_could_put_back_is_not_replaced(
     make_server: Callable[..., Throwaway], tmp_path: Path
 ) -> None:
     server = make_server()
-    with (server.data_dir / "postgresql.auto.conf").open("a") as file:
+    with (Path(str(server.data_dir)) / "postgresql.auto.conf").open("a") as file:
         file.write("unix_socket_directories = ''\n")
     before = auto_conf(server)
     control = control_of(server, tmp_path)

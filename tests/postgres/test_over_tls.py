@@ -42,17 +42,17 @@ def port(servers: Servers, authority: Authority) -> Iterator[int]:
     """Of a server on the loopback that is called db.internal, knows SCRAM, and asks `carrier` for a certificate."""
     made = _made(servers)
     try:
-        owner = made.data_dir.stat()
+        owner = Path(str(made.data_dir)).stat()
         certificate, key = authority.signed("server", alternatives="DNS:db.internal")
         places = {}
         for name, path in (("ssl_cert_file", certificate), ("ssl_key_file", key), ("ssl_ca_file", authority.root)):
-            places[name] = str(shutil.copy(path, made.data_dir / path.name))
+            places[name] = str(shutil.copy(path, Path(str(made.data_dir)) / path.name))
             os.chown(places[name], owner.st_uid, owner.st_gid)
         with psycopg.connect(conninfo(made), autocommit=True) as superuser:
             superuser.execute("SET password_encryption = 'scram-sha-256'")
             superuser.execute(f"CREATE ROLE bench LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_monitor".encode())
             superuser.execute("CREATE ROLE carrier LOGIN IN ROLE pg_monitor")
-        rules = made.data_dir / "pg_hba.conf"
+        rules = Path(str(made.data_dir)) / "pg_hba.conf"
         rules.write_text(f"hostssl all bench all scram-sha-256\nhostssl all carrier all cert\n{rules.read_text()}")
         number = _free_port()
         with by_pg_ctl(made, listen_addresses="127.0.0.1", port=str(number), ssl="on", **places):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.postgres.conftest import place
 async def test_every_section_comes_from_a_standby(make_server: Callable[..., Throwaway], major: int) -> None:
     server = make_server(major)
     # A standby without a primary: it has nothing to replay, and answers all the same.
-    (server.data_dir / "standby.signal").touch()
+    (Path(str(server.data_dir)) / "standby.signal").touch()
     server.restart()
     reader = PostgresReader(place(server), time.monotonic)
     assert (await reader.connect()).in_recovery

@@ -102,7 +102,7 @@ async def test_a_new_tablespace_gets_its_role(
 ) -> None:
     monkeypatch.setattr(host_sampler, "_PLACES_EVERY_S", 0.5)
     server = make_server()
-    with tempfile.TemporaryDirectory(dir=Path(server.socket_dir).parent) as directory:
+    with tempfile.TemporaryDirectory(dir=Path(str(server.socket_dir)).parent) as directory:
         owner = os.stat(f"/proc/{server.postmaster_pid}")
         if os.geteuid() == 0:
             os.chown(directory, owner.st_uid, owner.st_gid)

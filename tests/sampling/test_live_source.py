@@ -204,13 +204,13 @@ async def test_a_server_that_is_not_there_is_waited_for(make_server: Callable[..
     server = make_server()
     target = conninfo(server)
     os.kill(server.postmaster_pid, signal.SIGSTOP)
-    os.rename(server.socket_dir / ".s.PGSQL.5432", server.socket_dir / "hidden")
+    os.rename(Path(str(server.socket_dir)) / ".s.PGSQL.5432", Path(str(server.socket_dir)) / "hidden")
     try:
         async with watching(target) as watcher:
             away = await watcher.until(silent)
             assert "trying again in" in away.postgres.detail
             assert not isinstance(away.host, Unavailable)
-            os.rename(server.socket_dir / "hidden", server.socket_dir / ".s.PGSQL.5432")
+            os.rename(Path(str(server.socket_dir)) / "hidden", Path(str(server.socket_dir)) / ".s.PGSQL.5432")
             os.kill(server.postmaster_pid, signal.SIGCONT)
             await watcher.until(answered)
     finally:

@@ -21,9 +21,9 @@ def by_pg_ctl(made: Throwaway, **settings: str) -> Iterator[Throwaway]:
         settings: More lines of its configuration.
     """
     made._end("fast")
-    with (made.data_dir / "pgtop-tune.conf").open("a") as file:
+    with (Path(str(made.data_dir)) / "pgtop-tune.conf").open("a") as file:
         file.write(lines({"unix_socket_directories": str(made.socket_dir), "listen_addresses": "", **settings}))
-    run_pg_ctl(made, "start", "-w", "-l", str(made.socket_dir / "own.log"))
+    run_pg_ctl(made, "start", "-w", "-l", str(Path(str(made.socket_dir)) / "own.log"))
     try:
         yield made
     finally:
@@ -32,7 +32,7 @@ def by_pg_ctl(made: Throwaway, **settings: str) -> Iterator[Throwaway]:
 
 def run_pg_ctl(server: Throwaway, *words: str, check: bool = True) -> None:
     """pg_ctl with this server's directory, as its user."""
-    owner = server.data_dir.stat()
+    owner = Path(str(server.data_dir)).stat()
     become = owner.st_uid != os.geteuid()
     subprocess.run(
         [str(server._programs.program("pg_ctl")), *words, "-D", str(server.data_dir)],
@@ -51,4 +51,4 @@ def run_pg_ctl(server: Throwaway, *words: str, check: bool = True) -> None:
 
 def auto_conf_of(server: Throwaway) -> bytes:
     """postgresql.auto.conf, byte for byte."""
-    return Path(server.data_dir / "postgresql.auto.conf").read_bytes()
+    return Path(Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()

@@ -31,7 +31,7 @@ def server_of_newer_major(binaries: Binaries, major: int) -> Iterator[Throwaway]
             ours, self._programs = self._programs, binaries
             super()._initdb()
             self._programs = ours
-            for file in self.data_dir.rglob("PG_VERSION"):
+            for file in Path(str(self.data_dir)).rglob("PG_VERSION"):
                 file.write_text(f"{major}\n", encoding="ascii")
 
     with (

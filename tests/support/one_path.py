@@ -36,12 +36,12 @@ class OnePath:
 
     def start(self, server: Throwaway) -> None:
         """Starts it there; it is reached by its own socket."""
-        owner = server.data_dir.stat()
+        owner = Path(str(server.data_dir)).stat()
         argv = [
             str(server._programs.program("postgres")), "-D", str(self._path), "-c", "listen_addresses=",
             "-c", f"unix_socket_directories={server.socket_dir}", "-c", f"port={server.port}",
         ]  # fmt: skip
-        self._running[server.data_dir] = subprocess.Popen(
+        self._running[Path(str(server.data_dir))] = subprocess.Popen(
             ["unshare", "-m", "sh", "-c", _INSIDE, "sh", str(server.data_dir), str(self._path),
              str(owner.st_uid), str(owner.st_gid), *argv],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -51,7 +51,7 @@ class OnePath:
 
     def stop(self, server: Throwaway, number: signal.Signals = signal.SIGINT) -> None:
         """Ends it."""
-        running = self._running.pop(server.data_dir)
+        running = self._running.pop(Path(str(server.data_dir)))
         running.send_signal(number)
         running.wait(60)
 
@@ -83,7 +83,7 @@ def one_path(*servers: Throwaway) -> Iterator[OnePath]:
         pytest.skip("a mount namespace takes root, unshare and setpriv")
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespaces here")
-    path = servers[0].socket_dir / "one-path"
+    path = Path(str(servers[0].socket_dir)) / "one-path"
     path.mkdir(mode=0o755)
     place = OnePath(path)
     try:

@@ -21,6 +21,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.pooler import ConsoleSample
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.pooler.console import PoolerConsole
+from tests.support.accounts import own
 from tests.support.processes import eventually
 
 DEADLINE_S: Final = 60.0
@@ -67,7 +68,7 @@ class _Running:
         for name, text in files.items():
             (self.directory / name).write_text(text)
         for path in (self.directory, *self.directory.iterdir()):
-            account.own(path)
+            own(account, path)
         self._output = (self.directory / "output").open("wb")
         self._process = subprocess.Popen(
             command(self.directory),

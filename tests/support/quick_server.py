@@ -61,13 +61,13 @@ class _Copied(Throwaway):
                 super()._initdb()
                 if self.has_statements:
                     super()._create_extension()
-                _copy(self.data_dir, template.with_suffix(".copy"))
+                _copy(Path(str(self.data_dir)), template.with_suffix(".copy"))
                 template.with_suffix(".copy").rename(template)
                 return
-        _copy(template, self.data_dir)
-        _rename_cluster(self.data_dir)
+        _copy(template, Path(str(self.data_dir)))
+        _rename_cluster(Path(str(self.data_dir)))
         # Counters of a cluster that was just made are young, also late in a slow run.
-        for kept in (self.data_dir / "pg_stat").iterdir():
+        for kept in (Path(str(self.data_dir)) / "pg_stat").iterdir():
             kept.unlink()
 
     def _create_extension(self) -> None:

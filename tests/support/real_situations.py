@@ -128,7 +128,7 @@ def control_group(controller: str, server: Throwaway, **limits: str) -> Iterator
     try:
         for name, value in limits.items():
             (group / name.replace("__", ".")).write_text(value)
-        postmaster = int((server.data_dir / "postmaster.pid").read_text().split()[0])
+        postmaster = int((Path(str(server.data_dir)) / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         for pid in (str(postmaster), *children):
             with suppress(ProcessLookupError):

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -21,7 +22,7 @@ def standby_of(primary: Throwaway, make_server: Callable[..., Throwaway], slot: 
         tools: Where pg_basebackup is; a newer one copies older servers.
     """
     standby = make_server(primary.binaries.major)
-    copy = standby.socket_dir / "copy"
+    copy = Path(str(standby.socket_dir)) / "copy"
     subprocess.run(
         [
             str(tools.program("pg_basebackup")), f"--pgdata={copy}", f"--host={primary.socket_dir}",
@@ -35,12 +36,12 @@ def standby_of(primary: Throwaway, make_server: Callable[..., Throwaway], slot: 
     with (copy / "postgresql.auto.conf").open("a") as settings:
         settings.write(f"primary_conninfo = 'host={primary.socket_dir} port={primary.port} user={primary.user}'\n")
         settings.write(f"primary_slot_name = '{slot}'\n")
-    owner = standby.data_dir.stat()
+    owner = Path(str(standby.data_dir)).stat()
     for path in (copy, *copy.rglob("*")):
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
     # Not `restart`: the server that ends would write its last checkpoint into the directory of the one that starts.
     standby._end("fast")
-    shutil.rmtree(standby.data_dir)
-    copy.rename(standby.data_dir)
+    shutil.rmtree(Path(str(standby.data_dir)))
+    copy.rename(Path(str(standby.data_dir)))
     standby._start()
     return standby

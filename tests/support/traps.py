@@ -177,13 +177,13 @@ def plant(server: Throwaway, database: str, *roles: str) -> None:
 
 def sprung(server: Throwaway, since: int = 0) -> list[str]:
     """The traps that somebody stepped into since the log had so many bytes, each once."""
-    text = server.log_file.read_bytes()[since:].decode(errors="replace")
+    text = Path(str(server.log_file)).read_bytes()[since:].decode(errors="replace")
     return sorted(set(SPRUNG.findall(text)))
 
 
 def log_bytes(server: Throwaway) -> int:
     """How long the log is."""
-    return server.log_file.stat().st_size
+    return Path(str(server.log_file)).stat().st_size
 
 
 def _do(connection: psycopg.Connection, text: str, **values: Sequence[str]) -> None:

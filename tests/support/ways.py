@@ -179,4 +179,4 @@ async def way_of(
 
 def kill(server: Throwaway) -> None:
     """As a crash: nothing is said to anybody."""
-    os.kill(int((server.data_dir / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+    os.kill(int((Path(str(server.data_dir)) / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)

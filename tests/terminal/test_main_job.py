@@ -26,7 +26,7 @@ def setting(server: Throwaway, name: str) -> str:
 
 
 def auto_conf(server: Throwaway) -> bytes:
-    return (server.data_dir / "postgresql.auto.conf").read_bytes()
+    return (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
 
 
 def watch(server: Throwaway, home: Path, *words: str, columns: int = 120, lines: int = 40) -> Terminal:

@@ -109,7 +109,7 @@ def note_place(session: OperatorSession, journal: Journal) -> None:
 def _copied(place: ServerPlace, journal: Path) -> str:
     """The file that holds the copy, "" where the original cannot be read: then nobody could mend it either."""
     try:
-        content = auto_conf.read(Path(place.data_directory))
+        content = auto_conf.read(place.data_directory)
     except ClusterProblem:
         return ""
     copy = journal.with_suffix(_COPY)
@@ -257,7 +257,7 @@ def _tried(server: ServerBeforeRestart, wanted: Sequence[WantedParameter]) -> Dr
     if server.pid is None or not server.place.program:
         return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs are out of reach")
     try:
-        text = auto_conf.read(Path(server.place.data_directory)).decode("utf-8", "surrogateescape")
+        text = auto_conf.read(server.place.data_directory).decode("utf-8", "surrogateescape")
         for each in wanted:
             value = None if each.value is None else as_written(each.name, each.value)
             text = auto_conf.with_value(text, each.name, value)

@@ -30,8 +30,7 @@ def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
     Raises:
         ClusterProblem: It cannot be read or written.
     """
-    directory = Path(place.data_directory)
-    now = auto_conf.read(directory)
+    now = auto_conf.read(place.data_directory)
     text = put_back(now.decode("utf-8", "surrogateescape"), changes)
     content = text.encode("utf-8", "surrogateescape")
     copy = _copy(place)
@@ -40,7 +39,7 @@ def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
         content = copy
     if content == now:
         return False
-    auto_conf.write(directory, content)
+    auto_conf.write(place.data_directory, content)
     return True
 
 
@@ -67,8 +66,7 @@ def restore_copy(
     copy = _copy(place)
     if copy is None:
         return False
-    directory = Path(place.data_directory)
-    now = auto_conf.read(directory)
+    now = auto_conf.read(place.data_directory)
     current, before = _by_name(now), _by_name(copy)
     ours = {change.name.lower() for change in changes if change.scope.kind is ScopeKind.SYSTEM}
     text = copy.decode("utf-8", "surrogateescape")
@@ -81,9 +79,9 @@ def restore_copy(
         if current[name] != before.get(name) and not _left_by_one(in_force, name, current[name])
     ]
     content = text.encode("utf-8", "surrogateescape")
-    if content == now or (others and not sure(f"{', '.join(others)} in {directory / auto_conf.FILE_NAME}")):
+    if content == now or (others and not sure(f"{', '.join(others)} in {place.data_directory}/{auto_conf.FILE_NAME}")):
         return False
-    auto_conf.write(directory, content)
+    auto_conf.write(place.data_directory, content)
     return True
 
 

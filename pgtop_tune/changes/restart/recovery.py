@@ -30,8 +30,8 @@ from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
 from pgtop_tune.cluster.service import StartLog, run
 from pgtop_tune.errors import ClusterProblem, JournalProblem
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.paths import opened
 from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.process.foreign_directory import ForeignDirectory
 
 _VERBS: Final = ("restart", "start")
 _UNIT: Final = re.compile(r"[^-/\s][^/\s]*\.service")
@@ -47,9 +47,10 @@ def check_recorded(place: ServerPlace) -> None:
         ClusterProblem: It is not; nothing was run.
     """
     try:
-        owner = Path(place.data_directory).stat()
-        sound = owner.st_uid != 0 and place.uid in (None, owner.st_uid) and all(map(_belongs, place.environment))
-        sound = sound and all(_is_ours(argv, place, owner.st_uid) for argv in (place.restart, place.start) if argv)
+        with ForeignDirectory.find(place.data_directory) as data:
+            owner = data.uid
+        sound = owner != 0 and place.uid in (None, owner) and all(map(_belongs, place.environment))
+        sound = sound and all(_is_ours(argv, place, owner) for argv in (place.restart, place.start) if argv)
     except PermissionError:
         raise
     except OSError as error:
@@ -237,8 +238,8 @@ def _changed_ms(text: JournalText) -> int:
 
 def _version(place: ServerPlace) -> str:
     try:
-        with opened(Path(place.data_directory, "PG_VERSION"), links=False) as file:
-            return file.read(8).decode("ascii", "replace").strip()
+        with ForeignDirectory.find(place.data_directory) as data:
+            return data.read("PG_VERSION", 8).decode("ascii", "replace").strip()
     except OSError:
         return ""
 
@@ -247,8 +248,8 @@ def _is_the_same(known: Known) -> bool:
     """Whether the data directory still holds the cluster of the journal, by the system identifier in its name."""
     identifier = known.name.key.partition("-")[0]
     try:
-        with opened(Path(known.place.data_directory, "global/pg_control"), links=False) as file:
-            (found,) = _IDENTIFIER.unpack(file.read(_IDENTIFIER.size))
+        with ForeignDirectory.find(known.place.data_directory) as data:
+            (found,) = _IDENTIFIER.unpack(data.read("global/pg_control", _IDENTIFIER.size))
     except PermissionError:
         raise _not_permitted(Path(known.place.data_directory)) from None
     except (OSError, struct.error):

@@ -156,7 +156,7 @@ def demo(
 
 def _journal(server: Throwaway, keep: Path | None) -> Path | None:
     """Changes of a server that is thrown away are written down beside it; of one that is kept, in the usual place."""
-    return server.socket_dir / "journal" if keep is None else None
+    return server.work_dir / "journal" if keep is None else None
 
 
 def _session(conninfo: ConnInfo, chosen: LiveOptions) -> LiveSession:
@@ -227,14 +227,15 @@ def _make_bus(conninfo: ConnInfo, scale: int) -> None:
         asyncio.run(make_bus(lambda: open_sql_session(conninfo), plan, anew=False, jobs=2, tell=loading))
 
 
+_SCALE: Final = "pgbench-scale"
+"""Note beside a kept cluster: the scale of its tables."""
+
+
 def _has_tables(server: Throwaway, words: DemoWords) -> bool:
     """Whether a kept cluster was filled by an earlier demo at this scale."""
-    if words.keep is None:
-        return False
-    marker = words.keep / "pgbench-scale"
-    if marker.exists() and marker.read_text().strip() == str(words.scale):
+    if server.remembered(_SCALE).strip() == str(words.scale):
         return True
-    marker.write_text(f"{words.scale}\n")
+    server.remember(_SCALE, f"{words.scale}\n")
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -144,7 +145,7 @@ async def test_a_superuser_does_not_read_tables_of_an_ordinary_role(
     database: str, sql_session: PsycopgSession, server: Throwaway, trap: str
 ) -> None:
     """Planning `SELECT count(*)` executes functions in expressions of indexes and statistics."""
-    marker = server.data_dir / "executed"
+    marker = Path(str(server.data_dir)) / "executed"
     marker.unlink(missing_ok=True)
     with psycopg.connect(database, autocommit=True) as superuser:
         superuser.execute("CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory")

@@ -73,7 +73,7 @@ async def test_a_throwaway_of_ours_gets_its_new_values_and_its_old_ones_when_it_
     own: Throwaway, tmp_path: Path
 ) -> None:
     server, said = own, list[str]()
-    with (server.data_dir / "postgresql.auto.conf").open("a") as file:
+    with (Path(str(server.data_dir)) / "postgresql.auto.conf").open("a") as file:
         file.write("jit = off\n# the DBA was here\nwork_mem = '5MB'\n")
     before = auto_conf_of(server)
     control = control_of(server, tmp_path)
@@ -261,8 +261,8 @@ def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
         deadline = time.monotonic() + 60
         if step == "restarting":
             # Killed before it ended the server: as if the machine were rebooted now.
-            subprocess.run(["kill", "-INT", str(pid_of(server.data_dir))], check=True)
-        while pid_of(server.data_dir) is not None:
+            subprocess.run(["kill", "-INT", str(pid_of(Path(str(server.data_dir))))], check=True)
+        while pid_of(Path(str(server.data_dir))) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert recover(place(server), everything, tmp_path, print)

@@ -78,7 +78,7 @@ async def test_a_new_port_is_followed_there_and_back(by_hand: Throwaway, tmp_pat
     outcome = await service.apply([WantedParameter("port", "6543"), WantedParameter("max_connections", "55")], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
     assert f"{by_hand.socket_dir}:6543" in outcome.words
-    assert answers(by_hand.socket_dir, 6543)
+    assert answers(str(by_hand.socket_dir), 6543)
     (journal,) = journals(tmp_path)
     noted = read(journal).place
     assert noted is not None
@@ -87,7 +87,7 @@ async def test_a_new_port_is_followed_there_and_back(by_hand: Throwaway, tmp_pat
     outcome = await service.revert_set(outcome.changes[0].set_id)
     assert outcome.state is RestartState.CAME_UP, outcome
     assert {each.shown_after for each in outcome.changes} == {"5432", "100"}
-    assert (answers(by_hand.socket_dir, 5432), answers(by_hand.socket_dir, 6543)) == (True, False)
+    assert (answers(str(by_hand.socket_dir), 5432), answers(str(by_hand.socket_dir), 6543)) == (True, False)
     assert auto_conf_of(by_hand) == before
     assert moved == [f"{by_hand.socket_dir}:6543", f"{by_hand.socket_dir}:5432"]
     await control.aclose()
@@ -100,25 +100,25 @@ async def test_a_port_on_trial_is_taken_back_at_its_new_place(by_hand: Throwaway
     outcome = await service.apply([WantedParameter("port", "6543")], Terms(keep_within_s=0.5))
     assert outcome.state is RestartState.CAME_UP, outcome
     await settled(control, service)
-    assert await asyncio.to_thread(answers, by_hand.socket_dir, 5432)
+    assert await asyncio.to_thread(answers, str(by_hand.socket_dir), 5432)
     assert auto_conf_of(by_hand) == before
     await service.aclose()
     await control.aclose()
 
 
 async def test_another_directory_of_sockets_is_followed(by_hand: Throwaway, tmp_path: Path) -> None:
-    before, other = auto_conf_of(by_hand), by_hand.socket_dir / "b c"
+    before, other = auto_conf_of(by_hand), Path(str(by_hand.socket_dir)) / "b c"
     other.mkdir()
-    owner = by_hand.data_dir.stat()
+    owner = Path(str(by_hand.data_dir)).stat()
     os.chown(other, owner.st_uid, owner.st_gid)
     control = control_to(place(by_hand), tmp_path)
     service = RestartService(control)
     outcome = await service.apply([WantedParameter("unix_socket_directories", f'"{other}"')], Terms())
     assert outcome.state is RestartState.CAME_UP, outcome
-    assert not answers(by_hand.socket_dir, 5432)
+    assert not answers(str(by_hand.socket_dir), 5432)
     outcome = await service.revert_set(outcome.changes[0].id)
     assert outcome.state is RestartState.CAME_UP, outcome
-    assert answers(by_hand.socket_dir, 5432)
+    assert answers(str(by_hand.socket_dir), 5432)
     assert auto_conf_of(by_hand) == before
     await control.aclose()
 
@@ -171,16 +171,16 @@ async def test_a_server_that_lets_us_in_nowhere_has_its_old_values_back(
 ) -> None:
     """libpq takes the comma for the end of the directory."""
     with by_pg_ctl(make_server()) as server:
-        before, other = auto_conf_of(server), server.socket_dir / "b,c"
+        before, other = auto_conf_of(server), Path(str(server.socket_dir)) / "b,c"
         other.mkdir()
-        owner = server.data_dir.stat()
+        owner = Path(str(server.data_dir)).stat()
         os.chown(other, owner.st_uid, owner.st_gid)
         control = control_to(place(server), tmp_path)
         outcome = await RestartService(control).apply(
             [WantedParameter("unix_socket_directories", f'"{other}"')], Terms()
         )
         assert outcome.state is RestartState.OLD_VALUES, outcome
-        assert answers(server.socket_dir, 5432)
+        assert answers(str(server.socket_dir), 5432)
         assert auto_conf_of(server) == before
         await control.aclose()
 
@@ -201,7 +201,7 @@ async def test_libraries_are_emptied_where_no_other_file_has_any(by_hand: Throwa
     service = RestartService(control)
     with pytest.raises(ServerProblem, match="cannot write an empty shared_preload_libraries"):
         await service.apply([WantedParameter("shared_preload_libraries", "")], Terms())
-    conf = by_hand.data_dir / "pgtop-tune.conf"
+    conf = Path(str(by_hand.data_dir)) / "pgtop-tune.conf"
     lines = [line for line in conf.read_text().splitlines() if not line.startswith("shared_preload_libraries")]
     conf.write_text("\n".join((*lines, "")))
     outcome = await service.apply([WantedParameter("shared_preload_libraries", "auto_explain")], Terms())
@@ -252,7 +252,7 @@ async def test_where_the_old_values_do_not_help_the_copy_does(by_hand: Throwaway
     assert outcome.state is RestartState.OLD_VALUES, outcome
     assert "starting it with the copy of postgresql.auto.conf" in said
     assert auto_conf_of(by_hand) == before
-    assert answers(by_hand.socket_dir, 5432)
+    assert answers(str(by_hand.socket_dir), 5432)
     shutil.rmtree(tmp_path, ignore_errors=True)
     await control.aclose()
 
@@ -264,7 +264,7 @@ async def test_where_its_new_way_does_not_let_us_in_the_old_values_come_back(
     port = free_port()
     with by_pg_ctl(make_server(), listen_addresses="127.0.0.1", port=str(port)) as server:
         before = auto_conf_of(server)
-        hba = server.data_dir / "pg_hba.conf"
+        hba = Path(str(server.data_dir)) / "pg_hba.conf"
         hba.write_text("host all all 127.0.0.1/32 trust\n")
         control = control_to(resolve("postgres", host="127.0.0.1", port=str(port), user="postgres"), tmp_path)
         outcome = await RestartService(control).apply([WantedParameter("listen_addresses", "")], Terms())

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def auto_conf(server: Throwaway) -> bytes:
-    return (server.data_dir / "postgresql.auto.conf").read_bytes()
+    return (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
 
 
 def settings(server: Throwaway) -> dict[str, tuple[str, str]]:
@@ -186,7 +186,7 @@ async def test_a_fault_elsewhere_in_the_files_is_told(
 ) -> None:
     monkeypatch.setattr("pgtop_tune.changes.server.operator_session._RELOAD_DEADLINE_S", 0.5)
     file_before = auto_conf(fresh_server)
-    main = fresh_server.data_dir / "postgresql.conf"
+    main = Path(str(fresh_server.data_dir)) / "postgresql.conf"
     sound = main.read_text()
     control = control_of(fresh_server, tmp_path)
     main.write_text(f"{sound}\nwork_mem = = 3\n")

@@ -188,13 +188,13 @@ async def test_a_parameter_whose_library_is_gone_does_not_keep_the_others(
     for name, value in (("work_mem", "9MB"), ("auto_explain.log_min_duration", "5s"), ("commit_delay", "7")):
         await control.apply(name, value)
     await control.aclose()
-    settings = server.data_dir / "pgtop-tune.conf"
+    settings = Path(str(server.data_dir)) / "pgtop-tune.conf"
     settings.write_text(settings.read_text().replace("auto_explain", "pg_prewarm"))
     server.restart()
     outcome = try_to_revert(place(server), directory=tmp_path)
     assert [change.name for change in outcome.reverted] == ["commit_delay", "auto_explain.log_min_duration", "work_mem"]
     assert outcome.reverted[1].message == "its library is not loaded"
-    assert (server.data_dir / "postgresql.auto.conf").read_text().count("=") == 0
+    assert (Path(str(server.data_dir)) / "postgresql.auto.conf").read_text().count("=") == 0
 
 
 @pytest.mark.parametrize("major", [14, 18])

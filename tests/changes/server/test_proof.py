@@ -73,7 +73,7 @@ async def test_a_file_that_is_read_later_and_a_fault_in_one_are_named(
     monkeypatch.setattr("pgtop_tune.changes.server.operator_session._RELOAD_DEADLINE_S", 0.5)
     control = control_of(fresh_server, tmp_path)
     change = await control.apply("work_mem", "8MB")
-    main = fresh_server.data_dir / "postgresql.conf"
+    main = Path(str(fresh_server.data_dir)) / "postgresql.conf"
     sound = main.read_text()
     lines = len(sound.splitlines())
     main.write_text(f"{sound}\nwork_mem = = 3\n")

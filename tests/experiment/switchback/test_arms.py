@@ -33,7 +33,7 @@ def shown(server: Throwaway, name: str) -> str:
 
 
 def settings(server: Throwaway) -> bytes:
-    return (server.data_dir / "postgresql.auto.conf").read_bytes()
+    return (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
 
 
 async def door(server: Throwaway, directory: Path) -> PostgresControl:

@@ -28,7 +28,7 @@ def straight(server: Throwaway, way: str) -> bool:
 
 
 def test_the_same_address_in_other_words_is_straight(server: Throwaway, tmp_path: Path) -> None:
-    (tmp_path / "same").symlink_to(server.socket_dir)
+    (tmp_path / "same").symlink_to(str(server.socket_dir))
     assert straight(server, conninfo(server))
     assert straight(server, f"host={tmp_path}/same port={server.port} dbname=elsewhere")
 

@@ -50,7 +50,7 @@ class Village:
 
     def shut_out(self, *lines: str) -> None:
         """Nobody connects as mallory any more, but by these lines of pg_hba.conf."""
-        hba = self.server.data_dir / "pg_hba.conf"
+        hba = Path(str(self.server.data_dir)) / "pg_hba.conf"
         hba.write_text("\n".join([*lines, "local all mallory reject", "local all all trust", ""]))
         with psycopg.connect(conninfo(self.server), autocommit=True) as superuser:
             superuser.execute("SELECT pg_reload_conf()")
@@ -76,7 +76,7 @@ def as_mallory(server: Throwaway) -> str:
 
 
 def _cleared(server: Throwaway, marker: Path) -> None:
-    (server.data_dir / "pg_hba.conf").write_text("local all all trust\n")
+    (Path(str(server.data_dir)) / "pg_hba.conf").write_text("local all all trust\n")
     marker.unlink(missing_ok=True)
     with psycopg.connect(conninfo(server), autocommit=True) as superuser:
         superuser.execute("SELECT pg_reload_conf()")
@@ -96,7 +96,7 @@ def _cleared(server: Throwaway, marker: Path) -> None:
 
 @contextmanager
 def village(server: Throwaway) -> Iterator[Village]:
-    marker = server.data_dir / "executed"
+    marker = Path(str(server.data_dir)) / "executed"
     with psycopg.connect(conninfo(server), autocommit=True) as superuser:
         for text in ("CREATE ROLE mallory LOGIN PASSWORD 'hers'", "CREATE DATABASE hers OWNER mallory"):
             superuser.execute(text)

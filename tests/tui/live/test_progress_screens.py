@@ -70,7 +70,7 @@ def commands(
         with psycopg.connect(where, autocommit=True) as connection:
             for statement in PREPARATION:
                 connection.execute(statement.encode())
-            rows = server.data_dir / "rows.copied"
+            rows = Path(str(server.data_dir)) / "rows.copied"
             connection.execute(f"COPY indexed TO '{rows}'".encode())
         backup = subprocess.Popen(
             [

@@ -15,15 +15,45 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
+from pgtop_tune.foreign_directory import is_private_place
+
 APPLICATION: Final = "pgtop-tune"
 _OF_THE_USER: Final = 0o700
 _OF_OTHERS: Final = 0o077
 
 
 def _xdg(variable: str, fallback: str) -> Path:
+    """Return the directory that a variable names, or one in the home directory.
+
+    Root's home is that of the user database whatever HOME says, and a directory in which another account can write or
+    rename is not root's: sudo may keep the HOME of an account that could put a journal there.
+    """
     value = os.environ.get(variable, "")
-    base = Path(value) if value.startswith("/") else Path.home() / fallback
-    return base / APPLICATION
+    if value.startswith("/") and (os.geteuid() != 0 or is_private_place(_existing(Path(value)))):
+        return Path(value) / APPLICATION
+    return _home() / fallback / APPLICATION
+
+
+def _home() -> Path:
+    if os.geteuid() != 0:
+        return Path.home()
+    try:
+        return Path(pwd.getpwuid(0).pw_dir)
+    except KeyError:
+        return Path("/root")
+
+
+def _existing(path: Path) -> Path:
+    return next((directory for directory in (path, *path.parents) if directory.exists()), Path("/"))
+
+
+def elsewhere() -> str:
+    """Return where root's journal and state are, as a sentence, where HOME or a variable leads another way; else ""."""
+    named = os.environ.get("XDG_STATE_HOME", "")
+    led_to = Path(named) if named.startswith("/") else Path(os.environ.get("HOME") or _home()) / ".local/state"
+    if os.geteuid() != 0 or led_to / APPLICATION == state_dir():
+        return ""
+    return f"root's journal and state are in {state_dir()}, not in {led_to / APPLICATION}"
 
 
 def config_dir() -> Path:
@@ -69,16 +99,19 @@ def running_experiments_dir() -> Path:
 def private(directory: Path) -> Path:
     """The directory, made where it is missing, with all above it that are missing: for their user only (0700).
 
-    One of ours that a former version or somebody else left open to others is closed.
+    One of ours below the directories of this program that a former version left open to others is closed.
 
     Raises:
         OSError: It cannot be made.
     """
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     for each in reversed(missing):
-        each.mkdir(mode=_OF_THE_USER, exist_ok=True)
+        try:
+            each.mkdir(mode=_OF_THE_USER)
+        except FileExistsError:
+            continue
         # mkdir leaves out what the umask says.
-        each.chmod(_OF_THE_USER)
+        _close(each)
     for base in (config_dir(), state_dir(), data_dir()):
         for each in (directory, *directory.parents):
             if each.is_relative_to(base) and each not in missing:
@@ -87,9 +120,17 @@ def private(directory: Path) -> Path:
 
 
 def _close(directory: Path) -> None:
-    found = directory.stat()
-    if found.st_mode & _OF_OTHERS and found.st_uid == os.geteuid():
-        directory.chmod(_OF_THE_USER)
+    """Take a directory of ours from others; a link, and a directory of another account, stay as they are."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:
+        return
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_IMODE(status.st_mode) != _OF_THE_USER and status.st_uid == os.geteuid():
+            os.fchmod(descriptor, _OF_THE_USER)
+    finally:
+        os.close(descriptor)
 
 
 def new_file(path: Path) -> IO[bytes]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pgtop_tune import paths
 from pgtop_tune.paths import data_dir, journal_dir, new_file, private, replacing, state_dir
 
 
@@ -117,3 +119,24 @@ def test_a_new_file_is_its_users_only_and_follows_no_link(tmp_path: Path) -> Non
     (tmp_path / "link").symlink_to(tmp_path / "dangling")
     with pytest.raises(FileExistsError):
         new_file(tmp_path / "link")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_keeps_its_own_places_whatever_home_and_directories_of_others_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Path(pwd.getpwuid(0).pw_dir) / ".local/state/pgtop-tune"
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert paths.state_dir() == own
+    assert paths.elsewhere() == f"root's journal and state are in {own}, not in {tmp_path}/.local/state/pgtop-tune"
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(theirs / "state"))
+    assert (paths.state_dir(), paths.elsewhere()) == (theirs / "state/pgtop-tune", "")
+    os.chown(theirs, pwd.getpwnam("nobody").pw_uid, -1)
+    assert paths.state_dir() == own
+    assert str(own) in paths.elsewhere()
+    os.chown(theirs, 0, 0)
+    theirs.chmod(0o777)
+    assert paths.state_dir() == own

@@ -15,8 +15,9 @@ import typer
 from pgtop_tune import __version__
 from pgtop_tune.cli.exit_codes import ExitCode, Terminated, exit_code
 from pgtop_tune.cli.options import register
-from pgtop_tune.cli.output import PROGRAM, complain, flush_or_say_why, say, suit_the_locale
+from pgtop_tune.cli.output import PROGRAM, complain, flush_or_say_why, say, suit_the_locale, tell
 from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.paths import elsewhere
 
 DEFAULT_COMMAND: Final = "top"
 _OF_THE_PROGRAM: Final = ("--help", "--version", "--install-completion", "--show-completion")
@@ -145,6 +146,10 @@ _YOUNG_OBJECTS: Final = 20_000
 cycles to be found."""
 
 
+_KEEPING_STATE: Final = frozenset({"set", "reset", "revert", "ab", "tune", "experiment", "advise", "bench"})
+"""Commands whose journal or records matter later: root is told where they are."""
+
+
 def main() -> None:
     """Runs the command line and leaves with its exit status; an expected failure is one sentence, never a traceback."""
     gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
@@ -152,6 +157,8 @@ def main() -> None:
     completing = any(name.startswith("_PGTOP_TUNE_COMPLETE") for name in os.environ)
     try:
         words = sys.argv[1:] if completing else with_default_command(sys.argv[1:])
+        if words and words[0] in _KEEPING_STATE and (note := elsewhere()):
+            tell(note)
         _run(words, "" if completing else words[0])
     except PgtopError as problem:
         complain(problem)

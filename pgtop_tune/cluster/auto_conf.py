@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.paths import replacing
-from pgtop_tune.process.foreign_directory import ForeignDirectory
 
 FILE_NAME: Final = "postgresql.auto.conf"
 _MOST_BYTES: Final = 16 * 2**20

@@ -8,7 +8,7 @@ from typing import Final
 
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.process.foreign_directory import ForeignDirectory
+from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.safe_text import printable
 
 FILE_NAME: Final = "pgtop-tune.conf"

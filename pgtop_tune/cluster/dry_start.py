@@ -21,8 +21,8 @@ from msgspec import Struct
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.service import run
 from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.foreign_directory import ForeignDirectory, ForeignPath, handed_over
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.process.foreign_directory import ForeignDirectory, ForeignPath, handed_over
 
 _COMPUTED_SINCE: Final = 15
 _COPIED: Final = ("PG_VERSION", "global/pg_control")

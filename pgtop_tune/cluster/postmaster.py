@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.process.foreign_directory import ForeignDirectory
+from pgtop_tune.foreign_directory import ForeignDirectory
 
 ROOT: Final = Path("/")
 _MOST_BYTES: Final = 65_536

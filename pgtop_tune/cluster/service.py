@@ -16,8 +16,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.process.foreign_directory import ForeignDirectory
 from pgtop_tune.safe_text import printable_lines
 
 _TIMEOUT_S: Final = 660.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgtop_tune.tui.pages.registry import PAGES
+from tests.support.accounts import home_variables
 from tests.support.forked import run_forked
 
 PROGRAM = (sys.executable, "-m", "pgtop_tune")
@@ -38,7 +39,7 @@ class Ran:
 def environment(home: Path, **more: str) -> dict[str, str]:
     """A user without configuration, journal or PG* variables of the machine's own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "XDG_"))}
-    return {**kept, "HOME": str(home), "COLUMNS": "100", **more}
+    return {**kept, **home_variables(home), "COLUMNS": "100", **more}
 
 
 def run(*words: str, home: Path, timeout_s: float = 90, variables: Mapping[str, str] | None = None) -> Ran:

@@ -21,9 +21,9 @@ from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.service import StartLog
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
-from pgtop_tune.process.foreign_directory import ForeignDirectory
 from tests.support.swapping import ACCOUNT, swapping
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root and the account postgres")

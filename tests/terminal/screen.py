@@ -16,6 +16,8 @@ from typing import Self
 
 import pyte
 
+from tests.support.accounts import home_variables
+
 DEADLINE_S = 60.0
 
 
@@ -126,4 +128,4 @@ def environment(home: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("PG", "XDG_", "SSH_", "TEXTUAL", "COLUMNS", "LINES"))
     }
-    return {**kept, "HOME": str(home), "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+    return {**kept, **home_variables(home), "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}

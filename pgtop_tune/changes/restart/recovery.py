@@ -29,9 +29,9 @@ from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
 from pgtop_tune.cluster.service import StartLog, run
 from pgtop_tune.errors import ClusterProblem, JournalProblem
+from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
-from pgtop_tune.process.foreign_directory import ForeignDirectory
 
 _VERBS: Final = ("restart", "start")
 _UNIT: Final = re.compile(r"[^-/\s][^/\s]*\.service")

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -170,7 +168,7 @@ class ForeignDirectory:
         Raises:
             OSError: It cannot be made; the old one is there.
         """
-        beside = f".{name}.{secrets.token_hex(6)}"
+        beside = f".{name}.{os.urandom(6).hex()}"
         descriptor = os.open(_checked(beside), _NEW, 0o600, dir_fd=self._descriptor)
         try:
             with open(descriptor, "wb") as file:
@@ -217,6 +215,8 @@ class ForeignDirectory:
 
     def remove_tree(self, name: str) -> bool:
         """Remove a directory in it with all that it holds, links not followed; return whether it is gone."""
+        import shutil
+
         # A process of the account on its way out may still make a file: look again.
         for _ in range(_REMOVALS):
             shutil.rmtree(_checked(name), ignore_errors=True, dir_fd=self._descriptor)

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.model.change import (
     ChangeState,
@@ -38,7 +37,7 @@ WAL = (
     WantedParameter("max_wal_size", "4GB"),
     WantedParameter("work_mem", "8MB"),
 )
-FENCED = Rules(loss_of)
+FENCED = Rules()
 UNLOCKABLE = replace(FENCED, allow_unsafe=True)
 
 

@@ -53,6 +53,7 @@ from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.secret import without_secrets
 from pgtop_tune.units import duration
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
@@ -257,7 +258,7 @@ def _unlocked(asked: ChangeRequest, current: dict[str, Parameter]) -> frozenset[
         risk = risk_of(each.name, each.value, current[each.name.lower()])
         if risk is None:
             continue
-        words = f"{each.name} = {each.value} {risk.words}"
+        words = f"{without_secrets(f'{each.name} = {each.value}')} {risk.words}"
         may_unlock = asked.allow_unsafe or not risk.loses_data
         if (
             risk.locked(ends=ends)
@@ -288,7 +289,9 @@ def _check_unlocked(
     is_asked_for = asked.dry_run and can_ask()
     if risk.locked(ends=ends) and not (may_unlock and (wanted.name in confirmed or is_asked_for)):
         unlock = f"type {wanted.name} or pass --confirm {wanted.name}" if may_unlock else "pass --allow-unsafe"
-        raise UnsafeChange(f"{wanted.name} = {wanted.value} {risk.words}", f"{unlock} to unlock it")
+        raise UnsafeChange(
+            f"{without_secrets(f'{wanted.name} = {wanted.value}')} {risk.words}", f"{unlock} to unlock it"
+        )
 
 
 async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up: Callable[[], None]) -> None:

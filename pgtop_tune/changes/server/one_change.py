@@ -20,7 +20,7 @@ from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.statements import check_list, is_unwritable_empty, out_of_order, said, same
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.secret import without_secrets
 
@@ -59,14 +59,16 @@ def unlocked_losses(
     for each in wanted:
         parameter = current.get(each.name.lower())
         risk = risk_of(each.name, each.value, parameter)
-        if risk is None:
+        # A name that the server does not have is refused by the server, in its words.
+        if risk is None or (risk.kind is RiskClass.UNKNOWN and parameter is None):
             continue
         permitted = rules.allow_unsafe or not risk.loses_data
         if risk.locked(ends=terms.keep_within_s is not None) and not (permitted and each.name in terms.confirmed):
             deadline = "" if risk.locked(ends=True) else "try it with a deadline (--for 5m), or "
             unlock = f"type {each.name} or pass --confirm {each.name}" if permitted else "pass --allow-unsafe"
             raise UnsafeChange(
-                f"{each.name} = {each.value} {risk.words}", f"{deadline}{unlock} to unlock it; nothing was changed"
+                f"{without_secrets(f'{each.name} = {each.value}')} {risk.words}",
+                f"{deadline}{unlock} to unlock it; nothing was changed",
             )
         if risk.loses_data:
             losses[each.name if parameter is None else parameter.name] = risk.reason

@@ -38,6 +38,7 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Keyed, Metric, Section
 from pgtop_tune.metrics.load import ProgressMetric
+from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name
 from pgtop_tune.tui.scene.explain import PANE_METRICS, Entry
 from pgtop_tune.units import count
@@ -202,7 +203,7 @@ def parameters() -> str:
             special = "; ".join(f"`{value}`: {plain(words)}" for value, words in knob.special)
             others = ", ".join(f"`{name}`" for name in knob.moves_with)
             rows += [(label, words) for label, words in (("special", special), ("moves with", others)) if words]
-            rows += [(f"`{value}` can lose", plain(loss)) for value, loss in knob.unsafe]
+            rows += [(f"`{risk.values}` {risk.verb}", plain(risk.reason)) for risk in RISKS.get(knob.name, ())]
             rows += [("beware", plain(knob.warning))] if knob.warning else []
             parts.append("\n".join(f"- {label}: {words}" for label, words in rows) + "\n")
     return "\n".join(parts)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
@@ -49,11 +48,12 @@ from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.reverting import of_settled
 from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.metrics.durability import needs_unlocking
+from pgtop_tune.metrics.setting_risks import ValueRisk, risk_of
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.secret import without_secrets
 from pgtop_tune.units import duration
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
@@ -78,7 +78,7 @@ class ChangeRequest(Struct, frozen=True):
         reason: For the journal.
         dry_run: Only show what would be done.
         allow_unsafe: Values that can lose data may be unlocked.
-        confirmed: Names that were typed to unlock them.
+        confirmed: Names that were typed to unlock values that are not safe.
         settings: Of the machine's operating system, in the same set.
         settings_after: Those that have to be made after the server's half; one of `settings` may be set again.
         persist: The machine's half is written into a file of sysctl.d as well.
@@ -114,7 +114,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         ServerProblem: The server refused; nothing is changed.
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
-    control = PostgresControl(conninfo, rules=Rules(loss_of, asked.allow_unsafe, note_place))
+    control = PostgresControl(conninfo, rules=Rules(asked.allow_unsafe, note_place))
     service = RestartService(control)
     machine = await machine_of(
         conninfo,
@@ -134,7 +134,6 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
                 await control.ask(lambda session: check_lists(session, asked.wanted))
         confirmed = _unlocked(asked, current)
         if asked.scope is None:
-            _fenced(asked, confirmed, current)
             _show_options(asked.wanted, current)
             return 0
         halves = await _planned(machine, asked, current)
@@ -247,43 +246,52 @@ def _show_options(wanted: Sequence[WantedParameter], current: dict[str, Paramete
 
 
 def _unlocked(asked: ChangeRequest, current: dict[str, Parameter]) -> frozenset[str]:
-    """Names that somebody has typed to unlock values that can lose data; the control refuses what is missing.
+    """Return the names that the operator has typed to unlock values that are not safe; each value is shown whole.
 
     Raises:
-        UsageProblem: It would stay.
+        UsageProblem: A value that can lose data would stay.
+        UnsafeChange: With --dry-run, or for a load: a value would be refused.
     """
     confirmed = set(asked.confirmed)
+    ends = asked.scope is not None and asked.for_s is not None
     for each in asked.wanted:
-        loss = loss_of(each.name, each.value, current[each.name.lower()].boot_val)
-        if not loss:
+        risk = risk_of(each.name, each.value, current[each.name.lower()])
+        if risk is None:
             continue
-        if not needs_unlocking(each.name, ends=asked.scope is not None and asked.for_s is not None):
-            tell(f"{each.name} = {each.value} can lose {loss}")
-            continue
-        if not asked.allow_unsafe:
-            continue
-        if asked.for_s is None and asked.scope is not None:
-            raise UsageProblem(
-                f"{each.name} = {each.value} can lose {loss}: it reverts when this command ends",
-                "pass a time, as in --for 5m",
-            )
-        tell(f"{each.name} = {each.value} can lose {loss}")
-        if each.name not in confirmed and not asked.dry_run and can_ask():
-            confirmed.add(answer_to(f"type {each.name} to unlock it: "))
+        words = f"{without_secrets(f'{each.name} = {each.value}')} {risk.words}"
+        may_unlock = asked.allow_unsafe or not risk.loses_data
+        if (
+            risk.locked(ends=ends)
+            and may_unlock
+            and risk.loses_data
+            and asked.for_s is None
+            and asked.scope is not None
+        ):
+            raise UsageProblem(f"{words}: it reverts when this command ends", "pass a time, as in --for 5m")
+        if not risk.locked(ends=ends) or each.name in confirmed:
+            tell(words)
+        elif may_unlock and can_ask():
+            tell(words)
+            if asked.dry_run:
+                tell(f"without --dry-run this asks for {each.name}")
+            else:
+                confirmed.add(answer_to(f"type {each.name} to unlock it: "))
+        if asked.dry_run or asked.scope is None:
+            _check_unlocked(each, risk, asked, confirmed, ends=ends)
     return frozenset(confirmed)
 
 
-def _fenced(asked: ChangeRequest, confirmed: frozenset[str], current: dict[str, Parameter]) -> None:
-    """What the control does for a change of the server: options of a load pass the same fence.
-
-    Raises:
-        UnsafeChange: A value can lose data and was not unlocked.
-    """
-    for each in asked.wanted:
-        loss = loss_of(each.name, each.value, current[each.name.lower()].boot_val)
-        if loss and not (asked.allow_unsafe and each.name in confirmed):
-            hint = f"type {each.name} to unlock it" if asked.allow_unsafe else "pass --allow-unsafe to unlock it"
-            raise UnsafeChange(f"{each.name} = {each.value} can lose {loss}", hint)
+def _check_unlocked(
+    wanted: WantedParameter, risk: ValueRisk, asked: ChangeRequest, confirmed: Collection[str], *, ends: bool
+) -> None:
+    """Refuse what the control would refuse, where it is not asked: in a dry run, and for options of a load."""
+    may_unlock = asked.allow_unsafe or not risk.loses_data
+    is_asked_for = asked.dry_run and can_ask()
+    if risk.locked(ends=ends) and not (may_unlock and (wanted.name in confirmed or is_asked_for)):
+        unlock = f"type {wanted.name} or pass --confirm {wanted.name}" if may_unlock else "pass --allow-unsafe"
+        raise UnsafeChange(
+            f"{without_secrets(f'{wanted.name} = {wanted.value}')} {risk.words}", f"{unlock} to unlock it"
+        )
 
 
 async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up: Callable[[], None]) -> None:

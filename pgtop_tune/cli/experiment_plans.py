@@ -143,7 +143,7 @@ def bound_to_server(
     scripts = _scripts(read, loaded)
     find_pgbench(session.pgbench)
     looked = look_closely(words, 0.0, None, None)
-    view = _view(read, looked, scripts, unsafe=allow_unsafe)
+    view = _view(read, looked, scripts, unsafe=allow_unsafe, confirmed=frozenset(session.confirm or ()))
     found = bound(read, view)
     room = let_in(words, lambda conninfo: asyncio.run(_asked(conninfo, read, found)))
     if room.closed or room.refused:
@@ -180,7 +180,14 @@ def scripts_by_profile(profiles: Sequence[str], loaded: Profiles) -> tuple[tuple
     return tuple(found)
 
 
-def _view(plan: ExperimentPlan, looked: Looked, scripts: tuple[tuple[str, str], ...], *, unsafe: bool) -> ServerView:
+def _view(
+    plan: ExperimentPlan,
+    looked: Looked,
+    scripts: tuple[tuple[str, str], ...],
+    *,
+    unsafe: bool,
+    confirmed: frozenset[str],
+) -> ServerView:
     server = sections.server(looked.interval.newest)
     sample = looked.interval.now(sections.parameters)
     if isinstance(server, Unavailable) or sample is None:
@@ -207,6 +214,7 @@ def _view(plan: ExperimentPlan, looked: Looked, scripts: tuple[tuple[str, str], 
         reserved=reserved,
         scripts=scripts,
         unsafe=unsafe,
+        confirmed=confirmed,
     )
 
 

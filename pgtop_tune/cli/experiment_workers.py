@@ -67,19 +67,27 @@ class Asked(Struct, frozen=True, kw_only=True):
     profiles: Path | None
     pgbench: Path | None
     allow_unsafe: bool
+    confirm: tuple[str, ...] = ()
 
     def request(self, kind: str, **words: object) -> bytes:
         """Of a unit."""
         paths = {"profiles": self.profiles, "pgbench": self.pgbench}
         found = {name: None if path is None else str(path) for name, path in paths.items()}
-        return json.dumps({"kind": kind, "allow_unsafe": self.allow_unsafe, **found, **words}).encode()
+        return json.dumps(
+            {"kind": kind, "allow_unsafe": self.allow_unsafe, "confirm": self.confirm, **found, **words}
+        ).encode()
 
 
 def asked_of(session: SessionOptions, *, allow_unsafe: bool) -> Asked:
     """Of options; raises UsageProblem for those that only mean something beside one server."""
     if session.disk_cap or session.pooler:
         raise UsageProblem("--disk-cap and --pooler are of one server", "leave them out with --workers")
-    return Asked(profiles=session.profiles, pgbench=session.pgbench, allow_unsafe=allow_unsafe)
+    return Asked(
+        profiles=session.profiles,
+        pgbench=session.pgbench,
+        allow_unsafe=allow_unsafe,
+        confirm=tuple(session.confirm or ()),
+    )
 
 
 def run_on_workers(
@@ -147,6 +155,8 @@ async def _resumed(address: str, directory: Path, asked: Asked, *, abandon: bool
             raise UsageProblem(f"{outcome.id} runs on one server", "leave --workers out")
         if outcome.plan.unsafe and not asked.allow_unsafe and not abandon:
             raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", f"`{outcome.resuming}`")
+        if not set(outcome.plan.confirmed) <= set(asked.confirm) and not abandon:
+            raise UsageProblem(f"{outcome.id} runs code that was confirmed", f"`{outcome.resuming}`")
         workers = await DaskWorkers.connected(address)
         try:
             there = await workers.servers()

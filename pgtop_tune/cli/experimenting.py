@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, initialise, look_for_room
 from pgtop_tune.bench.datasets.recognise import recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
@@ -179,6 +178,8 @@ def _resumed(
         raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
     if outcome.plan.unsafe and not allow_unsafe and not abandon:
         raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", f"`{outcome.resuming}`")
+    if not set(outcome.plan.confirmed) <= set(session.confirm or ()) and not abandon:
+        raise UsageProblem(f"{outcome.id} runs code that was confirmed", f"`{outcome.resuming}`")
     log.write("resumed", at_ms=_now_ms())
     return _gone_on(words, session, outcome, log, allow_unsafe=allow_unsafe, abandon=abandon)
 
@@ -197,6 +198,7 @@ def _gone_on(
         disk_caps=disk_caps(session.disk_cap),
         poolers=pooler_addresses(session.pooler),
         allow_unsafe=allow_unsafe,
+        confirmed=frozenset(session.confirm or ()),
     )
     making = ExperimentSession(outcome, log, live, profile_directories(session.profiles))
     code = let_in(words, lambda conninfo: asyncio.run(making.run(conninfo, abandon=abandon)))
@@ -277,7 +279,7 @@ class ExperimentSession:
     async def _run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
-        rules = Rules(loss_of, self._live.allow_unsafe, note_place)
+        rules = Rules(self._live.allow_unsafe, note_place)
         control = PostgresControl(conninfo, rules=rules)
         service = RestartService(control)
         machine = await machine_of(conninfo, names, beside_server=True, with_restart=with_restart)
@@ -321,6 +323,7 @@ class ExperimentSession:
             make_data=lambda scale: self._made(conninfo, scale),
             free_bytes=lambda: self._free_bytes(conninfo),
             unsafe=self._live.allow_unsafe,
+            confirmed=self._live.confirmed,
             told=tell,
         )
         run = ExperimentRun(self._outcome, self._log, parts)

@@ -39,6 +39,7 @@ class LiveOptions(Struct, frozen=True):
         poolers: Admin consoles to look at.
         load_from: The machine pgbench runs on; None is this one.
         allow_unsafe: Values that can lose data may be unlocked.
+        confirmed: Names of parameters whose values may run code, of a plan.
         own_restart: Ends and starts the server where it is a throwaway one of ours.
         ceilings: What the server was measured to do at most; None is what was found when it was measured here.
         query_text: Recordings hold the texts of statements.
@@ -55,6 +56,7 @@ class LiveOptions(Struct, frozen=True):
     poolers: tuple[PoolerAddress, ...] = ()
     load_from: SshAddress | None = None
     allow_unsafe: bool = False
+    confirmed: frozenset[str] = frozenset()
     own_restart: Callable[[], None] | None = None
     ceilings: Measured | None = None
     query_text: bool = True

@@ -12,7 +12,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune import __version__
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets
@@ -55,6 +54,7 @@ from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPl
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
+from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
@@ -275,15 +275,18 @@ def _checked(
                 continue
             value = rival.value(arm)
             check_value(parameter, value)
-            loss = loss_of(rival.name, value, parameter.boot_val)
-            if loss and arm is Arm.B and wanted.keep_better:
+            risk = risk_of(rival.name, value, parameter)
+            if risk is None:
+                continue
+            words = f"{rival.name} = {value} {risk.words}"
+            if risk.loses_data and arm is Arm.B and wanted.keep_better:
                 # It ends with the program that has tried it, also where it was confirmed.
                 raise UnsafeChange(
-                    f"{rival.name} = {value} can lose {loss}, and --keep better does not keep such a value",
+                    f"{words}, and --keep better does not keep such a value",
                     "leave --keep out; `pgtop-tune set --allow-unsafe` keeps it; nothing was changed",
                 )
-            if loss and wanted.live.allow_unsafe:
-                tell(f"{rival.name} = {value} can lose {loss}")
+            if wanted.live.allow_unsafe or not risk.loses_data:
+                tell(words)
                 if rival.name not in confirmed and can_ask():
                     confirmed.add(answer_to(f"type {rival.name} to unlock it: "))
     return frozenset(confirmed)

@@ -127,7 +127,11 @@ def _run(request: Mapping[str, Any], plan: BoundPlan, directory: Path, *, abando
         assert outcome is not None
         if outcome.complete and not abandon:
             return outcome
-        live = LiveOptions(pgbench=_session(request).pgbench, allow_unsafe=bool(request["allow_unsafe"]))
+        live = LiveOptions(
+            pgbench=_session(request).pgbench,
+            allow_unsafe=bool(request["allow_unsafe"]),
+            confirmed=frozenset(map(str, request.get("confirm", ()))),
+        )
         directories = profile_directories(_session(request).profiles)
         making = ExperimentSession(outcome, log, live, directories, keeps_data=not abandon)
         if asyncio.run(making.run(resolve_words(_WORDS), abandon=abandon)) != ExitCode.OK:
@@ -151,7 +155,11 @@ def _opened(directory: Path) -> ExperimentLog:
 
 def _session(request: Mapping[str, Any]) -> SessionOptions:
     profiles, pgbench = request.get("profiles"), request.get("pgbench")
-    return SessionOptions(profiles=Path(profiles) if profiles else None, pgbench=Path(pgbench) if pgbench else None)
+    return SessionOptions(
+        profiles=Path(profiles) if profiles else None,
+        pgbench=Path(pgbench) if pgbench else None,
+        confirm=[str(name) for name in request.get("confirm", ())],
+    )
 
 
 def _now_ms() -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgtop_tune import __version__
-from pgtop_tune.advice.fence import check_load, loss_of
+from pgtop_tune.advice.fence import check_load
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
@@ -75,7 +75,7 @@ class LiveParts:
             conninfo,
             own=own,
             directory=options.journal_directory,
-            rules=Rules(loss=loss_of, allow_unsafe=options.allow_unsafe, note_place=note_place),
+            rules=Rules(allow_unsafe=options.allow_unsafe, note_place=note_place),
         )
         self.restart = RestartService(self.parameters, options.own_restart, self._moved)
         self.backends = PostgresBackends(conninfo, own)

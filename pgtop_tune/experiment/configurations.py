@@ -15,12 +15,11 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.ports import ChangeControl
 from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
-from pgtop_tune.metrics.durability import needs_unlocking
+from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 
@@ -105,9 +104,10 @@ def check_configurations(
             check_value(parameter, value)
             if source := OUT_OF_REACH.get(parameter.source, ""):
                 raise UsageProblem(f"{configuration.name}: {name}: {source}", "leave it out")
-            # It ends by itself: what only loses commits may be tried.
-            if (loss := loss_of(name, value, parameter.boot_val)) and needs_unlocking(name, ends=True):
-                raise UsageProblem(f"{configuration.name}: {name} = {value} can lose {loss}", "leave it out")
+            # It ends by itself: a value that a deadline is enough for may be tried.
+            risk = risk_of(name, value, parameter)
+            if risk is not None and risk.locked(ends=True):
+                raise UsageProblem(f"{configuration.name}: {name} = {value} {risk.words}", "leave it out")
 
 
 class ConfiguredRuns:

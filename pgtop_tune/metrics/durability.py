@@ -15,54 +15,15 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.setting_risks import RISKS, risk_of
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import count
 
-_CORRUPTION: Final = "after a crash of the machine: pages cannot be read or silently hold old contents"
-ANY_OTHER: Final = "*"
-"""Any value but the server's own default."""
 _WINDOWS: Final = 3
 """The WAL writer flushes what asynchronous commits left within three of its rounds (wal_writer_delay)."""
 
-UNSAFE: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
-    {
-        "fsync": (("off", f"the whole cluster, {_CORRUPTION}"),),
-        "full_page_writes": (("off", f"tables and indexes, {_CORRUPTION}"),),
-        "wal_sync_method": ((ANY_OTHER, "acknowledged commits, if that method does not flush the drive's cache"),),
-        "wal_level": (("minimal", "point-in-time recovery and every standby: none can continue from here"),),
-        "synchronous_commit": (
-            (
-                "off",
-                "acknowledged commits of the last 3 × wal_writer_delay (600 ms by default); the data stay consistent",
-            ),
-            (
-                "local",
-                "acknowledged commits that no standby has yet, if this server is lost and a standby takes over",
-            ),
-        ),
-        "autovacuum": (("off", "nothing at first; dead rows pile up, and near wraparound the server stops writing"),),
-        "track_counts": (("off", "autovacuum does not run; as autovacuum=off"),),
-        "zero_damaged_pages": (("on", "every row of a page whose header is damaged, for good"),),
-        "ignore_checksum_failure": (("on", "the means to recognise damaged data; damage spreads"),),
-    }
-)
-"""Name → values as pg_settings has them, and what each can lose, one clause."""
-
 WINDOW: Final = "wal_writer_delay"
 """Says how much an asynchronous commit can lose."""
-_BOUNDED: Final = frozenset({"synchronous_commit"})
-
-
-def needs_unlocking(name: str, *, ends: bool) -> bool:
-    """Whether a value that can lose data is locked.
-
-    What loses at most the commits of a moment, and never consistency, may be tried as long as its end is certain.
-
-    Args:
-        name: Parameter, in any case.
-        ends: Whether the value goes by itself: at a deadline unless confirmed, or with the sessions of a load.
-    """
-    return not (ends and name.lower() in _BOUNDED)
 
 
 class AtRisk(Struct, frozen=True):
@@ -87,27 +48,30 @@ def risks(parameters: Iterable[Parameter]) -> tuple[AtRisk, ...]:
     Args:
         parameters: All of the server.
     """
-    known = {row.name: row for row in parameters if row.name in UNSAFE or row.name == "synchronous_standby_names"}
-    standbys = known.get("synchronous_standby_names")
-    found = []
-    for name, values in UNSAFE.items():
-        row = known.get(name)
-        if row is None or (row.setting == "local" and (standbys is None or not standbys.setting)):
+    rows = {row.name: row for row in parameters if row.name in RISKS}
+    standbys = rows.get("synchronous_standby_names")
+    lossy = []
+    for name in RISKS:
+        row = rows.get(name)
+        risk = None if row is None else risk_of(name, row.setting, row)
+        if row is None or risk is None or not (risk.loses_data and risk.announced):
             continue
-        loss = next((words for value, words in values if _is(row, value)), "")
-        if loss:
-            found.append(AtRisk(name, row.setting, loss))
-    return tuple(found)
+        if row.setting != "local" or (standbys is not None and standbys.setting):
+            lossy.append(AtRisk(name, row.setting, risk.reason))
+    return tuple(lossy)
 
 
 def switched_risks(values: Iterable[tuple[str, str, str]]) -> tuple[AtRisk, ...]:
-    """What an experiment can lose while it switches values.
+    """Return what an experiment can lose while it switches values.
 
     Args:
         values: (name, A, B) of its parameters.
     """
     return tuple(
-        AtRisk(name, value, words) for name, a, b in values for value, words in UNSAFE.get(name, ()) if value in (a, b)
+        AtRisk(name, value, risk.reason)
+        for name, a, b in values
+        for value in (a, b)
+        if (risk := risk_of(name, value)) is not None and risk.loses_data
     )
 
 
@@ -122,10 +86,6 @@ def at_risk(interval: Interval) -> tuple[AtRisk, ...]:
         words = numbers(interval, sample.parameters) if numbers is not None else ""
         found.append(AtRisk(risk.name, risk.value, words or risk.loss))
     return tuple(found)
-
-
-def _is(row: Parameter, value: str) -> bool:
-    return row.setting != row.boot_val if value == ANY_OTHER else row.setting == value
 
 
 def _asynchronous(interval: Interval, parameters: Iterable[Parameter]) -> str:

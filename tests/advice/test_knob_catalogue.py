@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgtop_tune.advice.knobs.catalogue import BY_NAME, FENCED, GROUPS, KNOBS
+from pgtop_tune.advice.knobs.catalogue import BY_NAME, GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.parameter_values import parse
@@ -92,16 +92,6 @@ def test_steps_rise_in_the_units_of_the_server(newest: Throwaway) -> None:
             continue
         numbers = [parse(step, row["unit"] or "", integer=row["vartype"] == "integer") for step in knob.steps]
         assert numbers == sorted(set(numbers)), knob.name
-
-
-def test_values_that_lose_data_are_values_of_the_server_and_never_its_default(server: Throwaway) -> None:
-    known = settings(server)
-    for knob in FENCED:
-        for value, loss in knob.unsafe:
-            assert loss
-            if value != "*":
-                assert takes(known[knob.name], value), knob.name
-                assert value != known[knob.name]["boot_val"], knob.name
 
 
 @pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)

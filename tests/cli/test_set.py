@@ -161,7 +161,7 @@ def test_what_can_lose_data_is_locked_twice_and_never_stays(own: Throwaway, tmp_
     assert "--for" in ran.err
     assert ran.status == 2
     ran = run(*words, "--allow-unsafe", "--for", "2s", home=tmp_path)
-    assert "type full_page_writes to unlock it" in ran.err
+    assert "--confirm full_page_writes" in ran.err
     assert ran.status != 0
     assert shown(own, "full_page_writes") == "on"
     ran = run(*words, "--allow-unsafe", "--confirm", "full_page_writes", "--for", "1s", home=tmp_path)

@@ -20,6 +20,8 @@ from tests.support.servers import conninfo
 
 ENCODINGS = ["LATIN1", "SQL_ASCII"]
 
+CONFIRMED = ("--confirm", "search_path")
+
 
 @pytest.fixture(params=[pytest.param(14, marks=pytest.mark.long), 18], ids=lambda major: f"pg{major}")
 def of_encodings(request: pytest.FixtureRequest, server_for_major: Callable[[int], Throwaway]) -> Iterator[Throwaway]:
@@ -42,7 +44,11 @@ def test_a_character_that_the_database_does_not_have_is_told(of_encodings: Throw
     before = auto_conf(of_encodings)
     latin = ("-d", conninfo(of_encodings, "latin1"))
     for words, status, told in (
-        (("set", "search_path=\N{GREEK CAPITAL LETTER OMEGA}"), 6, "name one in UTF8 with -d"),
+        (
+            ("set", "search_path=\N{GREEK CAPITAL LETTER OMEGA}", "--confirm", "search_path"),
+            6,
+            "name one in UTF8 with -d",
+        ),
         (("set", "work_mem=5MB", "--scope", "role=\N{GREEK CAPITAL LETTER OMEGA}"), 6, "name one in UTF8 with -d"),
         (("set", "log_line_prefix=\udcff"), 2, "not text"),
         (("reset", "work_mem", "--scope", "role=\udcff"), 2, "not text"),
@@ -58,7 +64,7 @@ def test_a_character_that_the_database_does_not_have_is_told(of_encodings: Throw
 @pytest.mark.parametrize("database", ["latin1", "sql_ascii"])
 def test_one_that_it_has_goes_there_and_back(of_encodings: Throwaway, tmp_path: Path, database: str) -> None:
     before, where = auto_conf(of_encodings), ("-d", conninfo(of_encodings, database))
-    ran = run("set", "search_path=\N{LATIN SMALL LETTER E WITH ACUTE}", *where, home=tmp_path)
+    ran = run("set", "search_path=\N{LATIN SMALL LETTER E WITH ACUTE}", *CONFIRMED, *where, home=tmp_path)
     assert ran.status == 0, ran.err
     ran = run("revert", "--all", *where, home=tmp_path)
     assert (ran.status, "left alone" in ran.out) == (0, False), ran.err

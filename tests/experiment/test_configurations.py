@@ -11,7 +11,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
@@ -80,7 +79,7 @@ def test_configurations_change_fastest() -> None:
 
 @pytest.fixture
 async def control(server: Throwaway, tmp_path: Path) -> AsyncIterator[PostgresControl]:
-    made = PostgresControl(resolve(conninfo(server)), directory=tmp_path, rules=Rules(loss=loss_of))
+    made = PostgresControl(resolve(conninfo(server)), directory=tmp_path, rules=Rules())
     yield made
     await made.aclose()
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.durability import UNSAFE, at_risk, risks
+from pgtop_tune.metrics.durability import at_risk, risks
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import DatabaseCounters, Parameter, ParameterSample, PostgresSample
@@ -52,12 +51,6 @@ def test_the_loss_is_told_in_numbers_of_now() -> None:
 def test_a_commit_that_waits_for_no_standby_is_a_risk_only_where_there_is_one(standbys: str, names: list[str]) -> None:
     found = risks(parameters(synchronous_commit="local", synchronous_standby_names=standbys))
     assert [risk.name for risk in found] == names
-
-
-def test_what_the_fence_locks_is_what_the_banner_shows() -> None:
-    for name, values in UNSAFE.items():
-        for value, loss in values:
-            assert loss_of(name, "open_sync" if value == "*" else value, "fdatasync") == loss
 
 
 def test_the_tape_and_with_it_the_recording_learns_when_it_begins_and_when_it_ends() -> None:

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.model.change import (
     ChangeState,
@@ -38,7 +37,7 @@ WAL = (
     WantedParameter("max_wal_size", "4GB"),
     WantedParameter("work_mem", "8MB"),
 )
-FENCED = Rules(loss_of)
+FENCED = Rules()
 UNLOCKABLE = replace(FENCED, allow_unsafe=True)
 
 
@@ -249,7 +248,7 @@ async def test_a_time_limit_set_too_low_can_still_be_taken_back(
     server = server_for_major(major)
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
-    change = await control.apply(name, "1ms")
+    (change,) = await control.apply_set([WantedParameter(name, "1ms")], Terms(confirmed=frozenset({name})))
     assert (change.shown_after, change.message) == ("1ms", "")
     await control.aclose()
     another = control_of(server, tmp_path)
@@ -267,7 +266,9 @@ async def test_a_session_that_a_limit_has_ended_begins_without_it(
     """The limit is so low that it bites before it is lifted."""
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
-    await control.apply("statement_timeout", "20ms")
+    await control.apply_set(
+        [WantedParameter("statement_timeout", "20ms")], Terms(confirmed=frozenset({"statement_timeout"}))
+    )
     await control.aclose()
     monkeypatch.setattr("pgtop_tune.postgres.server.own_sessions.lifting", lambda names: "SELECT pg_sleep(0.5)")
     another = control_of(server, tmp_path)
@@ -282,7 +283,10 @@ async def test_a_password_never_comes_into_the_journal(server: Throwaway, tmp_pa
     before = auto_conf(server)
     control = control_of(server, tmp_path)
     with pytest.raises(UsageProblem, match="primary_conninfo holds a password") as refused:
-        await control.apply("primary_conninfo", "host=db1 password=sesame user=repl")
+        await control.apply_set(
+            [WantedParameter("primary_conninfo", "host=db1 password=sesame user=repl")],
+            Terms(confirmed=frozenset({"primary_conninfo"})),
+        )
     assert "sesame" not in str(refused.value)
     await control.aclose()
     assert not any(b"sesame" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

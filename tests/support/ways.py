@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.change_sets import ChangeSets, Undo
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
@@ -71,7 +70,7 @@ class Screen:
     """Staged changes, applied with a key."""
 
     def __init__(self, server: Throwaway, machine: Machine) -> None:
-        self._control = PostgresControl(place(server), rules=Rules(loss_of))
+        self._control = PostgresControl(place(server), rules=Rules())
         sets = ChangeSets(self._control, machine)
         self._pending = PendingSets(sets, lambda event: None)
         undo = Undo(self._control, machine, sets)

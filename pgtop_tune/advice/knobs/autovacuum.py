@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.metrics.durability import UNSAFE
 
 _SHARES: Final = ("0", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.4")
 _WEIGHTS: Final = ("0", "0.5", "1", "2", "5", "10")
@@ -21,7 +20,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="On keeps tables from growing and transaction ids from running out. Use off only in a short test.",
         trades="A test without it measures a server that cannot run in production.",
         panes=("host", "latency"),
-        unsafe=UNSAFE["autovacuum"],
     ),
     Knob(
         name="track_counts",
@@ -29,7 +27,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
         why="Counts the changes that trigger autovacuum; off blinds it and most numbers of this program.",
         trades="Almost nothing.",
         panes=("throughput",),
-        unsafe=UNSAFE["track_counts"],
         moves_with=("autovacuum",),
     ),
     Knob(

@@ -26,8 +26,6 @@ class Knob(Struct, frozen=True):
         of_values: The same of single values, where one sentence does not fit all: (value, sentence); others need none.
         special: Values that are not a quantity, and what they mean: ("0", "switched off").
         moves_with: Parameters to look at when this one changes.
-        unsafe: Values that can lose data, and what is lost: locked until somebody unlocks them. The value "*" is any
-            value but the server's default.
     """
 
     name: str
@@ -41,7 +39,6 @@ class Knob(Struct, frozen=True):
     of_values: tuple[tuple[str, str], ...] = ()
     special: tuple[tuple[str, str], ...] = ()
     moves_with: tuple[str, ...] = ()
-    unsafe: tuple[tuple[str, str], ...] = ()
 
     def warning_of(self, value: str | None) -> str:
         """The sentence that must be read before this value is applied; None is a reset."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.metrics.durability import UNSAFE
 
 FLUSH_STEPS: Final = ("0", "128kB", "256kB", "512kB", "1MB", "2MB")
 
@@ -135,7 +134,6 @@ WAL: Final[tuple[Knob, ...]] = (
         why="On writes a page in full at its first change after a checkpoint, so that a torn page can be repaired.",
         trades="Off is safe only if the storage never tears an 8 kB page.",
         panes=("wal", "throughput"),
-        unsafe=UNSAFE["full_page_writes"],
         moves_with=("fsync",),
     ),
     Knob(
@@ -144,7 +142,6 @@ WAL: Final[tuple[Knob, ...]] = (
         why="On ensures that data reach the disk when they must. Off only shows the cost of that.",
         trades="Off sacrifices the whole cluster at the next crash of the machine.",
         panes=("throughput", "latency", "host"),
-        unsafe=UNSAFE["fsync"],
         moves_with=("full_page_writes", "synchronous_commit"),
     ),
     Knob(
@@ -153,7 +150,6 @@ WAL: Final[tuple[Knob, ...]] = (
         why="Which system call flushes the WAL; pg_test_fsync measures them on the WAL's own disk.",
         trades="Some are fast because they do not flush the drive's cache.",
         panes=("wal", "latency"),
-        unsafe=UNSAFE["wal_sync_method"],
     ),
     Knob(
         name="wal_level",
@@ -163,7 +159,6 @@ WAL: Final[tuple[Knob, ...]] = (
         trades="logical writes more WAL; minimal rules out archiving, backups and standbys.",
         panes=("wal",),
         steps=("minimal", "replica", "logical"),
-        unsafe=UNSAFE["wal_level"],
         moves_with=("max_wal_senders", "archive_mode"),
     ),
 )
@@ -207,7 +202,6 @@ COMMIT: Final[tuple[Knob, ...]] = (
                 "Each commit waits until the synchronous standbys have replayed it; a slow one stops commits.",
             ),
         ),
-        unsafe=UNSAFE["synchronous_commit"],
         moves_with=("wal_writer_delay",),
     ),
 )

@@ -25,7 +25,7 @@ from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.changes.selection import in_order, of_set, overdue
 from pgtop_tune.changes.server import change_set, reverting
-from pgtop_tune.changes.server.one_change import Rules, SeenValue, losses, now_ms, who
+from pgtop_tune.changes.server.one_change import Rules, SeenValue, now_ms, unlocked_losses, who
 from pgtop_tune.changes.server.own_journals import OwnJournals
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.reverting import (
@@ -336,7 +336,7 @@ class PostgresControl:
         if not terms.of_experiment:
             check_free((each.name for each in wanted), session.instance)
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
-        at_stake = losses(self._rules, wanted, terms, current)
+        at_stake = unlocked_losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)
         with Journal(self._journals.own(session), self.directory) as journal:
             known = set(self._deadlines.ids)

@@ -20,7 +20,7 @@ from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.statements import check_list, is_unwritable_empty, out_of_order, said, same
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.metrics.durability import needs_unlocking
+from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.secret import without_secrets
 
@@ -32,47 +32,47 @@ class Rules(Struct, frozen=True):
     """Rules that `cli/wiring` hands in.
 
     Attributes:
-        loss: What a value can lose, "" for nothing: of name, value, and the server's own default.
         allow_unsafe: Whether values that can lose data may be unlocked at all.
         note_place: Writes down where the server is and how it is started; called before anything is written that
             takes a restart, so that the way back is known when the server does not come up.
     """
 
-    loss: Callable[[str, str | None, str | None], str] = lambda name, value, default: ""
     allow_unsafe: bool = False
     note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
 
 
-def losses(
+def unlocked_losses(
     rules: Rules, wanted: Sequence[WantedParameter], terms: Terms, current: Mapping[str, Parameter]
 ) -> dict[str, str]:
-    """What each value can lose, by name.
+    """Return what the values of a set can lose, by name, where the fence lets them pass.
 
     Args:
-        rules: The fence.
+        rules: Whether losses may be unlocked.
         wanted: The changes of a set.
         terms: Say which names the operator has unlocked.
         current: The parameters as they are, by name in lower case.
 
     Raises:
-        UnsafeChange: A value can lose data and is not unlocked.
+        UnsafeChange: A value is locked (`metrics/setting_risks`).
     """
-    found: dict[str, str] = {}
+    losses: dict[str, str] = {}
     for each in wanted:
-        known = current.get(each.name.lower())
-        loss = rules.loss(each.name, each.value, known.boot_val if known is not None else None)
-        if not loss:
+        parameter = current.get(each.name.lower())
+        risk = risk_of(each.name, each.value, parameter)
+        # A name that the server does not have is refused by the server, in its words.
+        if risk is None or (risk.kind is RiskClass.UNKNOWN and parameter is None):
             continue
-        unlocked = rules.allow_unsafe and each.name in terms.confirmed
-        if needs_unlocking(each.name, ends=terms.keep_within_s is not None) and not unlocked:
-            trying = "" if needs_unlocking(each.name, ends=True) else "try it with a deadline (--for 5m), or "
-            unlocking = f"type {each.name}" if rules.allow_unsafe else "pass --allow-unsafe"
+        permitted = rules.allow_unsafe or not risk.loses_data
+        if risk.locked(ends=terms.keep_within_s is not None) and not (permitted and each.name in terms.confirmed):
+            deadline = "" if risk.locked(ends=True) else "try it with a deadline (--for 5m), or "
+            unlock = f"type {each.name} or pass --confirm {each.name}" if permitted else "pass --allow-unsafe"
             raise UnsafeChange(
-                f"{each.name} = {each.value} can lose {loss}",
-                f"{trying}{unlocking} to unlock it; nothing was changed",
+                f"{without_secrets(f'{each.name} = {each.value}')} {risk.words}",
+                f"{deadline}{unlock} to unlock it; nothing was changed",
             )
-        found[known.name if known is not None else each.name] = loss
-    return found
+        if risk.loses_data:
+            losses[each.name if parameter is None else parameter.name] = risk.reason
+    return losses
 
 
 _AUTO_CONF: Final = "postgresql.auto.conf"

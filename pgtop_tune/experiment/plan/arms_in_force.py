@@ -16,6 +16,7 @@ from pgtop_tune.errors import ConnectionProblem, PgtopError
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
 from pgtop_tune.experiment.plan.parts import ExperimentParts, until
+from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 
 _SLACK_S: Final = 3600.0
 _WATCHDOG_S: Final = 180.0
@@ -106,7 +107,7 @@ class ArmsInForce:
         terms = Terms(
             keep_within_s=len(stage.cells) * each_s + stage.scale * 10 + _SLACK_S,
             reason=f"experiment {self._plan.name}: {arm.name}",
-            confirmed=frozenset(names) if self._parts.unsafe else frozenset(),
+            confirmed=self._parts.confirmed | self._unlocked(arm),
             set_id=set_id,
             of_experiment=True,
         )
@@ -123,6 +124,11 @@ class ArmsInForce:
             if applying.exception() is None:
                 await asyncio.shield(self._revert(sets, arm, set_id))
             raise
+
+    def _unlocked(self, arm: Arm) -> frozenset[str]:
+        """Return the names that --allow-unsafe unlocks: those whose values run no code."""
+        risks = {name: risk_of(name, value) for name, value in arm.parameters} if self._parts.unsafe else {}
+        return frozenset(name for name, risk in risks.items() if risk is None or risk.kind is not RiskClass.RUNS_CODE)
 
     async def _revert(self, sets: ChangeSets, arm: Arm, set_id: str) -> None:
         self._told(f"reverting {arm.name}")

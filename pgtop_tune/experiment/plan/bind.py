@@ -15,13 +15,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.restart.checks import WAYS
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.amounts import ADVISED, NotToTell, PlanFacts, clients_of, scale_of, value_of
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Configuration, ExperimentPlan
 from pgtop_tune.experiment.plan.order import seed_of, stages_of
 from pgtop_tune.experiment.plan.plan_lines import place_of
+from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse
@@ -56,7 +56,8 @@ class ServerView(Struct, frozen=True, kw_only=True):
         unreachable: Endpoint to the reason.
         refused: Arm to the reason why the server would not start with it.
         scripts: (profile, what its scripts are).
-        unsafe: Whether values that can lose data may be set.
+        unsafe: Whether values that are not safe may be set, but for those that run code.
+        confirmed: Names of parameters whose values may run code.
     """
 
     server: str
@@ -69,6 +70,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = field(default_factory=dict)
     scripts: tuple[tuple[str, str], ...] = ()
     unsafe: bool = False
+    confirmed: frozenset[str] = frozenset()
 
 
 def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
@@ -112,6 +114,7 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
         constraints=plan.constraints,
         stages=stages_of(plan, arms, scales, clients, impossible),
         unsafe=view.unsafe,
+        confirmed=tuple(sorted(view.confirmed)),
     )
     if all(cell.impossible for cell in found.cells):
         raise UsageProblem(f"nothing of the plan can run here: {found.cells[0].impossible}", "change the plan")
@@ -221,8 +224,11 @@ def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
         if parameter.context == "internal":
             yield f"{name} cannot be changed on a server that exists"
         yield OUT_OF_REACH.get(parameter.source, "") and f"{name}: {OUT_OF_REACH[parameter.source]}"
-        loss = "" if view.unsafe else loss_of(name, value, parameter.boot_val)
-        yield loss and f"{name} = {value} can lose {loss}: --allow-unsafe unlocks it"
+        risk = risk_of(name, value, parameter)
+        if risk is not None and risk.kind is RiskClass.RUNS_CODE:
+            yield "" if name in view.confirmed else f"{name} = {value} {risk.words}: --confirm {name} unlocks it"
+        elif risk is not None and not view.unsafe:
+            yield f"{name} = {value} {risk.words}: --allow-unsafe unlocks it"
     buffers, ram_bytes = _buffers(arm, view), view.facts.ram_bytes
     if ram_bytes is not None and buffers >= ram_bytes:
         yield f"shared_buffers {about(buffers)} does not fit in {about(ram_bytes)} of memory"

@@ -181,7 +181,8 @@ class BoundPlan(Struct, frozen=True, kw_only=True):
         server: "PostgreSQL 18.0, system 7…": another server is another experiment.
         seed: Of the order.
         scripts: (profile, what its scripts are: hashes or the builtin's name).
-        unsafe: Whether values that can lose data were allowed.
+        unsafe: Whether values that are not safe were allowed, but for those that run code.
+        confirmed: Names of parameters whose values were allowed to run code.
         stages: In order.
     """
 
@@ -207,6 +208,7 @@ class BoundPlan(Struct, frozen=True, kw_only=True):
     constraints: tuple[Constraint, ...]
     stages: tuple[Stage, ...]
     unsafe: bool = False
+    confirmed: tuple[str, ...] = ()
 
     @property
     def cells(self) -> tuple[Cell, ...]:

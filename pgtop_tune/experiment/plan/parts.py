@@ -62,7 +62,8 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
         open_sql_session: On the database of the experiment.
         make_data: Makes pgbench's tables at a scale, with the steps of the plan.
         free_bytes: On the disk of the data; None where it is not known.
-        unsafe: Whether values that can lose data may be set.
+        unsafe: Whether values that are not safe may be set, but for those that run code.
+        confirmed: Names of parameters whose values may run code.
         told: Takes what is going on, one line.
     """
 
@@ -76,6 +77,7 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
     make_data: Callable[[int], Awaitable[Initialised]]
     free_bytes: Callable[[], Awaitable[int | None]]
     unsafe: bool
+    confirmed: frozenset[str]
     told: Callable[[str], None]
 
 

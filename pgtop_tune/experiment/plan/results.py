@@ -163,6 +163,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         """The command that continues it, with the options that it was begun with."""
         words = ["pgtop-tune experiment resume", self.id]
         words += ["--allow-unsafe"] if self.plan.unsafe else []
+        words += [word for name in self.plan.confirmed for word in ("--confirm", name)]
         words += ["--workers ADDRESS"] if self.workers else []
         return " ".join(words)
 

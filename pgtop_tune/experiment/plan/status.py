@@ -11,6 +11,7 @@ from pgtop_tune.experiment.plan.amounts import scale_words
 from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE, estimate
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome
+from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.units import about, counted, duration
 
@@ -49,7 +50,14 @@ def _stage_words(stage: Stage, arm: Arm) -> str:
 def arm_words(arm: Arm) -> str:
     """What an arm sets."""
     pairs = (*arm.settings, *arm.parameters)
-    return ", ".join(f"{name}={one_line(value, _VALUE)}" for name, value in pairs) or "as it is"
+    return ", ".join(f"{name}={_value_words(name, value)}" for name, value in pairs) or "as it is"
+
+
+def _value_words(name: str, value: str) -> str:
+    """Return a value on one line: whole where it runs code, else its beginning."""
+    risk = risk_of(name, value)
+    is_code = risk is not None and risk.kind is RiskClass.RUNS_CODE
+    return one_line(value, len(value) if is_code else _VALUE)
 
 
 def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:

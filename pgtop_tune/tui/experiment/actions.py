@@ -121,16 +121,16 @@ class ExperimentActions:
             self._context.run_telling(self._kept(state), "experiment")
 
     async def _kept(self, state: ExperimentState) -> tuple[str, bool]:
-        from pgtop_tune.advice.fence import loss_of
         from pgtop_tune.changes.model.change import Terms, WantedParameter
+        from pgtop_tune.metrics.setting_risks import risk_of
         from pgtop_tune.tui.parameters.applying import results_of
         from pgtop_tune.tui.parameters.staged import KEEP_WITHIN_S
 
         changes = self._parameters.changes
         assert changes is not None
         wanted = [WantedParameter(each.name, each.b) for each in state.values]
-        # What can lose data and was not unlocked is tried: it gets a deadline.
-        tried = any(loss_of(each.name, each.b) and each.name not in self._confirmed for each in state.values)
+        # A value that is not safe and was not unlocked is tried: it gets a deadline.
+        tried = any(risk_of(each.name, each.b) and each.name not in self._confirmed for each in state.values)
         terms = Terms(KEEP_WITHIN_S if tried else None, "ab: B is better", self._confirmed)
         try:
             made = await changes.apply(wanted, terms)

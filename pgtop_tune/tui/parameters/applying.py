@@ -21,7 +21,6 @@ from pgtop_tune.changes.model.change_set import Change, ChangeSet
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.selection import in_order
 from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.metrics.durability import needs_unlocking
 from pgtop_tune.metrics.trip_wires import TripWire
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
@@ -154,24 +153,26 @@ class Applying:
         return Came(outcome.words, "good" if came_up else "critical", tuple(done))
 
     async def unlock(self, rows: Sequence[SettingRow], *, ends: bool) -> frozenset[str] | None:
-        """The names of locked values that can lose data, each typed; None when somebody would rather not.
+        """Return the names of locked values, each typed; None when the operator declines.
 
         Args:
             rows: With what is staged.
-            ends: Whether the values go by themselves; see `needs_unlocking`.
+            ends: Whether the values go by themselves; see `ValueRisk.locked`.
 
         Raises:
             UsageProblem: They may not be unlocked in this session.
         """
         confirmed = set()
         for row in rows:
-            if not row.loss or row.staged is None or not needs_unlocking(row.name, ends=ends):
+            risk = row.risk
+            if risk is None or row.staged is None or not risk.locked(ends=ends):
                 continue
-            what = f"{row.name} = {row.staged} can lose {row.loss}"
-            if not self._scope.allow_unsafe:
-                deadline = "" if needs_unlocking(row.name, ends=True) else "o sets a deadline, or "
+            what = f"{row.name} = {row.staged} {risk.words}"
+            if risk.loses_data and not self._scope.allow_unsafe:
+                deadline = "" if risk.locked(ends=True) else "o sets a deadline, or "
                 raise UsageProblem(what, f"{deadline}start with --allow-unsafe to unlock it; nothing was changed")
-            hint = f"{what}. It reverts when this program ends. Type {row.name} to unlock it."
+            ending = "It reverts when this program ends. " if risk.loses_data else ""
+            hint = f"{what}. {ending}Type {row.name} to unlock it."
             typed = await self._app.push_screen_wait(
                 PromptDialog(f"unlock {row.name}", hint, _exactly(row.name), self._glyphs)
             )
@@ -227,7 +228,7 @@ class Applying:
         said += [
             Paragraph(f"{self._glyphs.warning} {row.warning}", "warning")
             for row in rows
-            if row.warning and not row.loss
+            if row.warning and row.risk is None
         ]
         said += [Paragraph(text, "strong") for text in sql]
         said += [Paragraph(""), *(Paragraph(text) for text in wanted.connected), Paragraph(pending_words(conditions))]

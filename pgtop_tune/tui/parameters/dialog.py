@@ -171,11 +171,11 @@ class ParameterDialog(ValueEntryDialog):
         return [*list_lines(self._table, cells, room, self.glyphs), self._filter_line(cells), *words, *below]
 
     def _lost(self, row: SettingRow | None) -> str:
-        """What the staged value of a row can lose, and whether it is locked."""
-        if row is None or not (loss := loss_words(row, self._table.rows, self._session.interval)):
+        """Return the risk of the staged value of a row, and whether it is locked."""
+        if row is None or not (risk := loss_words(row, self._table.rows, self._session.interval)):
             return ""
         lock = lock_words(row, self._conditions, allow_unsafe=self._scope.allow_unsafe)
-        return f"{lock and f'{lock}; '}can lose {loss}"
+        return f"{lock and f'{lock}; '}{risk}"
 
     def _caption_keys(self, cells: int) -> None:
         keys = _KEYS if cells >= _ROOMY else _SHORT_KEYS

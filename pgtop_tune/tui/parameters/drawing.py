@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.model.change import choices
 from pgtop_tune.changes.model.change_set import Change, value_before
+from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.model.machine import AfterReboot, SystemSetting
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.parameters.row import LIVE, SettingRow, SettingTable, default_of, range_of, source_of
@@ -80,7 +80,7 @@ def _row_line(table: SettingTable, row: SettingRow, cells: int, glyphs: Glyphs) 
         (
             (f"{glyphs.pointer} " if at_cursor else "  ", "key"),
             (_column(row.name, name), "cursor" if at_cursor else PLAIN),
-            (_column(row.parameter.shown or "''", value), "critical" if row.loss_now else "strong"),
+            (_column(row.parameter.shown or "''", value), "critical" if row.risk_now else "strong"),
             (_column("waits" if row.parameter.pending_restart else row.when, when), _when_style(row)),
             (_column(row.advised, advice), "label"),
             *new,
@@ -95,7 +95,7 @@ def _when_style(row: SettingRow) -> str:
 
 
 def _staged_style(row: SettingRow) -> str:
-    return "critical" if row.loss else "event-parameter"
+    return "critical" if row.risk else "event-parameter"
 
 
 def _remark_cells(cells: int) -> int:
@@ -106,8 +106,9 @@ def _remark_cells(cells: int) -> int:
 
 def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
     """What matters most about a row, in a few words, and their style."""
-    if row.loss or row.loss_now:
-        return f"{glyphs.warning} can lose {row.loss or row.loss_now}", "critical"
+    risk = row.risk or row.risk_now
+    if risk is not None:
+        return f"{glyphs.warning} {risk.words}", "critical"
     if row.parameter.pending_restart:
         return "another value waits for a restart", "warning"
     if row.staged is not None and row.when == "restart":
@@ -116,7 +117,7 @@ def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
         return f"next load: {row.next_load}", "event-load"
     if row.change is not None:
         return changed_words(row.change), "event-parameter"
-    if row.knob.unsafe:
+    if any(risk.loses_data for risk in RISKS.get(row.name, ())):
         return f"{glyphs.warning} trades durability", "warning"
     root = "root; " if row.setting is not None and not row.setting.writable else ""
     if row.advised and row.advice is not None:
@@ -126,14 +127,14 @@ def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
 
 def choice_remark(row: SettingRow, word: str) -> tuple[str, str]:
     """What is said beside a value to choose, and its style."""
-    loss = "" if row.setting is not None else loss_of(row.name, word, row.parameter.boot_val)
+    risk = row.risk_of(word)
     meaning = dict(row.knob.special).get(word, "")
     marks = [mark for mark, holds in (
         ("in force", word == row.parameter.setting), ("default", word == row.parameter.boot_val),
         ("advised", word == row.advised),
     ) if holds]  # fmt: skip
-    said = "; ".join([*marks, *([meaning] if meaning else []), *([f"can lose {loss}"] if loss else [])])
-    return said, "critical" if loss else "dim"
+    said = "; ".join([*marks, *([meaning] if meaning else []), *([] if risk is None else [risk.words])])
+    return said, "dim" if risk is None else "critical"
 
 
 def changed_words(change: Change) -> str:
@@ -217,7 +218,7 @@ def details_lines(row: SettingRow, cells: int, glyphs: Glyphs) -> list[Line]:
 
 def _present(row: SettingRow, glyphs: Glyphs) -> Said:
     parameter, setting = row.parameter, row.setting
-    yield "value", parameter.shown or "''", "critical" if row.loss_now else "strong"
+    yield "value", parameter.shown or "''", "critical" if row.risk_now else "strong"
     yield "after restart", parameter.pending or "", "warning"
     yield "staged", "" if row.staged is None else str(row.staged), "event-parameter"
     yield "next load", row.next_load or "", "event-load"
@@ -247,8 +248,8 @@ def _worth(row: SettingRow, glyphs: Glyphs) -> Said:
     yield "why", knob.why, PLAIN
     yield "costs", knob.trades, PLAIN
     yield "beware", knob.warning, "warning"
-    for value, loss in knob.unsafe:
-        yield "can lose", f"{'any other method' if value == '*' else value}: {loss}", "critical"
+    for risk in RISKS.get(row.name, ()):
+        yield risk.verb, f"{risk.values}: {risk.reason}", "critical"
     yield "shows in", f" {glyphs.separator} ".join(knob.panes), PLAIN
     yield "moves with", ", ".join(knob.moves_with), PLAIN
 

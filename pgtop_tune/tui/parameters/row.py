@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.advice.knobs.knob import Knob, next_value
 from pgtop_tune.advice.listing import advised_value, differs, is_changed
 from pgtop_tune.advice.proposal import same
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics.setting_risks import ValueRisk, risk_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, show
@@ -85,13 +85,13 @@ class SettingRow(Struct, frozen=True):
         return self.setting is None and is_changed(self.parameter)
 
     @property
-    def loss(self) -> str:
-        """What the staged value can lose; "" when nothing."""
-        return (
-            ""
-            if self.staged is None or self.setting is not None
-            else loss_of(self.name, self.staged.value, self.parameter.boot_val)
-        )
+    def risk(self) -> ValueRisk | None:
+        """The risk of the staged value; None where it is safe."""
+        return None if self.staged is None else self.risk_of(self.staged.value)
+
+    def risk_of(self, value: str | None) -> ValueRisk | None:
+        """Return the risk of a value of this row; None where it is safe."""
+        return None if self.setting is not None else risk_of(self.name, value, self.parameter)
 
     @property
     def warning(self) -> str:
@@ -99,9 +99,10 @@ class SettingRow(Struct, frozen=True):
         return self.knob.warning if self.staged is None else self.knob.warning_of(self.staged.value)
 
     @property
-    def loss_now(self) -> str:
-        """What the present value can lose; "" when nothing."""
-        return "" if self.setting is not None else loss_of(self.name, self.parameter.setting, self.parameter.boot_val)
+    def risk_now(self) -> ValueRisk | None:
+        """The risk of the present value, where the screen warns of it; else None."""
+        risk = self.risk_of(self.parameter.setting)
+        return risk if risk is not None and risk.announced else None
 
     def stepped(self, direction: int) -> Staged | None:
         """One step up or down from what is staged, or from the present value; None when it leads back to that.

@@ -10,6 +10,7 @@ from typing import Final
 from pgtop_tune.advice.knobs.catalogue import BY_NAME, GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.metrics.setting_risks import RISKS, RiskClass
 from pgtop_tune.model.parameter_values import parse, show
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tuning.on_server.machine_space import (
@@ -94,8 +95,9 @@ def knob_space(
 
 
 def _why_not(knob: Knob, parameter: Parameter, *, allow_restart: bool) -> str:
-    if knob.unsafe:
-        return "it trades durability, which no search does: `pgtop-tune ab` judges its values"
+    risks = RISKS.get(knob.name, ())
+    if any(risk.loses_data or risk.kind is RiskClass.RUNS_CODE for risk in risks):
+        return "it trades durability, or runs code, which no search does: `pgtop-tune ab` judges its values"
     if parameter.context == _RESTART:
         return "" if allow_restart else "it takes a restart: --allow-restart"
     if parameter.context not in _RELOADED:

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.fence import loss_of
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.server.control import PostgresControl
@@ -37,7 +36,7 @@ def settings(server: Throwaway) -> bytes:
 
 
 async def door(server: Throwaway, directory: Path) -> PostgresControl:
-    return PostgresControl(resolve(conninfo(server)), directory=directory, rules=Rules(loss=loss_of))
+    return PostgresControl(resolve(conninfo(server)), directory=directory, rules=Rules())
 
 
 async def arms_of(control: PostgresControl, rivals: Sequence[Rival] = RIVALS) -> Arms:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from pgtop_tune.advice.knobs.catalogue import FENCED, KNOBS
+from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.switchback.arms import as_shown
+from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import resolve
@@ -44,7 +45,7 @@ def test_every_value_is_one_that_the_server_takes(parameters: Mapping[str, Param
 
 def test_what_can_lose_data_is_in_no_search(parameters: Mapping[str, Parameter]) -> None:
     every = knob_space(KNOBS, parameters, allow_restart=True, asked=False)
-    fenced = {knob.name for knob in FENCED}
+    fenced = {name for name, risks in RISKS.items() if any(risk.loses_data for risk in risks)}
     assert {"fsync", "full_page_writes", "synchronous_commit"} <= fenced
     assert not fenced.intersection(dimension.name for dimension in every.dimensions)
     named = knob_space(wanted_knobs(["fsync"], ()), parameters, allow_restart=True, asked=True)

@@ -28,7 +28,7 @@ Experiment = Annotated[
     ),
 ]
 AllowUnsafe = Annotated[
-    bool, typer.Option("--allow-unsafe", help="Allow configurations that can lose data, as fsync = off.")
+    bool, typer.Option("--allow-unsafe", help="Allow configurations that can lose data or lock out, as fsync = off.")
 ]
 
 
@@ -93,6 +93,15 @@ class SessionOptions(Struct, frozen=True):
     pgbench: options.Pgbench = None
     disk_cap: options.DiskCaps = None
     pooler: options.Poolers = None
+    confirm: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--confirm",
+            metavar="NAME",
+            show_default=False,
+            help="Allow the plan's values of this parameter to run code, as archive_command; repeatable.",
+        ),
+    ] = None
 
 
 def check(

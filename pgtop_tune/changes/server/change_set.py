@@ -73,13 +73,15 @@ def make(
     for change in changes:
         check_unchanged(change, seen.get(change.name), journal.text().in_force)
     note_instance(session, journal)
-    for change in changes:
-        journal.write(change)
+    journal.write(*changes)
     try:
         watched(changes)
-    except OSError as error:
-        for change in changes:
-            journal.write(replace(change, state=ChangeState.FAILED, message="nothing would revert it after a crash"))
+    except (OSError, JournalProblem) as error:
+        journal.owe()
+        failed = "nothing would revert it after a crash"
+        journal.write(*(replace(change, state=ChangeState.FAILED, message=failed) for change in changes))
+        if isinstance(error, JournalProblem):
+            raise
         raise JournalProblem(
             f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
         ) from None
@@ -96,11 +98,9 @@ def make(
     except ConnectionProblem as problem:
         raise ConnectionProblem(problem.message, _UNKNOWN) from None
     try:
-        for change in settled:
-            journal.write(change)
+        journal.write(*settled)
     except JournalProblem:
-        _put_all_back(session, journal, changes)
-        _read_back(session, changes, ChangeState.REVERTED)
+        take_back(session, journal, changes, "the journal could not be written").check_none_refused()
         raise
     _note_file(session, journal)
     return settled
@@ -132,6 +132,7 @@ def take_back(
     """
     if any(each.scope.kind is ScopeKind.SYSTEM for each in changes):
         session.check_permitted()
+    journal.owe()
     if certain:
         note_instance(session, journal)
     put, refused = _put_all_back(session, journal, changes)
@@ -142,9 +143,12 @@ def take_back(
         said = (why, done.note, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
         settled.append(replace(change, state=state, message="; ".join(filter(None, said))))
-        journal.write(settled[-1])
+    journal.write(*settled)
     if certain:
         _note_file(session, journal)
+    if journal.unwritten:
+        shows = f"{journal.unwritten}: it shows the change as in force until the next start"
+        settled = [replace(change, message="; ".join(filter(None, (change.message, shows)))) for change in settled]
     return RevertOutcome(
         settled=tuple(settled),
         written=frozenset(identity for identity, done in put.items() if done.wrote),
@@ -197,6 +201,7 @@ def _withdraw(
     problem: ServerProblem,
 ) -> None:
     """After a refusal: what was made is taken back, the rest is marked."""
+    journal.owe()
     for number, change in enumerate(changes[len(made) :]):
         words = problem.message if number == 0 else f"not tried: {changes[len(made)].name} was refused"
         journal.write(replace(change, state=ChangeState.FAILED, message=words))

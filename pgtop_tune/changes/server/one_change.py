@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
+from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.server.statements import check_list, is_unwritable_empty, out_of_order, said, same
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.metrics.durability import needs_unlocking
@@ -119,9 +120,9 @@ def intended(
         UsageProblem: One of them is there twice, or holds a password.
     """
     at_ms, by = now_ms(), who()
+    deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
     is_set = len(wanted) > 1 or terms.keep_within_s is not None
     set_id = terms.set_id or (uuid.uuid4().hex[:12] if is_set else "")
-    until_ms = None if terms.keep_within_s is None else at_ms + int(terms.keep_within_s * 1000)
     lines = list(session.auto_conf()) if any(each.scope.kind is ScopeKind.SYSTEM for each in wanted) else []
     found: list[ParameterChange] = []
     for each in wanted:
@@ -148,7 +149,7 @@ def intended(
                 by=by,
                 reason=terms.reason,
                 kept=terms.keep_within_s is None,
-                until_ms=until_ms,
+                **deadline,
                 followed_by=follow,
                 loss=losses.get(before.name, ""),
                 restart=before.context == "postmaster",

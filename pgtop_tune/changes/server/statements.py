@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
+from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, WantedParameter
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, literal
@@ -148,6 +148,15 @@ def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> Sql:
     if value is None or is_unwritable_empty(name, value):
         return composed("{target} RESET {parameter}", target=target, parameter=parameter)
     return composed("{target} SET {parameter} = {value}", target=target, parameter=parameter, value=typed(name, value))
+
+
+def restoring(changes: Iterable[ParameterChange]) -> str:
+    """Return the SQL that reverts changes by hand, the last change first."""
+    backwards = tuple(changes)[::-1]
+    texts = [str(statement(each.name, each.auto_conf_before, each.scope)) for each in backwards]
+    if any(each.scope.kind is ScopeKind.SYSTEM for each in backwards):
+        texts.append("SELECT pg_reload_conf()")
+    return " ".join(f"{text};" for text in texts)
 
 
 def typed(name: str, value: str) -> Sql:

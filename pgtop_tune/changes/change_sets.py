@@ -19,7 +19,7 @@ from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHa
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
 from pgtop_tune.changes.selection import around_server
-from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Unavailable
 
 AGAIN_S: Final = 2.0
@@ -209,6 +209,14 @@ class ChangeSets:
         set_id = set_ids[-1] if set_ids else ""
         return Settled(set_id=set_id, parameters=parameters, settings=tuple(halves.settled), problem=problem)
 
+    async def lost(self, set_id: str) -> JournalProblem | None:
+        """Return why no journal has a set of this program any more; see `SetControl.lost`."""
+        for door in (self._server, self._machine):
+            problem = None if door is None else await door.lost(set_id)
+            if problem is not None:
+                return problem
+        return None
+
     async def revert_until_done(
         self,
         set_id: str,
@@ -339,6 +347,10 @@ class WithRestart:
         """See `SetControl.keep`."""
         await self._restart.keep(set_id)
         return tuple(change for change in await self._control.in_force() if change.set_id == set_id)
+
+    async def lost(self, set_id: str) -> JournalProblem | None:
+        """See `SetControl.lost`."""
+        return await self._control.lost(set_id)
 
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
         """See `SetControl.revert_set`.

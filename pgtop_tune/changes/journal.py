@@ -405,7 +405,7 @@ def lines_of(server: ServerName, *entries: Entry) -> bytes:
     return _line({"server": to_builtins(server)}) + b"".join(map(_line_of, entries))
 
 
-# Lines that a disk has refused while something was reverted. They count in this process, and are written when it can be.
+# Lines that a disk has refused while something was reverted. They count in this process, and are written later.
 
 _ONLY_READABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _owed: Final[dict[Path, bytes]] = {}

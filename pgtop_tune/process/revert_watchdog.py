@@ -4,8 +4,8 @@ dismissed.
 As a program: `revert_watchdog.py MOMENT PATIENCE_SECONDS LAST_WORD -- COMMAND…`, a process of its own, standard library
 only; the moment is in seconds of the boot clock, which no one sets and which counts time asleep. It holds the reading
 end of a pipe. A copy on it becomes the standard input of the command. The word on it means that all is well; the end of
-the pipe means that its starter died, for whatever cause. Where standard input is no pipe, only its time counts. A command
-that fails runs again until it succeeds, or until the patience is over: then once more, with the last word.
+the pipe means that its starter died, for whatever cause. Where standard input is no pipe, only its time counts.
+A command that fails runs again until it succeeds, or until the patience is over: then once more, with the last word.
 """
 
 from __future__ import annotations

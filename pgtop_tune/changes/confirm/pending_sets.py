@@ -32,6 +32,10 @@ NOT_CONFIRMED: Final = "not confirmed in time"
 """Why a set is reverted at its deadline."""
 
 
+_LOOK_S: Final = 2.0
+"""How soon it is noticed that a journal is gone."""
+
+
 class Pending(Struct, frozen=True, kw_only=True):
     """A set that is in force until its deadline.
 
@@ -45,7 +49,7 @@ class Pending(Struct, frozen=True, kw_only=True):
         with_restart: Whether reverting it restarts the server where the old values need it.
         of_server: Whether it has, or may have, a half of the server.
         reverting: Why it is being reverted right now; "" while it stands.
-        problem: Why that has not worked yet; it is tried again.
+        problem: Why that has not worked yet, and is tried again; or why no journal has the set any more.
     """
 
     set_id: str
@@ -231,8 +235,21 @@ class PendingSets:
         return await self._sets.revert(set_id, of_server=pending is None or pending.of_server)
 
     async def _expire(self, set_id: str, until_boot_s: float) -> None:
-        await sleep_until(until_boot_s)
+        lost = False
+        while (now_s := boot_clock_s()) < until_boot_s:
+            lost = lost or await self._tell_lost(set_id)
+            await sleep_until(min(now_s + _LOOK_S, until_boot_s))
         self._begin_reverting(set_id, self._at_deadline)
+
+    async def _tell_lost(self, set_id: str) -> bool:
+        """Whether no journal has the set any more: only this program and its watchdog revert it."""
+        problem = await self._sets.lost(set_id)
+        if problem is None or set_id not in self._pending:
+            return False
+        self._told(problem)
+        self._note(Event(self._wall_ms(), EventKind.WARNING, problem.message, problem.hint))
+        self._put(replace(self._pending[set_id], problem=problem.message))
+        return True
 
     def _begin_reverting(self, set_id: str, why: str) -> None:
         if set_id in self._pending and set_id not in self._reverts:

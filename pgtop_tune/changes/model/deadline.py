@@ -1,4 +1,4 @@
-"""The deadline of a pending change: on the wall clock for people and for another boot, on the boot clock within one boot.
+"""The deadline of a pending change: on the boot clock within one boot, on the wall clock for people and after a reboot.
 
 A wall clock that is set, or a machine that slept, neither cuts a deadline short nor puts it off.
 """
@@ -6,11 +6,13 @@ A wall clock that is set, or a machine that slept, neither cuts a deadline short
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from pgtop_tune.process.boot_clock import boot_clock_mark, boot_clock_s
 
-NO_DEADLINE: Final[dict[str, Any]] = {"until_ms": None, "until_boot_ms": None, "boot_clock": ""}
+NO_DEADLINE: Final[Mapping[str, Any]] = MappingProxyType({"until_ms": None, "until_boot_ms": None, "boot_clock": ""})
 """Fields of a confirmed change."""
 
 

@@ -84,13 +84,15 @@ def revert(
 
     copy = sys.stdin.buffer.read() if copy_on_stdin else b""
     copies = (copy,) if copy else ()
-    _check_there(journal, set_id, copies)
+    _check_there(journal, copies)
     if list_only:
         sys.exit(_list(journal))
     if retire is not None:
         from pgtop_tune.cli.reverting import retire as retired
 
         sys.exit(retired(retire, journal, _in_force, yes=yes))
+    if overdue and (unknown := _unknown(set_id, journal)) is not None:
+        raise unknown
     if overdue and set_id and not _is_pending(set_id, journal):
         # Reverted or kept by somebody else: a server that is gone by now need not be asked.
         say("nothing to revert")
@@ -140,28 +142,35 @@ def _check_one_at_most(*words: bool | str) -> None:
         raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
 
 
-def _check_there(directory: Path | None, set_id: str, copies: Sequence[bytes]) -> None:
-    """Make sure that a set, and a directory that was named, is known: one that was moved away is not reverted.
+def _check_there(directory: Path | None, copies: Sequence[bytes]) -> None:
+    """Make sure that a directory that was named is there: one that was moved away says nothing of what is in force.
 
     Raises:
         JournalProblem: It is not; nothing was changed.
     """
+    import os
+
+    from pgtop_tune.errors import JournalProblem
+
+    if directory is not None and not copies and not os.path.lexists(directory):
+        raise JournalProblem(
+            f"there is no directory {directory}", "--journal names the directory of the change journals"
+        )
+
+
+def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
+    """Why nothing can be said of a set: no journal has it, in force or not. None where one has it, or may have it."""
     from pgtop_tune.changes.journal import read_all
     from pgtop_tune.errors import JournalProblem
     from pgtop_tune.paths import journal_dir
 
     found = read_all(directory)
-    if found.problems or found.lost(copies):
-        return
-    if directory is not None and not directory.exists():
-        raise JournalProblem(
-            f"there is no directory {directory}", "--journal names the directory of the change journals"
-        )
-    if set_id and set_id not in found.ids:
-        raise JournalProblem(
-            f"no change journal in {directory or journal_dir()} has the set {set_id}: it may be in force",
-            "`pgtop-tune revert --list` lists the changes in force; --journal names another directory",
-        )
+    if not set_id or set_id in found.ids or found.problems:
+        return None
+    return JournalProblem(
+        f"no change journal in {directory or journal_dir()} has the set {set_id}: it may be in force",
+        "`pgtop-tune revert --list` lists the changes in force; --journal names another directory",
+    )
 
 
 def _is_pending(set_id: str, directory: Path | None) -> bool:
@@ -301,8 +310,10 @@ def _revert(
     for line in (*reverting.of_elsewhere(outcome), *reverting.of_inherited(outcome)):
         tell(line)
     # A process that waits for a deadline tries again: a name may lead to another server for a while.
-    settled = bool(outcome.settled)
+    settled = any(on_server in (each.set_id, each.id) for each in outcome.settled)
     missed = None if outcome.refused else missed_set(on_server, directory, selection, settled=settled)
+    if missed is None and not outcome.refused and not settled:
+        missed = _unknown(on_server, directory)
     if missed is not None and not outcome.elsewhere:
         complain(missed)
     say(reverting.sum_of(outcome, () if missed is not None else asyncio.run(halves.after())))

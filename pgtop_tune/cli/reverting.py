@@ -148,10 +148,9 @@ def revert_machine(selection: Selection, directory: Path | None, copies: Sequenc
     """
     from pgtop_tune.changes.machine.control import revert
 
-    undone = revert(selection, directory=directory, each=say_reverted, copies=copies)
-    if not undone:
+    if not copies:
         journals(directory)
-    say(sum_of(RevertOutcome(), undone))
+    say(sum_of(RevertOutcome(), revert(selection, directory=directory, each=say_reverted, copies=copies)))
 
 
 def tell_of_the_rest(directory: Path | None) -> None:

@@ -428,7 +428,7 @@ def _lost(changes: Sequence[HostChange], problem: JournalProblem | None) -> Jour
     what = ", ".join(f"{each.name} = {each.value}" for each in changes)
     why = "no change journal has it any more" if problem is None else problem.message
     restoring = "; ".join(commands(each.name, each.value_before, survive=False)[0] for each in reversed(changes))
-    return JournalProblem(f"{what} is in force, and {why}", f"commands that restore it: {restoring}")
+    return JournalProblem(f"{what} is in force, and {why}", f"commands that restore it by hand: {restoring}")
 
 
 def whoever_runs_this() -> str:

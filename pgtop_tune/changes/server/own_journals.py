@@ -106,4 +106,4 @@ def _lost(text: JournalText, problem: JournalProblem | None) -> JournalProblem:
     changes: tuple[ParameterChange, ...] = text.in_force
     what = ", ".join(f"{each.name} = {each.value or 'default'}" for each in changes)
     why = "no change journal has it any more" if problem is None else problem.message
-    return JournalProblem(f"{what} is in force, and {why}", f"SQL that restores it: {restoring(changes)}")
+    return JournalProblem(f"{what} is in force, and {why}", f"SQL that restores it by hand: {restoring(changes)}")

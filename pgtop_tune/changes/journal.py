@@ -126,15 +126,11 @@ def journals(directory: Path | None = None) -> tuple[Path, ...]:
     try:
         names = os.listdir(place)
     except FileNotFoundError as error:
-        if (dangling := _dangling(place)) is None:
+        if _dangling(place) is None:
             return ()
-        target = os.readlink(dangling)
-        raise JournalProblem(
-            f"the change journals in {place} cannot be read: {dangling} leads to {target}, which is not there",
-            f"bring {target} back: changes in force may be written there",
-        ) from error
+        raise _unlisted(place, error) from None
     except OSError as error:
-        raise _refused(f"the change journals in {place} cannot be read", place, error) from None
+        raise _unlisted(place, error) from None
     return tuple(sorted(place / name for name in names if name.endswith(_SUFFIX)))
 
 
@@ -149,10 +145,12 @@ def read(path: Path) -> JournalText:
     except FileNotFoundError as error:
         if _dangling(path.parent) is None:
             return JournalText(None, (), ())
-        raise _refused(f"the change journal {path} cannot be read", path, error) from None
+        raise _unlisted(path.parent, error) from None
     except NotOurs as why:
         raise _not_ours(why) from None
     except OSError as error:
+        if error.errno == errno.ENOTDIR or _closed(path) not in (None, path):
+            raise _unlisted(path.parent, error) from None
         raise _refused(f"the change journal {path} cannot be read", path, error) from None
 
 
@@ -465,6 +463,18 @@ def _not_ours(why: NotOurs) -> JournalProblem:
     return JournalProblem(f"the change journal is not used: {why}", why.hint)
 
 
+def _unlisted(directory: Path, error: OSError) -> JournalProblem:
+    """A directory of journals that is there and cannot be listed, or whose place something else has."""
+    words, dangling = f"the change journals in {directory} cannot be read", _dangling(directory)
+    if dangling is None:
+        return _refused(words, directory, error)
+    target = os.readlink(dangling)
+    return JournalProblem(
+        f"{words}: {dangling} leads to {target}, which is not there",
+        f"bring {target} back: changes in force may be written there",
+    )
+
+
 def _refused(words: str, path: Path, error: OSError, hint: str = "") -> JournalProblem:
     """A file or a directory of journals that is there and cannot be used, with the remedy."""
     closed = _closed(path) if error.errno == errno.EACCES else None
@@ -486,19 +496,19 @@ def _closed(path: Path) -> Path | None:
             return place if os.path.lexists(place) else _closed_above(place)
     if not os.path.lexists(path):
         return _closed_above(path)
-    mode = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
+    mode = os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0)
     return None if os.access(path, mode, effective_ids=True) else path
 
 
 def _closed_above(path: Path) -> Path | None:
     """The directory that a missing file or directory would have to be made in, where this process may not."""
-    above = next(each for each in path.parents if each.exists())
+    above = next(each for each in path.parents if os.path.exists(each))
     return None if os.access(above, os.W_OK, effective_ids=True) else above
 
 
 def _dangling(path: Path) -> Path | None:
     """A link on the way to a path that leads nowhere."""
-    return next((each for each in (path, *path.parents) if each.is_symlink() and not each.exists()), None)
+    return next((each for each in (path, *path.parents) if os.path.islink(each) and not os.path.exists(each)), None)
 
 
 def _words(error: OSError) -> str:

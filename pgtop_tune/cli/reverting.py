@@ -29,7 +29,12 @@ _NOTHING: Final = "none of its changes is in force"
 
 
 def tell_of_damage(directory: Path | None) -> bool:
-    """Says which journals are damaged or not used, and what to do about it; whether all can be used."""
+    """Says which journals are damaged or not used, and what to do about it; whether all can be used.
+
+    Raises:
+        JournalProblem: They cannot be listed.
+    """
+    journals(directory)
     found = read_all(directory)
     for problem in found.problems.values():
         complain(problem)

@@ -286,7 +286,8 @@ def _revert(
     from pgtop_tune.cli.output import complain, tell
     from pgtop_tune.cli.reverting import say_reverted, tell_of_damage, tell_of_the_rest
 
-    tell_of_damage(directory)
+    if not copies:
+        tell_of_damage(directory)
     # The sets whose halves of the server are reverted, and the one that was asked for.
     machine = HostControl(directory=directory, copies=dict.fromkeys([set_id], copies[0]) if copies else {})
     halves = MachineHalves(machine, [set_id] if set_id else [], told=say_reverted)

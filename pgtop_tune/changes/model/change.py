@@ -210,11 +210,12 @@ class ParameterChange(Struct, frozen=True):
     role_oid: int = 0
     database_oid: int = 0
 
-    @property
-    def target(self) -> tuple[str, ScopeKind, str | int, str | int]:
-        """What is changed: two changes with the same target cover each other, whatever names its scope had."""
-        role, database = self.role_oid or self.scope.role, self.database_oid or self.scope.database
-        return self.name, self.scope.kind, role, database
+    def covers(self, other: ParameterChange) -> bool:
+        """Whether both change the same parameter of the same role and database, whatever those were called."""
+        if (self.name, self.scope.kind) != (other.name, other.scope.kind):
+            return False
+        ours, theirs = (self.role_oid, self.database_oid), (other.role_oid, other.database_oid)
+        return ours == theirs if any(ours) and any(theirs) else self.scope == other.scope
 
     @property
     def told_after(self) -> str:

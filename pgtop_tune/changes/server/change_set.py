@@ -24,6 +24,7 @@ from pgtop_tune.changes.server.one_change import (
     objection,
     put_back,
 )
+from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
 from pgtop_tune.changes.server.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
@@ -135,12 +136,16 @@ def take_back(
     journal.owe()
     if certain:
         note_instance(session, journal)
+    found = [present(session, change) for change in changes]
+    renamed = {each.change.id: each.renamed for each in found}
+    dropped = [_dropped(each, why) for each in reversed(found) if each.gone]
+    changes = [each.change for each in found if not each.gone]
     put, refused = _put_all_back(session, journal, changes)
     back = [change for change in reversed(changes) if change.id in put]
-    settled: list[ParameterChange] = []
+    settled = dropped
     for change in _read_back(session, back, ChangeState.REVERTED):
         done = put[change.id]
-        said = (why, done.note, "" if done.note else change.message)
+        said = (why, renamed[change.id], done.note, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
         settled.append(replace(change, state=state, message="; ".join(filter(None, said))))
     journal.write(*settled)
@@ -156,6 +161,14 @@ def take_back(
     )
 
 
+def _dropped(found: PresentScope, why: str) -> ParameterChange:
+    """A change whose role or database is gone: nothing of it is left to be reverted."""
+    known = bool(found.change.role_oid or found.change.database_oid)
+    state = ChangeState.REVERTED if known else ChangeState.SUPERSEDED
+    words = found.gone if known else f"left alone: {found.gone}"
+    return replace(found.change, state=state, shown_after=_DEFAULT, message="; ".join(filter(None, (why, words))))
+
+
 def look_again(
     session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
 ) -> tuple[ParameterChange, ...]:
@@ -165,9 +178,8 @@ def look_again(
         ServerProblem: The server refuses to show one.
         ConnectionProblem: It is away.
     """
-    settled = _read_back(session, changes, ChangeState.APPLIED)
-    for change in settled:
-        journal.write(change)
+    settled = _read_back(session, named_now(session, changes), ChangeState.APPLIED)
+    journal.write(*settled)
     return settled
 
 
@@ -181,6 +193,7 @@ def settle(session: OperatorSession, journal: Journal, changes: Sequence[Paramet
         journal: Open.
         changes: Intended, of one set.
     """
+    changes = named_now(session, changes)
     stored = {change.id: session.stored(change.name, change.scope) for change in changes}
     made = [change for change in changes if same(change.name, stored[change.id], change.value)]
     if len(made) == len(changes):

@@ -22,6 +22,7 @@ from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.change_set import take_back
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
+from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.server.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
@@ -102,7 +103,7 @@ def revert(
 def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[ParameterChange, ...]:
     """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
     doubtful = [change for each in found.known if each.kin is Kin.PERHAPS for change in each.text.in_force]
-    return in_order((*found.in_force, *_here(session, found.in_force, doubtful)))
+    return in_order(named_now(session, (*found.in_force, *_here(session, found.in_force, doubtful))))
 
 
 def take_back_from(
@@ -205,9 +206,10 @@ def _here(
     stored_now: dict[tuple[str, Scope], str | None] = {}
     here: list[ParameterChange] = []
     for change in reversed(in_order((*certain, *doubtful))):
-        key = (change.name.lower(), change.scope)
+        found = present(session, change)
+        key = (change.name.lower(), found.change.scope)
         if key not in stored_now:
-            stored_now[key] = _stored(session, change)
+            stored_now[key] = _HIDDEN if found.gone else _stored(session, found.change)
         now = stored_now[key]
         if now == _HIDDEN:
             continue

@@ -114,12 +114,16 @@ _IDENTIFIERS: Final = frozenset({"search_path", "temp_tablespaces"})
 
 STORED: Final = """
 SELECT substr(entry, strpos(entry, '=') + 1) AS value
-  FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
- WHERE s.setdatabase = coalesce((SELECT oid FROM pg_database WHERE datname = %s), 0)
-   AND s.setrole = coalesce((SELECT oid FROM pg_roles WHERE rolname = %s), 0)
-   AND lower(split_part(entry, '=', 1)) = lower(%s)
+  FROM (SELECT %s::name AS database, %s::name AS role, %s::text AS name) AS wanted
+ CROSS JOIN pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+ WHERE s.setdatabase = CASE WHEN wanted.database IS NULL THEN 0
+                            ELSE (SELECT oid FROM pg_database WHERE datname = wanted.database) END
+   AND s.setrole = CASE WHEN wanted.role IS NULL THEN 0
+                        ELSE (SELECT oid FROM pg_roles WHERE rolname = wanted.role) END
+   AND lower(split_part(entry, '=', 1)) = lower(wanted.name)
 """
-"""What a role, a database or a role in a database has set: one row or none. Arguments: database, role, name."""
+"""What a role, a database or a role in a database has set: one row or none. Arguments: database, role, name; NULL for a
+scope without one. A role that is not there has nothing: ALTER ROLE ALL is another scope."""
 
 _BLANKS: Final = " \t\n\r\f\v"
 _BARE: Final = re.compile(r"[a-z_][a-z0-9_]*")

@@ -189,6 +189,39 @@ class ReadJournals(Struct, frozen=True):
         return tuple((copy, text) for copy, text in texts if text.ids_in_force and ids.isdisjoint(text.ids_in_force))
 
 
+class HeldSet(Struct, frozen=True):
+    """A set of this process: its lines, and the file that has them, too.
+
+    Attributes:
+        copy: See `lines_of`.
+        path: The journal.
+        file: Device, inode and size of the journal when the set was written: it is append-only.
+    """
+
+    copy: bytes
+    path: Path
+    file: tuple[int, int, int]
+
+    @property
+    def stands(self) -> bool:
+        """Whether the same file is there, can be read, and is no shorter: then it has the set."""
+        now, (device, inode, size) = _file(self.path), self.file
+        return now[:2] == (device, inode) and now[2] >= size > 0 and os.access(self.path, os.R_OK, effective_ids=True)
+
+
+def held_set(path: Path, copy: bytes) -> HeldSet:
+    """Return a set that has just been written to a journal."""
+    return HeldSet(copy, path, _file(path))
+
+
+def _file(path: Path) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return found.st_dev, found.st_ino, found.st_size
+
+
 def read_all(directory: Path | None = None) -> ReadJournals:
     """Read every journal of a directory; what cannot be read is a problem of the answer."""
     try:

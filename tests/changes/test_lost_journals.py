@@ -11,14 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.changes.journal import folded, journals, read, write_owed
-from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
+from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.confirm.pending_sets import PendingSets
+from pgtop_tune.changes.journal import folded, journals, read, read_all, write_owed
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter, WantedSetting
+from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import JournalProblem
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
+from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.cli.runs import run
 from tests.cli.test_set import setting, shown, until
 from tests.postgres.conftest import place
+from tests.support.machine_tree import USUAL, write
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
 
@@ -138,13 +147,10 @@ def test_a_full_disk_keeps_no_value_in_force_and_the_next_program_settles_the_jo
     assert read(journal).in_force == ()
 
 
-def test_lines_that_a_disk_refused_count_in_the_program_and_are_written_later(own: Throwaway, tmp_path: Path) -> None:
-    """The program goes on: its revert is not told twice, and the server is not asked again."""
-    asyncio.run(_owed_and_paid(own, tmp_path))
-
-
-async def _owed_and_paid(server: Throwaway, directory: Path) -> None:
-    control = PostgresControl(place(server), directory=directory)
+async def test_lines_that_a_disk_refused_count_in_the_program_and_are_written_later(
+    own: Throwaway, tmp_path: Path
+) -> None:
+    control, directory, server = PostgresControl(place(own), directory=tmp_path), tmp_path, own
     (made,) = await control.apply_set((WantedParameter("work_mem", "8MB"),), Terms(keep_within_s=600.0))
     (path,) = journals(directory)
     size = path.stat().st_size
@@ -165,6 +171,85 @@ async def _owed_and_paid(server: Throwaway, directory: Path) -> None:
     assert write_owed() == ()
     assert folded(path.read_bytes()).in_force == ()
     await control.aclose()
+
+
+async def test_what_no_journal_has_is_not_confirmed(own: Throwaway, tmp_path: Path) -> None:
+    server, host = PostgresControl(place(own), directory=tmp_path / "journal"), machine_of(tmp_path)
+    pending = PendingSets(ChangeSets(server, host), lambda event: None)
+    wanted = ChangeSet(
+        parameters=(WantedParameter("work_mem", "8MB"),), settings=(WantedSetting("vm.swappiness", "1"),)
+    )
+    try:
+        await pending.apply(wanted, Terms(keep_within_s=600.0))
+        (tmp_path / "journal").rename(tmp_path / "moved")
+        with pytest.raises(
+            JournalProblem, match=r"not confirmed, so it reverts at its deadline: .* is in force, and no"
+        ):
+            await pending.confirm()
+        assert pending.current is not None
+        lost = await host.lost(pending.current.set_id)
+        assert lost is not None
+        assert "vm.swappiness=60" in lost.hint
+        settled = await pending.revert_now(pending.current.set_id)
+        assert [each.shown_after for each in settled.checked().changes] == ["60", "4MB"]
+        assert (await server.in_force(), await host.in_force(), shown(own, "work_mem")) == ((), (), "4MB")
+        assert not (tmp_path / "journal").exists()
+    finally:
+        await server.aclose()
+        await host.aclose()
+
+
+async def test_a_full_disk_refuses_a_confirmation_and_the_machine_s_half_goes_back_all_the_same(
+    own: Throwaway, tmp_path: Path
+) -> None:
+    server, host = PostgresControl(place(own), directory=tmp_path / "journal"), machine_of(tmp_path)
+    sets = ChangeSets(server, host)
+    wanted = ChangeSet(
+        parameters=(WantedParameter("work_mem", "8MB"),), settings=(WantedSetting("vm.swappiness", "1"),)
+    )
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        made = await sets.apply(wanted, Terms(keep_within_s=600.0))
+        # Kernel files of the tree and the server are no shorter than this.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+        with pytest.raises(JournalProblem, match=r"not confirmed, so it reverts at its deadline: .*File too large"):
+            await sets.confirm(made.set_id)
+        settled = (await sets.revert(made.set_id)).checked()
+        assert [each.shown_after for each in settled.changes] == ["60", "4MB"]
+        assert all("it shows the change as in force until the next start" in each.message for each in settled.changes)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        write_owed()
+        await server.aclose()
+        await host.aclose()
+    assert [text.ids_in_force for text in read_all(tmp_path / "journal").texts.values()] == [frozenset(), frozenset()]
+
+
+async def test_the_screen_says_that_journals_cannot_be_read_and_goes_on(own: Throwaway, tmp_path: Path) -> None:
+    place_of_journals = tmp_path / "journal"
+    place_of_journals.write_text("")
+    session = ScreenSession(place(own), LiveOptions(0.5, journal_directory=place_of_journals), FrameKeeper(most=10))
+    told: list[str] = []
+    try:
+        async with asyncio.timeout(60):
+            async for step in session.steps():
+                told += [event.text for frame in step.frames for event in frame.events]
+                if any("unconfirmed changes may be in force" in text for text in told):
+                    break
+    finally:
+        await session.aclose()
+    (words,) = (text for text in told if "unconfirmed changes" in text)
+    assert f"the change journals in {place_of_journals} cannot be read: Not a directory; move the file away" in words
+
+
+def machine_of(directory: Path) -> HostControl:
+    write(directory / "root", USUAL)
+    return HostControl(root=directory / "root", directory=directory / "journal", guard=no_watchdog)
+
+
+def no_watchdog(set_id: str, until_ms: int | None, directory: Path | None) -> RevertWatchdog:
+    """It would look at the machine of the test, not at a tree of files."""
+    return RevertWatchdog(["/bin/true"], os.environ)
 
 
 def until_found(directory: Path) -> tuple[Path, ...]:

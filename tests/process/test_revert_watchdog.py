@@ -84,3 +84,16 @@ def test_it_is_done_when_its_time_has_come_and_again_until_it_works(tmp_path: Pa
     assert appears(tmp_path / "done")
     assert watchdog.process.wait(60) == 0
     watchdog.dismiss()
+
+
+def test_the_command_gets_the_last_copy_that_arrived_whole_again_and_again(tmp_path: Path) -> None:
+    script = f"cat >> {tmp_path}/seen; echo >> {tmp_path}/tried; test $(wc -l < {tmp_path}/tried) = 2"
+    watchdog = RevertWatchdog(["/bin/sh", "-c", script], os.environ, patience_s=60.0)
+    pipe = watchdog.process.stdin
+    assert pipe is not None
+    watchdog.give(b"first")
+    watchdog.give(b"last\nwith two lines" + b"x" * 200_000)
+    pipe.write(b"copy " + b"eHh4")
+    pipe.close()
+    assert watchdog.process.wait(60) == 0
+    assert (tmp_path / "seen").read_bytes() == (b"last\nwith two lines" + b"x" * 200_000) * 2

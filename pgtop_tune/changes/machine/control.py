@@ -17,10 +17,12 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import (
+    HeldSet,
     Journal,
     JournalCopy,
     JournalText,
     ServerName,
+    held_set,
     lines_of,
     path_for,
     read,
@@ -91,6 +93,7 @@ class HostControl:
         self._guard: Final = guard
         self._deadlines = Deadlines(self.revert_set)
         self._copies = dict(copies)
+        self._held: dict[str, HeldSet] = {}
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -250,6 +253,7 @@ class HostControl:
         set_id = changes[0].set_id
         if set_id:
             self._copies[set_id] = self._copies.get(set_id, b"") + lines_of(self._machine, *changes)
+            self._held[set_id] = held_set(self.journal_path, self._copies[set_id])
             if set_id in self._deadlines.ids:
                 self._deadlines.give(set_id, self._copies[set_id])
 
@@ -311,6 +315,7 @@ class HostControl:
         for set_id in {change.set_id for change in undone} - left:
             self._deadlines.end(set_id)
             self._copies.pop(set_id, None)
+            self._held.pop(set_id, None)
         return undone
 
     def _revert(
@@ -327,9 +332,14 @@ class HostControl:
 
     async def lost(self, set_id: str) -> JournalProblem | None:
         """See `MachineControl.lost`."""
-        copies = [self._copies[set_id]] if set_id in self._copies else []
-        found = await asyncio.to_thread(read_all, self._directory)
-        lost = found.lost(copies)
+        held = self._held.get(set_id)
+        return None if held is None else await asyncio.to_thread(self._lost, held)
+
+    def _lost(self, held: HeldSet) -> JournalProblem | None:
+        if held.stands:
+            return None
+        found = read_all(self._directory)
+        lost = found.lost([held.copy])
         return _lost(lost[0][1].host_in_force, found.problem) if lost else None
 
     def _disks(self) -> tuple[Disk, ...]:

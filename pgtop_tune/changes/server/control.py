@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Deadlines
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, lines_of, read_all
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, held_set, lines_of, path_for, read_all
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ChangeState,
@@ -213,7 +213,8 @@ class PostgresControl:
                         session, name, self.conninfo, self.directory, self._deadlines, here=here, to_hold=hold
                     )
                     for each in taken if hold else ():
-                        self._journals.hold(each.set_id, lines_of(name, *each.changes))
+                        copy = lines_of(name, *each.changes)
+                        self._journals.hold(each.set_id, held_set(path_for(name.key, self.directory), copy))
                     adopted += taken
                 except JournalProblem:
                     if not adopted:
@@ -390,7 +391,7 @@ class PostgresControl:
         set_id = changes[0].set_id or changes[0].id
         known = () if text.instance is None else (text.instance,)
         copy = lines_of(text.server, *known, *changes)
-        self._journals.hold(set_id, copy)
+        self._journals.hold(set_id, held_set(journal.path, copy))
         if set_id in self._deadlines.ids:
             self._deadlines.give(set_id, copy)
 

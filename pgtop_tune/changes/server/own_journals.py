@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.journal import JournalText, ServerName, path_for, read, read_all
+from pgtop_tune.changes.journal import HeldSet, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.selection import of_set
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
@@ -32,30 +32,33 @@ class OwnJournals:
         self._own: ServerName | None = None
         self._key = ""
         self._paths: tuple[Path, ...] = ()
-        self._copies: dict[str, bytes] = {}
+        self._held: dict[str, HeldSet] = {}
 
-    def hold(self, set_id: str, copy: bytes) -> None:
-        """Remember the lines of a set of this process: its journal may be gone when the set is to be reverted."""
-        self._copies[set_id] = copy
+    def hold(self, set_id: str, held: HeldSet) -> None:
+        """Remember a set of this process: its journal may be gone when the set is to be reverted."""
+        self._held[set_id] = held
 
     def drop(self, set_id: str) -> None:
         """Forget a set that is not in force any more."""
-        self._copies.pop(set_id, None)
+        self._held.pop(set_id, None)
 
     def copy(self, set_id: str) -> bytes:
         """Return the lines of a set; b"" of one that another process made."""
-        return self._copies.get(set_id, b"")
+        return self._held[set_id].copy if set_id in self._held else b""
 
     @property
     def holds_any(self) -> bool:
         """Whether a set of this process is in force."""
-        return bool(self._copies)
+        return bool(self._held)
 
     def lost(self, set_id: str) -> JournalProblem | None:
         """Return why no journal has a set of this process any more, with the SQL that restores the old values; None
         where one has it. Asks no server."""
+        held = self._held.get(set_id)
+        if held is None or held.stands:
+            return None
         found = read_all(self._directory)
-        lost = found.lost([self._copies[set_id]] if set_id in self._copies else [])
+        lost = found.lost([held.copy])
         return _lost(lost[0][1], found.problem) if lost else None
 
     @property
@@ -73,7 +76,8 @@ class OwnJournals:
 
     def find(self, session: OperatorSession) -> ServerJournals:
         """All that there are, and what each has to do with the server."""
-        return find_journals(session, self._describe(), self._directory, self._key, self._copies.values())
+        copies = tuple(held.copy for held in self._held.values())
+        return find_journals(session, self._describe(), self._directory, self._key, copies)
 
     def look_into(self, names: Sequence[ServerName]) -> None:
         """From now on these are looked into, beside the server's own."""

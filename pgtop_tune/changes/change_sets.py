@@ -52,6 +52,7 @@ class ChangeSets:
         self._server: Final = server
         self._machine: Final = machine
         self._restart: Final = restart
+        self._without_machine: Final[set[str]] = set()
 
     async def plan(self, wanted: ChangeSet) -> ChangeSet:
         """The set in the order in which it is made.
@@ -83,6 +84,8 @@ class ChangeSets:
         planned = await self.plan(wanted)
         within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
+        if not planned.of_machine:
+            self._without_machine.add(terms.set_id)
         made = Settled(set_id=terms.set_id)
         steps = self._steps(planned)
         if within_s is not None and len(steps) > 1:
@@ -205,7 +208,9 @@ class ChangeSets:
         try:
             await halves.after()
         except PgtopError as refused:
-            problem = problem or refused
+            # The machine's journal has nothing of these sets, whether it can be read or not.
+            if not (isinstance(refused, JournalProblem) and self._without_machine.issuperset(set_ids)):
+                problem = problem or refused
         set_id = set_ids[-1] if set_ids else ""
         return Settled(set_id=set_id, parameters=parameters, settings=tuple(halves.settled), problem=problem)
 

@@ -86,9 +86,9 @@ def test_the_program_says_that_its_journal_is_gone_and_reverts_all_the_same(
     own: Throwaway, tmp_path: Path, lose: Callable[[Path], None]
 ) -> None:
     with setting(own, tmp_path, "work_mem=8MB", "--for", "1h") as process:
-        until(lambda: shown(own, "work_mem") == "8MB")
-        lose(tmp_path / STATE)
         assert process.stderr is not None
+        next(line for line in process.stderr if line.startswith("reverts after"))
+        lose(tmp_path / STATE)
         next(line for line in process.stderr if "work_mem = 8MB is in force, and " in line)
         hint = next(process.stderr)
         process.send_signal(signal.SIGINT)
@@ -105,10 +105,15 @@ def test_the_watchdog_of_a_killed_program_reverts_without_the_journal(
     own: Throwaway, tmp_path: Path, lose: Callable[[Path], None]
 ) -> None:
     with setting(own, tmp_path, "maintenance_work_mem=80MB", "--for", "1h") as process:
-        until(lambda: shown(own, "maintenance_work_mem") == "80MB")
+        assert process.stderr is not None
+        next(line for line in process.stderr if line.startswith("reverts after"))
+        (owner,) = read(journals(tmp_path / STATE)[0]).owners.values()
         lose(tmp_path / STATE)
         process.kill()
         until(lambda: shown(own, "maintenance_work_mem") == "64MB")
+        # It has done all that there was to do.
+        assert owner.watchdog is not None
+        until(lambda: not owner.watchdog.lives)
 
 
 def test_a_set_that_no_journal_has_is_not_called_reverted(own: Throwaway, tmp_path: Path) -> None:
@@ -244,6 +249,21 @@ async def test_the_screen_says_that_journals_cannot_be_read_and_goes_on(own: Thr
         await session.aclose()
     (words,) = (text for text in told if "unconfirmed changes" in text)
     assert f"the change journals in {place_of_journals} cannot be read: Not a directory; move the file away" in words
+
+
+async def test_a_set_without_a_half_of_the_machine_does_not_ask_for_the_machine_s_journal(
+    own: Throwaway, tmp_path: Path
+) -> None:
+    server, host = PostgresControl(place(own), directory=tmp_path / "journal"), machine_of(tmp_path)
+    sets = ChangeSets(server, host)
+    try:
+        wanted = ChangeSet(parameters=(WantedParameter("work_mem", "8MB"),))
+        made = await sets.apply(wanted, Terms(keep_within_s=600.0))
+        file_in_its_place(tmp_path / "journal")
+        (back,) = (await sets.revert(made.set_id)).checked().changes
+        assert (back.shown_after, shown(own, "work_mem")) == ("4MB", "4MB")
+    finally:
+        await server.aclose()
 
 
 def machine_of(directory: Path) -> HostControl:

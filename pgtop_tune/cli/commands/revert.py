@@ -277,6 +277,7 @@ def _revert(
     """The exit status, and what left the set in force that was asked for."""
     import asyncio
 
+    from pgtop_tune.changes.journal import read_all
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.machine.halves import MachineHalves, is_of_machine_only
     from pgtop_tune.changes.model.change_set import RevertOutcome
@@ -289,8 +290,11 @@ def _revert(
     if not copies:
         tell_of_damage(directory)
     # The sets whose halves of the server are reverted, and the one that was asked for.
-    machine = HostControl(directory=directory, copies=dict.fromkeys([set_id], copies[0]) if copies else {})
-    halves = MachineHalves(machine, [set_id] if set_id else [], told=say_reverted)
+    lost = read_all(directory).lost(copies)
+    machine = HostControl(directory=directory, copies={set_id: copies[0]} if copies else {})
+    # Each half of a set has a revert watchdog with a copy of its own.
+    is_server_alone = any(text.in_force for _, text in lost)
+    halves = MachineHalves(None if is_server_alone else machine, [set_id] if set_id else [], told=say_reverted)
     if set_id and is_of_machine_only(set_id, directory, copies):
         say(reverting.sum_of(RevertOutcome(), asyncio.run(halves.after())))
         return ExitCode.OK, None

@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import re
-import shlex
 import threading
 import time
 import zlib
@@ -31,8 +30,9 @@ from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, Par
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Instance, ServerPlace
-from pgtop_tune.paths import NotOurs, account_name, check_own, check_own_directory, journal_dir, private, read_own
+from pgtop_tune.paths import NotOurs, check_own, check_own_directory, journal_dir, private, read_own
 from pgtop_tune.process.process_key import ProcessKey
+from pgtop_tune.refusals import closed_at, refusal
 
 PATIENCE_S: Final = 10.0
 """A set is made or taken back within seconds."""
@@ -149,7 +149,7 @@ def read(path: Path) -> JournalText:
     except NotOurs as why:
         raise _not_ours(why) from None
     except OSError as error:
-        if error.errno == errno.ENOTDIR or _closed(path) not in (None, path):
+        if error.errno == errno.ENOTDIR or closed_at(path) not in (None, path):
             raise _unlisted(path.parent, error) from None
         raise _refused(f"the change journal {path} cannot be read", path, error) from None
 
@@ -510,33 +510,12 @@ def _unlisted(directory: Path, error: OSError) -> JournalProblem:
 
 def _refused(words: str, path: Path, error: OSError, hint: str = "") -> JournalProblem:
     """A file or a directory of journals that is there and cannot be used, with the remedy."""
-    closed = _closed(path) if error.errno == errno.EACCES else None
-    if closed is not None:
-        owner, quoted = os.lstat(closed).st_uid, shlex.quote(str(closed))
-        if owner == os.geteuid():
-            return JournalProblem(f"{words}: {_words(error)}", f"chmod u+rwX {quoted}")
-        remedy = f"sudo chown -R {account_name(os.geteuid())}: {quoted}"
-        return JournalProblem(f"{words}: {closed} belongs to {account_name(owner)}", remedy)
+    reason = refusal(path) if error.errno == errno.EACCES else None
+    if reason is not None:
+        return JournalProblem(f"{words}: {reason[0]}", reason[1])
     if error.errno == errno.ENOTDIR:
         hint = f"move the file away that is in the place of {path} or of a directory above it"
     return JournalProblem(f"{words}: {_words(error)}", hint or "changes in force may be written there")
-
-
-def _closed(path: Path) -> Path | None:
-    """The uppermost directory or file on a path whose permissions keep this process out; None where others do."""
-    for place in reversed(path.parents):
-        if not os.access(place, os.X_OK, effective_ids=True):
-            return place if os.path.lexists(place) else _closed_above(place)
-    if not os.path.lexists(path):
-        return _closed_above(path)
-    mode = os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0)
-    return None if os.access(path, mode, effective_ids=True) else path
-
-
-def _closed_above(path: Path) -> Path | None:
-    """The directory that a missing file or directory would have to be made in, where this process may not."""
-    above = next(each for each in path.parents if os.path.exists(each))
-    return None if os.access(above, os.W_OK, effective_ids=True) else above
 
 
 def _dangling(path: Path) -> Path | None:

@@ -251,16 +251,17 @@ def check_own_directory(directory: Path) -> None:
 
 def _check(path: Path, found: os.stat_result) -> None:
     if found.st_uid not in (os.geteuid(), 0):
-        name = _name(found.st_uid)
+        name = account_name(found.st_uid)
         raise NotOurs(
-            f"{path} belongs to {name}, and this is {_name(os.geteuid())}",
+            f"{path} belongs to {name}, and this is {account_name(os.geteuid())}",
             f"run it as {name} (sudo -u {name}), or name a directory of your own with XDG_STATE_HOME or --journal",
         )
     if found.st_mode & _WRITTEN_BY_OTHERS:
         raise NotOurs(f"{path} can be written by others", f"inspect it, then: chmod go-w {path}")
 
 
-def _name(uid: int) -> str:
+def account_name(uid: int) -> str:
+    """Return the name of an account; "user 1000" where none has this number."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -19,7 +19,7 @@ from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHa
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
 from pgtop_tune.changes.selection import around_server
-from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Unavailable
 
 AGAIN_S: Final = 2.0
@@ -52,6 +52,7 @@ class ChangeSets:
         self._server: Final = server
         self._machine: Final = machine
         self._restart: Final = restart
+        self._without_machine: Final[set[str]] = set()
 
     async def plan(self, wanted: ChangeSet) -> ChangeSet:
         """The set in the order in which it is made.
@@ -83,6 +84,8 @@ class ChangeSets:
         planned = await self.plan(wanted)
         within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
+        if not planned.of_machine:
+            self._without_machine.add(terms.set_id)
         made = Settled(set_id=terms.set_id)
         steps = self._steps(planned)
         if within_s is not None and len(steps) > 1:
@@ -205,9 +208,19 @@ class ChangeSets:
         try:
             await halves.after()
         except PgtopError as refused:
-            problem = problem or refused
+            # The machine's journal has nothing of these sets, whether it can be read or not.
+            if not (isinstance(refused, JournalProblem) and self._without_machine.issuperset(set_ids)):
+                problem = problem or refused
         set_id = set_ids[-1] if set_ids else ""
         return Settled(set_id=set_id, parameters=parameters, settings=tuple(halves.settled), problem=problem)
+
+    async def lost(self, set_id: str) -> JournalProblem | None:
+        """Return why no journal has a set of this program any more; see `SetControl.lost`."""
+        for door in (self._server, self._machine):
+            problem = None if door is None else await door.lost(set_id)
+            if problem is not None:
+                return problem
+        return None
 
     async def revert_until_done(
         self,
@@ -339,6 +352,10 @@ class WithRestart:
         """See `SetControl.keep`."""
         await self._restart.keep(set_id)
         return tuple(change for change in await self._control.in_force() if change.set_id == set_id)
+
+    async def lost(self, set_id: str) -> JournalProblem | None:
+        """See `SetControl.lost`."""
+        return await self._control.lost(set_id)
 
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
         """See `SetControl.revert_set`.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.process.boot_clock import boot_clock_s
 from pgtop_tune.process.process_key import ProcessKey, key_of
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
@@ -19,16 +21,27 @@ LATER_S: Final = 5.0
 """After the deadline: while we live we take it back ourselves."""
 LAST_ATTEMPT: Final = "--last-attempt"
 """Of `pgtop-tune revert`: the revert watchdog does not try again, and the journal has to say so."""
+COPY_ON_STDIN: Final = "--copy-on-stdin"
+"""Of `pgtop-tune revert`: the revert watchdog hands over its copy of the set, for the case that no journal has it."""
 _AGAIN_S: Final = 2.0
+_LOOK_S: Final = 1.0
+"""The clock of an event loop stands still while the machine sleeps."""
 
 
-def guard_moment_s(until_ms: int | None) -> float:
-    """When the waiting process acts also while we live, seconds since the epoch.
+async def sleep_until(boot_s: float) -> None:
+    """Wait for a moment of the boot clock."""
+    # No event comes with a machine that wakes up.
+    while (left_s := boot_s - boot_clock_s()) > 0:  # noqa: ASYNC110
+        await asyncio.sleep(min(left_s, _LOOK_S))
+
+
+def guard_within_s(until_ms: int | None) -> float:
+    """Return the seconds from now after which the waiting process acts also while we live.
 
     Args:
         until_ms: The deadline, milliseconds since the epoch; None for a set that has no time limit.
     """
-    return math.inf if until_ms is None else until_ms / 1000 + LATER_S
+    return math.inf if until_ms is None else until_ms / 1000 - time.time() + LATER_S
 
 
 class Deadlines:
@@ -44,6 +57,7 @@ class Deadlines:
         self._again: Final = again
         self._watchdogs: dict[str, RevertWatchdog] = {}
         self._starts: dict[str, Start] = {}
+        self._copies: dict[str, bytes] = {}
         self._deadlines: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -67,6 +81,12 @@ class Deadlines:
         """
         self._watchdogs[set_id], self._starts[set_id] = start(until_ms), start
 
+    def give(self, set_id: str, copy: bytes) -> None:
+        """The process that waits for our end gets a copy of the set: its journal may be gone by then."""
+        self._copies[set_id] = copy
+        if set_id in self._watchdogs:
+            self._watchdogs[set_id].give(copy)
+
     def watchdog(self, set_id: str) -> ProcessKey | None:
         """The process that reverts the set when we are gone; None where there is none."""
         watchdog = self._watchdogs.get(set_id)
@@ -77,7 +97,7 @@ class Deadlines:
         earlier = self._deadlines.pop(set_id, None)
         if earlier is not None:
             earlier.cancel()
-        self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, within_s))
+        self._deadlines[set_id] = asyncio.create_task(self._expire(set_id, boot_clock_s() + within_s))
 
     def put_off(self, set_id: str, until_ms: int) -> None:
         """The process that waits for our end acts at another moment.
@@ -88,6 +108,7 @@ class Deadlines:
         start = self._starts.get(set_id)
         if start is not None:
             earlier, self._watchdogs[set_id] = self._watchdogs[set_id], start(until_ms)
+            self._watchdogs[set_id].give(self._copies.get(set_id, b""))
             earlier.dismiss()
 
     def lift(self, set_id: str) -> None:
@@ -98,9 +119,10 @@ class Deadlines:
         """
         start = self._starts.get(set_id)
         if start is not None:
-            unlimited = start(None)
+            unlimited, copy = start(None), self._copies.get(set_id, b"")
             self.end(set_id)
             self._watchdogs[set_id], self._starts[set_id] = unlimited, start
+            self.give(set_id, copy)
 
     def end(self, set_id: str) -> None:
         """The set is kept or taken back."""
@@ -108,13 +130,14 @@ class Deadlines:
         if deadline is not None and deadline is not asyncio.current_task():
             deadline.cancel()
         self._starts.pop(set_id, None)
+        self._copies.pop(set_id, None)
         watchdog = self._watchdogs.pop(set_id, None)
         if watchdog is not None:
             watchdog.dismiss()
 
-    async def _expire(self, set_id: str, within_s: float) -> None:
+    async def _expire(self, set_id: str, boot_s: float) -> None:
         """Time is over: taken back, also when the server is away for a while."""
-        await asyncio.sleep(within_s)
+        await sleep_until(boot_s)
         while set_id in self._deadlines:
             try:
                 await self._revert(set_id, "not confirmed in time")

@@ -3,17 +3,23 @@
 One file of JSON lines per server, append-only. Each line carries a checksum, and the last word on a change wins.
 A journal is obeyed, so it has to be ours (`paths.read_own`). Nothing here talks to a server; `changes/server/instances`
 finds out which journal is whose.
+
+Absence, refusal and emptiness are three things. No directory: this account has changed nothing. A directory or a file
+that cannot be read may hold any change (`read_all` has the problem). Making a change waits for the disk. Reverting does
+not: the first line of a set holds the intent, and lines that the disk refuses are owed (`write_owed`).
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
+import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,6 +32,7 @@ from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Instance, ServerPlace
 from pgtop_tune.paths import NotOurs, check_own, check_own_directory, journal_dir, private, read_own
 from pgtop_tune.process.process_key import ProcessKey
+from pgtop_tune.refusals import closed_at, refusal
 
 PATIENCE_S: Final = 10.0
 """A set is made or taken back within seconds."""
@@ -46,6 +53,10 @@ _KINDS: Final = {
     Instance: "instance",
     SetOwner: "set_owner",
 }
+
+
+Entry = ParameterChange | HostChange | ServerPlace | Instance | SetOwner
+"""What a line of a journal holds, besides its first."""
 
 
 class ServerName(Struct, frozen=True):
@@ -91,6 +102,11 @@ class JournalText(Struct, frozen=True):
         """The same of the operating system."""
         return tuple(change for change in self.host_changes if change.state in _IN_FORCE)
 
+    @property
+    def ids_in_force(self) -> frozenset[str]:
+        """Ids of both."""
+        return frozenset({*(each.id for each in self.in_force), *(each.id for each in self.host_in_force)})
+
 
 def path_for(key: str, directory: Path | None = None) -> Path:
     """The journal of a server; the key is made fit for a file name."""
@@ -101,24 +117,125 @@ def path_for(key: str, directory: Path | None = None) -> Path:
 
 
 def journals(directory: Path | None = None) -> tuple[Path, ...]:
-    """All journals there are, by name."""
-    return tuple(sorted((directory or journal_dir()).glob(f"*{_SUFFIX}")))
+    """Return all journals there are, by name; none where there is no directory: this account has changed nothing.
+
+    Raises:
+        JournalProblem: The directory is there and cannot be listed, or something else has its name.
+    """
+    place = directory or journal_dir()
+    try:
+        names = os.listdir(place)
+    except FileNotFoundError as error:
+        if _dangling(place) is None:
+            return ()
+        raise _unlisted(place, error) from None
+    except OSError as error:
+        raise _unlisted(place, error) from None
+    return tuple(sorted(place / name for name in names if name.endswith(_SUFFIX)))
 
 
 def read(path: Path) -> JournalText:
-    """What the journal says now; an absent file says nothing.
+    """Return the journal's text, with the lines that this process owes it; an absent file says nothing.
 
     Raises:
         JournalProblem: It cannot be opened or read, or others could have written it.
     """
     try:
-        return _folded(read_own(path))
-    except FileNotFoundError:
-        return JournalText(None, (), ())
+        return folded(_with_owed(read_own(path), path))
+    except FileNotFoundError as error:
+        if _dangling(path.parent) is None:
+            return JournalText(None, (), ())
+        raise _unlisted(path.parent, error) from None
     except NotOurs as why:
         raise _not_ours(why) from None
     except OSError as error:
-        raise JournalProblem(f"the change journal {path} cannot be read: {error.strerror}") from None
+        if error.errno == errno.ENOTDIR or closed_at(path) not in (None, path):
+            raise _unlisted(path.parent, error) from None
+        raise _refused(f"the change journal {path} cannot be read", path, error) from None
+
+
+class ReadJournals(Struct, frozen=True):
+    """All journals of a directory.
+
+    Attributes:
+        texts: Those that can be read, by path.
+        problems: Why others cannot be read, or why the directory cannot be listed, by path: changes in force may stand
+            there.
+    """
+
+    texts: Mapping[Path, JournalText]
+    problems: Mapping[Path, JournalProblem]
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Ids of all sets and changes, in force or not."""
+        found: set[str] = set()
+        for text in self.texts.values():
+            for of_server in text.changes:
+                found |= {of_server.id, of_server.set_id}
+            for of_machine in text.host_changes:
+                found |= {of_machine.id, of_machine.set_id}
+        return frozenset(found - {""})
+
+    @property
+    def problem(self) -> JournalProblem | None:
+        """The first of the problems; None where everything can be read."""
+        return next(iter(self.problems.values()), None)
+
+    def lost(self, copies: Iterable[bytes]) -> tuple[tuple[bytes, JournalText], ...]:
+        """Return those copies of sets in force, with their text, that no readable journal has."""
+        ids = self.ids
+        texts = ((copy, folded(copy)) for copy in copies)
+        return tuple((copy, text) for copy, text in texts if text.ids_in_force and ids.isdisjoint(text.ids_in_force))
+
+
+class HeldSet(Struct, frozen=True):
+    """A set of this process: its lines, and the file that has them, too.
+
+    Attributes:
+        copy: See `lines_of`.
+        path: The journal.
+        file: Device, inode and size of the journal when the set was written: it is append-only.
+    """
+
+    copy: bytes
+    path: Path
+    file: tuple[int, int, int]
+
+    @property
+    def stands(self) -> bool:
+        """Whether the same file is there, can be read, and is no shorter: then it has the set."""
+        now, (device, inode, size) = _file(self.path), self.file
+        return now[:2] == (device, inode) and now[2] >= size > 0 and os.access(self.path, os.R_OK, effective_ids=True)
+
+
+def held_set(path: Path, copy: bytes) -> HeldSet:
+    """Return a set that has just been written to a journal."""
+    return HeldSet(copy, path, _file(path))
+
+
+def _file(path: Path) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return found.st_dev, found.st_ino, found.st_size
+
+
+def read_all(directory: Path | None = None) -> ReadJournals:
+    """Read every journal of a directory; what cannot be read is a problem of the answer."""
+    try:
+        paths = journals(directory)
+    except JournalProblem as problem:
+        return ReadJournals({}, {directory or journal_dir(): problem})
+    texts: dict[Path, JournalText] = {}
+    problems: dict[Path, JournalProblem] = {}
+    for path in paths:
+        try:
+            texts[path] = read(path)
+        except JournalProblem as problem:
+            problems[path] = problem
+    return ReadJournals(texts, problems)
 
 
 def retire(path: Path) -> Path:
@@ -150,34 +267,47 @@ class Journal:
 
     Attributes:
         path: The file.
+        unwritten: Why lines of this process are not on the disk; "" when all are.
     """
 
-    def __init__(self, server: ServerName, directory: Path | None = None, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        server: ServerName,
+        directory: Path | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
+        reverting: bool = False,
+    ) -> None:
         """Opens, and makes where missing; waits while another process has it open.
 
         Args:
             server: Whose.
             directory: Of the journals; paths.journal_dir() by default.
             patience_s: How long it waits.
+            reverting: It is there, and one that can only be read will do.
 
         Raises:
             JournalProblem: It cannot be made or written, or another process does not let go of it.
         """
         self.path = path_for(server.key, directory)
+        self.unwritten = ""
+        self._owes = False
+        self._closed_by: OSError | None = None
         try:
-            check_own_directory(private(self.path.parent))
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            self._descriptor = os.open(self.path, flags, 0o600)
+            check_own_directory(self.path.parent if reverting else private(self.path.parent))
+            self._descriptor = self._opened(reverting=reverting)
         except NotOurs as why:
             raise _not_ours(why) from None
         except OSError as error:
-            raise JournalProblem(
-                f"the change journal {self.path} cannot be written: {error.strerror}",
+            raise _refused(
+                f"the change journal {self.path} cannot be written",
+                self.path,
+                error,
                 "XDG_STATE_HOME moves it to another directory",
             ) from None
         try:
             check_own(self.path, self._descriptor)
-            self._begin(server, patience_s)
+            self._begin(server, patience_s, reverting=reverting)
         except NotOurs as why:
             os.close(self._descriptor)
             raise _not_ours(why) from None
@@ -194,16 +324,27 @@ class Journal:
         self.close()
 
     def text(self) -> JournalText:
-        """What it says now."""
-        return _folded(self._bytes())
+        """Return the lines as they are now, folded; with those that are owed."""
+        return folded(_with_owed(self._bytes(), self.path))
 
-    def write(self, entry: ParameterChange | HostChange | ServerPlace | Instance | SetOwner) -> None:
-        """Appends a line: the state of a change, what the server is and where, or who holds a set; on the disk then.
+    def write(self, *entries: Entry) -> None:
+        """Appends a line for each entry, all or none: the state of a change, what the server is and where, or who holds
+        a set. They are on the disk then, or owed after `owe`.
 
         Raises:
-            JournalProblem: It could not be written; the file is as it was.
+            JournalProblem: They could not be written, and are not owed; the file is as it was.
         """
-        self._append({_KINDS[type(entry)]: to_builtins(entry)})
+        data = b"".join(map(_line_of, entries))
+        try:
+            self._write(data)
+        except JournalProblem:
+            if not self._owes:
+                raise
+            _owe(self.path, data)
+
+    def owe(self) -> None:
+        """Go on without the disk from now on: lines that it refuses are owed."""
+        self._owes = True
 
     def close(self) -> None:
         """Lets others write."""
@@ -211,7 +352,17 @@ class Journal:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _begin(self, server: ServerName, patience_s: float) -> None:
+    def _opened(self, *, reverting: bool) -> int:
+        flags = os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            return os.open(self.path, flags | os.O_RDWR | (0 if reverting else os.O_CREAT), 0o600)
+        except OSError as error:
+            if not reverting or error.errno not in _ONLY_READABLE:
+                raise
+            self._closed_by = error
+            return os.open(self.path, flags | os.O_RDONLY)
+
+    def _begin(self, server: ServerName, patience_s: float, *, reverting: bool) -> None:
         deadline = time.monotonic() + patience_s
         while not self._locked():
             if time.monotonic() >= deadline:
@@ -219,11 +370,9 @@ class Journal:
                     "another pgtop-tune is changing parameters on this server right now", "try again in a moment"
                 )
             time.sleep(_POLL_S)
-        before = self._bytes()
-        if before and not before.endswith(b"\n"):
-            self._write(b"\n")
-        if not before:
-            self._append({"server": to_builtins(server)})
+        _pay(self.path, self._write)
+        if not self._bytes() and not reverting:
+            self._write(_line({"server": to_builtins(server)}))
             directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(directory)
@@ -237,28 +386,145 @@ class Journal:
             return False
         return True
 
-    def _append(self, body: dict[str, object]) -> None:
-        self._write(_line(body))
-
     def _write(self, data: bytes) -> None:
         size = os.fstat(self._descriptor).st_size
+        # What a crash has left of a line ends here.
+        begun = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+        whole = b"\n" + data if begun else data
         try:
-            written = os.write(self._descriptor, data)
-            if written != len(data):
-                raise OSError(0, "the disk is full")
+            if self._closed_by is not None:
+                raise self._closed_by
+            written = os.write(self._descriptor, whole)
+            if written != len(whole):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._descriptor)
         except OSError as error:
             _cut(self._descriptor, size)
+            self.unwritten = f"the journal {self.path} could not be written ({_words(error)})"
             raise JournalProblem(
-                f"the change journal {self.path} cannot be written: {error.strerror}", "nothing was changed"
+                f"the change journal {self.path} cannot be written: {_words(error)}", "nothing was changed"
             ) from None
 
     def _bytes(self) -> bytes:
         return os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
 
 
+class JournalCopy(Journal):
+    """The lines of a set in the memory of its program or of its revert watchdog, for the day its journal is gone."""
+
+    def __init__(self, path: Path, lines: bytes) -> None:
+        """Args:
+        path: Where the journal was.
+        lines: As `lines_of` gives them.
+        """
+        self.path = path
+        self.unwritten = ""
+        self._descriptor = -1
+        self._lines = lines
+
+    def text(self) -> JournalText:
+        """Return the lines, folded."""
+        return folded(self._lines)
+
+    def write(self, *entries: Entry) -> None:
+        """Append a line for each entry, in memory."""
+        self._lines += b"".join(map(_line_of, entries))
+
+
+def lines_of(server: ServerName, *entries: Entry) -> bytes:
+    """Return the lines of a journal that holds these entries."""
+    return _line({"server": to_builtins(server)}) + b"".join(map(_line_of, entries))
+
+
+# Lines that a disk has refused while something was reverted. They count in this process, and are written later.
+
+_ONLY_READABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO})
+_owed: Final[dict[Path, bytes]] = {}
+_owing: Final = threading.Lock()
+
+
+def owed_bytes(path: Path) -> int:
+    """Return how many bytes this process owes a journal."""
+    return len(_owed.get(path, b""))
+
+
+def write_owed() -> tuple[JournalProblem, ...]:
+    """Write what this process owes to journals that are there again.
+
+    Returns:
+        Why lines are still owed.
+    """
+    problems: list[JournalProblem] = []
+    for path in tuple(_owed):
+        if not os.path.lexists(path):
+            continue
+        try:
+            server = read(path).server
+            if server is None or path_for(server.key, path.parent) != path:
+                continue
+            with Journal(server, path.parent, reverting=True) as journal:
+                reason = journal.unwritten
+        except JournalProblem as problem:
+            problems.append(problem)
+            continue
+        if reason:
+            problems.append(JournalProblem(f"{reason}: it shows changes as in force that are reverted"))
+    return tuple(problems)
+
+
+def _with_owed(data: bytes, path: Path) -> bytes:
+    owed = _owed.get(path, b"")
+    return data + b"\n" + owed if owed and data and not data.endswith(b"\n") else data + owed
+
+
+def _owe(path: Path, data: bytes) -> None:
+    with _owing:
+        _owed[path] = _owed.get(path, b"") + data
+
+
+def _pay(path: Path, write: Callable[[bytes], None]) -> None:
+    with _owing:
+        if owed := _owed.get(path):
+            try:
+                write(owed)
+            except JournalProblem:
+                return
+            del _owed[path]
+
+
 def _not_ours(why: NotOurs) -> JournalProblem:
     return JournalProblem(f"the change journal is not used: {why}", why.hint)
+
+
+def _unlisted(directory: Path, error: OSError) -> JournalProblem:
+    """A directory of journals that is there and cannot be listed, or whose place something else has."""
+    words, dangling = f"the change journals in {directory} cannot be read", _dangling(directory)
+    if dangling is None:
+        return _refused(words, directory, error)
+    target = os.readlink(dangling)
+    return JournalProblem(
+        f"{words}: {dangling} leads to {target}, which is not there",
+        f"bring {target} back: changes in force may be written there",
+    )
+
+
+def _refused(words: str, path: Path, error: OSError, hint: str = "") -> JournalProblem:
+    """A file or a directory of journals that is there and cannot be used, with the remedy."""
+    reason = refusal(path) if error.errno == errno.EACCES else None
+    if reason is not None:
+        return JournalProblem(f"{words}: {reason[0]}", reason[1])
+    if error.errno == errno.ENOTDIR:
+        hint = f"move the file away that is in the place of {path} or of a directory above it"
+    return JournalProblem(f"{words}: {_words(error)}", hint or "changes in force may be written there")
+
+
+def _dangling(path: Path) -> Path | None:
+    """A link on the way to a path that leads nowhere."""
+    return next((each for each in (path, *path.parents) if os.path.islink(each) and not os.path.exists(each)), None)
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def _free(path: Path) -> Path:
@@ -278,6 +544,10 @@ def _cut(descriptor: int, size: int) -> None:
         pass
 
 
+def _line_of(entry: Entry) -> bytes:
+    return _line({_KINDS[type(entry)]: to_builtins(entry)})
+
+
 def _line(body: dict[str, object]) -> bytes:
     text = _canonical(body)
     return f'{{"crc32":"{zlib.crc32(text.encode()):08x}","body":{text}}}\n'.encode()
@@ -287,8 +557,8 @@ def _canonical(body: object) -> str:
     return json.dumps(body, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
 
 
-def _folded(data: bytes) -> JournalText:
-    """Lines → the last word on every change."""
+def folded(data: bytes) -> JournalText:
+    """Return the text of a journal's lines: the last word on every change."""
     server: ServerName | None = None
     changes: dict[str, ParameterChange] = {}
     host_changes: dict[str, HostChange] = {}

@@ -15,6 +15,7 @@ from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange,
 if TYPE_CHECKING:
     from pgtop_tune.changes.model.change import HostChange, Proof, Terms, WantedParameter, WantedSetting
     from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
+    from pgtop_tune.errors import JournalProblem
     from pgtop_tune.host.block_devices import Disk
     from pgtop_tune.host.machine_setup import MachineFacts
     from pgtop_tune.model.absence import Unavailable
@@ -159,6 +160,10 @@ class MachineControl(Protocol):
         """
         ...
 
+    async def lost(self, set_id: str) -> JournalProblem | None:
+        """See `SetControl.lost`."""
+        ...
+
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         """Takes back what nobody kept in time, also of processes that are gone."""
         ...
@@ -248,6 +253,11 @@ class SetControl(Protocol):
 
     async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
         """Takes a set back, last change first; empty when it is not in force (any more)."""
+        ...
+
+    async def lost(self, set_id: str) -> JournalProblem | None:
+        """Return why no journal has a set of this program any more; the hint has what restores the old values. None
+        where a journal has it. Asks no server."""
         ...
 
 

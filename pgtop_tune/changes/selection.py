@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import Change
+from pgtop_tune.changes.model.deadline import deadline_ms
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter
@@ -69,7 +70,7 @@ def overdue(now_ms: int) -> Selection:
         return [
             change
             for change in in_force
-            if not change.kept and change.until_ms is not None and change.until_ms < now_ms
+            if not change.kept and (until_ms := deadline_ms(change)) is not None and until_ms < now_ms
         ]
 
     return selected

@@ -176,7 +176,11 @@ def main() -> None:
         if isinstance(ended.__context__, typer.Abort):
             sys.exit(ExitCode.SIGNALLED + signal.SIGINT)
         raise
-    except Exception:
+    except Exception as failure:
+        refused = _refused(failure)
+        if refused is not None:
+            complain(refused)
+            sys.exit(exit_code(refused))
         sys.excepthook(*sys.exc_info())
         sys.exit(ExitCode.CRASHED)
 
@@ -191,6 +195,15 @@ def _run(words: list[str], command: str) -> None:
         flush_or_say_why(sys.stderr, "stderr")
         flush_or_say_why(sys.stdout, "stdout", "\n")
         raise
+
+
+def _refused(failure: Exception) -> PgtopError | None:
+    """What is said of a directory of ours that `sudo` has made root's; None for a bug."""
+    if not isinstance(failure, PermissionError):
+        return None
+    from pgtop_tune.refusals import of_own_directories
+
+    return of_own_directories(failure)
 
 
 def _leave_unread() -> NoReturn:

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.journal import JournalText, journals, read
+from pgtop_tune.changes.journal import JournalText, journals, read, read_all
 from pgtop_tune.changes.journal import retire as renamed
 from pgtop_tune.changes.model.change import ChangeState
 from pgtop_tune.changes.model.change_set import RevertOutcome
@@ -29,20 +29,21 @@ _NOTHING: Final = "none of its changes is in force"
 
 
 def tell_of_damage(directory: Path | None) -> bool:
-    """Says which journals are damaged or not used, and what to do about it; whether all can be used."""
-    usable = True
-    for path in journals(directory):
-        try:
-            problems = read(path).problems
-        except JournalProblem as problem:
-            complain(problem)
-            usable = False
-            continue
-        for words in problems:
+    """Says which journals are damaged or not used, and what to do about it; whether all can be used.
+
+    Raises:
+        JournalProblem: They cannot be listed.
+    """
+    journals(directory)
+    found = read_all(directory)
+    for problem in found.problems.values():
+        complain(problem)
+    for path, text in found.texts.items():
+        for words in text.problems:
             tell(f"{path}: {words}")
-        if problems:
+        if text.problems:
             tell(f"its intact lines count; `pgtop-tune revert --retire {path}` takes the journal out of use")
-    return usable
+    return not found.problems
 
 
 def retire(journal: Path, directory: Path | None, listed: Callable[[JournalText], list[str]], *, yes: bool) -> int:
@@ -144,11 +145,17 @@ def _back_to(change: ParameterChange) -> str:
     return (change.auto_conf_before or change.shown_before) if waits else change.shown_after
 
 
-def revert_machine(selection: Selection, directory: Path | None) -> None:
-    """Takes the changes back and tells of each."""
+def revert_machine(selection: Selection, directory: Path | None, copies: Sequence[bytes]) -> None:
+    """Takes the changes back and tells of each.
+
+    Raises:
+        JournalProblem: The journals cannot be listed: this machine's may be among them.
+    """
     from pgtop_tune.changes.machine.control import revert
 
-    say(sum_of(RevertOutcome(), revert(selection, directory=directory, each=say_reverted)))
+    if not copies:
+        journals(directory)
+    say(sum_of(RevertOutcome(), revert(selection, directory=directory, each=say_reverted, copies=copies)))
 
 
 def tell_of_the_rest(directory: Path | None) -> None:
@@ -156,7 +163,11 @@ def tell_of_the_rest(directory: Path | None) -> None:
     from pgtop_tune.changes.journal import path_for, read
     from pgtop_tune.changes.machine.control import machine
 
-    left = len(read(path_for(machine().key, directory)).host_in_force)
+    try:
+        left = len(read(path_for(machine().key, directory)).host_in_force)
+    except JournalProblem:
+        # `tell_of_damage` has told of it.
+        return
     if left:
         what = "a setting of this machine is" if left == 1 else f"{left} settings of this machine are"
         tell(f"{what} still changed: `pgtop-tune revert --machine`")

@@ -48,12 +48,15 @@ def _settle() -> None:
     give_back()
 
 
-def _has_entries(directory: Path) -> bool:
+def _may_have_entries(directory: Path) -> bool:
+    """Whether a directory has entries, or does not say."""
     try:
         with os.scandir(directory) as entries:
             return any(entries)
+    except FileNotFoundError:
+        return directory.is_symlink()
     except OSError:
-        return False
+        return True
 
 
 class ScreenSession:
@@ -106,9 +109,9 @@ class ScreenSession:
         return parts
 
     def _are_wanted(self) -> bool:
-        """Whether there is a journal or an announced experiment, which services look after. Blocking."""
+        """Whether there is, or may be, a journal or an announced experiment, which services look after. Blocking."""
         journals = self._options.journal_directory or paths.journal_dir()
-        return _has_entries(journals) or _has_entries(paths.running_experiments_dir())
+        return _may_have_entries(journals) or _may_have_entries(paths.running_experiments_dir())
 
     async def _serve(self) -> None:
         """Has the services made once something wants them; reverts overdue changes of programs that are gone."""

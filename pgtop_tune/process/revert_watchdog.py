@@ -1,14 +1,16 @@
 """The revert watchdog: runs a command when the program that started it is gone or a deadline has passed, unless it is
 dismissed.
 
-As a program: `revert_watchdog.py EPOCH_SECONDS PATIENCE_SECONDS LAST_WORD -- COMMAND…`, a process of its own, standard
-library only. It holds the reading end of a pipe. The word on it means that all is well; the end of the pipe means that
-its starter died, for whatever cause. Where standard input is no pipe, only its time counts. A command that fails runs
-again until it succeeds, or until the patience is over: then once more, with the last word.
+As a program: `revert_watchdog.py MOMENT PATIENCE_SECONDS LAST_WORD -- COMMAND…`, a process of its own, standard library
+only; the moment is in seconds of the boot clock, which no one sets and which counts time asleep. It holds the reading
+end of a pipe. A copy on it becomes the standard input of the command. The word on it means that all is well; the end of
+the pipe means that its starter died, for whatever cause. Where standard input is no pipe, only its time counts.
+A command that fails runs again until it succeeds, or until the patience is over: then once more, with the last word.
 """
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import select
@@ -28,6 +30,10 @@ _PAUSES_S: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 _ATTEMPT_S: Final = 600.0
 """Of one attempt, which may restart a server; one that hangs is ended, and the journal goes on from there."""
 
+_COPY: Final = b"copy "
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_LOOK_S: Final = 10.0
+"""select(2) waits on a clock that stands still while the machine sleeps."""
 _GOODBYE_S: Final = 1.0
 
 
@@ -42,7 +48,7 @@ class RevertWatchdog:
         self,
         argv: Sequence[str],
         env: Mapping[str, str],
-        until_s: float = math.inf,
+        within_s: float = math.inf,
         *,
         outlives_us: bool = False,
         last_word: str = "",
@@ -51,7 +57,7 @@ class RevertWatchdog:
         """Args:
         argv: What is to be run; no secrets.
         env: Its whole environment.
-        until_s: Moment it is run also while we live, seconds since the epoch; never by default.
+        within_s: Seconds from now at which it is run also while we live; never by default.
         outlives_us: Waits for its moment alone, not for our end.
         last_word: Added to the command when it is run for the last time, so that it says that nobody tries again.
         patience_s: How long it is tried again.
@@ -59,7 +65,7 @@ class RevertWatchdog:
         Raises:
             OSError: It cannot be started.
         """
-        times = (repr(until_s), repr(patience_s))
+        times = (repr(time.clock_gettime(_CLOCK) + within_s), repr(patience_s))
         self.process: Final = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__)), *times, last_word, "--", *argv],
             stdin=subprocess.DEVNULL if outlives_us else subprocess.PIPE,
@@ -69,6 +75,17 @@ class RevertWatchdog:
             cwd="/",
             start_new_session=True,
         )
+
+    def give(self, copy: bytes) -> None:
+        """Hand the command its standard input; one that outlives us has no pipe, and gets nothing."""
+        pipe = self.process.stdin
+        if pipe is not None:
+            try:
+                pipe.write(_COPY + base64.b64encode(copy) + b"\n")
+                pipe.flush()
+            except OSError:
+                # It has ended by itself.
+                pass
 
     def dismiss(self) -> None:
         """All is well: nothing is run, unless it already has been."""
@@ -91,39 +108,44 @@ class RevertWatchdog:
 
 
 def watch(until_s: float, patience_s: float, last_word: str, argv: Sequence[str]) -> int:
-    """Waits on standard input; the status of the command, 0 when it was not needed."""
+    """Waits on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
     listens = stat.S_ISFIFO(os.fstat(0).st_mode)
-    said = b""
-    while not said.endswith(WELL):
-        remaining_s = until_s - time.time()
+    begun, copy = bytearray(), b""
+    while True:
+        remaining_s = until_s - time.clock_gettime(_CLOCK)
         if remaining_s <= 0:
-            return _run(argv, patience_s, last_word)
-        # A clock that is set, or a machine that sleeps, is noticed within the hour.
-        ready, _, _ = select.select([0] if listens else [], [], [], min(remaining_s, 3600.0))
+            return _run(argv, patience_s, last_word, copy)
+        ready, _, _ = select.select([0] if listens else [], [], [], min(remaining_s, _LOOK_S))
         if not ready:
             continue
-        chunk = os.read(0, 64)
+        chunk = os.read(0, 65536)
         if not chunk:
-            return _run(argv, patience_s, last_word)
-        said = (said + chunk)[-64:]
-    return 0
+            return _run(argv, patience_s, last_word, copy)
+        begun += chunk
+        while b"\n" in begun:
+            line, _, rest = bytes(begun).partition(b"\n")
+            begun = bytearray(rest)
+            if line + b"\n" == WELL:
+                return 0
+            if line.startswith(_COPY):
+                copy = base64.b64decode(line.removeprefix(_COPY))
 
 
-def _run(argv: Sequence[str], patience_s: float, last_word: str) -> int:
+def _run(argv: Sequence[str], patience_s: float, last_word: str, copy: bytes) -> int:
     until_s = time.monotonic() + patience_s
     pauses_s = iter(_PAUSES_S)
     pause_s = 0.0
     while time.monotonic() + pause_s < until_s:
         time.sleep(pause_s)
         pause_s = next(pauses_s, _PAUSES_S[-1])
-        if (status := _once(argv)) == 0:
+        if (status := _once(argv, copy)) == 0:
             return status
-    return _once([*argv, last_word] if last_word else argv)
+    return _once([*argv, last_word] if last_word else argv, copy)
 
 
-def _once(argv: Sequence[str]) -> int:
+def _once(argv: Sequence[str], copy: bytes) -> int:
     try:
-        return subprocess.run(argv, stdin=subprocess.DEVNULL, check=False, timeout=_ATTEMPT_S).returncode
+        return subprocess.run(argv, input=copy, check=False, timeout=_ATTEMPT_S).returncode
     except subprocess.TimeoutExpired:
         return 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.changes.journal import Journal, ServerName, journals, path_for, read, retire
+from pgtop_tune.changes.journal import Journal, ServerName, journals, path_for, read, read_all, retire
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, ScopeKind
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Instance, ServerPlace
 from pgtop_tune.process.process_key import ProcessKey
+from tests.support.open_path import open_to_all
 
 SERVER = ServerName("7710353833045171132-40dc2fd6", "bench@/run/postgresql:5432/shop")
 TEXT = st.text(max_size=30)
@@ -380,3 +382,62 @@ def test_what_a_server_was_comes_back_whole_and_the_last_one_counts(instance: In
             journal.write(instance)
         text = read(journal.path)
     assert (text.instance, text.problems) == (instance, ())
+
+
+def refusals_of(uid: int, directory: Path) -> list[str]:
+    """The problems and remedies that a process of another account has with a directory of journals."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(uid, uid, uid)
+            found = [f"{each.message}\n{each.hint}" for each in read_all(directory).problems.values()]
+            try:
+                Journal(SERVER, directory).close()
+            except JournalProblem as problem:
+                found.append(f"{problem.message}\n{problem.hint}")
+            os.write(writing, json.dumps(found).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as answer:
+        told: list[str] = json.loads(answer.read())
+    os.waitpid(child, 0)
+    return told
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another account")
+def test_a_directory_that_is_another_account_s_is_told_with_the_remedy(tmp_path: Path) -> None:
+    owner = pwd.getpwnam("nobody")
+    state, directory = tmp_path / "state", tmp_path / "state/journal"
+    directory.mkdir(parents=True)
+    open_to_all(tmp_path)
+    state.chmod(0o700)
+    remedy = f"sudo chown -R nobody: {state}"
+    assert refusals_of(owner.pw_uid, directory) == [
+        f"the change journals in {directory} cannot be read: {state} belongs to root\n{remedy}",
+        f"the change journal {path_for(SERVER.key, directory)} cannot be written: {state} belongs to root\n{remedy}",
+    ]
+    os.chown(state, owner.pw_uid, owner.pw_gid)
+    os.chown(directory, owner.pw_uid, owner.pw_gid)
+    assert refusals_of(owner.pw_uid, directory) == []
+    directory.chmod(0)
+    words = (
+        f"the change journals in {directory} cannot be read: this user may not use {directory}\nchmod u+rwX {directory}"
+    )
+    assert refusals_of(owner.pw_uid, directory)[0] == words
+
+
+def test_absence_refusal_and_emptiness_are_three_things(tmp_path: Path) -> None:
+    assert journals(tmp_path / "absent") == ()
+    (tmp_path / "empty").mkdir()
+    assert read_all(tmp_path / "empty").problems == {}
+    (tmp_path / "file").write_text("")
+    (tmp_path / "nowhere").symlink_to("gone")
+    for name, words in (("file", "Not a directory"), ("file/below", "Not a directory"), ("nowhere", "is not there")):
+        with pytest.raises(JournalProblem, match=words):
+            journals(tmp_path / name)
+        with pytest.raises(JournalProblem, match=words):
+            read(path_for("key", tmp_path / name))

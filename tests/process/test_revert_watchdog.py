@@ -56,7 +56,7 @@ def test_nothing_is_done_when_all_is_well(tmp_path: Path) -> None:
 def test_it_gives_up_when_its_patience_is_over_and_says_so_with_its_last_word(tmp_path: Path) -> None:
     script = f'echo "$@" >> {tmp_path}/tried; exit 1'
     argv = ["/bin/sh", "-c", script, "sh", "--set"]
-    watchdog = RevertWatchdog(argv, os.environ, time.time(), last_word="--last", patience_s=1.5)
+    watchdog = RevertWatchdog(argv, os.environ, 0.0, last_word="--last", patience_s=1.5)
     assert watchdog.process.wait(60) == 1
     *before, last = (tmp_path / "tried").read_text().splitlines()
     assert set(before) == {"--set"}
@@ -68,7 +68,7 @@ def test_one_that_outlives_us_waits_for_its_time_alone(tmp_path: Path) -> None:
 import os, time
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 argv = ["/bin/sh", "-c", "echo $PPID > {tmp_path}/done"]
-print(RevertWatchdog(argv, os.environ, time.time() + 2.0, outlives_us=True).process.pid)
+print(RevertWatchdog(argv, os.environ, 2.0, outlives_us=True).process.pid)
 """
     began_s = time.time()
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -80,7 +80,20 @@ print(RevertWatchdog(argv, os.environ, time.time() + 2.0, outlives_us=True).proc
 
 def test_it_is_done_when_its_time_has_come_and_again_until_it_works(tmp_path: Path) -> None:
     script = f"test -e {tmp_path}/tried && echo x > {tmp_path}/done; touch {tmp_path}/tried; test -e {tmp_path}/done"
-    watchdog = RevertWatchdog(["/bin/sh", "-c", script], os.environ, time.time() + 0.2)
+    watchdog = RevertWatchdog(["/bin/sh", "-c", script], os.environ, 0.2)
     assert appears(tmp_path / "done")
     assert watchdog.process.wait(60) == 0
     watchdog.dismiss()
+
+
+def test_the_command_gets_the_last_copy_that_arrived_whole_again_and_again(tmp_path: Path) -> None:
+    script = f"cat >> {tmp_path}/seen; echo >> {tmp_path}/tried; test $(wc -l < {tmp_path}/tried) = 2"
+    watchdog = RevertWatchdog(["/bin/sh", "-c", script], os.environ, patience_s=60.0)
+    pipe = watchdog.process.stdin
+    assert pipe is not None
+    watchdog.give(b"first")
+    watchdog.give(b"last\nwith two lines" + b"x" * 200_000)
+    pipe.write(b"copy " + b"eHh4")
+    pipe.close()
+    assert watchdog.process.wait(60) == 0
+    assert (tmp_path / "seen").read_bytes() == (b"last\nwith two lines" + b"x" * 200_000) * 2

@@ -167,6 +167,8 @@ class ScriptedParameters:
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None: ...
 
+    async def lost(self, set_id: str) -> None: ...
+
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
         kept = [replace(each, kept=True, until_ms=None) for each in self.journal if each.set_id == set_id]
         self.journal = [next((one for one in kept if one.id == each.id), each) for each in self.journal]

@@ -20,7 +20,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
-from pgtop_tune.changes.journal import Journal, JournalText, journals, read
+from pgtop_tune.changes.journal import Journal, JournalText, journals, owed_bytes, read, read_all, write_owed
 from pgtop_tune.changes.machine.change_set import guard_machine_set
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
@@ -42,21 +42,17 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
         JournalProblem: A journal that has it cannot be written.
     """
     words = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
-    for path in journals(directory):
-        try:
-            text = read(path)
-        except JournalProblem:
-            # `revert` tells of it.
-            continue
+    # What cannot be read can hardly be written; `revert` tells of it.
+    for text in read_all(directory).texts.values():
         known: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
         if text.server is None or not any(set_id in (change.set_id, change.id) for change in known):
             continue
         with Journal(text.server, directory) as journal:
-            text = journal.text()
-            changes: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
-            for change in changes:
-                if set_id in (change.set_id, change.id):
-                    journal.write(replace(change, message=words))
+            now = journal.text()
+            changes: tuple[Change, ...] = (*now.in_force, *now.host_in_force)
+            journal.write(
+                *(replace(change, message=words) for change in changes if set_id in (change.set_id, change.id))
+            )
 
 
 def words(change: ParameterChange) -> str:
@@ -74,11 +70,19 @@ def setting_words(change: HostChange) -> str:
 
 
 CANNOT: Final = "an unconfirmed change cannot be reverted"
+UNKNOWN: Final = "unconfirmed changes may be in force"
 _LOOK_S: Final = 2.0
 _REFUSED_S: Final = 10.0
 """After a refusal, of a change or of a password: a server hardly changes its mind sooner."""
 _GRACE_MS: Final = 10_000
 """A set of our own has its own timer, with a restart where it takes one."""
+
+
+def refusal(problem: PgtopError) -> str:
+    """Return what is said of a problem with sets that are to be looked after."""
+    if not isinstance(problem, JournalProblem):
+        return f"{CANNOT}: {problem.message}"
+    return "; ".join(filter(None, (f"{UNKNOWN}: {problem.message}", problem.hint)))
 
 
 class PendingWatch:
@@ -109,7 +113,7 @@ class PendingWatch:
         self._hold: Final = hold
         self._seen: set[str] = set()
         self._refusal = ""
-        self._texts: dict[Path, tuple[tuple[int, int], JournalText]] = {}
+        self._texts: dict[Path, tuple[tuple[int, int, int], JournalText]] = {}
         self._adopted: tuple[AdoptedSet, ...] = ()
 
     def adopted(self) -> tuple[AdoptedSet, ...]:
@@ -129,7 +133,7 @@ class PendingWatch:
                 pass
             except PgtopError as problem:
                 if problem.message != self._refusal:
-                    self._tell(f"{CANNOT}: {problem.message}")
+                    self._tell(refusal(problem))
                 self._refusal = problem.message
                 pause_s = _REFUSED_S
             with suppress(TimeoutError):
@@ -138,7 +142,10 @@ class PendingWatch:
     async def look(self) -> None:
         """Reverts what is overdue, and adopts what nobody holds; no server is asked without a reason.
 
+        Lines that a disk has refused before are written when it has room.
+
         Raises:
+            JournalProblem: A journal cannot be read, or lines are still owed to it.
             ConnectionProblem: The server is not there; the machine has been looked after all the same.
             PgtopError: A set could not be reverted or adopted.
         """
@@ -150,6 +157,8 @@ class PendingWatch:
         finally:
             if await asyncio.to_thread(self._is_wanted_on_machine):
                 await self._look_at_machine()
+        for problem in await asyncio.to_thread(write_owed):
+            raise problem
 
     def _is_wanted_on_server(self, known: tuple[Path, ...] | None) -> bool:
         for path in journals(self._directory) if known is None else known:
@@ -244,16 +253,20 @@ class PendingWatch:
             self._seen.add(each.changes[0].id)
 
     def _text(self, path: Path) -> JournalText:
-        """What a journal says; one that cannot be read says nothing."""
+        """What a journal says; one that is not there says nothing.
+
+        Raises:
+            JournalProblem: It cannot be read.
+        """
         try:
             stat = path.stat()
-            known, text = self._texts.get(path, (None, JournalText(None, (), ())))
-            signature = (stat.st_mtime_ns, stat.st_size)
-            if signature != known:
-                text = read(path)
-                self._texts[path] = signature, text
-        except (OSError, JournalProblem):
-            return JournalText(None, (), ())
+            signature = (stat.st_mtime_ns, stat.st_size, owed_bytes(path))
+        except OSError:
+            return read(path)
+        known, text = self._texts.get(path, (None, JournalText(None, (), ())))
+        if signature != known:
+            text = read(path)
+            self._texts[path] = signature, text
         return text
 
 
@@ -267,7 +280,7 @@ async def leave_watchdogs(
     try:
         await PendingWatch(parameters, machine, directory, tell, hold=False).look()
     except PgtopError as problem:
-        tell(f"{CANNOT}: {problem.message}")
+        tell(refusal(problem))
 
 
 @asynccontextmanager

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.changes.deadlines import sleep_until
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled, value_before
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.process.boot_clock import boot_clock_s
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.change_sets import ChangeSets
@@ -30,6 +32,10 @@ NOT_CONFIRMED: Final = "not confirmed in time"
 """Why a set is reverted at its deadline."""
 
 
+_LOOK_S: Final = 2.0
+"""How soon it is noticed that a journal is gone."""
+
+
 class Pending(Struct, frozen=True, kw_only=True):
     """A set that is in force until its deadline.
 
@@ -37,12 +43,13 @@ class Pending(Struct, frozen=True, kw_only=True):
         set_id: Of the journal.
         changes: In the order they were made.
         until_ms: The deadline, milliseconds since the epoch.
+        until_boot_s: The deadline on the boot clock; None counts by the other one.
         wires: Trip wires: lines that revert it at once when they are crossed.
         adopted_from: The program that made it and is gone, "user@host, pid"; "" for a set of our own.
         with_restart: Whether reverting it restarts the server where the old values need it.
         of_server: Whether it has, or may have, a half of the server.
         reverting: Why it is being reverted right now; "" while it stands.
-        problem: Why that has not worked yet; it is tried again.
+        problem: Why that has not worked yet, and is tried again; or why no journal has the set any more.
     """
 
     set_id: str
@@ -54,10 +61,12 @@ class Pending(Struct, frozen=True, kw_only=True):
     of_server: bool = True
     reverting: str = ""
     problem: str = ""
+    until_boot_s: float | None = None
 
     def remaining_s(self, now_ms: int) -> float:
-        """Seconds until the deadline, 0 when it has passed."""
-        return max((self.until_ms - now_ms) / 1000.0, 0.0)
+        """Seconds until the deadline, 0 when it has passed; a wall clock that was set does not count."""
+        left_s = (self.until_ms - now_ms) / 1000.0 if self.until_boot_s is None else self.until_boot_s - boot_clock_s()
+        return max(left_s, 0.0)
 
 
 class AutoReverted(Struct, frozen=True, kw_only=True):
@@ -176,8 +185,9 @@ class PendingSets:
         loop = asyncio.get_running_loop()
         self._outcomes[pending.set_id] = loop.create_future()
         self._watches[pending.set_id] = TripWatch(self._now_s, pending.wires)
-        self._deadlines[pending.set_id] = loop.create_task(self._expire(pending.set_id, within_s))
-        self._put(pending)
+        until_boot_s = boot_clock_s() + within_s
+        self._deadlines[pending.set_id] = loop.create_task(self._expire(pending.set_id, until_boot_s))
+        self._put(replace(pending, until_boot_s=until_boot_s))
 
     def _adopt(self, adopted: AdoptedSet) -> None:
         known = self._pending.get(adopted.set_id)
@@ -224,9 +234,22 @@ class PendingSets:
             await running
         return await self._sets.revert(set_id, of_server=pending is None or pending.of_server)
 
-    async def _expire(self, set_id: str, within_s: float) -> None:
-        await asyncio.sleep(within_s)
+    async def _expire(self, set_id: str, until_boot_s: float) -> None:
+        lost = False
+        while (now_s := boot_clock_s()) < until_boot_s:
+            lost = lost or await self._tell_lost(set_id)
+            await sleep_until(min(now_s + _LOOK_S, until_boot_s))
         self._begin_reverting(set_id, self._at_deadline)
+
+    async def _tell_lost(self, set_id: str) -> bool:
+        """Whether no journal has the set any more: only this program and its watchdog revert it."""
+        problem = await self._sets.lost(set_id)
+        if problem is None or set_id not in self._pending:
+            return False
+        self._told(problem)
+        self._note(Event(self._wall_ms(), EventKind.WARNING, problem.message, problem.hint))
+        self._put(replace(self._pending[set_id], problem=problem.message))
+        return True
 
     def _begin_reverting(self, set_id: str, why: str) -> None:
         if set_id in self._pending and set_id not in self._reverts:

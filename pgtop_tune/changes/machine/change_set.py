@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pgtop_tune.changes.deadlines import LAST_ATTEMPT, guard_moment_s
+from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT, guard_within_s
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.one_change import Intent, make, take_back, taken
 from pgtop_tune.changes.model.change import HostChange, WantedSetting
@@ -96,9 +96,8 @@ def guard_machine_set(
         OSError: It cannot be started.
     """
     argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--machine", "--set", set_id]
-    if outlives_us:
-        argv.append("--overdue")
+    argv.append("--overdue" if outlives_us else COPY_ON_STDIN)
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
-    moment_s = guard_moment_s(until_ms)
-    return RevertWatchdog(argv, os.environ, moment_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)
+    within_s = guard_within_s(until_ms)
+    return RevertWatchdog(argv, os.environ, within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)

@@ -8,18 +8,31 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Deadlines
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, path_for, read
+from pgtop_tune.changes.journal import (
+    HeldSet,
+    Journal,
+    JournalCopy,
+    JournalText,
+    ServerName,
+    held_set,
+    lines_of,
+    path_for,
+    read,
+    read_all,
+)
 from pgtop_tune.changes.machine.change_set import Guard, check_set, guard_machine_set, make_set
 from pgtop_tune.changes.machine.one_change import Intent, take_back
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedSetting
+from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, pending_sets
 from pgtop_tune.changes.selection import everything, of_set, overdue
 from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError
@@ -63,6 +76,7 @@ class HostControl:
         root: Path = ROOT,
         directory: Path | None = None,
         guard: Guard = guard_machine_set,
+        copies: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         """Args:
         directories: Where the server keeps data and WAL: whose disks' queues are looked at. Why not, when its machine
@@ -70,6 +84,7 @@ class HostControl:
         root: Where /proc, /sys, /etc, /run, /usr and /lib are found.
         directory: Of the journals; paths.journal_dir() by default.
         guard: Starts the process that reverts a pending set when we are gone.
+        copies: Lines of sets by id, for those that the journal has no more.
         """
         self._directories = directories
         self._root = root
@@ -77,6 +92,8 @@ class HostControl:
         self._machine = machine(root)
         self._guard: Final = guard
         self._deadlines = Deadlines(self.revert_set)
+        self._copies = dict(copies)
+        self._held: dict[str, HeldSet] = {}
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -138,12 +155,18 @@ class HostControl:
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
         """See `MachineControl.begin_deadline`."""
-        await self._alone(lambda: self._put_off(set_id, time.time_ns() // 1_000_000 + int(within_s * 1000)))
+        await self._alone(lambda: self._put_off(set_id, within_s))
         self._deadlines.begin(set_id, within_s)
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
         """Confirms a set: its changes stay until they are reverted."""
-        kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
+        lost = await self.lost(set_id)
+        try:
+            if lost is not None:
+                raise lost
+            kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
+        except JournalProblem as problem:
+            raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
         self._deadlines.end(set_id)
         return kept
 
@@ -180,7 +203,13 @@ class HostControl:
 
     async def in_force(self) -> tuple[HostChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
-        return await asyncio.to_thread(lambda: _text(self._machine, self._directory).host_in_force)
+        return await asyncio.to_thread(self._in_force)
+
+    def _in_force(self) -> tuple[HostChange, ...]:
+        lost = read_all(self._directory).lost(self._copies.values())
+        if lost:
+            return tuple(change for _, text in lost for change in text.host_in_force)
+        return _text(self._machine, self._directory).host_in_force
 
     async def aclose(self) -> None:
         """Reverts pending changes; other changes stay in force."""
@@ -202,33 +231,43 @@ class HostControl:
         self._check(wanted, survive)
         awaits_confirmation = terms.keep_within_s is not None
         set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or awaits_confirmation else "")
-        until_ms = None
-        if terms.keep_within_s is not None:
-            until_ms = time.time_ns() // 1_000_000 + int(terms.keep_within_s * 1000)
-        intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, until_ms=until_ms)
+        deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
+        until_ms = deadline["until_ms"]
+        intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, deadline=deadline)
         is_first = self._deadlines.watchdog(set_id) is None
         with Journal(self._machine, self._directory) as journal:
             if until_ms is not None and is_first:
                 owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
                 self._own(journal, owner, self._guarded(set_id, until_ms))
             try:
-                return make_set(journal, self._root, wanted, survive=survive, intent=intent)
+                made = make_set(journal, self._root, wanted, survive=survive, intent=intent)
             except PgtopError:
                 if is_first:
                     self._deadlines.end(set_id)
                 raise
+        self._hold(made)
+        return made
 
-    def _put_off(self, set_id: str, until_ms: int) -> None:
+    def _hold(self, changes: Sequence[HostChange]) -> None:
+        """Remember a set, here and in its revert watchdog: both revert it when its journal is gone."""
+        set_id = changes[0].set_id
+        if set_id:
+            self._copies[set_id] = self._copies.get(set_id, b"") + lines_of(self._machine, *changes)
+            self._held[set_id] = held_set(self.journal_path, self._copies[set_id])
+            if set_id in self._deadlines.ids:
+                self._deadlines.give(set_id, self._copies[set_id])
+
+    def _put_off(self, set_id: str, within_s: float) -> None:
+        deadline = deadline_in(within_s)
         with Journal(self._machine, self._directory) as journal:
             text = journal.text()
             try:
-                self._deadlines.put_off(set_id, until_ms)
+                self._deadlines.put_off(set_id, deadline["until_ms"])
             except OSError as error:
                 raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
             if set_id in text.owners:
                 journal.write(replace(text.owners[set_id], watchdog=self._deadlines.watchdog(set_id)))
-            for change in of_set(set_id)(text.host_in_force):
-                journal.write(replace(change, until_ms=until_ms))
+            journal.write(*(replace(change, **deadline) for change in of_set(set_id)(text.host_in_force)))
 
     def _guarded(self, set_id: str, until_ms: int, alone: Guard | None = None) -> ProcessKey | None:
         """Starts the process that takes a set back, ours or one that outlives us."""
@@ -265,16 +304,43 @@ class HostControl:
                         break
                     raise
                 adopted.append(each)
+        for each in adopted if to_hold else ():
+            self._hold(each.changes)
         return tuple(adopted)
 
     async def _reverted(
         self, selection: MachineSelection, why: str = "", each: Callable[[HostChange], None] = lambda change: None
     ) -> tuple[HostChange, ...]:
-        undone = await self._alone(lambda: revert(selection, self._root, self._directory, why, each))
-        left = {change.set_id for change in await self.in_force()}
+        undone, left = await self._alone(lambda: self._revert(selection, why, each))
         for set_id in {change.set_id for change in undone} - left:
             self._deadlines.end(set_id)
+            self._copies.pop(set_id, None)
+            self._held.pop(set_id, None)
         return undone
+
+    def _revert(
+        self, selection: MachineSelection, why: str, each: Callable[[HostChange], None]
+    ) -> tuple[tuple[HostChange, ...], set[str]]:
+        """What was reverted, and the sets of which something is in force still."""
+        copies = self._copies.values()
+        undone = revert(selection, self._root, self._directory, why, each, copies)
+        ids = {change.id for change in undone}
+        found = read_all(self._directory)
+        texts = [*found.texts.values(), *(text for _, text in found.lost(copies))]
+        left = {change.set_id for text in texts for change in text.host_in_force if change.id not in ids}
+        return undone, left
+
+    async def lost(self, set_id: str) -> JournalProblem | None:
+        """See `MachineControl.lost`."""
+        held = self._held.get(set_id)
+        return None if held is None else await asyncio.to_thread(self._lost, held)
+
+    def _lost(self, held: HeldSet) -> JournalProblem | None:
+        if held.stands:
+            return None
+        found = read_all(self._directory)
+        lost = found.lost([held.copy])
+        return _lost(lost[0][1].host_in_force, found.problem) if lost else None
 
     def _disks(self) -> tuple[Disk, ...]:
         directories = self._directories()
@@ -310,11 +376,7 @@ def orphans(text: JournalText, directory: Path | None, *, to_hold: bool) -> tupl
 
 
 def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterChange]]:
-    for path in journals(directory):
-        try:
-            text = read(path)
-        except JournalProblem:
-            continue
+    for text in read_all(directory).texts.values():
         yield from pending_sets(text.in_force, text.owners)
 
 
@@ -324,6 +386,7 @@ def revert(
     directory: Path | None = None,
     why: str = "",
     each: Callable[[HostChange], None] = lambda change: None,
+    copies: Iterable[bytes] = (),
 ) -> tuple[HostChange, ...]:
     """Takes back changes that this machine's journal holds as in force, last first; what is refused stops no other.
 
@@ -335,27 +398,47 @@ def revert(
         directory: Of the journals; paths.journal_dir() by default.
         why: What is to be said about it.
         each: Told of each change that is taken back.
+        copies: Lines of sets, for those that the journal has no more.
 
     Raises:
         HostProblem: We may not, or the kernel refuses one; the others are reverted.
-        JournalProblem: The journal cannot be read or written, or another process is writing it.
+        JournalProblem: The journal cannot be read, or another process is writing it.
     """
     name = machine(root)
+    done: tuple[HostChange, ...] = ()
+    for copy, text in read_all(directory).lost(copies):
+        if selection(text.host_in_force):
+            done += _reverted_from(JournalCopy(path_for(name.key, directory), copy), selection, root, why, each)
+    if done:
+        return done
     if not selection(_text(name, directory).host_in_force):
         return ()
-    with Journal(name, directory) as journal:
-        chosen = [change.id for change in selection(journal.text().host_in_force)]
-        done, problems = list[HostChange](), list[HostProblem]()
-        for identity in reversed(chosen):
-            try:
-                done.append(take_back(journal, root, _current(journal, identity), why))
-            except HostProblem as problem:
-                problems.append(problem)
-            else:
-                each(done[-1])
+    with Journal(name, directory, reverting=True) as journal:
+        return _reverted_from(journal, selection, root, why, each)
+
+
+def _reverted_from(
+    journal: Journal, selection: MachineSelection, root: Path, why: str, each: Callable[[HostChange], None]
+) -> tuple[HostChange, ...]:
+    chosen = [change.id for change in selection(journal.text().host_in_force)]
+    done, problems = list[HostChange](), list[HostProblem]()
+    for identity in reversed(chosen):
+        try:
+            done.append(take_back(journal, root, _current(journal, identity), why))
+        except HostProblem as problem:
+            problems.append(problem)
+        else:
+            each(done[-1])
     if problems:
         raise problems[0]
     return tuple(done)
+
+
+def _lost(changes: Sequence[HostChange], problem: JournalProblem | None) -> JournalProblem:
+    what = ", ".join(f"{each.name} = {each.value}" for each in changes)
+    why = "no change journal has it any more" if problem is None else problem.message
+    restoring = "; ".join(commands(each.name, each.value_before, survive=False)[0] for each in reversed(changes))
+    return JournalProblem(f"{what} is in force, and {why}", f"commands that restore it by hand: {restoring}")
 
 
 def whoever_runs_this() -> str:
@@ -372,9 +455,8 @@ def _kept(name: ServerName, directory: Path | None, set_id: str) -> tuple[HostCh
         return ()
     with Journal(name, directory) as journal:
         of_set = [change for change in journal.text().host_in_force if change.set_id == set_id]
-        kept = tuple(replace(change, kept=True, until_ms=None) for change in of_set)
-        for change in kept:
-            journal.write(change)
+        kept = tuple(replace(change, kept=True, **NO_DEADLINE) for change in of_set)
+        journal.write(*kept)
         return kept
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.journal import read_all
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.ports import MachineControl
 from pgtop_tune.changes.selection import goes_before_server
-from pgtop_tune.errors import JournalProblem, PgtopError
+from pgtop_tune.errors import PgtopError
 
 
-def is_of_machine_only(set_id: str, directory: Path | None) -> bool:
-    """Whether a set is in force on this machine, and no journal has a server's half of it."""
-    texts = []
-    for path in journals(directory):
-        with suppress(JournalProblem):
-            texts.append(read(path))
+def is_of_machine_only(set_id: str, directory: Path | None, copies: Iterable[bytes] = ()) -> bool:
+    """Whether a set is in force on this machine, and no journal has a server's half of it.
+
+    Args:
+        set_id: Of the set.
+        directory: Of the journals; paths.journal_dir() by default.
+        copies: Lines of sets, for those that no journal has any more.
+    """
+    found = read_all(directory)
+    texts = [*found.texts.values(), *(text for _, text in found.lost(copies))]
     of_machine = any(set_id in (each.set_id, each.id) for text in texts for each in text.host_in_force)
     return of_machine and not any(set_id in (each.set_id, each.id) for text in texts for each in text.in_force)
 

@@ -10,9 +10,9 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from pgtop_tune.changes.machine.commit_limit import check_room_to_fork
 from pgtop_tune.changes.machine.huge_page_pool import pages_in_words, pool_of
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import ChangeState, HostChange
+from pgtop_tune.changes.model.deadline import NO_DEADLINE
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS
@@ -77,12 +78,12 @@ _HALVES: Final = ("dirty_bytes", "dirty_background_bytes", "overcommit_kbytes")
 
 
 class Intent(Struct, frozen=True):
-    """What belongs to a change besides its value; as the fields of the same names in HostChange."""
+    """What belongs to a change besides its value; as the fields of the same names in HostChange, and its deadline."""
 
     set_id: str = ""
     by: str = ""
     reason: str = ""
-    until_ms: int | None = None
+    deadline: Mapping[str, Any] = NO_DEADLINE
 
 
 def checked(found: SystemSetting, value: str) -> str:
@@ -162,8 +163,8 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
         set_id=intent.set_id,
         by=intent.by,
         reason=intent.reason,
-        kept=intent.until_ms is None,
-        until_ms=intent.until_ms,
+        kept=intent.deadline["until_ms"] is None,
+        **intent.deadline,
     )
     journal.write(change)
     try:
@@ -172,6 +173,7 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
             sysctl_files.replace(file, sysctl_files.with_value(change.drop_in_before, name, wanted))
     except HostProblem as problem:
         _live_back(change, root)
+        journal.owe()
         journal.write(replace(change, state=ChangeState.FAILED, message=problem.message))
         raise
     message = "; ".join(filter(None, (_objection(change, shown, root), _overridden(change, root))))
@@ -179,10 +181,11 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
     try:
         journal.write(applied)
     except JournalProblem:
-        # It stands there as intended: whoever takes it back finds nothing to do.
         _live_back(change, root)
         if survive:
             sysctl_files.replace(file, change.drop_in_before)
+        journal.owe()
+        journal.write(replace(applied, state=ChangeState.REVERTED, shown_after=before))
         raise
     return applied
 
@@ -202,9 +205,9 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
 
     Raises:
         HostProblem: We may not, the kernel refuses, or it is no change of ours; the change is still in force.
-        JournalProblem: The journal could not be written.
     """
     check_known(change)
+    journal.owe()
     later = _rebased(journal, change)
     covered = {path for other in later for path in _before(other)}
     if change.path in covered:
@@ -226,7 +229,10 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
         message="; ".join(filter(None, (why, note, file))),
     )
     journal.write(reverted)
-    return reverted
+    if not journal.unwritten:
+        return reverted
+    shows = f"{journal.unwritten}: it shows the change as in force until the next start"
+    return replace(reverted, message="; ".join(filter(None, (reverted.message, shows))))
 
 
 def _before(change: HostChange) -> dict[str, str]:

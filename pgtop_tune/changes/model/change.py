@@ -50,6 +50,8 @@ class HostChange(Struct, frozen=True):
         reason: Why, in the operator's words. Foreign text.
         kept: Whether it is confirmed; else it is pending and reverts at its deadline.
         until_ms: The deadline, milliseconds since the epoch; None without one.
+        until_boot_ms: The same on the boot clock; None where an older version wrote it.
+        boot_clock: Which boot clock (`process.boot_clock`).
     """
 
     id: str
@@ -70,6 +72,8 @@ class HostChange(Struct, frozen=True):
     reason: str = ""
     kept: bool = True
     until_ms: int | None = None
+    until_boot_ms: int | None = None
+    boot_clock: str = ""
 
 
 class Proof(Struct, frozen=True):
@@ -175,6 +179,10 @@ class ParameterChange(Struct, frozen=True):
         restart: Whether it takes a restart of the server (context postmaster).
         stored_after: What the scope has after it, as the server has written it; None after a RESET and until it is
             read back.
+        until_boot_ms: The deadline on the boot clock; None where an older version wrote it.
+        boot_clock: Which boot clock (`process.boot_clock`).
+        role_oid: Of the scope's role, which may be renamed; 0 without one, and where an older version wrote it.
+        database_oid: Of the scope's database, likewise.
     """
 
     id: str
@@ -197,6 +205,17 @@ class ParameterChange(Struct, frozen=True):
     loss: str = ""
     restart: bool = False
     stored_after: str | None = None
+    until_boot_ms: int | None = None
+    boot_clock: str = ""
+    role_oid: int = 0
+    database_oid: int = 0
+
+    def covers(self, other: ParameterChange) -> bool:
+        """Whether both change the same parameter of the same role and database, whatever those were called."""
+        if (self.name, self.scope.kind) != (other.name, other.scope.kind):
+            return False
+        ours, theirs = (self.role_oid, self.database_oid), (other.role_oid, other.database_oid)
+        return ours == theirs if any(ours) and any(theirs) else self.scope == other.scope
 
     @property
     def told_after(self) -> str:

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
+from pgtop_tune.changes.model.deadline import deadline_ms
 from pgtop_tune.process.process_key import ProcessKey, boot_id, key_of
 
 _BY: Final = re.compile(r".*@(?P<host>.*), (?P<pid>\d{1,10})", re.DOTALL)
@@ -62,7 +63,7 @@ class PendingSet(Struct, Generic[C], frozen=True):
     Attributes:
         set_id: Of the journal.
         changes: In the order they were made.
-        until_ms: The deadline, milliseconds since the epoch.
+        until_ms: The deadline on the wall clock as it runs now, milliseconds since the epoch.
         owner: As recorded; made up from `by` of the changes where an older version wrote them.
         holder: As of now.
     """
@@ -99,10 +100,11 @@ def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple
     found: dict[str, list[C]] = {}
     deadlines: dict[str, int] = {}
     for change in in_force:
-        if change.until_ms is not None and not change.kept:
+        until_ms = None if change.kept else deadline_ms(change)
+        if until_ms is not None:
             set_id = change.set_id or change.id
             found.setdefault(set_id, []).append(change)
-            deadlines[set_id] = min(change.until_ms, deadlines.get(set_id, change.until_ms))
+            deadlines[set_id] = min(until_ms, deadlines.get(set_id, until_ms))
     return tuple(
         PendingSet(
             set_id=set_id,

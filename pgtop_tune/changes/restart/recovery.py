@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, read
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, read_all
 from pgtop_tune.changes.restart.offline import restore, restore_copy
 from pgtop_tune.changes.restart.returning import now_at
 from pgtop_tune.changes.restart.values import explaining
@@ -28,7 +28,7 @@ from pgtop_tune.changes.server.reverting import ServerSelection
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
 from pgtop_tune.cluster.service import StartLog, run
-from pgtop_tune.errors import ClusterProblem, JournalProblem
+from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -186,14 +186,6 @@ def recover(
     return False
 
 
-def _readable(path: Path) -> JournalText:
-    """What a journal says; nothing where it is not to be used, which `revert` tells."""
-    try:
-        return read(path)
-    except JournalProblem:
-        return JournalText(None, (), ())
-
-
 def _is_same_way(place: ServerPlace, conninfo: ConnInfo) -> bool:
     """Whether a server is, or once was, at the port of this machine that a connection leads to, named otherwise."""
     ports = {str(each.port) for each in conninfo.endpoints if _is_here(each.host)}
@@ -215,7 +207,9 @@ def _known(
 ) -> Iterator[Known]:
     """Servers that may be meant, the one that was changed last first."""
     endpoints = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
-    texts = [text for text in map(_readable, journals(directory)) if text.place is not None and text.server is not None]
+    # What cannot be read `revert` tells.
+    journals = read_all(directory).texts.values()
+    texts = [text for text in journals if text.place is not None and text.server is not None]
     there = [text for text in texts if text.place is not None and text.place.was_at(endpoints)]
     there = there or [text for text in texts if text.place is not None and _is_same_way(text.place, conninfo)]
     found = []

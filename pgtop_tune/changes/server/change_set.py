@@ -24,6 +24,7 @@ from pgtop_tune.changes.server.one_change import (
     objection,
     put_back,
 )
+from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
 from pgtop_tune.changes.server.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
@@ -73,13 +74,15 @@ def make(
     for change in changes:
         check_unchanged(change, seen.get(change.name), journal.text().in_force)
     note_instance(session, journal)
-    for change in changes:
-        journal.write(change)
+    journal.write(*changes)
     try:
         watched(changes)
-    except OSError as error:
-        for change in changes:
-            journal.write(replace(change, state=ChangeState.FAILED, message="nothing would revert it after a crash"))
+    except (OSError, JournalProblem) as error:
+        journal.owe()
+        failed = "nothing would revert it after a crash"
+        journal.write(*(replace(change, state=ChangeState.FAILED, message=failed) for change in changes))
+        if isinstance(error, JournalProblem):
+            raise
         raise JournalProblem(
             f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
         ) from None
@@ -96,11 +99,9 @@ def make(
     except ConnectionProblem as problem:
         raise ConnectionProblem(problem.message, _UNKNOWN) from None
     try:
-        for change in settled:
-            journal.write(change)
+        journal.write(*settled)
     except JournalProblem:
-        _put_all_back(session, journal, changes)
-        _read_back(session, changes, ChangeState.REVERTED)
+        take_back(session, journal, changes, "the journal could not be written").check_none_refused()
         raise
     _note_file(session, journal)
     return settled
@@ -132,24 +133,40 @@ def take_back(
     """
     if any(each.scope.kind is ScopeKind.SYSTEM for each in changes):
         session.check_permitted()
+    journal.owe()
     if certain:
         note_instance(session, journal)
+    found = [present(session, change) for change in changes]
+    renamed = {each.change.id: each.renamed for each in found}
+    dropped = [_dropped(each, why) for each in reversed(found) if each.gone]
+    changes = [each.change for each in found if not each.gone]
     put, refused = _put_all_back(session, journal, changes)
     back = [change for change in reversed(changes) if change.id in put]
-    settled: list[ParameterChange] = []
+    settled = dropped
     for change in _read_back(session, back, ChangeState.REVERTED):
         done = put[change.id]
-        said = (why, done.note, "" if done.note else change.message)
+        said = (why, renamed[change.id], done.note, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
         settled.append(replace(change, state=state, message="; ".join(filter(None, said))))
-        journal.write(settled[-1])
+    journal.write(*settled)
     if certain:
         _note_file(session, journal)
+    if journal.unwritten:
+        shows = f"{journal.unwritten}: it shows the change as in force until the next start"
+        settled = [replace(change, message="; ".join(filter(None, (change.message, shows)))) for change in settled]
     return RevertOutcome(
         settled=tuple(settled),
         written=frozenset(identity for identity, done in put.items() if done.wrote),
         refused=refused,
     )
+
+
+def _dropped(found: PresentScope, why: str) -> ParameterChange:
+    """A change whose role or database is gone: nothing of it is left to be reverted."""
+    known = bool(found.change.role_oid or found.change.database_oid)
+    state = ChangeState.REVERTED if known else ChangeState.SUPERSEDED
+    words = found.gone if known else f"left alone: {found.gone}"
+    return replace(found.change, state=state, shown_after=_DEFAULT, message="; ".join(filter(None, (why, words))))
 
 
 def look_again(
@@ -161,9 +178,8 @@ def look_again(
         ServerProblem: The server refuses to show one.
         ConnectionProblem: It is away.
     """
-    settled = _read_back(session, changes, ChangeState.APPLIED)
-    for change in settled:
-        journal.write(change)
+    settled = _read_back(session, named_now(session, changes), ChangeState.APPLIED)
+    journal.write(*settled)
     return settled
 
 
@@ -177,6 +193,7 @@ def settle(session: OperatorSession, journal: Journal, changes: Sequence[Paramet
         journal: Open.
         changes: Intended, of one set.
     """
+    changes = named_now(session, changes)
     stored = {change.id: session.stored(change.name, change.scope) for change in changes}
     made = [change for change in changes if same(change.name, stored[change.id], change.value)]
     if len(made) == len(changes):
@@ -197,6 +214,7 @@ def _withdraw(
     problem: ServerProblem,
 ) -> None:
     """After a refusal: what was made is taken back, the rest is marked."""
+    journal.owe()
     for number, change in enumerate(changes[len(made) :]):
         words = problem.message if number == 0 else f"not tried: {changes[len(made)].name} was refused"
         journal.write(replace(change, state=ChangeState.FAILED, message=words))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import Deadlines
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, read
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, held_set, lines_of, path_for, read_all
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ChangeState,
@@ -22,6 +22,7 @@ from pgtop_tune.changes.model.change import (
     WantedParameter,
 )
 from pgtop_tune.changes.model.change_set import RevertOutcome
+from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.changes.selection import in_order, of_set, overdue
 from pgtop_tune.changes.server import change_set, reverting
@@ -134,12 +135,15 @@ class PostgresControl:
         def kept(session: OperatorSession) -> tuple[ParameterChange, ...]:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
                 chosen = of_set(set_id)(journal.text().in_force)
-                staying = tuple(replace(change, kept=True, until_ms=None) for change in chosen)
-                for change in staying:
-                    journal.write(change)
+                staying = tuple(replace(change, kept=True, **NO_DEADLINE) for change in chosen)
+                journal.write(*staying)
+                self._hold(journal, staying)
                 return staying
 
-        staying = await self._runner.run(kept)
+        try:
+            staying = await self._runner.run(kept)
+        except JournalProblem as problem:
+            raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
         if not any(change.loss for change in staying):
             self._deadlines.end(set_id)
             return staying
@@ -167,10 +171,14 @@ class PostgresControl:
                 f"{outcome.elsewhere[0].name} was changed on another server of this cluster, and stays in force there",
                 f"connect to that server: `pgtop-tune revert --set {set_id}`",
             )
-        missed = await asyncio.to_thread(missed_set, set_id, self.directory)
+        missed = await asyncio.to_thread(lambda: missed_set(set_id, self.directory, settled=bool(outcome.settled)))
         if missed is not None:
             raise missed
         return outcome.settled
+
+    async def lost(self, set_id: str) -> JournalProblem | None:
+        """See `SetControl.lost`."""
+        return await asyncio.to_thread(self._journals.lost, set_id)
 
     def release(self, set_id: str) -> None:
         """The revert watchdog of a set that is reverted ends."""
@@ -201,9 +209,13 @@ class PostgresControl:
             adopted: list[PendingSet[ParameterChange]] = []
             for name in dict.fromkeys((own, *names)):
                 try:
-                    adopted += reverting.adopt(
+                    taken = reverting.adopt(
                         session, name, self.conninfo, self.directory, self._deadlines, here=here, to_hold=hold
                     )
+                    for each in taken if hold else ():
+                        copy = lines_of(name, *each.changes)
+                        self._journals.hold(each.set_id, held_set(path_for(name.key, self.directory), copy))
+                    adopted += taken
                 except JournalProblem:
                     if not adopted:
                         raise
@@ -212,6 +224,7 @@ class PostgresControl:
 
         adopted = await self._runner.run(of_all)
         for each in adopted if hold else ():
+            self._deadlines.give(each.set_id, self._journals.copy(each.set_id))
             # What takes a restart is reverted by the screen's restart, or by its watchdog.
             if not each.owner.with_restart:
                 self._deadlines.begin(each.set_id, each.remaining_s(now_ms()))
@@ -261,7 +274,7 @@ class PostgresControl:
 
     async def overdue_after(self, set_id: str, later_s: float) -> None:
         """A pending set counts as overdue so many seconds from now, for programs that find it in the journal then."""
-        await self._count_again(set_id, now_ms() + int(later_s * 1000), lambda journal: None)
+        await self._count_again(set_id, later_s, lambda journal: None)
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
         """See `SetControl.begin_deadline`."""
@@ -276,15 +289,15 @@ class PostgresControl:
             if owner is not None:
                 journal.write(replace(owner, watchdog=self._deadlines.watchdog(set_id)))
 
-        await self._count_again(set_id, until_ms, put_off)
+        await self._count_again(set_id, within_s, put_off)
         self._deadlines.begin(set_id, within_s)
 
-    async def _count_again(self, set_id: str, until_ms: int, first: Callable[[Journal], None]) -> None:
+    async def _count_again(self, set_id: str, within_s: float, first: Callable[[Journal], None]) -> None:
         def noted(session: OperatorSession) -> None:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
                 first(journal)
-                for change in of_set(set_id)(journal.text().in_force):
-                    journal.write(replace(change, until_ms=until_ms))
+                chosen, deadline = of_set(set_id)(journal.text().in_force), deadline_in(within_s)
+                journal.write(*(replace(change, **deadline) for change in chosen))
 
         await self._runner.run(noted)
 
@@ -303,10 +316,8 @@ class PostgresControl:
     async def any_in_force(self) -> bool:
         """See `ChangeControl.any_in_force`."""
 
-        try:
-            return await asyncio.to_thread(lambda: any(read(path).in_force for path in journals(self.directory)))
-        except JournalProblem:
-            return True
+        found = await asyncio.to_thread(read_all, self.directory)
+        return bool(found.problems) or any(text.in_force for text in found.texts.values()) or self._journals.holds_any
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""
@@ -353,20 +364,36 @@ class PostgresControl:
                     )
                     owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
                     journal.write(reverting.new_owner(owner, self._deadlines.watchdog(set_id)))
+                    self._hold(journal, changes)
 
             if any(
                 current[each.name.lower()].context == _AT_RESTART for each in ordered if each.name.lower() in current
             ):
                 self._rules.note_place(session, journal)
             try:
-                return change_set.make(
+                made = change_set.make(
                     session, journal, ordered, terms, losses=at_stake, seen=self._seen, watched=watched
                 )
             except (ServerProblem, JournalProblem):
                 # Nothing is changed. After a lost connection that is not known, and it stays.
                 for set_id in set(self._deadlines.ids) - known:
                     self._deadlines.end(set_id)
+                    self._journals.drop(set_id)
                 raise
+            self._hold(journal, made)
+            return made
+
+    def _hold(self, journal: Journal, changes: Sequence[ParameterChange]) -> None:
+        """Remember a set, here and in its revert watchdog: both revert it when its journal is gone."""
+        text = journal.text()
+        if not changes or text.server is None:
+            return
+        set_id = changes[0].set_id or changes[0].id
+        known = () if text.instance is None else (text.instance,)
+        copy = lines_of(text.server, *known, *changes)
+        self._journals.hold(set_id, held_set(journal.path, copy))
+        if set_id in self._deadlines.ids:
+            self._deadlines.give(set_id, copy)
 
     async def _take_back(self, selection: ServerSelection, why: str = "", *, hold: bool = False) -> RevertOutcome:
         outcome = await self._runner.run(
@@ -375,8 +402,10 @@ class PostgresControl:
         undone = outcome.settled
         self._look_again(undone)
         still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
-        for set_id in {change.set_id or change.id for change in undone} - still if not hold else ():
-            self._deadlines.end(set_id)
+        for set_id in {change.set_id or change.id for change in undone} - still:
+            self._journals.drop(set_id)
+            if not hold:
+                self._deadlines.end(set_id)
         outcome.check_none_refused()
         return outcome
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, path_for, read
+from pgtop_tune.changes.journal import Journal, JournalCopy, JournalText, ServerName, path_for, read_all
 from pgtop_tune.changes.model.change import ParameterChange
-from pgtop_tune.errors import JournalProblem, ServerProblem
+from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 
@@ -55,12 +55,24 @@ class KnownJournal(Struct, frozen=True):
         path: The file.
         text: What it says.
         kin: What its server has to do with the one at hand; OTHER is of the same cluster.
+        copy: Lines that this process knows of a set whose journal is gone; b"" for a journal on the disk.
     """
 
     name: ServerName
     path: Path
     text: JournalText
     kin: Kin
+    copy: bytes = b""
+
+    def opened(self) -> Journal:
+        """Open it for a revert.
+
+        Raises:
+            JournalProblem: It cannot be read, or another process does not let go of it.
+        """
+        if self.copy:
+            return JournalCopy(self.path, self.copy)
+        return Journal(self.name, self.path.parent, reverting=True)
 
 
 class ServerJournals(Struct, frozen=True):
@@ -99,36 +111,52 @@ def seen(session: OperatorSession) -> Instance:
     )
 
 
-def find_journals(session: OperatorSession, description: str, directory: Path | None, ours: str = "") -> ServerJournals:
+def find_journals(
+    session: OperatorSession,
+    description: str,
+    directory: Path | None,
+    ours: str = "",
+    copies: Iterable[bytes] = (),
+) -> ServerJournals:
     """Finds the journals of a session's server.
 
-    A journal that cannot be read is none, unless it may be of this cluster; `revert` tells of all.
+    A journal that cannot be read is none, unless it may be of this cluster; `revert` tells of all. The copy of a set
+    counts where no journal that can be read has the set.
 
     Args:
         session: To the server.
         description: Of the server, for a journal that is begun.
         directory: Of the journals; paths.journal_dir() by default.
         ours: Key of the journal this process wrote, before the server was started anew.
+        copies: Lines of sets, as this process knows them.
 
     Raises:
-        JournalProblem: One of this cluster cannot be read, or others could have written it.
+        JournalProblem: The directory or a journal of this cluster cannot be read, others could have written it, and no
+            copy counts.
     """
     now, known = session.instance, list[KnownJournal]()
-    for path in journals(directory):
-        try:
-            text = read(path)
-        except JournalProblem:
-            if path.stem.startswith((f"{now.system_identifier or 'server'}-", "server-")):
-                raise
-            continue
+    journals = read_all(directory)
+    lost = journals.lost(copies)
+    for path, problem in journals.problems.items() if not lost else ():
+        of_cluster = path.name.startswith((f"{now.system_identifier or 'server'}-", "server-"))
+        if of_cluster or path.suffix != ".jsonl":
+            raise problem
+    for path, text, copy in (
+        *((path, text, b"") for path, text in journals.texts.items()),
+        *((path_for(_key_of(text), directory), text, copy) for copy, text in lost),
+    ):
         name, found = _name(path, text), _kin(path, text, now, session.endpoint)
         if found is Kin.PERHAPS and name.key == ours:
             found = Kin.SAME
         if found is not Kin.OTHER or _of_cluster(name, text, now):
-            known.append(KnownJournal(name=name, path=path, text=text, kin=found))
-    known.sort(key=lambda each: (_RANK[each.kin], -_started_us(each.text)))
+            known.append(KnownJournal(name=name, path=path, text=text, kin=found, copy=copy))
+    known.sort(key=lambda each: (_RANK[each.kin], each.copy != b"", -_started_us(each.text)))
     own = known[0].name if known and known[0].kin is Kin.SAME else ServerName(_key(now), description)
     return ServerJournals(own, tuple(known))
+
+
+def _key_of(text: JournalText) -> str:
+    return text.server.key if text.server is not None else "server"
 
 
 def note_instance(session: OperatorSession, journal: Journal) -> None:

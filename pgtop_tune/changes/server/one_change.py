@@ -18,6 +18,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
+from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
+from pgtop_tune.changes.server.scopes import oids
 from pgtop_tune.changes.server.statements import check_list, is_unwritable_empty, out_of_order, said, same
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
@@ -119,9 +121,9 @@ def intended(
         UsageProblem: One of them is there twice, or holds a password.
     """
     at_ms, by = now_ms(), who()
+    deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
     is_set = len(wanted) > 1 or terms.keep_within_s is not None
     set_id = terms.set_id or (uuid.uuid4().hex[:12] if is_set else "")
-    until_ms = None if terms.keep_within_s is None else at_ms + int(terms.keep_within_s * 1000)
     lines = list(session.auto_conf()) if any(each.scope.kind is ScopeKind.SYSTEM for each in wanted) else []
     found: list[ParameterChange] = []
     for each in wanted:
@@ -132,6 +134,7 @@ def intended(
         _check_no_password(before, each, stored)
         check_list(session, before, each, stored)
         empty = each.value is not None and is_unwritable_empty(before.name, each.value)
+        role_oid, database_oid = oids(session, each.scope)
         follow = _following(lines, before.name, each) if each.scope.kind is ScopeKind.SYSTEM else ()
         found.append(
             ParameterChange(
@@ -148,10 +151,12 @@ def intended(
                 by=by,
                 reason=terms.reason,
                 kept=terms.keep_within_s is None,
-                until_ms=until_ms,
+                **deadline,
                 followed_by=follow,
                 loss=losses.get(before.name, ""),
                 restart=before.context == "postmaster",
+                role_oid=role_oid,
+                database_oid=database_oid,
             )
         )
     return tuple(found)
@@ -179,9 +184,7 @@ def check_unchanged(change: ParameterChange, seen: SeenValue | None, others: Seq
     """
     if seen is None:
         return
-    theirs = [
-        other for other in others if (other.name, other.scope) == (change.name, change.scope) and other.by != change.by
-    ]
+    theirs = [other for other in others if other.covers(change) and other.by != change.by]
     newer = next((other for other in reversed(theirs) if other.at_ms > seen.at_ms), None)
     differs = change.scope.kind is ScopeKind.SYSTEM and change.shown_before != seen.shown
     if newer is None and not differs:
@@ -310,7 +313,7 @@ def _later(
     after = in_force[ids.index(change.id) + 1 :] if change.id in ids else ()
     for each in after:
         made = each.state is ChangeState.APPLIED or (is_ours(each, now) and now != change.value)
-        if (each.name, each.scope) == (change.name, change.scope) and each.id not in together and made:
+        if each.covers(change) and each.id not in together and made:
             return each
     return None
 

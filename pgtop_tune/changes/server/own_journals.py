@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.journal import JournalText, ServerName, path_for, read
+from pgtop_tune.changes.journal import HeldSet, JournalText, ServerName, path_for, read, read_all
+from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.selection import of_set
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
+from pgtop_tune.changes.server.statements import restoring
+from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Kin
 
 if TYPE_CHECKING:
@@ -29,6 +32,34 @@ class OwnJournals:
         self._own: ServerName | None = None
         self._key = ""
         self._paths: tuple[Path, ...] = ()
+        self._held: dict[str, HeldSet] = {}
+
+    def hold(self, set_id: str, held: HeldSet) -> None:
+        """Remember a set of this process: its journal may be gone when the set is to be reverted."""
+        self._held[set_id] = held
+
+    def drop(self, set_id: str) -> None:
+        """Forget a set that is not in force any more."""
+        self._held.pop(set_id, None)
+
+    def copy(self, set_id: str) -> bytes:
+        """Return the lines of a set; b"" of one that another process made."""
+        return self._held[set_id].copy if set_id in self._held else b""
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether a set of this process is in force."""
+        return bool(self._held)
+
+    def lost(self, set_id: str) -> JournalProblem | None:
+        """Return why no journal has a set of this process any more, with the SQL that restores the old values; None
+        where one has it. Asks no server."""
+        held = self._held.get(set_id)
+        if held is None or held.stands:
+            return None
+        found = read_all(self._directory)
+        lost = found.lost([held.copy])
+        return _lost(lost[0][1], found.problem) if lost else None
 
     @property
     def paths(self) -> tuple[Path, ...] | None:
@@ -45,7 +76,8 @@ class OwnJournals:
 
     def find(self, session: OperatorSession) -> ServerJournals:
         """All that there are, and what each has to do with the server."""
-        return find_journals(session, self._describe(), self._directory, self._key)
+        copies = tuple(held.copy for held in self._held.values())
+        return find_journals(session, self._describe(), self._directory, self._key, copies)
 
     def look_into(self, names: Sequence[ServerName]) -> None:
         """From now on these are looked into, beside the server's own."""
@@ -53,10 +85,17 @@ class OwnJournals:
         self._paths = tuple(path_for(key, self._directory) for key in keys)
 
     def holding(self, session: OperatorSession, set_id: str) -> ServerName:
-        """The journal with a set: the server's own, or one that may be of it, whose set was adopted."""
+        """The journal with a set: the server's own, or one that may be of it, whose set was adopted.
+
+        Raises:
+            JournalProblem: No journal has it any more, and it is in force.
+        """
         known = (each for each in self.find(session).known if each.kin is not Kin.OTHER)
         own = self.own(session)
-        return next((each.name for each in known if of_set(set_id)(each.text.in_force)), own)
+        holding = next((each for each in known if of_set(set_id)(each.text.in_force)), None)
+        if holding is not None and holding.copy:
+            raise _lost(holding.text, read_all(self._directory).problem)
+        return own if holding is None else holding.name
 
     def read(self, session: OperatorSession) -> JournalText:
         """The server's own."""
@@ -65,3 +104,10 @@ class OwnJournals:
     def forget(self) -> None:
         """The next session may lead to another server."""
         self._own = None
+
+
+def _lost(text: JournalText, problem: JournalProblem | None) -> JournalProblem:
+    changes: tuple[ParameterChange, ...] = text.in_force
+    what = ", ".join(f"{each.name} = {each.value or 'default'}" for each in changes)
+    why = "no change journal has it any more" if problem is None else problem.message
+    return JournalProblem(f"{what} is in force, and {why}", f"SQL that restores it by hand: {restoring(changes)}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.changes.deadlines import LAST_ATTEMPT, guard_moment_s
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, journals, path_for, read
+from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT, guard_within_s
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.pending_set import PendingSet, pending_sets
@@ -22,9 +22,10 @@ from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.change_set import take_back
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
+from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.server.statements import same
-from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
+from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords
@@ -55,6 +56,7 @@ def try_to_revert(
     adopt: bool = False,
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
     key: str = "",
+    copies: Sequence[bytes] = (),
 ) -> RevertOutcome:
     """Takes back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
 
@@ -67,6 +69,7 @@ def try_to_revert(
             promoted, a data directory that was moved.
         first: Told of the changes before they are taken back: other halves of their sets may have to go first.
         key: Of the journal that is meant; "" is that of whatever server answers.
+        copies: Lines of sets, for those that no journal has any more.
 
     Raises:
         ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
@@ -76,7 +79,7 @@ def try_to_revert(
     session = operator_session(conninfo, OwnSessions())
     try:
         with PlainWords(conninfo):
-            found = find_journals(session, conninfo.describe(), directory)
+            found = find_journals(session, conninfo.describe(), directory, copies=copies)
             if key and not any(each.name.key == key and each.kin is not Kin.OTHER for each in found.known):
                 raise ConnectionProblem(f"{conninfo.describe()}: a different server answers there")
             return take_back_from(session, found, selection, why, adopt=adopt, first=first)
@@ -100,7 +103,7 @@ def revert(
 def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[ParameterChange, ...]:
     """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
     doubtful = [change for each in found.known if each.kin is Kin.PERHAPS for change in each.text.in_force]
-    return in_order((*found.in_force, *_here(session, found.in_force, doubtful)))
+    return in_order(named_now(session, (*found.in_force, *_here(session, found.in_force, doubtful))))
 
 
 def take_back_from(
@@ -147,7 +150,7 @@ def take_back_from(
         first([change for change in chosen if change.id in wanted])
     for each in found.known:
         if any(change.id in wanted for change in each.text.in_force):
-            with Journal(each.name, each.path.parent) as journal:
+            with each.opened() as journal:
                 # Somebody may have kept it by the time we are alone.
                 mine = selection([change for change in journal.text().in_force if change.id in wanted])
                 if mine:
@@ -163,19 +166,22 @@ def _origin(journal: KnownJournal) -> str:
     return f"{journal.name.description}, {directory}" if directory else journal.name.description
 
 
-def missed_set(set_id: str, directory: Path | None, selection: ServerSelection = everything) -> ServerProblem | None:
-    """Why a set that was to be taken back is in force still: its server is another one than the one that answered.
+def missed_set(
+    set_id: str, directory: Path | None, selection: ServerSelection = everything, *, settled: bool = False
+) -> PgtopError | None:
+    """Why a set that was to be taken back is in force still: its server is another one than the one that answered, or
+    its journal cannot be read.
 
     Args:
         set_id: The set, or a single change; "" is none.
         directory: Of the journals; paths.journal_dir() by default.
         selection: Which of its changes were to be taken back.
+        settled: Some of it was: a journal that cannot be read need not be the reason.
     """
-    for path in journals(directory) if set_id else ():
-        try:
-            text = read(path)
-        except JournalProblem:
-            continue
+    if not set_id:
+        return None
+    found = read_all(directory)
+    for path, text in found.texts.items():
         held = selection(of_set(set_id)(text.in_force))
         if held:
             there = text.server.description if text.server is not None else path.stem
@@ -183,7 +189,7 @@ def missed_set(set_id: str, directory: Path | None, selection: ServerSelection =
                 f"{held[0].name} was changed on another server, {there}, and stays in force there",
                 f"connect to that server: `pgtop-tune revert --set {set_id}`",
             )
-    return None
+    return None if settled or set_id in found.ids else found.problem
 
 
 def in_order(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
@@ -200,9 +206,10 @@ def _here(
     stored_now: dict[tuple[str, Scope], str | None] = {}
     here: list[ParameterChange] = []
     for change in reversed(in_order((*certain, *doubtful))):
-        key = (change.name.lower(), change.scope)
+        found = present(session, change)
+        key = (change.name.lower(), found.change.scope)
         if key not in stored_now:
-            stored_now[key] = _stored(session, change)
+            stored_now[key] = _HIDDEN if found.gone else _stored(session, found.change)
         now = stored_now[key]
         if now == _HIDDEN:
             continue
@@ -253,14 +260,13 @@ def guard_set(
     argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--set", set_id, "--no-password"]
     if with_restart:
         argv.append("--restart")
-    if outlives_us:
-        argv.append("--overdue")
+    argv.append("--overdue" if outlives_us else COPY_ON_STDIN)
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
     # A service wins over variables, and what it says is in them already.
     env = {name: value for name, value in os.environ.items() if name != "PGSERVICE"} | conninfo.for_ourselves()
-    moment_s = guard_moment_s(until_ms)
-    return RevertWatchdog(argv, env, moment_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)
+    within_s = guard_within_s(until_ms)
+    return RevertWatchdog(argv, env, within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)
 
 
 # Adopting change sets of a server that are pending confirmation, and whose program is gone. Blocking.

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
+from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, WantedParameter
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, literal
@@ -114,12 +114,16 @@ _IDENTIFIERS: Final = frozenset({"search_path", "temp_tablespaces"})
 
 STORED: Final = """
 SELECT substr(entry, strpos(entry, '=') + 1) AS value
-  FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
- WHERE s.setdatabase = coalesce((SELECT oid FROM pg_database WHERE datname = %s), 0)
-   AND s.setrole = coalesce((SELECT oid FROM pg_roles WHERE rolname = %s), 0)
-   AND lower(split_part(entry, '=', 1)) = lower(%s)
+  FROM (SELECT %s::name AS database, %s::name AS role, %s::text AS name) AS wanted
+ CROSS JOIN pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+ WHERE s.setdatabase = CASE WHEN wanted.database IS NULL THEN 0
+                            ELSE (SELECT oid FROM pg_database WHERE datname = wanted.database) END
+   AND s.setrole = CASE WHEN wanted.role IS NULL THEN 0
+                        ELSE (SELECT oid FROM pg_roles WHERE rolname = wanted.role) END
+   AND lower(split_part(entry, '=', 1)) = lower(wanted.name)
 """
-"""What a role, a database or a role in a database has set: one row or none. Arguments: database, role, name."""
+"""What a role, a database or a role in a database has set: one row or none. Arguments: database, role, name; NULL for a
+scope without one. A role that is not there has nothing: ALTER ROLE ALL is another scope."""
 
 _BLANKS: Final = " \t\n\r\f\v"
 _BARE: Final = re.compile(r"[a-z_][a-z0-9_]*")
@@ -148,6 +152,15 @@ def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> Sql:
     if value is None or is_unwritable_empty(name, value):
         return composed("{target} RESET {parameter}", target=target, parameter=parameter)
     return composed("{target} SET {parameter} = {value}", target=target, parameter=parameter, value=typed(name, value))
+
+
+def restoring(changes: Iterable[ParameterChange]) -> str:
+    """Return the SQL that reverts changes by hand, the last change first."""
+    backwards = tuple(changes)[::-1]
+    texts = [str(statement(each.name, each.auto_conf_before, each.scope)) for each in backwards]
+    if any(each.scope.kind is ScopeKind.SYSTEM for each in backwards):
+        texts.append("SELECT pg_reload_conf()")
+    return " ".join(f"{text};" for text in texts)
 
 
 def typed(name: str, value: str) -> Sql:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgtop_tune.changes.deadlines import LAST_ATTEMPT
+from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import say
 from pgtop_tune.errors import PgtopError
@@ -46,6 +45,7 @@ def revert(
     ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Restart the server if the old values need it.")] = False,
     last_attempt: Annotated[bool, typer.Option(LAST_ATTEMPT, hidden=True)] = False,
+    copy_on_stdin: Annotated[bool, typer.Option(COPY_ON_STDIN, hidden=True)] = False,
     adopt: Annotated[
         bool,
         typer.Option(
@@ -82,22 +82,29 @@ def revert(
     """
     from pgtop_tune.changes.confirm.orphans import note_given_up
 
+    copy = sys.stdin.buffer.read() if copy_on_stdin else b""
+    copies = (copy,) if copy else ()
+    _check_there(journal, copies)
     if list_only:
         sys.exit(_list(journal))
     if retire is not None:
         from pgtop_tune.cli.reverting import retire as retired
 
         sys.exit(retired(retire, journal, _in_force, yes=yes))
+    if overdue and (unknown := _unknown(set_id, journal)) is not None:
+        raise unknown
     if overdue and set_id and not _is_pending(set_id, journal):
         # Reverted or kept by somebody else: a server that is gone by now need not be asked.
         say("nothing to revert")
         return
     try:
         if machine:
-            sys.exit(_revert_machine(_selected(last, all_changes, set_id, to, overdue), journal))
+            sys.exit(_revert_machine(_selected(last, all_changes, set_id, to, overdue), journal, copies))
         chosen = _selected(last, all_changes, set_id, to, overdue)
         of_set = "" if overdue else set_id
-        status, left = _revert(words, chosen, of_set, set_id, journal, restart=restart, adopt=adopt, yes=yes)
+        status, left = _revert(
+            words, chosen, of_set, set_id, journal, restart=restart, adopt=adopt, yes=yes, copies=copies
+        )
     except PgtopError as problem:
         if last_attempt:
             note_given_up(set_id, journal, problem)
@@ -135,26 +142,52 @@ def _check_one_at_most(*words: bool | str) -> None:
         raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
 
 
-def _is_pending(set_id: str, directory: Path | None) -> bool:
-    """Whether a set is, or may be: a journal that cannot be read may have it."""
-    from pgtop_tune.changes.journal import journals, read
+def _check_there(directory: Path | None, copies: Sequence[bytes]) -> None:
+    """Make sure that a directory that was named is there: one that was moved away says nothing of what is in force.
+
+    Raises:
+        JournalProblem: It is not; nothing was changed.
+    """
+    import os
+
     from pgtop_tune.errors import JournalProblem
 
-    for path in journals(directory):
-        try:
-            text = read(path)
-        except JournalProblem:
-            return True
-        changes: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
-        if any(set_id in (each.set_id, each.id) and not each.kept for each in changes):
-            return True
-    return False
+    if directory is not None and not copies and not os.path.lexists(directory):
+        raise JournalProblem(
+            f"there is no directory {directory}", "--journal names the directory of the change journals"
+        )
 
 
-def _revert_machine(selection: Selection, directory: Path | None) -> int:
+def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
+    """Why nothing can be said of a set: no journal has it, in force or not. None where one has it, or may have it."""
+    from pgtop_tune.changes.journal import read_all
+    from pgtop_tune.errors import JournalProblem
+    from pgtop_tune.paths import journal_dir
+
+    found = read_all(directory)
+    if not set_id or set_id in found.ids or found.problems:
+        return None
+    return JournalProblem(
+        f"no change journal in {directory or journal_dir()} has the set {set_id}: it may be in force",
+        "`pgtop-tune revert --list` lists the changes in force; --journal names another directory",
+    )
+
+
+def _is_pending(set_id: str, directory: Path | None) -> bool:
+    """Whether a set is, or may be: a journal that cannot be read may have it."""
+    from pgtop_tune.changes.journal import read_all
+
+    found = read_all(directory)
+    changes: list[Change] = []
+    for text in found.texts.values():
+        changes += (*text.in_force, *text.host_in_force)
+    return bool(found.problems) or any(set_id in (each.set_id, each.id) and not each.kept for each in changes)
+
+
+def _revert_machine(selection: Selection, directory: Path | None, copies: Sequence[bytes]) -> int:
     from pgtop_tune.cli.reverting import revert_machine
 
-    revert_machine(selection, directory)
+    revert_machine(selection, directory, copies)
     return 0
 
 
@@ -181,25 +214,22 @@ def _moment_ms(text: str) -> int:
 
 
 def _list(directory: Path | None) -> int:
-    from pgtop_tune.changes.journal import journals, read
+    from pgtop_tune.changes.journal import read_all
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.reverting import tell_of_damage
-    from pgtop_tune.errors import JournalProblem
+    from pgtop_tune.paths import journal_dir
 
     usable, found = tell_of_damage(directory), 0
-    for path in journals(directory):
-        try:
-            text = read(path)
-        except JournalProblem:
-            continue
+    for path, text in read_all(directory).texts.items():
         lines = _in_force(text)
         if lines:
             say(f"{text.server.description}  ({path.stem})" if text.server else path.stem)
         for line in lines:
             found += 1
             say(f"  {line}")
-    if not found:
-        say("no changes in force")
+    where = directory or journal_dir()
+    if not found and usable:
+        say("no changes in force" if where.exists() else f"no changes in force: {where} is not there")
     return ExitCode.OK if usable else ExitCode.CHANGE
 
 
@@ -242,10 +272,12 @@ def _revert(
     restart: bool,
     adopt: bool,
     yes: bool,
+    copies: Sequence[bytes],
 ) -> tuple[int, PgtopError | None]:
     """The exit status, and what left the set in force that was asked for."""
     import asyncio
 
+    from pgtop_tune.changes.journal import read_all
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.machine.halves import MachineHalves, is_of_machine_only
     from pgtop_tune.changes.model.change_set import RevertOutcome
@@ -255,15 +287,20 @@ def _revert(
     from pgtop_tune.cli.output import complain, tell
     from pgtop_tune.cli.reverting import say_reverted, tell_of_damage, tell_of_the_rest
 
-    tell_of_damage(directory)
+    if not copies:
+        tell_of_damage(directory)
     # The sets whose halves of the server are reverted, and the one that was asked for.
-    halves = MachineHalves(HostControl(directory=directory), [set_id] if set_id else [], told=say_reverted)
-    if set_id and is_of_machine_only(set_id, directory):
+    lost = read_all(directory).lost(copies)
+    machine = HostControl(directory=directory, copies={set_id: copies[0]} if copies else {})
+    # Each half of a set has a revert watchdog with a copy of its own.
+    is_server_alone = any(text.in_force for _, text in lost)
+    halves = MachineHalves(None if is_server_alone else machine, [set_id] if set_id else [], told=say_reverted)
+    if set_id and is_of_machine_only(set_id, directory, copies):
         say(reverting.sum_of(RevertOutcome(), asyncio.run(halves.after())))
         return ExitCode.OK, None
     try:
         conninfo, outcome = _taken_back(
-            words, selection, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes
+            words, selection, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes, copies=copies
         )
     except PgtopError:
         try:
@@ -278,7 +315,10 @@ def _revert(
     for line in (*reverting.of_elsewhere(outcome), *reverting.of_inherited(outcome)):
         tell(line)
     # A process that waits for a deadline tries again: a name may lead to another server for a while.
-    missed = None if outcome.refused else missed_set(on_server, directory, selection)
+    settled = any(on_server in (each.set_id, each.id) for each in outcome.settled)
+    missed = None if outcome.refused else missed_set(on_server, directory, selection, settled=settled)
+    if missed is None and not outcome.refused and not settled:
+        missed = _unknown(on_server, directory)
     if missed is not None and not outcome.elsewhere:
         complain(missed)
     say(reverting.sum_of(outcome, () if missed is not None else asyncio.run(halves.after())))
@@ -302,19 +342,15 @@ async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> No
 
 def _reverted_without_restart(set_id: str, directory: Path | None) -> tuple[ParameterChange, ...]:
     """What a program has taken back of a set that nobody confirmed, and may have been killed before its restart."""
-    from pgtop_tune.changes.journal import journals, read
+    from pgtop_tune.changes.journal import read_all
     from pgtop_tune.changes.model.change import ChangeState
-    from pgtop_tune.errors import JournalProblem
 
-    found: list[ParameterChange] = []
-    for path in journals(directory) if set_id else ():
-        with contextlib.suppress(JournalProblem):
-            found += [
-                each
-                for each in read(path).changes
-                if set_id in (each.set_id, each.id) and each.state is ChangeState.REVERTED and not each.kept
-            ]
-    return tuple(found)
+    return tuple(
+        each
+        for text in (read_all(directory).texts.values() if set_id else ())
+        for each in text.changes
+        if set_id in (each.set_id, each.id) and each.state is ChangeState.REVERTED and not each.kept
+    )
 
 
 def _taken_back(
@@ -327,12 +363,14 @@ def _taken_back(
     restart: bool,
     adopt: bool,
     yes: bool,
+    copies: Sequence[bytes],
 ) -> tuple[ConnInfo, RevertOutcome]:
     import asyncio
 
     from msgspec.structs import replace
 
     from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
+    from pgtop_tune.changes.journal import read_all
     from pgtop_tune.changes.model.change_set import RevertOutcome
     from pgtop_tune.changes.restart.recovery import elsewhere, recover
     from pgtop_tune.changes.selection import overdue
@@ -350,10 +388,15 @@ def _taken_back(
         asyncio.run(halves.before(changes))
 
     def taken(conninfo: ConnInfo, key: str = "") -> RevertOutcome:
-        late = try_to_revert(conninfo, overdue(now_ms()), directory=directory, why=NOT_CONFIRMED, first=first, key=key)
+        # Without its journal nothing but the set of the copy is known.
+        late = RevertOutcome()
+        if not read_all(directory).lost(copies):
+            late = try_to_revert(
+                conninfo, overdue(now_ms()), directory=directory, why=NOT_CONFIRMED, first=first, key=key
+            )
         # Those that are refused or elsewhere are asked for once more.
         late = replace(late, refused=(), elsewhere=())
-        rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=first, key=key)
+        rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=first, key=key, copies=copies)
         return late.and_then(rest).after_writing(frozenset().union(*written))
 
     def restarted(conninfo: ConnInfo, outcome: RevertOutcome) -> tuple[ConnInfo, RevertOutcome]:

@@ -34,6 +34,7 @@ def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep
         Phrase(((f"auto-revert in {left_s:.0f} s", "critical" if left_s < 10 else "warning"),)),
         Phrase(((keep, "key"), (" confirm", PLAIN))),
         Phrase(((undo, "key"), (" undo", PLAIN))),
+        Phrase(((pending.problem, "critical"),) if pending.problem else (), 1),
         Phrase(((what, "strong"),), 1),
         Phrase(((f"{glyphs.separator} {adopted}", "warning"),) if adopted else (), 2),
         Phrase(((f"{glyphs.separator} {wires}", "dim"),) if wires else (), 3),

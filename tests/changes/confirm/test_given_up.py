@@ -20,8 +20,8 @@ def test_the_last_attempt_writes_why_the_change_is_still_in_force(fresh_server: 
         assert ran.status == 3
         (path,) = journals(directory)
         assert [("gave up" in change.message) for change in read(path).in_force] == [noted, noted]
-    for set_id, status in (("gone", 3), ("another", 0)):
-        # A set that is no longer pending takes no server.
+    for set_id, status in (("gone", 3), ("another", 6)):
+        # A set that no journal has takes no server, and may be in force.
         assert run("revert", "--set", set_id, "--overdue", *nowhere, home=tmp_path).status == status
     listed = run("revert", "--list", home=tmp_path).out
     assert listed.count("the revert watchdog gave up at ") == 2

@@ -13,6 +13,7 @@ from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.machine.control import HostControl, machine
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import Terms, WantedParameter
+from pgtop_tune.changes.model.deadline import NO_DEADLINE
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.screen_session import ScreenSession
@@ -58,13 +59,13 @@ async def test_the_screen_takes_it_back_and_has_it_on_the_tape(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("words", [("set", "commit_siblings=6"), ("revert", "--set", "another")])
+@pytest.mark.parametrize(("words", "status"), [(("set", "commit_siblings=6"), 0), (("revert", "--set", "another"), 6)])
 async def test_commands_that_change_take_it_back_first_and_say_so(
-    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], status: int
 ) -> None:
     await left_behind(server, tmp_path / ".local/state/pgtop-tune/journal", monkeypatch)
     ran = await asyncio.to_thread(run, *words, "-d", conninfo(server), home=tmp_path)
-    assert ran.status == 0, ran.err
+    assert ran.status == status, ran.err
     assert "not confirmed in time" in ran.err + ran.out
     assert await asyncio.to_thread(shown, server, "commit_delay") == "0"
     await asyncio.to_thread(run, "revert", "--all", "-d", conninfo(server), home=tmp_path)
@@ -80,7 +81,7 @@ async def test_a_trial_of_the_machine_that_nobody_kept_is_taken_back_and_told(tm
     write(root, USUAL)
     with Journal(machine(root), journals_of_it) as journal:
         for name, until_ms in (("vm.swappiness", 60_000), ("vm.zone_reclaim_mode", 2**53)):
-            make(journal, root, name, "1", survive=False, intent=Intent(until_ms=until_ms))
+            make(journal, root, name, "1", survive=False, intent=Intent(deadline={**NO_DEADLINE, "until_ms": until_ms}))
     told: list[str] = []
     control = HostControl(root=root, directory=journals_of_it)
     await leave_watchdogs(None, control, journals_of_it, told.append)

@@ -79,6 +79,8 @@ class ScriptedMachine:
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None: ...
 
+    async def lost(self, set_id: str) -> None: ...
+
     async def revert_overdue(self) -> tuple[HostChange, ...]:
         return ()
 

@@ -57,7 +57,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A long test has time, too, but not for ever; files that wait for servers and programs come first.
+    """Another account skips what needs root. A long test has time, too, but not for ever. Files that wait for servers
+    and programs come first.
 
     What is left for the end of a run takes milliseconds, so that no worker waits for another's last file.
     """
@@ -67,6 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_S))
+        if item.get_closest_marker("root") and os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
         if WAITING.intersection(item.path.parts) or "servers" in getattr(item, "fixturenames", ()):
             slow.add(item.path)
     items.sort(key=lambda item: item.path not in slow)

@@ -27,8 +27,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 EVERYBODYS_PYTHON = "/usr/bin/python3"
 
-only_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
 SCRIPT = """
 import sys, time
 from pathlib import Path
@@ -128,7 +126,7 @@ def test_it_is_private_and_listens_on_its_socket_only(server: Throwaway) -> None
         assert one(connection, "SELECT current_setting('data_directory')") == str(server.data_dir)
 
 
-@only_root
+@pytest.mark.root
 def test_root_gets_a_server_that_runs_unprivileged(server: Throwaway) -> None:
     status = Path(f"/proc/{server.postmaster_pid}/status").read_text()
     uid = next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1]
@@ -137,7 +135,7 @@ def test_root_gets_a_server_that_runs_unprivileged(server: Throwaway) -> None:
 
 
 @pytest.mark.long
-@only_root
+@pytest.mark.root
 def test_programs_that_only_root_can_reach_are_copied(embedded: Binaries, tmp_path: Path) -> None:
     home = tmp_path / "home"
     package = embedded.bin_dir.parents[1]
@@ -157,7 +155,7 @@ def test_programs_that_only_root_can_reach_are_copied(embedded: Binaries, tmp_pa
     assert not server.socket_dir.exists()
 
 
-@only_root
+@pytest.mark.root
 def test_an_ordinary_user_gets_a_server(embedded: Binaries) -> None:
     if not runs_for_everybody():
         pytest.skip("no Python 3.11, or not this repository, for other users")
@@ -316,7 +314,7 @@ def test_a_directory_of_somebody_else_is_not_taken(
     assert not any(reachable.iterdir())
 
 
-@only_root
+@pytest.mark.root
 def test_a_place_the_server_cannot_get_to_is_told(embedded: Binaries, reachable: Path) -> None:
     (reachable / "closed").mkdir(mode=0o700)
     with pytest.raises(ClusterProblem, match="which cannot access"):

@@ -62,7 +62,8 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o277], ids=oct)
-def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+def umask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """For what the test makes; its own directory has been made by then."""
     former = os.umask(request.param)
     yield
     os.umask(former)

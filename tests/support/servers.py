@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +85,13 @@ class Servers:
         while self._running:
             _, server = self._running.popitem()
             server.stop("immediate")
+
+    def fetch(self) -> str:
+        """Has every major in the store that can be had; the summary."""
+        for major in MAJORS:
+            with suppress(NotAvailable):
+                self.binaries(major)
+        return self.summary()
 
     def summary(self) -> str:
         """One line on what was asked for; "" when no test wanted a server."""

@@ -106,7 +106,7 @@ _RUN: Final = "A-Za-z0-9_+/=.$:-"
 _QUIET: Final = "a-z_+/=.$:-"
 """Those that an identifier in lower case has: alone they make no token."""
 _LONG_RUN: Final = rf"(?=[{_RUN}]{{{_SHORTEST}}})(?=[{_QUIET}]*[A-Z0-9])([{_RUN}]+)"
-"""Plain repeats only: `re` before Python 3.11.5 is wrong about possessive ones. A character is looked at thrice at most."""
+"""No possessive repeats: `re` before Python 3.11.5 is wrong about them. A character is looked at thrice at most."""
 _RUN_HERE: Final = re.compile(_LONG_RUN)
 _RUN_BEYOND: Final = re.compile(rf"[^{_RUN}]{_LONG_RUN}")
 _TELLING: Final = re.compile(r"[A-Z0-9]")

@@ -124,8 +124,8 @@ def _prctl() -> Callable[[int, int], object]:
 
 
 def _execute(argv: tuple[str, ...]) -> NoReturn:
-    """Replaces this process as `os.execvp` does, without an import: an account that cannot read the interpreter's library
-    has nothing to import from.
+    """Replaces this process as `os.execvp` does, but imports nothing: the account may be unable to read the
+    interpreter's library.
 
     Raises:
         OSError: Why the last file of that name that there is cannot be executed, or that there is none.

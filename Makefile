@@ -1,5 +1,7 @@
 # make demo   a throwaway server, a load and the dashboard
 # make test   every test but the long ones, in an environment of its own
+# make test-root    of these what needs root, and what root does in another way
+# make test-short   of these what has differed between Pythons
 # make check  format, lint, types, import contracts
 # make docs   the reference pages, from the tables of the program
 # Everything lives in .venv; a second call starts at once.
@@ -7,18 +9,28 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.14,\
-            $(if $(shell $(name) -c 'import sys; print(sys.version_info >= (3, 11) or "")' 2>/dev/null | grep True),$(name))))
+            $(if $(shell $(name) -c 'import sys; print(sys.version_info >= (3, 11, 2) or "")' 2>/dev/null | grep True),$(name))))
 # Many tests wait for a server: four at a time keep two cores at work. Files come in the order of tests/conftest.py.
 WORKERS := -n 4 --dist loadfile --no-loadscope-reorder
+# Patterns, processes and accounts, connections and TLS, packed files, the command line, the screen.
+SHORT := $(wildcard tests/test_*.py) tests/process tests/postgres/server tests/postgres/test_over_tls.py tests/cli/test_late_tls.py \
+         tests/cli/test_command_line.py tests/export/test_endpoint.py tests/recording/test_packed_roundtrip.py \
+         tests/terminal/test_main_job.py
 INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-long check format bench docs screenshot clean
+.PHONY: demo test test-root test-short test-long check format bench docs screenshot clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/pgtop-tune demo $(ARGS)
 
 test: $(VENV)/.tested-with
 	@$(BIN)/python -m pytest -m "not long" $(WORKERS) $(ARGS)
+
+test-root: $(VENV)/.tested-with
+	@$(BIN)/python -m pytest -m "(root or also_root) and not long" $(WORKERS) $(ARGS)
+
+test-short: $(VENV)/.tested-with
+	@$(BIN)/python -m pytest -m "not long" $(WORKERS) $(SHORT) $(ARGS)
 
 test-long: $(VENV)/.tested-with
 	@PGTOP_TUNE_EXPLORE=1 $(BIN)/python -m pytest -m "long or hypothesis" $(ARGS)
@@ -44,7 +56,7 @@ screenshot: $(VENV)/.tested-with
 
 $(VENV)/.made:
 	@if [ -z "$(PYTHON)" ]; then \
-	  echo "Python 3.11 or newer is needed and was not found." >&2; \
+	  echo "Python 3.11.2 or newer is needed and was not found." >&2; \
 	  echo "Debian and Ubuntu: apt-get install python3 python3-venv    RHEL: dnf install python3.12" >&2; exit 1; fi
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo "$(PYTHON) has no venv module." >&2; \
@@ -68,4 +80,4 @@ $(VENV)/.tested-with: $(VENV)/.installed requirements-dev.lock
 	@touch $@
 
 clean:
-	@rm -rf $(VENV) .servers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .venvs .servers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

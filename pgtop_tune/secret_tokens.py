@@ -103,12 +103,13 @@ def _pattern(kind: TokenKind) -> str:
 _SHORTEST: Final = 16
 _RUN: Final = "A-Za-z0-9_+/=.$:-"
 """Every character of every token."""
-_LONG_RUN: Final = re.compile(
-    rf"(?:(?:[a-z_+/=.$:-]++(?![A-Z0-9])|[{_RUN}]{{0,{_SHORTEST - 1}}}+)[^{_RUN}]++)*+([{_RUN}]{{{_SHORTEST},}}+)"
-)
-"""Possessive, so that a text without a token costs a single pass: less than its conversion to lower case."""
+_QUIET: Final = "a-z_+/=.$:-"
+"""Those that an identifier in lower case has: alone they make no token."""
+_LONG_RUN: Final = rf"(?=[{_RUN}]{{{_SHORTEST}}})(?=[{_QUIET}]*[A-Z0-9])([{_RUN}]+)"
+"""No possessive repeats: `re` before Python 3.11.5 is wrong about them. A character is looked at thrice at most."""
+_RUN_HERE: Final = re.compile(_LONG_RUN)
+_RUN_BEYOND: Final = re.compile(rf"[^{_RUN}]{_LONG_RUN}")
 _TELLING: Final = re.compile(r"[A-Z0-9]")
-"""An identifier in lower case is no token."""
 _COMPANION: Final = re.compile(rf"[^{_BASE64}]{{1,8}}([{_BASE64}]+)")
 
 
@@ -121,7 +122,7 @@ def _token() -> re.Pattern[str]:
 def token_spans(text: str) -> list[tuple[int, int]]:
     """Where tokens lie, without what they begin with; in the order of the text, apart from each other."""
     found: list[tuple[int, int]] = []
-    run = _LONG_RUN.match(text)
+    run = _long_run(text, 0)
     while run is not None:
         place, end = run.span(1)
         while (token := _token().search(text, place, end)) is not None:
@@ -134,5 +135,9 @@ def token_spans(text: str) -> list[tuple[int, int]]:
                 if beside is not None and len(beside[1]) == kind.companion:
                     found.append(beside.span(1))
                     place = beside.end()
-        run = _LONG_RUN.match(text, max(place, end))
+        run = _long_run(text, max(place, end))
     return found
+
+
+def _long_run(text: str, begin: int) -> re.Match[str] | None:
+    return _RUN_HERE.match(text, begin) or _RUN_BEYOND.search(text, begin)

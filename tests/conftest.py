@@ -31,6 +31,9 @@ LONG_S = 3600
 WAITING = frozenset({"cli", "terminal"})
 """Folders of tests that wait for programs, with and without a server."""
 
+STARTING = frozenset({"cluster", "process", "restart"})
+"""Folders of tests whose servers and programs belong to another account where root starts them."""
+
 OF_THE_USER = ("PG", "XDG_", "SSH_", "TEXTUAL", "NO_COLOR", "COLUMNS", "LINES")
 """What the variables begin with that libpq, Textual and we ourselves follow."""
 
@@ -57,7 +60,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A long test has time, too, but not for ever; files that wait for servers and programs come first.
+    """Another account skips what needs root. A long test has time, too, but not for ever. Files that wait for servers
+    and programs come first.
 
     What is left for the end of a run takes milliseconds, so that no worker waits for another's last file.
     """
@@ -67,6 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_S))
+        if STARTING.intersection(item.path.parts):
+            item.add_marker(pytest.mark.also_root)
+        if item.get_closest_marker("root") and os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
         if WAITING.intersection(item.path.parts) or "servers" in getattr(item, "fixturenames", ()):
             slow.add(item.path)
     items.sort(key=lambda item: item.path not in slow)

@@ -64,7 +64,8 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o277], ids=oct)
-def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+def umask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """For what the test makes; its own directory has been made by then."""
     former = os.umask(request.param)
     yield
     os.umask(former)
@@ -121,7 +122,7 @@ def test_a_new_file_is_its_users_only_and_follows_no_link(tmp_path: Path) -> Non
         new_file(tmp_path / "link")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.root
 def test_root_keeps_its_own_places_whatever_home_and_directories_of_others_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

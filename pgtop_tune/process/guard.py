@@ -16,6 +16,7 @@ Source: prctl(2), PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -122,6 +123,25 @@ def _prctl() -> Callable[[int, int], object]:
     return lambda option, value: function(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
+def _execute(argv: tuple[str, ...]) -> NoReturn:
+    """Replaces this process as `os.execvp` does, but imports nothing: the account may be unable to read the
+    interpreter's library.
+
+    Raises:
+        OSError: Why the last file of that name that there is cannot be executed, or that there is none.
+    """
+    directories = [""] if "/" in argv[0] else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    failure: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for directory in directories:
+        try:
+            os.execv(os.path.join(directory, argv[0]), argv)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as problem:
+            failure = problem
+    raise failure
+
+
 def _become_child(order: GuardOrder, prctl: Callable[[int, int], object], guard_pid: int, report_fd: int) -> NoReturn:
     try:
         os.setsid()
@@ -138,7 +158,7 @@ def _become_child(order: GuardOrder, prctl: Callable[[int, int], object], guard_
         prctl(_PR_SET_PDEATHSIG, order.then)
         if os.getppid() != guard_pid:
             os._exit(FAILED_TO_START)
-        os.execvp(order.argv[0], order.argv)
+        _execute(order.argv)
     except OSError as problem:
         os.write(report_fd, f"{problem.errno}".encode())
     finally:

@@ -131,7 +131,7 @@ def test_ctrl_c_restarts_into_the_old_value(loaded: Throwaway, tmp_path: Path) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["profile", "endpoint", "machine", "backend"])
+@pytest.mark.parametrize("what", ["profile", "endpoint", pytest.param("machine", marks=pytest.mark.root), "backend"])
 def test_without_a_restart(loaded: Throwaway, tmp_path: Path, what: str) -> None:
     """Profiles, endpoints, settings of the machine, values of new sessions: a load of its own for each block."""
     before = auto_conf_of(loaded)

@@ -100,6 +100,7 @@ def checked(server: Throwaway, home: Path) -> list[dict[str, Any]]:
     return [each for each in report["findings"] if each["severity"] in ("critical", "high")]
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_the_server_of_p2_is_made_fit_restarted_and_taken_back(
     make_server: Callable[..., Throwaway], tmp_path: Path

@@ -18,6 +18,7 @@ import pytest
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
 from tests.cli.test_demo import descendants
+from tests.support.accounts import require_root
 from tests.support.processes import alive, eventually
 
 DEADLINE_S = 60.0
@@ -203,7 +204,8 @@ def test_ended_in_the_middle_nothing_keeps_running(
 
 @pytest.fixture
 def tiny_tablespace(make_server: Callable[..., Throwaway]) -> Iterator[Throwaway]:
-    """A server with a tablespace `tiny` on a file system of 24 MB; needs root."""
+    """A server with a tablespace `tiny` on a file system of 24 MB."""
+    require_root()
     server = make_server()
     with tempfile.TemporaryDirectory(dir=str(server.socket_dir)) as directory:
         owner = Path(str(server.data_dir)).stat()
@@ -235,6 +237,7 @@ def tiny_tablespace(make_server: Callable[..., Throwaway]) -> Iterator[Throwaway
             subprocess.run(["umount", directory], check=True)
 
 
+@pytest.mark.root
 def test_a_disk_that_fills_up_is_told_in_pgbenchs_own_words(tiny_tablespace: Throwaway, tmp_path: Path) -> None:
     place = (*_place(tiny_tablespace), "-d", "tiny")
     checked = init("-s", "5", *place, home=tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -24,6 +23,7 @@ from pgtop_tune.recording.reader import RecordingReader
 from tests.bench.conftest import by_major
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
 from tests.cli.test_demo import descendants
+from tests.support.accounts import require_root
 from tests.support.processes import alive, eventually
 from tests.support.servers import NotAvailable, Servers, conninfo
 
@@ -119,6 +119,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A directory on a file system that takes nothing more."""
     disk = tmp_path / "disk"
     disk.mkdir()
+    require_root()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
@@ -130,7 +131,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.root
 def test_a_full_disk_for_records_costs_the_files_and_not_the_measurement(
     tables: str, tmp_path: Path, full_disk: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_full_disk_for_records_costs_the_files_and_not_the_measurement(
     assert [each.name for each in full_disk.iterdir()] == ["ballast"]
 
 
+@pytest.mark.root
 def test_a_log_directory_without_room_makes_the_run_invalid(tables: str, tmp_path: Path) -> None:
     """In a mount namespace of our own, with 16 kB of shared memory for the log: little even where the load is slow."""
     place = psycopg.conninfo.conninfo_to_dict(tables)["host"]

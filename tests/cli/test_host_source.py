@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,9 +74,6 @@ def test_the_usual_start_imports_no_psutil(server: Throwaway, tmp_path: Path) ->
 # Without /proc: psutil itself reads it on Linux, so little is left, and the rest says why.
 
 _HIDE = 'mount --make-rprivate / && mount --bind "$1" /proc && shift && exec "$@"'
-hides_proc = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("unshare") is None, reason="a mount namespace takes root and unshare"
-)
 
 
 @pytest.fixture
@@ -103,7 +99,7 @@ def hidden(tmp_path: Path, *words: str) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-@hides_proc
+@pytest.mark.root
 @pytest.mark.parametrize("source", ["auto", "psutil"])
 def test_without_proc_space_is_seen_and_the_rest_says_why(
     server: Throwaway, watcher: str, tmp_path: Path, source: str
@@ -130,7 +126,7 @@ def test_without_proc_space_is_seen_and_the_rest_says_why(
         assert (section.reason, str(section)) == (Reason.NOT_SUPPORTED, words)
 
 
-@hides_proc
+@pytest.mark.root
 def test_without_proc_a_server_that_hands_out_its_own_is_seen_through_it(server: Throwaway, tmp_path: Path) -> None:
     output = tmp_path / "a.jsonl"
     ran = hidden(tmp_path, "record", "-q", "-o", str(output), "--seconds", "3", conninfo(server))
@@ -141,7 +137,7 @@ def test_without_proc_a_server_that_hands_out_its_own_is_seen_through_it(server:
     assert host.facts.is_of_server
 
 
-@hides_proc
+@pytest.mark.root
 def test_without_proc_checks_of_the_machine_are_unknown_with_the_reason(
     server: Throwaway, watcher: str, tmp_path: Path
 ) -> None:
@@ -157,7 +153,7 @@ def test_without_proc_checks_of_the_machine_are_unknown_with_the_reason(
         assert "psutil" in unknown[id_]
 
 
-@hides_proc
+@pytest.mark.root
 def test_without_proc_parameters_are_changed_confirmed_and_reverted(server: Throwaway, tmp_path: Path) -> None:
     place = ("-d", conninfo(server))
     assert hidden(tmp_path, "set", "work_mem=8MB", *place).status == 0
@@ -170,7 +166,7 @@ def test_without_proc_parameters_are_changed_confirmed_and_reverted(server: Thro
     assert "psutil does not tell settings of the operating system" in ran.err or "another machine" in ran.err
 
 
-@hides_proc
+@pytest.mark.root
 @pytest.mark.parametrize("words", [("record", "-q", "-o", "a.jsonl", "--seconds", "1"), ("check",), ("bench", "run")])
 def test_proc_is_refused_where_it_is_hidden_and_nothing_else_is_taken(
     server: Throwaway, tmp_path: Path, words: tuple[str, ...]
@@ -183,14 +179,14 @@ def test_proc_is_refused_where_it_is_hidden_and_nothing_else_is_taken(
     )
 
 
-@hides_proc
+@pytest.mark.root
 def test_without_proc_the_kernel_is_not_blamed_for_a_missing_setting(server: Throwaway, tmp_path: Path) -> None:
     ran = hidden(tmp_path, "set", "vm.swappiness=10", "--dry-run", "-d", conninfo(server))
     assert ran.status != 0
     assert ran.err == "pgtop-tune: vm.swappiness: /proc/sys is hidden from this process, or not mounted\n"
 
 
-@hides_proc
+@pytest.mark.root
 def test_without_proc_the_wheel_says_why_its_programs_do_not_find_their_libraries(
     servers: Servers, server: Throwaway, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ LEFT: Final = {
 """What may be left above info: it needs people, or hardware."""
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_nothing_above_info_is_left_of_what_the_proposal_can_mend(
     make_server: Callable[..., Throwaway], tmp_path: Path

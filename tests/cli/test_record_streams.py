@@ -18,6 +18,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import WAL_BYTES
 from pgtop_tune.model.events import EventKind
 from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.support.accounts import require_root
 from tests.support.processes import eventually
 from tests.support.recordings import read
 from tests.support.servers import conninfo
@@ -142,14 +143,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("only root mounts a small disk")
+    require_root()
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
     try:
         yield disk
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.root
 def test_frames_lost_to_a_full_disk_are_counted_while_it_lasts_at_the_end_and_in_the_file(
     small_disk: Path, server: Throwaway, tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ def test_a_journal_is_retired_after_a_yes_and_nothing_is_changed(server: Throwaw
     assert run("reset", "commit_delay", "-d", conninfo(server), home=tmp_path).status == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.root
 def test_root_does_not_obey_the_journal_of_another_user(tmp_path: Path) -> None:
     directory, victim = tmp_path / JOURNALS, tmp_path / "victim"
     victim.write_text("precious")

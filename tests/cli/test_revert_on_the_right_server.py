@@ -43,6 +43,7 @@ def directory_of(server: Throwaway) -> str:
     return shown(server, "data_directory")
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_a_primary_and_its_standby_at_one_path_take_back_their_own(
     pair: tuple[OnePath, Throwaway, Throwaway], tmp_path: Path
@@ -72,6 +73,7 @@ def test_a_primary_and_its_standby_at_one_path_take_back_their_own(
     assert (shown(primary, "max_wal_size"), in_force(tmp_path)) == ("1GB", [])
 
 
+@pytest.mark.root
 @pytest.mark.long
 async def test_a_trial_of_the_primary_is_not_ended_by_a_set_on_its_standby(
     pair: tuple[OnePath, Throwaway, Throwaway], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,6 +88,7 @@ async def test_a_trial_of_the_primary_is_not_ended_by_a_set_on_its_standby(
     assert shown(primary, "commit_delay") == "0"
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_after_a_failover_the_old_primarys_changes_wait_for_it(
     pair: tuple[OnePath, Throwaway, Throwaway], tmp_path: Path
@@ -120,6 +123,7 @@ def test_after_a_failover_the_old_primarys_changes_wait_for_it(
     assert in_force(tmp_path) == []
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_servers_of_one_image_take_back_their_own_also_after_a_restart(
     make_server: Callable[..., Throwaway], tmp_path: Path

@@ -42,6 +42,7 @@ def still() -> Iterator[dict[str, str]]:
         yield before
 
 
+@pytest.mark.root
 def test_parameters_and_settings_of_the_machine_are_one_set_and_taken_back_as_one(
     machine: dict[str, str], server: Throwaway, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_parameters_and_settings_of_the_machine_are_one_set_and_taken_back_as_on
     assert kernel() == machine
 
 
+@pytest.mark.root
 def test_without_a_server_the_machine_is_set_for_a_while_and_restored(machine: dict[str, str], tmp_path: Path) -> None:
     ran = run("set", f"{EXPIRE}=2902", "--for", "1s", "-d", NOWHERE, home=tmp_path)
     assert ran.status == 0, ran.err
@@ -76,11 +78,16 @@ def test_without_a_server_the_machine_is_set_for_a_while_and_restored(machine: d
 
 
 READ_ONLY = 'mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec "$@"'
+IN_A_CONTAINER = ("unshare", "-m", "sh", "-c", READ_ONLY, "sh")
+"""A mount namespace of our own, where /proc/sys is read-only."""
 
 
-def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(still: dict[str, str], tmp_path: Path) -> None:
-    """As root in a mount namespace of our own, where /proc/sys is read-only as in a container."""
-    apart = ["unshare", "-m", "sh", "-c", READ_ONLY, "sh"] if os.geteuid() == 0 else []
+@pytest.mark.parametrize("apart", [(), pytest.param(IN_A_CONTAINER, marks=pytest.mark.root)], ids=["user", "root"])
+def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(
+    apart: tuple[str, ...], still: dict[str, str], tmp_path: Path
+) -> None:
+    if not apart and os.geteuid() == 0:
+        pytest.skip("root may")
     if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespace can be had here")
     ran = subprocess.run(
@@ -136,6 +143,7 @@ def test_a_custom_parameter_with_a_dot_is_the_servers(make_server: Callable[...,
     assert shown(server, "auto_explain.log_min_duration") == "250ms"
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_a_set_of_which_the_server_refuses_its_half_leaves_the_machine_as_it_was(
     machine: dict[str, str], server: Throwaway, tmp_path: Path
@@ -146,6 +154,7 @@ def test_a_set_of_which_the_server_refuses_its_half_leaves_the_machine_as_it_was
     assert run("revert", "--list", home=tmp_path).out == "no changes in force\n"
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_what_is_to_survive_a_reboot_is_a_file_and_reset_gives_what_the_machine_starts_with(
     machine: dict[str, str], tmp_path: Path
@@ -163,6 +172,7 @@ def test_what_is_to_survive_a_reboot_is_a_file_and_reset_gives_what_the_machine_
     assert sysctl(WRITEBACK) == machine[path_of(WRITEBACK)]
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_what_the_machine_starts_with_is_set_where_nobody_of_us_changed_it(
     machine: dict[str, str], tmp_path: Path
@@ -177,6 +187,7 @@ def test_what_the_machine_starts_with_is_set_where_nobody_of_us_changed_it(
     assert sysctl(EXPIRE) == str(int(start) - 1)
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_a_trial_of_both_halves_ends_with_a_signal_and_with_a_kill(
     machine: dict[str, str], fresh_server: Throwaway, tmp_path: Path
@@ -193,6 +204,7 @@ def test_a_trial_of_both_halves_ends_with_a_signal_and_with_a_kill(
     until(lambda: run("revert", "--list", home=tmp_path).out == "no changes in force\n")
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_the_machine_is_restored_after_a_kill_also_when_the_server_has_gone(
     machine: dict[str, str], fresh_server: Throwaway, tmp_path: Path
@@ -209,6 +221,7 @@ def test_the_machine_is_restored_after_a_kill_also_when_the_server_has_gone(
             each.kill()
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_huge_pages_are_raised_before_the_parameter_that_needs_them_and_given_back_after_it(
     machine: dict[str, str], make_server: Callable[..., Throwaway], tmp_path: Path
@@ -230,6 +243,7 @@ def test_huge_pages_are_raised_before_the_parameter_that_needs_them_and_given_ba
     assert kernel() == machine
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_a_server_is_restarted_into_huge_pages_and_both_it_and_the_kernel_are_restored(
     machine: dict[str, str], make_server: Callable[..., Throwaway], tmp_path: Path

@@ -26,7 +26,7 @@ from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
 from tests.support.swapping import ACCOUNT, swapping
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root and the account postgres")
+pytestmark = pytest.mark.root
 
 SECRET = "4711 of root"
 LINE = "* * * * * root true"

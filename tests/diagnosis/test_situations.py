@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from tests.support.accounts import require_root
 from tests.support.poolers import PgBouncer
 from tests.support.real_situations import (
     CGROUPS,
@@ -66,8 +67,9 @@ def data_device(server: Throwaway) -> str:
 
 @pytest.fixture
 def slow_disk() -> None:
-    if not (CGROUPS / "blkio/blkio.throttle.write_iops_device").exists() or os.geteuid() != 0:
-        pytest.skip("no control groups of version 1 with blkio, or not root")
+    require_root()
+    if not (CGROUPS / "blkio/blkio.throttle.write_iops_device").exists():
+        pytest.skip("no control groups of version 1 with blkio")
 
 
 def test_an_idle_server(make_server: Make, tmp_path: Path) -> None:
@@ -107,6 +109,7 @@ def test_a_hot_row(make_server: Make, tmp_path: Path) -> None:
     noted("one hot row, 16 clients", said_of(under_load(server, tmp_path, "-c", "16", script=script)), "lock.row")
 
 
+@pytest.mark.root
 def test_a_slow_wal_device(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
     server = make_server(fsync="on")
     initialised(server, tmp_path, 20)
@@ -115,6 +118,7 @@ def test_a_slow_wal_device(make_server: Make, tmp_path: Path, slow_disk: None) -
     noted("WAL on a device of 300 writes per second", said_of(recording), "wal.flush")
 
 
+@pytest.mark.root
 def test_a_hot_row_on_a_slow_wal_device(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
     server = make_server(fsync="on")
     initialised(server, tmp_path, 1)
@@ -126,6 +130,7 @@ def test_a_hot_row_on_a_slow_wal_device(make_server: Make, tmp_path: Path, slow_
     assert "wal.flush" in (said.last.rule, *said.others), said
 
 
+@pytest.mark.root
 def test_much_wal(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
     server = make_server(fsync="on", max_wal_size="4GB")
     with connect(server) as session:
@@ -274,6 +279,7 @@ def test_a_connection_for_each_transaction(make_server: Make, tmp_path: Path) ->
     noted("a connection for each transaction", said_of(recording), "conn.storm")
 
 
+@pytest.mark.root
 def test_a_quota_of_cpu_time(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
     server = make_server()
     initialised(server, tmp_path, 2)
@@ -306,6 +312,7 @@ def test_other_programs(make_server: Make, tmp_path: Path) -> None:
     assert "cpu.others" in (said.last.rule, *said.others), said
 
 
+@pytest.mark.root
 def test_reads_from_a_slow_disk(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
     server = make_server(fsync="on", shared_buffers="16MB")
     initialised(server, tmp_path, 20)

@@ -251,6 +251,7 @@ KERNEL = {
 """What makes each, of settings that harm nobody beside the test for a moment."""
 
 
+@pytest.mark.root
 @pytest.mark.long
 def test_the_kernel(make_server: Callable[..., Throwaway]) -> None:
     server, of_kernel = make_server(18), tuple(KERNEL)

@@ -185,7 +185,7 @@ def test_a_program_that_says_nothing_useful_is_a_problem_in_one_line(
     assert "\n" not in why
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
+@pytest.mark.root
 def test_as_root_it_runs_as_the_owner_of_the_data(asked: Callable[[str], BackupTools], tmp_path: Path) -> None:
     """With root's rights a program of another account is not run."""
     open_to_all(tmp_path)

@@ -97,6 +97,7 @@ class TestCgroup:
         with contextlib.suppress(ValueError):
             group.sample(1.0, lambda path: content)
 
+    @pytest.mark.root
     def test_a_real_quota_throttles_a_real_process(self, host: LocalHost) -> None:
         parent = Path("/sys/fs/cgroup/cpu")
         if not (parent / "cpu.cfs_quota_us").exists() or not os.access(parent, os.W_OK):

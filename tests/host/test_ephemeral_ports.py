@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -52,7 +51,8 @@ def test_without_them_nothing_is_said(tmp_path: Path) -> None:
     assert isinstance(ephemeral_ports(tmp_path), Unavailable)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="only root has networks of its own")
+@pytest.mark.root
+@pytest.mark.skipif(not shutil.which("ip"), reason="no iproute2")
 def test_so_many_connections_are_made_before_ports_rest(tmp_path: Path) -> None:
     """In a network of our own, towards an address that is not the loopback interface's."""
     network = 'ip link set lo up && ip addr add 10.9.8.7/32 dev lo && exec "$@"'

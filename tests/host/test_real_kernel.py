@@ -57,6 +57,7 @@ def other_value(name: str) -> str:
     }.get(name, str(value + 1))
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     "name",
     sorted({*SYSCTLS, *TRANSPARENT} - {"vm.nr_hugepages", "vm.zone_reclaim_mode", "vm.overcommit_memory"}),
@@ -86,6 +87,7 @@ def _one(connection: psycopg.Connection[tuple[int]], query: LiteralString) -> in
     return int(row[0])
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("major", [pytest.param(14, marks=pytest.mark.long), 18])
 def test_huge_pages_are_raised_a_server_lives_in_them_and_both_are_restored(
     control: HostControl, make_server: Callable[..., Throwaway], major: int
@@ -122,6 +124,7 @@ def test_huge_pages_are_raised_a_server_lives_in_them_and_both_are_restored(
     assert pool_of("vm.nr_hugepages", ROOT) == pool
 
 
+@pytest.mark.root
 def test_a_page_of_a_gigabyte_is_had_and_given_back(control: HostControl) -> None:
     name = "hugepages-1048576kB/nr_hugepages"
     before = pool_of(name, ROOT)
@@ -138,6 +141,7 @@ def test_a_page_of_a_gigabyte_is_had_and_given_back(control: HostControl) -> Non
     assert pool_of(name, ROOT) == before
 
 
+@pytest.mark.root
 def test_revert_finds_the_changes_of_a_process_that_is_gone(control: HostControl, tmp_path: Path) -> None:
     before = kernel()
     for name, value in (("vm.dirty_expire_centisecs", "2999"), ("vm.dirty_writeback_centisecs", "499")):

@@ -52,7 +52,7 @@ def test_a_machine_keeps_its_journal_when_it_is_given_another_name(made: Machine
     assert machine(made.root).key == "host-b6ba1c2d0e3f4a5b8c9d0e1f2a3b4c5d"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+@pytest.mark.root
 def test_who_may_not_take_back_is_told_and_the_change_stays_in_force(made: Machine) -> None:
     made.change("vm.swappiness", "5")
     # The file keeps a mode that lets nobody else write, as the kernel's do; the journal is another's to write.

@@ -165,10 +165,9 @@ def test_threads_of_the_kernel_work_for_others_and_do_not_count(tmp_path: Path) 
     assert looks.next() == (40, 0, 0, 0)
 
 
+@pytest.mark.root
 def test_a_child_of_a_shell_that_has_done_much_is_no_burst_when_it_ends(tmp_path: Path) -> None:
     """On this kernel, with a real program: 30 MB were written before the first look, and are not told as of now."""
-    if os.geteuid():
-        pytest.skip("only root may read /proc/PID/io of every program")
     began_s = time.monotonic()
     meter = StorageIoMeter(lambda: time.monotonic() - began_s)
     writer = "import sys; open(sys.argv[1], 'wb', 0).write(b'x' * 30_000_000); print(flush=True); input()"
@@ -189,9 +188,8 @@ def test_a_child_of_a_shell_that_has_done_much_is_no_burst_when_it_ends(tmp_path
     assert last.own_write_bytes - first.own_write_bytes < 10_000_000
 
 
+@pytest.mark.root
 def test_what_another_program_writes_is_seen(tmp_path: Path) -> None:
-    if os.geteuid():
-        pytest.skip("only root may read /proc/PID/io of every program")
     began_s = time.monotonic()
     meter = StorageIoMeter(lambda: time.monotonic() - began_s)
     first = looked(meter, lambda found: True, own=(os.getpid(),))

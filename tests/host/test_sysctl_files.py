@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -103,7 +102,8 @@ def test_the_first_separator_says_which_one_is_meant() -> None:
     assert dotted("vm.swappiness") == dotted("vm/swappiness") == "vm.swappiness"
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("sysctl") is None, reason="needs root and procps")
+@pytest.mark.root
+@pytest.mark.skipif(shutil.which("sysctl") is None, reason="no procps")
 @settings(max_examples=40)
 @given(data=st.data())
 def test_procps_reads_the_same_files_to_the_same_values(

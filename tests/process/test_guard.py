@@ -144,7 +144,7 @@ def test_a_link_inside_is_removed_and_not_followed(tmp_path: Path, ours: Path) -
     assert (elsewhere / "precious").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes the user")
+@pytest.mark.root
 def test_the_child_runs_as_the_user_asked_for_and_still_dies_with_the_guard() -> None:
     guarded = start_guarded(["sh", "-c", "id -u; id -G; exec sleep 60"], uid=65534, gid=65534, stdout=subprocess.PIPE)
     assert guarded.process.stdout is not None
@@ -154,7 +154,7 @@ def test_the_child_runs_as_the_user_asked_for_and_still_dies_with_the_guard() ->
     guarded.stop()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes the user")
+@pytest.mark.root
 def test_the_child_keeps_none_of_the_groups_we_are_in() -> None:
     command = [sys.executable, "-I", "-S", guard.__file__, "--user", "65534:65534", "--", "id", "-G"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, extra_groups=[4242]) as process:

@@ -87,7 +87,7 @@ def test_tries_become_seldom_while_nothing_can_be_written(tmp_path: Path) -> Non
     assert recorder.frames_written == 335 - recorder.frames_missing
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.root
 def test_a_real_small_disk_fills_and_is_emptied(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

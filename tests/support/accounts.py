@@ -1,11 +1,19 @@
-"""Accounts in tests: files given to another one, and the home of a program that is run."""
+"""Accounts in tests: what a test asks of the one that runs it, files given to another, the home of a program."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import pytest
+
 from pgtop_tune.cluster.account import Account
+
+
+def require_root() -> None:
+    """Fails a test that needs root and has no mark `root`: with the mark, another account has skipped it by now."""
+    if os.geteuid() != 0:
+        pytest.fail("this needs root: give the test the mark `root`")
 
 
 def own(account: Account, path: Path) -> None:

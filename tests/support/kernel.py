@@ -5,17 +5,18 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.sysctl_files import PATH as DROP_IN
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, live_value, path_of
+from tests.support.accounts import require_root
 
 NR_HUGEPAGES = path_of("vm.nr_hugepages")
-LOCK = Path("/tmp/pgtop-tune-tests-change-the-kernel.lock")
+LOCK = "/tmp"
+"""A directory that every account may open, and so lock: a file in it belongs to one of them."""
 
 
 def kernel() -> dict[str, str]:
@@ -37,22 +38,21 @@ def memory_in_one_piece() -> None:
 @contextmanager
 def kernel_left_alone() -> Iterator[dict[str, str]]:
     """Its settings as they are, while no other test changes them: for tests that must not."""
-    with ExitStack() as held:
-        try:
-            fcntl.flock(held.enter_context(open(LOCK, "w")), fcntl.LOCK_EX)
-        except PermissionError:
-            # The file is another user's: whose tests may change the kernel, ours may not.
-            pass
+    lock = os.open(LOCK, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield kernel()
+    finally:
+        os.close(lock)
 
 
 @contextmanager
 def kernel_of_our_own() -> Iterator[dict[str, str]]:
     """Its settings as they are; skips where they cannot be written, and restores them also when a test fails."""
-    if os.geteuid() != 0 or not os.access(ROOT / NR_HUGEPAGES, os.W_OK):
-        pytest.skip("the kernel's settings cannot be written here: no root, or /proc/sys is read-only")
-    with open(LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    require_root()
+    if not os.access(ROOT / NR_HUGEPAGES, os.W_OK):
+        pytest.skip("the kernel's settings cannot be written here: /proc/sys is read-only")
+    with kernel_left_alone():
         # Not before: another test process may just have made it, and takes it away.
         if (ROOT / DROP_IN).exists():
             pytest.skip(f"this machine has a /{DROP_IN} of its own")

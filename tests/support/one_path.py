@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from tests.support.accounts import require_root
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
@@ -79,8 +80,9 @@ def answers(server: Throwaway) -> bool:
 @contextmanager
 def one_path(*servers: Throwaway) -> Iterator[OnePath]:
     """Running throwaways, moved to one path; skips where there are no mount namespaces for us."""
-    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "setpriv"))):
-        pytest.skip("a mount namespace takes root, unshare and setpriv")
+    require_root()
+    if not all(map(shutil.which, ("unshare", "setpriv"))):
+        pytest.skip("a mount namespace takes unshare and setpriv")
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespaces here")
     path = Path(str(servers[0].socket_dir)) / "one-path"

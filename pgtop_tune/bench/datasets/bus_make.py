@@ -163,7 +163,7 @@ class _Making:
                 group.create_task(fill(self._sql_session))
                 for _ in range(jobs - 1):
                     group.create_task(self._beside(fill))
-        except* Exception as problems:
+        except ExceptionGroup as problems:
             # Every job fails of the same cause, a full disk or a server that is gone: one of them is told.
             raise problems.exceptions[0] from None
         await self._sql_session.execute(

@@ -263,7 +263,7 @@ def test_queues_of_the_servers_disks_are_settings_too(made: Machine, monkeypatch
     assert [disk.name for disk in asyncio.run(made.control.disks())] == ["nvme0n1"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+@pytest.mark.root
 def test_who_may_not_write_gets_the_command_to_paste(made: Machine) -> None:
     (made.root / SWAPPINESS).chmod(0o444)
     let_others_enter(made.root)

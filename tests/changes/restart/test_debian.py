@@ -19,6 +19,7 @@ from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
+from tests.support.accounts import require_root
 from tests.support.poolers import number_of, reserved_port
 
 
@@ -31,8 +32,9 @@ def ran(*words: str) -> bool:
 def cluster() -> Iterator[tuple[ConnInfo, Path]]:
     """A cluster of the newest installed major, where we may make one."""
     majors = sorted(int(path.name) for path in Path("/usr/lib/postgresql").glob("*") if path.name.isdecimal())
-    if os.geteuid() != 0 or not majors or shutil.which("pg_createcluster") is None:
-        pytest.skip("no root, or no pg_createcluster with a server")
+    require_root()
+    if not majors or shutil.which("pg_createcluster") is None:
+        pytest.skip("no pg_createcluster with a server")
     name, home, reserved = f"pgtop{os.getpid()}", Path(tempfile.mkdtemp(prefix="pgtop-deb-")), reserved_port()
     port = str(number_of(reserved))
     home.chmod(0o755)
@@ -49,6 +51,7 @@ def cluster() -> Iterator[tuple[ConnInfo, Path]]:
         shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.root
 @pytest.mark.long
 async def test_pg_ctlcluster_restarts_and_the_way_back_is_the_same(
     cluster: tuple[ConnInfo, Path], tmp_path: Path

@@ -133,7 +133,7 @@ def test_a_newer_format_stays_as_it_is(state: Path) -> None:
     assert noise_file().read_bytes().count(b"noise/2") == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.root
 def test_another_users_file_is_neither_obeyed_nor_replaced(state: Path) -> None:
     remember(LOAD, group(1000, 0.0004, 2))
     os.chown(noise_file(), 12345, 12345)
@@ -160,7 +160,7 @@ def test_the_store_does_not_grow_without_end() -> None:
     assert known.groups[-1].at_ms == 1039
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.root
 def test_a_full_disk_leaves_what_was_known_and_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "pgtop-tune").mkdir(mode=0o700)
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]

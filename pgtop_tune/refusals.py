@@ -40,9 +40,8 @@ def of_own_directories(error: OSError) -> UsageProblem | None:
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
         return None
     path = Path(error.filename)
-    reason = (
-        refusal(path) if any(path.is_relative_to(each) for each in (config_dir(), data_dir(), state_dir())) else None
-    )
+    is_ours = any(path.is_relative_to(each) for each in (config_dir(), data_dir(), state_dir()))
+    reason = refusal(path) if is_ours else None
     return None if reason is None else UsageProblem(f"{path} cannot be used: {reason[0]}", reason[1])
 
 

@@ -198,7 +198,7 @@ def _run(words: list[str], command: str) -> None:
 
 
 def _refused(failure: Exception) -> PgtopError | None:
-    """What is said of a directory of ours that `sudo` has made root's; None for a bug."""
+    """Return the problem of a directory of ours that `sudo` has made root's; None for a bug."""
     if not isinstance(failure, PermissionError):
         return None
     from pgtop_tune.refusals import of_own_directories

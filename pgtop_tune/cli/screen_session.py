@@ -49,7 +49,7 @@ def _settle() -> None:
 
 
 def _may_have_entries(directory: Path) -> bool:
-    """Whether a directory has entries, or does not say."""
+    """Return True for a directory with entries, and for one that cannot be read."""
     try:
         with os.scandir(directory) as entries:
             return any(entries)
@@ -109,7 +109,7 @@ class ScreenSession:
         return parts
 
     def _are_wanted(self) -> bool:
-        """Whether there is, or may be, a journal or an announced experiment, which services look after. Blocking."""
+        """Return True where there is, or may be, a journal or an announced experiment to look after. Blocking."""
         journals = self._options.journal_directory or paths.journal_dir()
         return _may_have_entries(journals) or _may_have_entries(paths.running_experiments_dir())
 

@@ -159,7 +159,7 @@ def _check_there(directory: Path | None, copies: Sequence[bytes]) -> None:
 
 
 def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
-    """Why nothing can be said of a set: no journal has it, in force or not. None where one has it, or may have it."""
+    """Return a problem for a set that no journal has, in force or not; None where one has it, or may have it."""
     from pgtop_tune.changes.journal import read_all
     from pgtop_tune.errors import JournalProblem
     from pgtop_tune.paths import journal_dir

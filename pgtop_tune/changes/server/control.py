@@ -38,6 +38,7 @@ from pgtop_tune.changes.server.reverting import (
     take_back_from,
 )
 from pgtop_tune.changes.server.session_runner import SessionRunner
+from pgtop_tune.changes.server.start_rules import check_starts
 from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.changes.server.under_experiment import check_free
 from pgtop_tune.errors import JournalProblem, ServerProblem
@@ -349,6 +350,7 @@ class PostgresControl:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         at_stake = unlocked_losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)
+        check_starts(session, ordered)
         with Journal(self._journals.own(session), self.directory) as journal:
             known = set(self._deadlines.ids)
 

@@ -160,9 +160,9 @@ def _search(from_us: int, whole: tuple[int, ...], by_script: bool, words: bool) 
     """
     slow = rb"(?:%b%b)" % (at_least(from_us), rb"|[a-z]+" if words else b"")
     if not by_script:
-        return re.compile(rb"\n[^ ]+ [^ ]+ (%b) \d+ \d{10} " % slow)
+        return re.compile(rb"\n[^ \n]+ [^ \n]+ (%b) \d+ \d{10} " % slow)
     wanted = rb"|\d+ (?:%b)" % b"|".join(b"%d" % script for script in whole) if whole else b""
-    return re.compile(rb"\n[^ ]+ [^ ]+ (%b \d+%b) \d{10} " % (slow, wanted))
+    return re.compile(rb"\n[^ \n]+ [^ \n]+ (%b \d+%b) \d{10} " % (slow, wanted))
 
 
 def at_least(low: int) -> bytes:

@@ -8,6 +8,7 @@ PgtopError
 │       ├── PasswordNeeded  it would, with a password
 │       └── WrongPassword   it would, with another password
 ├── ServerProblem           the server refused a statement
+│   └── PendingElsewhere    another program has a value pending there; nothing was changed
 ├── UnsafeChange            the value can lose data and was not unlocked
 ├── ChangedMeanwhile        somebody else has changed it since it was looked at
 ├── LoadProblem             pgbench cannot be found, started, or prepared
@@ -75,6 +76,10 @@ class ServerProblem(PgtopError):
     def __init__(self, message: str, hint: str = "", sqlstate: str = "") -> None:
         super().__init__(message, hint)
         self.sqlstate = sqlstate
+
+
+class PendingElsewhere(ServerProblem):
+    """Another program, of this account or of another, holds the parameter: its value is pending confirmation."""
 
 
 class UnsafeChange(PgtopError):

@@ -272,6 +272,18 @@ class ChangeControl(ParameterControl, SetControl, Protocol):
         """Takes back what nobody kept in time, also of processes that are gone."""
         ...
 
+    async def claim_experiment(self, names: Sequence[str] = ()) -> None:
+        """Keep other programs from measuring on the server, and from changing the parameters of an experiment.
+
+        Raises:
+            PendingElsewhere: Another experiment runs, or a value is pending confirmation there.
+        """
+        ...
+
+    async def release_experiment(self) -> None:
+        """Let other programs change what an experiment of this program has switched."""
+        ...
+
     async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
         """Takes back those of some changes that are still in force, last first; `redo` makes them again."""
         ...

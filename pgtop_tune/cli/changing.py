@@ -114,7 +114,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         ServerProblem: The server refused; nothing is changed.
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
-    control = PostgresControl(conninfo, rules=Rules(asked.allow_unsafe, note_place))
+    control = PostgresControl(conninfo, rules=Rules(asked.allow_unsafe, note_place, tell))
     service = RestartService(control)
     machine = await machine_of(
         conninfo,

@@ -232,6 +232,9 @@ class _Doors:
     async def pending(self) -> tuple[PendingParameter, ...]:
         return await self._service.pending()
 
+    async def claim_experiment(self, names: Sequence[str]) -> None:
+        await self._control.claim_experiment(names)
+
 
 class ExperimentSession:
     """Everything that a run of an experiment needs, made for it and put away after it.
@@ -279,7 +282,7 @@ class ExperimentSession:
     async def _run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
-        rules = Rules(self._live.allow_unsafe, note_place)
+        rules = Rules(self._live.allow_unsafe, note_place, tell)
         control = PostgresControl(conninfo, rules=rules)
         service = RestartService(control)
         machine = await machine_of(conninfo, names, beside_server=True, with_restart=with_restart)
@@ -335,6 +338,7 @@ class ExperimentSession:
         async def measure() -> None:
             await keeper.until(lambda interval: server_of(interval.newest) is not None, _ANSWER_S)
             announcement.begin()
+            await doors.claim_experiment([name for arm in self._plan.arms for name, _ in arm.parameters])
             await run.measure()
 
         return await run_beside(session.engine, measure)

@@ -180,6 +180,7 @@ async def switch(wanted: SwitchRequest) -> int:
             check_alone(server)
             facts["system_identifier"] = server.system_identifier
         await check_nothing_pending(session.parameters)
+        await session.parameters.claim_experiment(names)
         if separate:
             parts = SeparateParts(session=session, run=run, keeper=keeper, frames=frames, conninfo=conninfo)
             async with separate_blocks(wanted, plan, compared, rivals, loads, confirmed, parts) as made:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -184,9 +184,12 @@ async def _announced(session: TuningSession) -> AsyncIterator[_Announced]:
     session.live.engine.attach(announced.file)
     announced.file.begin()
     try:
+        await session.live.parameters.claim_experiment()
         yield announced
     finally:
         announced.file.end()
+        with suppress(PgtopError):
+            await session.live.parameters.release_experiment()
 
 
 async def _search(

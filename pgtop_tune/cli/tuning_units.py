@@ -78,6 +78,7 @@ def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
             session.live.engine.attach(announcement)
             announcement.begin()
             try:
+                await session.live.parameters.claim_experiment(names)
                 outcome = await Attempts(evaluator, session.answers, tell).outcome(wanted, seed)
                 return {"outcome": to_builtins(outcome)}
             except KnobsChanged as changed:

@@ -5,6 +5,7 @@ Imported by commands when they run, never by `--help`: it brings the drivers.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from pgtop_tune.experiment.load_service import LoadService
 from pgtop_tune.experiment.other_experiments import OtherExperiments
 from pgtop_tune.experiment.switchback_service import SwitchbackService
 from pgtop_tune.health.service import CheckService
+from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
@@ -75,7 +77,7 @@ class LiveParts:
             conninfo,
             own=own,
             directory=options.journal_directory,
-            rules=Rules(allow_unsafe=options.allow_unsafe, note_place=note_place),
+            rules=Rules(allow_unsafe=options.allow_unsafe, note_place=note_place, tell=self._tell_of_others),
         )
         self.restart = RestartService(self.parameters, options.own_restart, self._moved)
         self.backends = PostgresBackends(conninfo, own)
@@ -87,6 +89,9 @@ class LiveParts:
     def _guard_machine_set(self, set_id: str, until_ms: int | None, directory: Path | None) -> RevertWatchdog:
         """The same command as for parameters: of a set that has both, the server's part is taken back first."""
         return guard_set(self._conninfo, set_id, until_ms, directory)
+
+    def _tell_of_others(self, message: str) -> None:
+        self.source.note(Event(time.time_ns() // 1_000_000, EventKind.WARNING, message))
 
     def load_service(self, keeper: FrameKeeper) -> LoadService:
         """Load with its records, steps and data sets, for a screen.

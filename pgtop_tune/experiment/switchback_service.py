@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -147,7 +148,12 @@ class SwitchbackService:
         trials = await asyncio.to_thread(trials_of, self._facts.get("server", ""), self._system_identifier)
         plan = _plan(rivals, wanted)
         announcement = Announcement("screen", [each.name for each in rivals], self.state, server)
-        await asyncio.to_thread(announcement.begin)
+        await self._parameters.claim_experiment(names)
+        try:
+            await asyncio.to_thread(announcement.begin)
+        except PgtopError:
+            await self._parameters.release_experiment()
+            raise
         frames, self._announcement = BlockFrames(loaded=plan.loaded), announcement
         self._frames = frames
         arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
@@ -185,6 +191,8 @@ class SwitchbackService:
             if self._announcement is not None:
                 self._announcement.end()
                 self._announcement = None
+            with suppress(PgtopError):
+                await self._parameters.release_experiment()
 
     async def stop(self) -> None:
         """See `ExperimentControl.stop`."""

@@ -90,11 +90,11 @@ async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 def made_at(machine: Machine, server: Throwaway) -> dict[str, int]:
-    """When the file behind each half was written last, nanoseconds."""
-    return {
-        "machine": machine.path(PAGES).stat().st_mtime_ns,
-        "server": (Path(str(server.data_dir)) / "postgresql.auto.conf").stat().st_mtime_ns,
-    }
+    """When each half was made last, microseconds: its file was written, or the server has read its files."""
+    with psycopg.connect(conninfo(server)) as connection:
+        row = connection.execute("SELECT (extract(epoch FROM pg_conf_load_time()) * 1000000)::bigint").fetchone()
+    assert row is not None
+    return {"machine": machine.path(PAGES).stat().st_mtime_ns // 1000, "server": row[0]}
 
 
 async def test_strict_accounting_is_entered_after_its_limit_was_raised(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT, guard_within_s
 from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.machine.announcements import Announcements
 from pgtop_tune.changes.machine.one_change import Intent, make, take_back, taken
 from pgtop_tune.changes.model.change import HostChange, WantedSetting
 from pgtop_tune.errors import PgtopError, UsageProblem
@@ -46,7 +47,13 @@ def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str],
 
 
 def make_set(
-    journal: Journal, root: Path, wanted: Sequence[WantedSetting], *, survive: bool, intent: Intent
+    journal: Journal,
+    root: Path,
+    wanted: Sequence[WantedSetting],
+    *,
+    survive: bool,
+    intent: Intent,
+    announced: Announcements,
 ) -> tuple[HostChange, ...]:
     """Makes the changes in the order given; when one is refused, those before it are taken back.
 
@@ -58,18 +65,18 @@ def make_set(
     try:
         for each in wanted:
             lasts = survive and not each.until_boot
-            made.append(make(journal, root, each.name, each.value, survive=lasts, intent=intent))
+            made.append(make(journal, root, each.name, each.value, survive=lasts, intent=intent, announced=announced))
     except PgtopError:
         for change in reversed(made):
-            _withdraw(journal, root, change)
+            _withdraw(journal, root, change, announced)
         raise
     return tuple(made)
 
 
-def _withdraw(journal: Journal, root: Path, change: HostChange) -> None:
+def _withdraw(journal: Journal, root: Path, change: HostChange, announced: Announcements) -> None:
     """What cannot be taken back now stays in the journal as in force, and the others are taken back."""
     try:
-        take_back(journal, root, change)
+        take_back(journal, root, change, announced=announced)
     except PgtopError:
         pass
 

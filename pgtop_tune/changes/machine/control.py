@@ -9,6 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -28,8 +29,9 @@ from pgtop_tune.changes.journal import (
     read,
     read_all,
 )
+from pgtop_tune.changes.machine.announcements import Announcements, announcements
 from pgtop_tune.changes.machine.change_set import Guard, check_set, guard_machine_set, make_set
-from pgtop_tune.changes.machine.one_change import Intent, take_back
+from pgtop_tune.changes.machine.one_change import Intent, clear_way, take_back
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedSetting
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
@@ -39,7 +41,7 @@ from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError
 from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.machine_setup import MachineFacts, machine_facts
-from pgtop_tune.host.system_settings import names, settings
+from pgtop_tune.host.system_settings import ALONG, names, path_of, settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
@@ -94,6 +96,8 @@ class HostControl:
         self._deadlines = Deadlines(self.revert_set)
         self._copies = dict(copies)
         self._held: dict[str, HeldSet] = {}
+        self._experiment: Final = uuid.uuid4().hex
+        self._holding = False
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -164,7 +168,7 @@ class HostControl:
         try:
             if lost is not None:
                 raise lost
-            kept = await self._alone(lambda: _kept(self._machine, self._directory, set_id))
+            kept = await self._alone(lambda: self._kept(set_id))
         except JournalProblem as problem:
             raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
         self._deadlines.end(set_id)
@@ -214,6 +218,9 @@ class HostControl:
     async def aclose(self) -> None:
         """Reverts pending changes; other changes stay in force."""
         await self._deadlines.aclose()
+        if self._holding:
+            with suppress(PgtopError), announcements(self._root, ()) as announced:
+                announced.remove(self._experiment)
 
     def _check_here(self) -> None:
         elsewhere = self._elsewhere()
@@ -235,12 +242,17 @@ class HostControl:
         until_ms = deadline["until_ms"]
         intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, deadline=deadline)
         is_first = self._deadlines.watchdog(set_id) is None
-        with Journal(self._machine, self._directory) as journal:
+        with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
+            paths = self._paths(wanted)
+            clear_way(self._root, announced, paths)
+            if terms.of_experiment:
+                announced.hold(self._experiment, intent.by, paths)
+                self._holding = True
             if until_ms is not None and is_first:
                 owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
                 self._own(journal, owner, self._guarded(set_id, until_ms))
             try:
-                made = make_set(journal, self._root, wanted, survive=survive, intent=intent)
+                made = make_set(journal, self._root, wanted, survive=survive, intent=intent, announced=announced)
             except PgtopError:
                 if is_first:
                     self._deadlines.end(set_id)
@@ -257,9 +269,27 @@ class HostControl:
             if set_id in self._deadlines.ids:
                 self._deadlines.give(set_id, self._copies[set_id])
 
+    def _kept(self, set_id: str) -> tuple[HostChange, ...]:
+        if not any(change.set_id == set_id for change in _text(self._machine, self._directory).host_in_force):
+            return ()
+        with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
+            of_set = [change for change in journal.text().host_in_force if change.set_id == set_id]
+            announced.being_kept(set_id)
+            kept = tuple(replace(change, kept=True, **NO_DEADLINE) for change in of_set)
+            journal.write(*kept)
+            announced.remove(set_id)
+            return kept
+
+    def _announced(self, journal: Journal) -> AbstractContextManager[Announcements]:
+        return announcements(self._root, {*own_sets(journal), self._experiment})
+
+    def _paths(self, settings: Sequence[WantedSetting]) -> frozenset[str]:
+        """Return the files of the kernel that a set writes, and those that the kernel changes along with them."""
+        return frozenset(f"/{path_of(name)}" for one in settings for name in (one.name, *ALONG.get(one.name, ())))
+
     def _put_off(self, set_id: str, within_s: float) -> None:
         deadline = deadline_in(within_s)
-        with Journal(self._machine, self._directory) as journal:
+        with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
             text = journal.text()
             try:
                 self._deadlines.put_off(set_id, deadline["until_ms"])
@@ -268,6 +298,7 @@ class HostControl:
             if set_id in text.owners:
                 journal.write(replace(text.owners[set_id], watchdog=self._deadlines.watchdog(set_id)))
             journal.write(*(replace(change, **deadline) for change in of_set(set_id)(text.host_in_force)))
+            announced.put_off(set_id, whoever_runs_this(), deadline["until_ms"])
 
     def _guarded(self, set_id: str, until_ms: int, alone: Guard | None = None) -> ProcessKey | None:
         """Starts the process that takes a set back, ours or one that outlives us."""
@@ -294,7 +325,7 @@ class HostControl:
         if not orphans(_text(self._machine, self._directory), self._directory, to_hold=to_hold):
             return ()
         adopted: list[PendingSet[HostChange]] = []
-        with Journal(self._machine, self._directory) as journal:
+        with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
             for each in orphans(journal.text(), self._directory, to_hold=to_hold):
                 try:
                     watchdog = self._guarded(each.set_id, each.until_ms, alone)
@@ -303,6 +334,7 @@ class HostControl:
                     if adopted:
                         break
                     raise
+                announced.put_off(each.set_id, whoever_runs_this(), each.until_ms)
                 adopted.append(each)
         for each in adopted if to_hold else ():
             self._hold(each.changes)
@@ -408,23 +440,33 @@ def revert(
     done: tuple[HostChange, ...] = ()
     for copy, text in read_all(directory).lost(copies):
         if selection(text.host_in_force):
-            done += _reverted_from(JournalCopy(path_for(name.key, directory), copy), selection, root, why, each)
+            journal_copy = JournalCopy(path_for(name.key, directory), copy)
+            with announcements(root, own_sets(journal_copy)) as announced:
+                done += _reverted_from(journal_copy, selection, root, why, each, announced)
     if done:
         return done
     if not selection(_text(name, directory).host_in_force):
         return ()
-    with Journal(name, directory, reverting=True) as journal:
-        return _reverted_from(journal, selection, root, why, each)
+    with (
+        Journal(name, directory, reverting=True) as journal,
+        announcements(root, own_sets(journal)) as announced,
+    ):
+        return _reverted_from(journal, selection, root, why, each, announced)
 
 
 def _reverted_from(
-    journal: Journal, selection: MachineSelection, root: Path, why: str, each: Callable[[HostChange], None]
+    journal: Journal,
+    selection: MachineSelection,
+    root: Path,
+    why: str,
+    each: Callable[[HostChange], None],
+    announced: Announcements,
 ) -> tuple[HostChange, ...]:
     chosen = [change.id for change in selection(journal.text().host_in_force)]
     done, problems = list[HostChange](), list[HostProblem]()
     for identity in reversed(chosen):
         try:
-            done.append(take_back(journal, root, _current(journal, identity), why))
+            done.append(take_back(journal, root, _current(journal, identity), why, announced))
         except HostProblem as problem:
             problems.append(problem)
         else:
@@ -450,14 +492,9 @@ def whoever_runs_this() -> str:
     return f"{user}@{socket.gethostname()}, {os.getpid()}"
 
 
-def _kept(name: ServerName, directory: Path | None, set_id: str) -> tuple[HostChange, ...]:
-    if not any(change.set_id == set_id for change in _text(name, directory).host_in_force):
-        return ()
-    with Journal(name, directory) as journal:
-        of_set = [change for change in journal.text().host_in_force if change.set_id == set_id]
-        kept = tuple(replace(change, kept=True, **NO_DEADLINE) for change in of_set)
-        journal.write(*kept)
-        return kept
+def own_sets(journal: Journal) -> frozenset[str]:
+    """Return the ids of the sets that a journal has."""
+    return frozenset(change.set_id for change in journal.text().host_changes)
 
 
 def _current(journal: Journal, identity: str) -> HostChange:

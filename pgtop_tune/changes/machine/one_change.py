@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.machine.announcements import Announcements, check_free, orphans_of, touched
 from pgtop_tune.changes.machine.commit_limit import check_room_to_fork
 from pgtop_tune.changes.machine.huge_page_pool import pages_in_words, pool_of
 from pgtop_tune.changes.machine.paste import commands
@@ -133,7 +134,16 @@ def check_writable(found: SystemSetting, wanted: str, *, survive: bool) -> None:
         )
 
 
-def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, intent: Intent) -> HostChange:
+def make(
+    journal: Journal,
+    root: Path,
+    name: str,
+    value: str,
+    *,
+    survive: bool,
+    intent: Intent,
+    announced: Announcements | None = None,
+) -> HostChange:
     """Writes the live value, reads it back, and with `survive` puts it into our file of sysctl.d as well.
 
     Returns:
@@ -167,6 +177,12 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
         **intent.deadline,
     )
     journal.write(change)
+    if announced is not None and change.until_ms is not None:
+        try:
+            announced.add(intent.by, change)
+        except HostProblem as problem:
+            journal.write(replace(change, state=ChangeState.FAILED, message=problem.message))
+            raise
     try:
         shown = _tried(change, root)
         if survive:
@@ -174,6 +190,8 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
     except HostProblem as problem:
         _live_back(change, root)
         journal.owe()
+        if announced is not None:
+            announced.remove(change.set_id, change.id)
         journal.write(replace(change, state=ChangeState.FAILED, message=problem.message))
         raise
     message = "; ".join(filter(None, (_objection(change, shown, root), _overridden(change, root))))
@@ -190,7 +208,32 @@ def make(journal: Journal, root: Path, name: str, value: str, *, survive: bool, 
     return applied
 
 
-def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -> HostChange:
+def clear_way(root: Path, announced: Announcements, paths: Collection[str]) -> None:
+    """Make sure that no other account holds files of the kernel; what programs that are gone have left is reverted.
+
+    Raises:
+        HostProblem: One holds them, or what it left is no change of ours; nothing was changed.
+    """
+    foreign = announced.of_others(paths)
+    live = {path: _live(path, root) for announcement in foreign for path in announcement.holds}
+    for leftover in check_free(foreign, live):
+        for change in orphans_of(leftover, live):
+            check_known(change)
+            check_room_to_fork(root, change.name, change.value_before)
+            _live_back(change, root)
+        announced.remove(leftover.set_id)
+
+
+def _live(path: str, root: Path) -> str:
+    try:
+        return live_value(path, root)
+    except OSError:
+        return ""
+
+
+def take_back(
+    journal: Journal, root: Path, change: HostChange, why: str = "", announced: Announcements | None = None
+) -> HostChange:
     """Puts back the live value, what the kernel had changed along with it, and the file.
 
     A change whose fate a crash has hidden is settled by looking; a value that somebody else has set since is left
@@ -202,11 +245,15 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
         root: Where /proc, /sys and /etc are found.
         change: In force, as the journal has it now.
         why: What is to be said about it.
+        announced: Of this machine, whose lock is held.
 
     Raises:
-        HostProblem: We may not, the kernel refuses, or it is no change of ours; the change is still in force.
+        HostProblem: We may not, the kernel refuses, another account has the setting pending, or it is no change of
+            ours; the change is still in force.
     """
     check_known(change)
+    if announced is not None and not announced.has(change.set_id):
+        clear_way(root, announced, touched(change))
     journal.owe()
     later = _rebased(journal, change)
     covered = {path for other in later for path in _before(other)}
@@ -228,6 +275,8 @@ def take_back(journal: Journal, root: Path, change: HostChange, why: str = "") -
         shown_after=_now(change, root),
         message="; ".join(filter(None, (why, note, file))),
     )
+    if announced is not None:
+        announced.remove(change.set_id, change.id)
     journal.write(reverted)
     if not journal.unwritten:
         return reverted

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
+from pgtop_tune.changes.server.markers import is_marker
 from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.server.statements import out_of_order, same
 from pgtop_tune.cluster import auto_conf
@@ -103,7 +104,8 @@ def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
 def _in_order_again(text: str, change: ParameterChange) -> str:
     have = list(auto_conf.settings(text))
     own = () if change.auto_conf_before is None else (change.name,)
-    wanted = [name for name in (*own, *change.followed_by) if name in have]
+    # Programs that know no markers have written down their lines as well.
+    wanted = [name for name in (*own, *change.followed_by) if name in have and not is_marker(name)]
     return auto_conf.at_the_end(text, out_of_order([name for name in have if name in wanted], wanted))
 
 
@@ -118,7 +120,7 @@ def _left_by_one(changes: Sequence[ParameterChange], name: str, value: str) -> b
 
 
 def _lines(text: str) -> list[tuple[str, str]]:
-    return list(auto_conf.settings(text).items())
+    return [(name, value) for name, value in auto_conf.settings(text).items() if not is_marker(name)]
 
 
 def _copy(place: ServerPlace) -> bytes | None:

@@ -7,6 +7,8 @@ not: what the server refuses stays in force, and does not keep the others. One r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -14,7 +16,18 @@ from msgspec.structs import replace
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
+from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear
 from pgtop_tune.changes.server.instances import note_instance
+from pgtop_tune.changes.server.markers import (
+    Target,
+    decoded,
+    is_hidden,
+    marker_name,
+    renew,
+    stored_markers,
+    targets_of,
+    try_renew,
+)
 from pgtop_tune.changes.server.one_change import (
     PutBack,
     SeenValue,
@@ -28,6 +41,7 @@ from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
 from pgtop_tune.changes.server.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.sql_quoting import quoted
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -38,6 +52,8 @@ _UNKNOWN: Final = (
 )
 _DEFAULT: Final = "default"
 _NO_LIBRARY: Final = "its library is not loaded"
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+_UNKNOWN_NAME: Final = "42704"
 
 
 def make(
@@ -49,6 +65,7 @@ def make(
     losses: Mapping[str, str],
     seen: Mapping[str, SeenValue],
     watched: Callable[[Sequence[ParameterChange]], None] = lambda changes: None,
+    tell: Callable[[str], None] = lambda message: None,
 ) -> tuple[ParameterChange, ...]:
     """Sets parameters in the order given, reloads, reads back.
 
@@ -60,6 +77,7 @@ def make(
         losses: What unlocked values can lose, by name.
         seen: What the operator was shown, by name.
         watched: Told of the changes once they are in the journal and before they are made.
+        tell: Takes what other accounts cannot see of the changes.
 
     Raises:
         ServerProblem: One was refused; nothing is changed.
@@ -67,9 +85,6 @@ def make(
         JournalProblem: The journal could not be written; nothing is changed.
         ConnectionProblem: The connection went away half-way; the journal has the changes as intended.
     """
-    if any(each.scope.kind is ScopeKind.SYSTEM for each in wanted):
-        session.check_permitted()
-        session.check_alter_system()
     changes = intended(session, wanted, terms, losses)
     for change in changes:
         check_unchanged(change, seen.get(change.name), journal.text().in_force)
@@ -89,6 +104,7 @@ def make(
     made: list[ParameterChange] = []
     try:
         with session.plain_words():
+            _mark(session, journal, changes, tell)
             for change in changes:
                 session.alter(change.name, change.value, change.scope)
                 made.append(change)
@@ -136,18 +152,27 @@ def take_back(
     journal.owe()
     if certain:
         note_instance(session, journal)
-    found = [present(session, change) for change in changes]
-    renamed = {each.change.id: each.renamed for each in found}
-    dropped = [_dropped(each, why) for each in reversed(found) if each.gone]
-    changes = [each.change for each in found if not each.gone]
-    put, refused = _put_all_back(session, journal, changes)
+    places = [present(session, change) for change in changes]
+    renamed = {place.change.id: place.renamed for place in places}
+    dropped = [_dropped(place, why) for place in reversed(places) if place.gone]
+    changes = [place.change for place in places if not place.gone]
+    marked = _marked(session, journal, changes)
+    unmarked = [target for target in targets_of(changes) if target not in marked]
+    orphan_notes: dict[str, list[str]] = {}
+    with briefly_claimed(session, OwnSets.of(journal), unmarked) as claims:
+        # What a program that is gone has left over ours is reverted first.
+        for leftover in claims.leftovers:
+            clear(session, [leftover], orphan_notes.setdefault(leftover.marker.name, []).append)
+        put, refused = _put_all_back(session, journal, changes, claims.refused)
+        _unmark(session, journal, changes, put)
     back = [change for change in reversed(changes) if change.id in put]
     settled = dropped
     for change in _read_back(session, back, ChangeState.REVERTED):
         done = put[change.id]
-        said = (why, renamed[change.id], done.note, "" if done.note else change.message)
+        why_so = (why, renamed[change.id], *orphan_notes.get(change.name, ()), done.note)
+        notes = (*why_so, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
-        settled.append(replace(change, state=state, message="; ".join(filter(None, said))))
+        settled.append(replace(change, state=state, message="; ".join(filter(None, notes))))
     journal.write(*settled)
     if certain:
         _note_file(session, journal)
@@ -202,6 +227,7 @@ def settle(session: OperatorSession, journal: Journal, changes: Sequence[Paramet
     elif not made:
         for change in changes:
             journal.write(replace(change, state=ChangeState.FAILED, message="the connection was lost before it"))
+        try_renew(session, journal, changes)
     else:
         take_back(session, journal, changes, "made in part when the connection was lost").check_none_refused()
 
@@ -218,13 +244,60 @@ def _withdraw(
     for number, change in enumerate(changes[len(made) :]):
         words = problem.message if number == 0 else f"not tried: {changes[len(made)].name} was refused"
         journal.write(replace(change, state=ChangeState.FAILED, message=words))
+    try_renew(session, journal, changes[len(made) :])
     if made:
         refused = f"{changes[len(made)].name} was refused" if len(made) < len(changes) else problem.message
         take_back(session, journal, made, refused).check_none_refused()
 
 
+def _mark(
+    session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange], tell: Callable[[str], None]
+) -> None:
+    """Write the markers of changes that go back by themselves, before the values.
+
+    A role without the right to them goes on: other programs see its lock, and not what they cannot.
+    """
+    try:
+        renew(session, journal, targets_of(changes))
+    except ServerProblem as problem:
+        if problem.sqlstate not in (_INSUFFICIENT_PRIVILEGE, _UNKNOWN_NAME):
+            raise
+        names = ", ".join(change.name for change in changes)
+        act = "ALTER SYSTEM" if changes[0].scope.kind is ScopeKind.SYSTEM else "SET"
+        markers = ", ".join(marker_name(change.name) for change in changes)
+        visible = "see that it is being changed, and not its deadline" if session.direct else "see nothing of it"
+        tell(
+            f"{names}: other accounts {visible}. PostgreSQL 15+: GRANT {act} ON PARAMETER {markers} TO "
+            f"{quoted(session.identity[0])}"
+        )
+        return
+    hidden = [change.name for change in changes if not change.kept and is_hidden(session, change.name)]
+    if hidden:
+        tell(f"{', '.join(hidden)}: only this account can revert it: markers leave out values that not every role sees")
+
+
+def _marked(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> frozenset[Target]:
+    """Parameters with a marker of this journal: until it goes, nobody else changes them."""
+    own_ids = {change.set_id or change.id for change in journal.text().changes}
+    with session.plain_words():
+        texts = stored_markers(session, targets_of(changes))
+    markers = {target: decoded(text) for target, text in texts.items()}
+    return frozenset(target for target, marker in markers.items() if marker is not None and marker.set_id in own_ids)
+
+
+def _unmark(
+    session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange], put: Mapping[str, PutBack]
+) -> None:
+    """Remove the markers of what was put back; one that stays is stale, and no reason to fail."""
+    with suppress(ServerProblem), session.plain_words():
+        renew(session, journal, targets_of(changes), without=put.keys())
+
+
 def _put_all_back(
-    session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
+    session: OperatorSession,
+    journal: Journal,
+    changes: Sequence[ParameterChange],
+    claimed: Mapping[Target, ServerProblem] = MappingProxyType({}),
 ) -> tuple[dict[str, PutBack], tuple[Refusal, ...]]:
     """What was done to each change by id, and which the server refused."""
     put: dict[str, PutBack] = {}
@@ -232,6 +305,8 @@ def _put_all_back(
     together = {change.id for change in changes}
     for change in reversed(changes):
         try:
+            if (change.name, change.scope) in claimed:
+                raise claimed[change.name, change.scope]
             put[change.id] = put_back(session, journal, change, together)
         except ServerProblem as problem:
             refused.append(Refusal(change, problem))

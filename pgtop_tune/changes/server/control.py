@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,7 +27,16 @@ from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.changes.selection import in_order, of_set, overdue
-from pgtop_tune.changes.server import change_set, reverting
+from pgtop_tune.changes.server import change_set, markers, reverting
+from pgtop_tune.changes.server.claims import (
+    EXPERIMENT,
+    Claims,
+    OwnSets,
+    check_experiment,
+    claimed,
+    clear,
+    pending_notes,
+)
 from pgtop_tune.changes.server.one_change import Rules, SeenValue, now_ms, unlocked_losses, who
 from pgtop_tune.changes.server.own_journals import OwnJournals
 from pgtop_tune.changes.server.proof import prove
@@ -41,7 +52,7 @@ from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.changes.server.start_rules import check_starts
 from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.changes.server.under_experiment import check_free
-from pgtop_tune.errors import JournalProblem, ServerProblem
+from pgtop_tune.errors import JournalProblem, PendingElsewhere, ServerProblem
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -78,7 +89,9 @@ class PostgresControl:
         self._own = own if own is not None else OwnSessions()
         self.directory: Final = directory
         self._journals: Final = OwnJournals(lambda: self.conninfo.describe(), directory)
-        self._runner: Final = SessionRunner(conninfo, self._own, opened=self._settle, closed=self._journals.forget)
+        self._runner: Final = SessionRunner(conninfo, self._own, opened=self._begin, closed=self._journals.forget)
+        self._claims: Final = Claims()
+        self._experiment: Final = uuid.uuid4().hex
         self._rules = rules
         self._seen: dict[str, SeenValue] = {}
         self._undone_sets: list[tuple[WantedParameter, ...]] = []
@@ -137,9 +150,13 @@ class PostgresControl:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
                 chosen = of_set(set_id)(journal.text().in_force)
                 staying = tuple(replace(change, kept=True, **NO_DEADLINE) for change in chosen)
+                self._mark_kept(session, journal, chosen)
                 journal.write(*staying)
                 self._hold(journal, staying)
-                return staying
+                markers.try_renew(session, journal, staying)
+            if not any(change.loss for change in staying):
+                self._claims.withdraw(session, set_id)
+            return staying
 
         try:
             staying = await self._runner.run(kept)
@@ -221,6 +238,8 @@ class PostgresControl:
                     if not adopted:
                         raise
                     break
+            for pending in adopted if hold else ():
+                self._claims.publish(session, pending.set_id, markers.targets_of(pending.changes))
             return tuple(adopted)
 
         adopted = await self._runner.run(of_all)
@@ -299,8 +318,37 @@ class PostgresControl:
                 first(journal)
                 chosen, deadline = of_set(set_id)(journal.text().in_force), deadline_in(within_s)
                 journal.write(*(replace(change, **deadline) for change in chosen))
+                markers.try_renew(session, journal, chosen)
 
         await self._runner.run(noted)
+
+    async def claim_experiment(self, names: Sequence[str] = ()) -> None:
+        """Keep other programs, of every account, from measuring on the server, and from changing some parameters.
+
+        Until `release_experiment`, or the end of the connection. Behind a pooler nothing is claimed, and what others
+        have pending is seen all the same.
+
+        Raises:
+            PendingElsewhere: Another experiment runs, or a value is pending there. What a program that is gone has
+                left of a parameter is reverted; the experiment begins anew, because its current value is another one.
+        """
+        targets = (EXPERIMENT, *((name.lower(), SYSTEM) for name in names))
+
+        def claim(session: OperatorSession) -> None:
+            own_sets = OwnSets(self._claims.set_ids, self.directory)
+            check_experiment(session, own_sets)
+            with claimed(session, own_sets, self._claims, self._experiment, targets) as claims:
+                claims.check_free()
+                messages: list[str] = []
+                if clear(session, claims.leftovers, messages.append):
+                    raise PendingElsewhere("; ".join(messages), "begin the experiment again")
+
+        await self._runner.run(claim)
+
+    async def release_experiment(self) -> None:
+        """Let other programs change what an experiment of this program has switched, and measure on the server."""
+        if self._experiment in self._claims.set_ids:
+            await self._runner.run(lambda session: self._claims.withdraw(session, self._experiment))
 
     async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
         """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
@@ -352,7 +400,12 @@ class PostgresControl:
         ordered = in_order(wanted, current)
         check_starts(session, ordered)
         with Journal(self._journals.own(session), self.directory) as journal:
+            if any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted):
+                session.check_permitted()
+                session.check_alter_system()
             known = set(self._deadlines.ids)
+            if terms.keep_within_s is not None or at_stake:
+                terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
 
             def watched(changes: Sequence[ParameterChange]) -> None:
                 set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
@@ -368,20 +421,36 @@ class PostgresControl:
                     journal.write(reverting.new_owner(owner, self._deadlines.watchdog(set_id)))
                     self._hold(journal, changes)
 
-            if any(
-                current[each.name.lower()].context == _AT_RESTART for each in ordered if each.name.lower() in current
-            ):
-                self._rules.note_place(session, journal)
-            try:
-                made = change_set.make(
-                    session, journal, ordered, terms, losses=at_stake, seen=self._seen, watched=watched
-                )
-            except (ServerProblem, JournalProblem):
-                # Nothing is changed. After a lost connection that is not known, and it stays.
-                for set_id in set(self._deadlines.ids) - known:
-                    self._deadlines.end(set_id)
-                    self._journals.drop(set_id)
-                raise
+            targets = markers.targets_of(
+                replace(parameter, name=current[parameter.name.lower()].name)
+                for parameter in ordered
+                if parameter.name.lower() in current
+            )
+            with self._claimed(session, journal, targets, terms) as reverted:
+                if any(
+                    current[parameter.name.lower()].context == _AT_RESTART
+                    for parameter in ordered
+                    if parameter.name.lower() in current
+                ):
+                    self._rules.note_place(session, journal)
+                last_seen = {name: value for name, value in self._seen.items() if name.lower() not in reverted}
+                try:
+                    made = change_set.make(
+                        session,
+                        journal,
+                        ordered,
+                        terms,
+                        losses=at_stake,
+                        seen=last_seen,
+                        watched=watched,
+                        tell=self._rules.tell,
+                    )
+                except (ServerProblem, JournalProblem):
+                    # Nothing is changed. After a lost connection that is not known, and it stays.
+                    for set_id in set(self._deadlines.ids) - known:
+                        self._deadlines.end(set_id)
+                        self._journals.drop(set_id)
+                    raise
             self._hold(journal, made)
             return made
 
@@ -397,10 +466,48 @@ class PostgresControl:
         if set_id in self._deadlines.ids:
             self._deadlines.give(set_id, copy)
 
+    @contextmanager
+    def _claimed(
+        self, session: OperatorSession, journal: Journal, targets: Sequence[markers.Target], terms: Terms
+    ) -> Iterator[frozenset[str]]:
+        """Keep other programs from some parameters while they are changed, and for as long as they are pending.
+
+        What programs that are gone have left is reverted first; the names are given to the block.
+        """
+        own_sets = OwnSets.of(journal, self._claims.set_ids)
+        claim, claimed_targets = terms.set_id or uuid.uuid4().hex, targets
+        if terms.of_experiment:
+            if self._experiment not in self._claims.set_ids:
+                check_experiment(session, own_sets)
+            claim, claimed_targets = self._experiment, (EXPERIMENT, *targets)
+        with claimed(session, own_sets, self._claims, claim, claimed_targets) as claims:
+            claims.check_free()
+            pending_notes(
+                session, (name for name, scope in targets if scope.kind is ScopeKind.SYSTEM), self._rules.tell
+            )
+            yield clear(session, claims.leftovers, self._rules.tell)
+        if claim != self._experiment and claim not in self._deadlines.ids:
+            self._claims.withdraw(session, claim)
+
+    def _mark_kept(self, session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
+        """Say in the markers that changes are being confirmed, so that nobody reverts them after a crash.
+
+        Those that can lose data still end with us.
+        """
+        ids = {change.id for change in changes if not change.loss}
+        with suppress(ServerProblem), session.plain_words():
+            markers.renew(session, journal, markers.targets_of(changes), kept=ids)
+
     async def _take_back(self, selection: ServerSelection, why: str = "", *, hold: bool = False) -> RevertOutcome:
-        outcome = await self._runner.run(
-            lambda session: take_back_from(session, self._journals.find(session), selection, why)
-        )
+        def taken_back(session: OperatorSession) -> RevertOutcome:
+            done = take_back_from(session, self._journals.find(session), selection, why)
+            texts = (known_journal.text for known_journal in self._journals.find(session).known)
+            in_force = {change.set_id or change.id for text in texts for change in text.in_force}
+            for set_id in self._claims.set_ids - in_force - {self._experiment}:
+                self._claims.withdraw(session, set_id)
+            return done
+
+        outcome = await self._runner.run(taken_back)
         undone = outcome.settled
         self._look_again(undone)
         still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
@@ -424,6 +531,13 @@ class PostgresControl:
         if ours:
             self._undone_sets.append(tuple(WantedParameter(each.name, each.value, each.scope) for each in ours))
         return undone
+
+    def _begin(self, session: OperatorSession) -> None:
+        """Take the locks of pending sets again in a new session, and find out what became of a set that was begun."""
+        with suppress(ServerProblem):
+            # Without them the markers still say what is pending.
+            self._claims.opened(session)
+        self._settle(session)
 
     def _settle(self, session: OperatorSession) -> None:
         """Finds out whether a set that was begun when the connection was lost is made; a failure leaves it open."""

@@ -37,10 +37,12 @@ class Rules(Struct, frozen=True):
         allow_unsafe: Whether values that can lose data may be unlocked at all.
         note_place: Writes down where the server is and how it is started; called before anything is written that
             takes a restart, so that the way back is known when the server does not come up.
+        tell: Takes what the operator is told of values that other programs have pending, a sentence each.
     """
 
     allow_unsafe: bool = False
     note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
+    tell: Callable[[str], None] = lambda message: None
 
 
 def unlocked_losses(

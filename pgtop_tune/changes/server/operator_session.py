@@ -18,6 +18,7 @@ from psycopg.rows import dict_row
 
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.changes.server.instances import seen
+from pgtop_tune.changes.server.markers import is_marker
 from pgtop_tune.changes.server.statements import STORED, statement
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
 from pgtop_tune.model.postgres import Parameter
@@ -37,7 +38,7 @@ from pgtop_tune.postgres.server.failures import (
 from pgtop_tune.postgres.server.libpq import connect
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import AT_START, pin, unpinned
-from pgtop_tune.sql_quoting import quoted
+from pgtop_tune.sql_quoting import identifier, quoted
 
 CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
 _ATTEMPTS: Final = 20
@@ -69,6 +70,12 @@ SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setc
 """Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+_UNKNOWN_NAME: Final = "42704"
+_KEEPALIVES: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+"""Of our own session: the server notices within half a minute that its other end is gone."""
+_KEPT_ALIVE: Final = ", ".join(
+    f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in _KEEPALIVES.items()
+)
 
 
 class OperatorSession:
@@ -147,6 +154,8 @@ class OperatorSession:
                 if self._value(_ROLE_OF_DATABASE):
                     self._run("SET ROLE NONE")
                 self._run(own_sessions.lifting(own_sessions.of_major(self._major)))
+                # A machine that is lost must not keep its advisory locks for hours.
+                self._run(f"SELECT {_KEPT_ALIVE}")
         except psycopg.Error:
             self._connection.close()
             raise
@@ -164,7 +173,7 @@ class OperatorSession:
         wanted = [name.lower() for name in names]
         rows = self._rows(text, wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
-        after = {_READ_ONLY, *own_sessions.LIMITS} if self._direct else set()
+        after = {_READ_ONLY, *own_sessions.LIMITS, *_KEEPALIVES} if self._direct else set()
         ours = [name for name in found if name in AT_START or name in after]
         if ours:
             lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(ours)}
@@ -228,7 +237,11 @@ class OperatorSession:
             )
 
     def auto_conf(self) -> dict[str, str]:
-        """What postgresql.auto.conf sets, in the order of its lines.
+        """Return the parameters that postgresql.auto.conf sets, in the order of its lines. Raises as below."""
+        return {name: value for name, value in self.auto_conf_lines().items() if not is_marker(name)}
+
+    def auto_conf_lines(self) -> dict[str, str]:
+        """Return all that postgresql.auto.conf sets, our markers included.
 
         Raises:
             ServerProblem: One of the server's files cannot be read: it stops there, and says nothing of this one.
@@ -262,7 +275,7 @@ class OperatorSession:
         For the system the line of postgresql.auto.conf, else of pg_db_role_setting.
         """
         if scope.kind is ScopeKind.SYSTEM:
-            return next((value for key, value in self.auto_conf().items() if key.lower() == name.lower()), None)
+            return next((value for key, value in self.auto_conf_lines().items() if key.lower() == name.lower()), None)
         rows = self._rows(STORED, scope.database or None, scope.role or None, name)
         return rows[0]["value"] if rows else None
 
@@ -283,6 +296,24 @@ class OperatorSession:
             raise self._refused(error, name, scope) from None
         except UnicodeError as error:
             raise not_text(error) from None
+
+    def alter_marker(self, name: str, text: str | None, scope: Scope) -> None:
+        """Write or remove a marker. Raises as `alter`.
+
+        ALTER SYSTEM takes a name that the server does not know only where the session has it (before 17; to remove it
+        also later). A pooler may lend another session for the second statement: then it is tried again.
+        """
+        attempts = 1 if self._direct else _ATTEMPTS
+        for attempt in range(1, attempts + 1):
+            if scope.kind is ScopeKind.SYSTEM:
+                self._run(f"SET {identifier(*name.split('.'))} = ''")
+            try:
+                self.alter(name, text, scope)
+            except ServerProblem as problem:
+                if problem.sqlstate != _UNKNOWN_NAME or attempt == attempts:
+                    raise
+            else:
+                return
 
     def reload(self, names: Sequence[str]) -> tuple[str, tuple[Parameter, ...]]:
         """pg_reload_conf(), waits until this session has read the files again, and reads parameters in it.
@@ -310,6 +341,11 @@ class OperatorSession:
     def direct(self) -> bool:
         """Whether the server itself answers, and no pooler in front of it."""
         return self._direct
+
+    @property
+    def major(self) -> int:
+        """The major version of the server."""
+        return self._major
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -14,13 +14,15 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT, guard_within_s
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read, read_all
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.pending_set import PendingSet, pending_sets
 from pgtop_tune.changes.selection import everything, last, of_set
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.change_set import take_back
+from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear, is_over
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
+from pgtop_tune.changes.server.markers import Marker, all_markers, server_clock, try_renew
 from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
 from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
@@ -57,6 +59,7 @@ def try_to_revert(
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
     key: str = "",
     copies: Sequence[bytes] = (),
+    tell_of_others: Callable[[str], None] | None = None,
 ) -> RevertOutcome:
     """Takes back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
 
@@ -70,6 +73,8 @@ def try_to_revert(
         first: Told of the changes before they are taken back: other halves of their sets may have to go first.
         key: Of the journal that is meant; "" is that of whatever server answers.
         copies: Lines of sets, for those that no journal has any more.
+        tell_of_others: Takes what stays of other accounts; given, what their programs, which are gone, have left past
+            its deadline is reverted, and with `adopt` what came with a copy of another server.
 
     Raises:
         ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
@@ -82,7 +87,10 @@ def try_to_revert(
             found = find_journals(session, conninfo.describe(), directory, copies=copies)
             if key and not any(each.name.key == key and each.kin is not Kin.OTHER for each in found.known):
                 raise ConnectionProblem(f"{conninfo.describe()}: a different server answers there")
-            return take_back_from(session, found, selection, why, adopt=adopt, first=first)
+            outcome = take_back_from(session, found, selection, why, adopt=adopt, first=first)
+            if tell_of_others is not None:
+                outcome = outcome.and_then(revert_left(session, directory, tell_of_others, adopt=adopt))
+            return outcome
     finally:
         session.close()
 
@@ -157,6 +165,62 @@ def take_back_from(
                     back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
                     outcome = outcome.and_then(back)
     return outcome
+
+
+def revert_left(
+    session: OperatorSession, directory: Path | None, tell: Callable[[str], None], *, adopt: bool
+) -> RevertOutcome:
+    """Revert what programs of other accounts have left, by their markers; a value that is still pending stays.
+
+    Args:
+        session: To the server.
+        directory: Of this account's journals, whose sets are not meant; paths.journal_dir() by default.
+        tell: Takes what is not reverted, and why.
+        adopt: Also what came with a copy of another server, whatever its deadline.
+    """
+    own_sets, clock = OwnSets((), directory), server_clock(session)
+    targets = [
+        target
+        for target, marker in all_markers(session)
+        if not own_sets.has(marker.set_id)
+        and (is_over(marker.remaining_ms(clock)) or (adopt and not marker.is_of(session.instance)))
+    ]
+    if not targets:
+        return RevertOutcome()
+    if any(scope.kind is ScopeKind.SYSTEM for _, scope in targets):
+        session.check_permitted()
+    settled: list[ParameterChange] = []
+    with briefly_claimed(session, own_sets, targets, adopt=adopt) as claims:
+        for leftover in claims.leftovers:
+            messages: list[str] = []
+            clear(session, [leftover], messages.append)
+            if leftover.in_force:
+                settled.append(_left_change(session, leftover.marker, leftover.target[1], messages))
+    for problem in claims.refused.values():
+        tell(f"{problem.message}: {problem.hint}")
+    return RevertOutcome(settled=tuple(settled), written=frozenset(change.id for change in settled))
+
+
+def _left_change(session: OperatorSession, marker: Marker, scope: Scope, messages: Iterable[str]) -> ParameterChange:
+    """The change of another account as a marker tells it."""
+    parameter = session.parameter(marker.name)
+    return ParameterChange(
+        id=f"{marker.set_id} {marker.name}",
+        at_ms=0,
+        name=marker.name,
+        value=marker.now[-1] if marker.now else None,
+        shown_before=marker.was or "",
+        auto_conf_before=marker.was,
+        source_before="",
+        state=ChangeState.REVERTED,
+        shown_after=parameter.shown if scope.kind is ScopeKind.SYSTEM else marker.was or "default",
+        message="; ".join(messages),
+        scope=scope,
+        set_id=marker.set_id,
+        by=marker.by,
+        kept=False,
+        restart=parameter.context == "postmaster",
+    )
 
 
 def _origin(journal: KnownJournal) -> str:
@@ -317,6 +381,7 @@ def adopt(
         for pending in _orphans(journal.text(), here, to_hold=to_hold):
             try:
                 journal.write(new_owner(pending.owner, guard(pending), left_alone=not to_hold))
+                try_renew(session, journal, pending.changes)
             except (JournalProblem, OSError) as error:
                 deadlines.end(pending.set_id)
                 if adopted:

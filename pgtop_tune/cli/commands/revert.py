@@ -392,12 +392,27 @@ def _taken_back(
         late = RevertOutcome()
         if not read_all(directory).lost(copies):
             late = try_to_revert(
-                conninfo, overdue(now_ms()), directory=directory, why=NOT_CONFIRMED, first=first, key=key
+                conninfo,
+                overdue(now_ms()),
+                directory=directory,
+                why=NOT_CONFIRMED,
+                first=first,
+                key=key,
+                tell_of_others=None if set_id else tell,
             )
         # Those that are refused or elsewhere are asked for once more.
         late = replace(late, refused=(), elsewhere=())
-        rest = try_to_revert(conninfo, selection, directory=directory, adopt=adopt, first=first, key=key, copies=copies)
-        return late.and_then(rest).after_writing(frozenset().union(*written))
+        selected = try_to_revert(
+            conninfo,
+            selection,
+            directory=directory,
+            adopt=adopt,
+            first=first,
+            key=key,
+            copies=copies,
+            tell_of_others=tell if adopt else None,
+        )
+        return late.and_then(selected).after_writing(frozenset().union(*written))
 
     def restarted(conninfo: ConnInfo, outcome: RevertOutcome) -> tuple[ConnInfo, RevertOutcome]:
         settled = outcome.settled or _reverted_without_restart(set_id, directory)

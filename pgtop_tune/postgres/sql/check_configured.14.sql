@@ -1,5 +1,6 @@
 -- What the configuration files set: the line of each name that counts, and the one of postgresql.auto.conf. Reads the
--- files anew; superusers only unless granted. A role that may not see data_directory knows that file by its name.
+-- files anew; superusers only unless granted. A role that may not see data_directory knows that file by its name. Our
+-- markers of pending values are none of the operator's settings.
 SELECT lower(f.name) AS name,
        (array_agg(f.setting ORDER BY f.seqno DESC) FILTER (WHERE f.error IS NULL))[1] AS setting,
        (array_agg(f.sourcefile || ':' || f.sourceline ORDER BY f.seqno DESC) FILTER (WHERE f.error IS NULL))[1] AS place,
@@ -8,5 +9,5 @@ SELECT lower(f.name) AS name,
   FROM pg_file_settings f
  CROSS JOIN (SELECT coalesce((SELECT setting FROM pg_settings WHERE name = 'data_directory'), '')
                     || '/postgresql.auto.conf' AS path) a
- WHERE f.name IS NOT NULL
+ WHERE f.name IS NOT NULL AND f.name NOT LIKE 'pgtop\_tune.%'
  GROUP BY 1

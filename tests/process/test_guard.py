@@ -24,7 +24,9 @@ from pathlib import Path
 from pgtop_tune.process.guarded_program import start_guarded
 guarded = start_guarded(sys.argv[2:], grace_s=0.5, remove=[Path(sys.argv[1])])
 print(guarded.pid, guarded.process.pid, flush=True)
-time.sleep(60)
+# Short sleeps: a signal that comes just before one is handled after it.
+while True:
+    time.sleep(0.05)
 """
 
 

@@ -114,7 +114,9 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         ServerProblem: The server refused; nothing is changed.
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
-    control = PostgresControl(conninfo, rules=Rules(asked.allow_unsafe, note_place, tell))
+    control = PostgresControl(
+        conninfo, rules=Rules(fenced=True, allow_unsafe=asked.allow_unsafe, note_place=note_place, tell=tell)
+    )
     service = RestartService(control)
     machine = await machine_of(
         conninfo,

@@ -282,7 +282,7 @@ class ExperimentSession:
     async def _run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
-        rules = Rules(self._live.allow_unsafe, note_place, tell)
+        rules = Rules(fenced=True, allow_unsafe=self._live.allow_unsafe, note_place=note_place, tell=tell)
         control = PostgresControl(conninfo, rules=rules)
         service = RestartService(control)
         machine = await machine_of(conninfo, names, beside_server=True, with_restart=with_restart)

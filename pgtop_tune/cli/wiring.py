@@ -77,7 +77,9 @@ class LiveParts:
             conninfo,
             own=own,
             directory=options.journal_directory,
-            rules=Rules(allow_unsafe=options.allow_unsafe, note_place=note_place, tell=self._tell_of_others),
+            rules=Rules(
+                fenced=True, allow_unsafe=options.allow_unsafe, note_place=note_place, tell=self._tell_of_others
+            ),
         )
         self.restart = RestartService(self.parameters, options.own_restart, self._moved)
         self.backends = PostgresBackends(conninfo, own)

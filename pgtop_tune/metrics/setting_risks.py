@@ -322,8 +322,8 @@ _ALL: Final[tuple[ValueRisk, ...]] = (
     *_rows(
         _LOSS,
         "max_slot_wal_keep_size",
-        _other_than_default,
-        _OTHER_WORDS,
+        _below(1024, "MB", above=-1),
+        "below 1GB",
         "replication slots that lag by more: their standbys and subscribers have to be made anew",
         announced=False,
     ),
@@ -448,14 +448,6 @@ _ALL: Final[tuple[ValueRisk, ...]] = (
     ),
     *_rows(
         _CODE,
-        "search_path",
-        _other_than_default,
-        _OTHER_WORDS,
-        "functions and operators of these schemas are run in place of those that are meant",
-        announced=False,
-    ),
-    *_rows(
-        _CODE,
         "log_directory",
         _absolute,
         "an absolute path",
@@ -525,11 +517,10 @@ _ALL: Final[tuple[ValueRisk, ...]] = (
     ),
     *_rows(
         _LOCK,
-        "config_file data_directory hba_file hosts_file ident_file krb_server_keyfile listen_addresses port"
-        " stats_temp_directory unix_socket_directories unix_socket_group unix_socket_permissions",
+        "config_file data_directory hba_file hosts_file ident_file krb_server_keyfile stats_temp_directory",
         _other_than_default,
         _OTHER_WORDS,
-        "it decides who is allowed to log in, and where the server is found",
+        "it decides who is allowed to log in, or where the server finds its files",
         announced=False,
     ),
     *_rows(

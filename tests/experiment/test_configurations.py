@@ -79,7 +79,7 @@ def test_configurations_change_fastest() -> None:
 
 @pytest.fixture
 async def control(server: Throwaway, tmp_path: Path) -> AsyncIterator[PostgresControl]:
-    made = PostgresControl(resolve(conninfo(server)), directory=tmp_path, rules=Rules())
+    made = PostgresControl(resolve(conninfo(server)), directory=tmp_path, rules=Rules(fenced=True))
     yield made
     await made.aclose()
 

@@ -37,7 +37,7 @@ WAL = (
     WantedParameter("max_wal_size", "4GB"),
     WantedParameter("work_mem", "8MB"),
 )
-FENCED = Rules()
+FENCED = Rules(fenced=True)
 UNLOCKABLE = replace(FENCED, allow_unsafe=True)
 
 

@@ -30,7 +30,7 @@ _MAKER = """
 
     async def main():
         server = resolve("postgres", host=host, port=port, user="postgres")
-        rules = Rules(allow_unsafe=True)
+        rules = Rules(fenced=True, allow_unsafe=True)
         control = PostgresControl(server, directory=Path(directory), rules=rules)
         machine = HostControl(root=Path(root), directory=Path(directory))
         if settings:

@@ -70,7 +70,7 @@ class Screen:
     """Staged changes, applied with a key."""
 
     def __init__(self, server: Throwaway, machine: Machine) -> None:
-        self._control = PostgresControl(place(server), rules=Rules())
+        self._control = PostgresControl(place(server), rules=Rules(fenced=True))
         sets = ChangeSets(self._control, machine)
         self._pending = PendingSets(sets, lambda event: None)
         undo = Undo(self._control, machine, sets)

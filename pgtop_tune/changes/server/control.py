@@ -398,7 +398,7 @@ class PostgresControl:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         at_stake = unlocked_losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)
-        check_starts(session, ordered)
+        check_starts(session, ordered, current)
         with Journal(self._journals.own(session), self.directory) as journal:
             if any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted):
                 session.check_permitted()

@@ -35,12 +35,14 @@ class Rules(Struct, frozen=True):
 
     Attributes:
         allow_unsafe: Whether values that can lose data may be unlocked at all.
+        fenced: Whether values that are not safe are locked: for every operator's command and screen.
         note_place: Writes down where the server is and how it is started; called before anything is written that
             takes a restart, so that the way back is known when the server does not come up.
         tell: Takes what the operator is told of values that other programs have pending, a sentence each.
     """
 
     allow_unsafe: bool = False
+    fenced: bool = False
     note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
     tell: Callable[[str], None] = lambda message: None
 
@@ -60,11 +62,11 @@ def unlocked_losses(
         UnsafeChange: A value is locked (`metrics/setting_risks`).
     """
     losses: dict[str, str] = {}
-    for each in wanted:
+    for each in wanted if rules.fenced else ():
         parameter = current.get(each.name.lower())
         risk = risk_of(each.name, each.value, parameter)
         # A name that the server does not have is refused by the server, in its words.
-        if risk is None or (risk.kind is RiskClass.UNKNOWN and parameter is None):
+        if risk is None or (risk.kind is RiskClass.UNKNOWN and (parameter is None or parameter.context == "internal")):
             continue
         permitted = rules.allow_unsafe or not risk.loses_data
         if risk.locked(ends=terms.keep_within_s is not None) and not (permitted and each.name in terms.confirmed):

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from pgtop_tune.changes.model.change import ScopeKind, WantedParameter
 from pgtop_tune.errors import ServerProblem, UsageProblem
-from pgtop_tune.model.parameter_values import parse, parse_bool
+from pgtop_tune.model.parameter_values import check_value, parse, parse_bool
+from pgtop_tune.model.postgres import Parameter
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -203,8 +204,13 @@ RULES: Final[tuple[StartRule, ...]] = (
 """Of 14 to 19."""
 
 
-def check_starts(session: OperatorSession, wanted: Sequence[WantedParameter]) -> None:
+def check_starts(session: OperatorSession, wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> None:
     """Make sure that a server starts with values that a reload would accept; resets are judged by the default.
+
+    Args:
+        session: To the server.
+        wanted: The changes of a set; what the server refuses by itself is left to its words.
+        current: The parameters as they are, by name in lower case.
 
     Raises:
         ServerProblem: It would not start; nothing was changed.
@@ -212,7 +218,7 @@ def check_starts(session: OperatorSession, wanted: Sequence[WantedParameter]) ->
     texts = {
         each.name.lower(): each.value
         for each in wanted
-        if each.value is not None and each.scope.kind is ScopeKind.SYSTEM
+        if each.value is not None and each.scope.kind is ScopeKind.SYSTEM and _is_taken(each, current)
     }
     rules = [rule for rule in RULES if not texts.keys().isdisjoint(rule.names)]
     if not rules:
@@ -233,3 +239,13 @@ def check_starts(session: OperatorSession, wanted: Sequence[WantedParameter]) ->
             raise ServerProblem(
                 f"the server would not start again: {refusal}", "choose another value; nothing was changed"
             )
+
+
+def _is_taken(wanted: WantedParameter, current: Mapping[str, Parameter]) -> bool:
+    parameter = current.get(wanted.name.lower())
+    try:
+        if parameter is not None and wanted.value is not None:
+            check_value(parameter, wanted.value)
+    except UsageProblem:
+        return False
+    return parameter is not None

@@ -36,7 +36,7 @@ def settings(server: Throwaway) -> bytes:
 
 
 async def door(server: Throwaway, directory: Path) -> PostgresControl:
-    return PostgresControl(resolve(conninfo(server)), directory=directory, rules=Rules())
+    return PostgresControl(resolve(conninfo(server)), directory=directory, rules=Rules(fenced=True))
 
 
 async def arms_of(control: PostgresControl, rivals: Sequence[Rival] = RIVALS) -> Arms:

@@ -661,6 +661,12 @@ RISKS: Final[Mapping[str, tuple[ValueRisk, ...]]] = MappingProxyType(
 
 SAFE: Final = frozenset(
     [
+        "listen_addresses",
+        "port",
+        "search_path",
+        "unix_socket_directories",
+        "unix_socket_group",
+        "unix_socket_permissions",
         "allow_in_place_tablespaces",
         "application_name",
         "archive_timeout",

@@ -245,7 +245,7 @@ async def test_the_owner_of_a_socket_is_looked_at(tmp_path: Path) -> None:
 
 
 async def test_the_right_owner_lets_us_in(server: Throwaway) -> None:
-    owner = Path(server.socket_dir, f".s.PGSQL.{server.port}").owner()
+    owner = Path(str(server.socket_dir), f".s.PGSQL.{server.port}").owner()
     where = place(server, f"requirepeer={owner} dbname=postgres")
     reader = PostgresReader(where, time.monotonic)
     assert (await reader.connect()).user == "postgres"

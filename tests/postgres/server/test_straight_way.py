@@ -34,7 +34,7 @@ def test_the_same_address_in_other_words_is_straight(server: Throwaway, tmp_path
 
 
 def test_another_address_of_the_same_server_is_straight(server: Throwaway, tmp_path: Path) -> None:
-    (tmp_path / f".s.PGSQL.{server.port}").symlink_to(Path(server.socket_dir) / f".s.PGSQL.{server.port}")
+    (tmp_path / f".s.PGSQL.{server.port}").symlink_to(Path(str(server.socket_dir)) / f".s.PGSQL.{server.port}")
     assert straight(server, f"host={tmp_path} port={server.port} dbname=postgres")
 
 

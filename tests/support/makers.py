@@ -91,12 +91,12 @@ def maker(
 def kill_with_watchdogs(pid: int) -> None:
     """A program and the processes that wait for its end, which find no time to act."""
     watchdogs = revert_watchdogs(pid)
-    assert watchdogs
     for watchdog in watchdogs:
         os.kill(watchdog, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
     for watchdog in watchdogs:
         os.kill(watchdog, signal.SIGKILL)
+    assert watchdogs
 
 
 def leave_pending(server: Throwaway, directory: Path, terms: str, **more: object) -> None:

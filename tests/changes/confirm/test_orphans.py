@@ -244,23 +244,22 @@ async def test_both_halves_of_a_set_are_adopted_together(server: Throwaway, tmp_
 async def test_a_confirmed_value_that_can_lose_data_does_not_outlive_its_program(
     server: Throwaway, tmp_path: Path
 ) -> None:
-    before = shown(server, "fsync")
-    value = "on" if before == "off" else "off"
-    terms = "Terms(keep_within_s=600.0, confirmed=frozenset({'fsync'}))"
-    unsafe = (("fsync", value),)
+    before, value = "on", "off"
+    terms = "Terms(keep_within_s=600.0, confirmed=frozenset({'full_page_writes'}))"
+    unsafe = (("full_page_writes", value),)
     await asyncio.to_thread(leave_pending, server, tmp_path, terms, parameters=unsafe, kept=True)
-    assert shown(server, "fsync") == value
+    assert shown(server, "full_page_writes") == value
     async with program(server, tmp_path) as next_one:
         await until(lambda: not of_server(tmp_path).in_force)
         await until(lambda: next_one.told)
-    assert next_one.told == [f"fsync is {before} again: it can lose data, and its program is gone"]
+    assert next_one.told == [f"full_page_writes is {before} again: it can lose data, and its program is gone"]
     await asyncio.to_thread(leave_pending, server, tmp_path, terms, parameters=unsafe)
     async with program(server, tmp_path) as next_one:
         await until(next_one.watch.adopted)
         kept = await next_one.parameters.keep(next_one.watch.adopted()[0].set_id)
         assert [change.kept for change in kept] == [True]
-        assert shown(server, "fsync") == value
-    assert shown(server, "fsync") == before
+        assert shown(server, "full_page_writes") == value
+    assert shown(server, "full_page_writes") == before
 
 
 async def test_a_server_that_is_away_is_waited_for(server: Throwaway, tmp_path: Path) -> None:

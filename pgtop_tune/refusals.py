@@ -23,9 +23,9 @@ def refusal(path: Path) -> tuple[str, str] | None:
 
 def closed_at(path: Path) -> Path | None:
     """Return the uppermost directory or file on a path whose permissions keep this process out; None without one."""
-    for place in reversed(path.parents):
-        if not os.access(place, os.X_OK, effective_ids=True):
-            return place if os.path.lexists(place) else _closed_above(place)
+    for parent in reversed(path.parents):
+        if not os.access(parent, os.X_OK, effective_ids=True):
+            return parent if os.path.lexists(parent) else _closed_above(parent)
     if not os.path.lexists(path):
         return _closed_above(path)
     mode = os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0)
@@ -40,12 +40,12 @@ def of_own_directories(error: OSError) -> UsageProblem | None:
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
         return None
     path = Path(error.filename)
-    is_ours = any(path.is_relative_to(each) for each in (config_dir(), data_dir(), state_dir()))
+    is_ours = any(path.is_relative_to(base) for base in (config_dir(), data_dir(), state_dir()))
     reason = refusal(path) if is_ours else None
     return None if reason is None else UsageProblem(f"{path} cannot be used: {reason[0]}", reason[1])
 
 
 def _closed_above(path: Path) -> Path | None:
     """The directory that a missing file or directory would have to be made in, where this process may not."""
-    above = next(each for each in path.parents if os.path.exists(each))
+    above = next(parent for parent in path.parents if os.path.exists(parent))
     return None if os.access(above, os.W_OK, effective_ids=True) else above

@@ -105,7 +105,8 @@ class JournalText(Struct, frozen=True):
     @property
     def ids_in_force(self) -> frozenset[str]:
         """Ids of both."""
-        return frozenset({*(each.id for each in self.in_force), *(each.id for each in self.host_in_force)})
+        of_server, of_machine = self.in_force, self.host_in_force
+        return frozenset({*(change.id for change in of_server), *(change.id for change in of_machine)})
 
 
 def path_for(key: str, directory: Path | None = None) -> Path:
@@ -122,16 +123,16 @@ def journals(directory: Path | None = None) -> tuple[Path, ...]:
     Raises:
         JournalProblem: The directory is there and cannot be listed, or something else has its name.
     """
-    place = directory or journal_dir()
+    listed = directory or journal_dir()
     try:
-        names = os.listdir(place)
+        names = os.listdir(listed)
     except FileNotFoundError as error:
-        if _dangling(place) is None:
+        if _dangling(listed) is None:
             return ()
-        raise _unlisted(place, error) from None
+        raise _unlisted(listed, error) from None
     except OSError as error:
-        raise _unlisted(place, error) from None
-    return tuple(sorted(place / name for name in names if name.endswith(_SUFFIX)))
+        raise _unlisted(listed, error) from None
+    return tuple(sorted(listed / name for name in names if name.endswith(_SUFFIX)))
 
 
 def read(path: Path) -> JournalText:
@@ -169,13 +170,13 @@ class ReadJournals(Struct, frozen=True):
     @property
     def ids(self) -> frozenset[str]:
         """Ids of all sets and changes, in force or not."""
-        found: set[str] = set()
+        ids: set[str] = set()
         for text in self.texts.values():
             for of_server in text.changes:
-                found |= {of_server.id, of_server.set_id}
+                ids |= {of_server.id, of_server.set_id}
             for of_machine in text.host_changes:
-                found |= {of_machine.id, of_machine.set_id}
-        return frozenset(found - {""})
+                ids |= {of_machine.id, of_machine.set_id}
+        return frozenset(ids - {""})
 
     @property
     def problem(self) -> JournalProblem | None:
@@ -216,10 +217,10 @@ def held_set(path: Path, copy: bytes) -> HeldSet:
 
 def _file(path: Path) -> tuple[int, int, int]:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return 0, 0, 0
-    return found.st_dev, found.st_ino, found.st_size
+    return status.st_dev, status.st_ino, status.st_size
 
 
 def read_all(directory: Path | None = None) -> ReadJournals:
@@ -390,12 +391,12 @@ class Journal:
         size = os.fstat(self._descriptor).st_size
         # What a crash has left of a line ends here.
         begun = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
-        whole = b"\n" + data if begun else data
+        lines = b"\n" + data if begun else data
         try:
             if self._closed_by is not None:
                 raise self._closed_by
-            written = os.write(self._descriptor, whole)
-            if written != len(whole):
+            written = os.write(self._descriptor, lines)
+            if written != len(lines):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._descriptor)
         except OSError as error:
@@ -498,29 +499,30 @@ def _not_ours(why: NotOurs) -> JournalProblem:
 
 def _unlisted(directory: Path, error: OSError) -> JournalProblem:
     """A directory of journals that is there and cannot be listed, or whose place something else has."""
-    words, dangling = f"the change journals in {directory} cannot be read", _dangling(directory)
+    message, dangling = f"the change journals in {directory} cannot be read", _dangling(directory)
     if dangling is None:
-        return _refused(words, directory, error)
+        return _refused(message, directory, error)
     target = os.readlink(dangling)
     return JournalProblem(
-        f"{words}: {dangling} leads to {target}, which is not there",
+        f"{message}: {dangling} leads to {target}, which is not there",
         f"bring {target} back: changes in force may be written there",
     )
 
 
-def _refused(words: str, path: Path, error: OSError, hint: str = "") -> JournalProblem:
+def _refused(message: str, path: Path, error: OSError, hint: str = "") -> JournalProblem:
     """A file or a directory of journals that is there and cannot be used, with the remedy."""
     reason = refusal(path) if error.errno == errno.EACCES else None
     if reason is not None:
-        return JournalProblem(f"{words}: {reason[0]}", reason[1])
+        return JournalProblem(f"{message}: {reason[0]}", reason[1])
     if error.errno == errno.ENOTDIR:
         hint = f"move the file away that is in the place of {path} or of a directory above it"
-    return JournalProblem(f"{words}: {_words(error)}", hint or "changes in force may be written there")
+    return JournalProblem(f"{message}: {_words(error)}", hint or "changes in force may be written there")
 
 
 def _dangling(path: Path) -> Path | None:
     """A link on the way to a path that leads nowhere."""
-    return next((each for each in (path, *path.parents) if os.path.islink(each) and not os.path.exists(each)), None)
+    links = (link for link in (path, *path.parents) if os.path.islink(link))
+    return next((link for link in links if not os.path.exists(link)), None)
 
 
 def _words(error: OSError) -> str:

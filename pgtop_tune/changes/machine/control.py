@@ -477,10 +477,11 @@ def _reverted_from(
 
 
 def _lost(changes: Sequence[HostChange], problem: JournalProblem | None) -> JournalProblem:
-    what = ", ".join(f"{each.name} = {each.value}" for each in changes)
-    why = "no change journal has it any more" if problem is None else problem.message
-    restoring = "; ".join(commands(each.name, each.value_before, survive=False)[0] for each in reversed(changes))
-    return JournalProblem(f"{what} is in force, and {why}", f"commands that restore it by hand: {restoring}")
+    values = ", ".join(f"{change.name} = {change.value}" for change in changes)
+    reason = "no change journal has it any more" if problem is None else problem.message
+    backwards = (commands(change.name, change.value_before, survive=False)[0] for change in reversed(changes))
+    restoring = "; ".join(backwards)
+    return JournalProblem(f"{values} is in force, and {reason}", f"commands that restore it by hand: {restoring}")
 
 
 def whoever_runs_this() -> str:

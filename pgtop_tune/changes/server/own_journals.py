@@ -108,6 +108,6 @@ class OwnJournals:
 
 def _lost(text: JournalText, problem: JournalProblem | None) -> JournalProblem:
     changes: tuple[ParameterChange, ...] = text.in_force
-    what = ", ".join(f"{each.name} = {each.value or 'default'}" for each in changes)
-    why = "no change journal has it any more" if problem is None else problem.message
-    return JournalProblem(f"{what} is in force, and {why}", f"SQL that restores it by hand: {restoring(changes)}")
+    values = ", ".join(f"{change.name} = {change.value or 'default'}" for change in changes)
+    reason = "no change journal has it any more" if problem is None else problem.message
+    return JournalProblem(f"{values} is in force, and {reason}", f"SQL that restores it by hand: {restoring(changes)}")

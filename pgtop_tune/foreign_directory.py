@@ -25,7 +25,6 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS: Final = 40
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_REMOVALS: Final = 20
 
 
 class ForeignPath:
@@ -212,17 +211,6 @@ class ForeignDirectory:
             os.unlink(_checked(name), dir_fd=self._descriptor)
         except FileNotFoundError:
             pass
-
-    def remove_tree(self, name: str) -> bool:
-        """Remove a directory in it with all that it holds, links not followed; return whether it is gone."""
-        import shutil
-
-        # A process of the account on its way out may still make a file: look again.
-        for _ in range(_REMOVALS):
-            shutil.rmtree(_checked(name), ignore_errors=True, dir_fd=self._descriptor)
-            if not self.has(name):
-                return True
-        return False
 
     def _give(self, descriptor: int) -> None:
         if os.geteuid() == 0:

@@ -44,7 +44,7 @@ def _home() -> Path:
 
 
 def _existing(path: Path) -> Path:
-    return next((directory for directory in (path, *path.parents) if directory.exists()), Path("/"))
+    return next((directory for directory in (path, *path.parents) if directory.is_dir()), Path("/"))
 
 
 def elsewhere() -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from pgtop_tune.cluster.service import run
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.foreign_directory import ForeignDirectory, ForeignPath, handed_over
 from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.process import guard
 
 _COMPUTED_SINCE: Final = 15
 _COPIED: Final = ("PG_VERSION", "global/pg_control")
@@ -131,7 +131,7 @@ def _directory(place: ServerPlace, auto_conf: str) -> Iterator[ForeignPath]:
     except OSError as error:
         raise ClusterProblem(f"{error.filename or place.data_directory} cannot be read: {error.strerror}") from None
     finally:
-        shutil.rmtree(ours, ignore_errors=True)
+        guard.remove_directory(str(ours))
 
 
 # Finds libraries as a server does, for majors whose programs cannot be asked whether they find them.

@@ -252,8 +252,9 @@ class Throwaway:
             )
 
     def _initdb(self) -> None:
-        # What an interrupted initdb left behind would only stop the next one.
-        self._home.remove_tree(_DATA)
+        if self._home.has(_DATA):
+            # What an interrupted initdb left behind would only stop the next one; the account removes it itself.
+            self._run_command(["/bin/rm", "-rf", "--", str(self.data_dir)])
         options = ("-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
         self._run("initdb", "-D", str(self.data_dir), *options)
 
@@ -268,6 +269,11 @@ class Throwaway:
         argv = [str(self._programs.program(program)), *arguments]
         if statement:
             argv = ["/bin/sh", "-c", 'printf %s "$0" | exec "$@"', statement, *argv]
+        self._run_command(argv, program)
+
+    def _run_command(self, argv: list[str], program: str = "") -> None:
+        """Run any program to its end, as the server's account; `program` is its name in messages."""
+        program = program or argv[0]
         with tempfile.TemporaryFile() as output:
             running = self._under_way = self._guarded(argv, output.fileno())
             try:

@@ -274,15 +274,49 @@ def remove_ours(path: str) -> bool:
         return False
     if not os.path.lexists(os.path.join(path, MARKER)):
         return not os.path.lexists(path)
-    import shutil
+    return remove_directory(path)
 
+
+def remove_directory(path: str) -> bool:
+    """Remove a directory of ours in which other accounts may have theirs; return whether it is gone.
+
+    No link is followed, and no pipe waited for, whatever is swapped meanwhile: `shutil.rmtree` opens a name that was a
+    directory a moment ago, and waits where it is a pipe by then.
+    """
     # A backend on its way out may still make a file: look again.
     for _ in range(20):
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            _empty_below(None, path)
+            os.rmdir(path)
+        except (OSError, RecursionError):
+            pass
         if not os.path.lexists(path):
             return True
         time.sleep(0.05)
     return False
+
+
+def _empty_below(holding: int | None, name: str) -> None:
+    """Remove what is in a directory, as far as it can be.
+
+    Raises:
+        OSError: It is no directory.
+        RecursionError: It is too deep.
+    """
+    directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=holding)
+    try:
+        for each in os.listdir(directory):
+            try:
+                os.unlink(each, dir_fd=directory)
+            except OSError:
+                # A directory, or a name that is gone.
+                try:
+                    _empty_below(directory, each)
+                    os.rmdir(each, dir_fd=directory)
+                except OSError:
+                    continue
+    finally:
+        os.close(directory)
 
 
 def _tell(fd: int | None, line: str) -> None:

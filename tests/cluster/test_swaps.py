@@ -99,9 +99,7 @@ def printed(data: Path) -> object:
 
 
 def removed(data: Path) -> object:
-    with ForeignDirectory.find(data) as directory:
-        directory.remove_tree("tree")
-        return directory.has("tree")
+    return guard.remove_directory(str(data / "tree"))
 
 
 def new_log(data: Path) -> object:

@@ -10,6 +10,7 @@ from pgtop_tune.changes.journal import Journal, path_for, read
 from pgtop_tune.changes.machine.control import HostControl, machine, revert
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import HostChange, Terms, WantedSetting
+from pgtop_tune.changes.model.deadline import NO_DEADLINE
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from tests.support.machine_tree import USUAL, write
@@ -34,7 +35,7 @@ class Machine:
     def pending(self, name: str, value: str, until_ms: int, set_id: str = "") -> HostChange:
         """As a process that is gone has left it."""
         with Journal(machine(self.root), self.journals) as journal:
-            intent = Intent(set_id=set_id, by="t@h, 1", until_ms=until_ms)
+            intent = Intent(set_id=set_id, by="t@h, 1", deadline={**NO_DEADLINE, "until_ms": until_ms})
             return make(journal, self.root, name, value, survive=False, intent=intent)
 
     def undo(self) -> HostChange | None:

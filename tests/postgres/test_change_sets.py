@@ -182,11 +182,11 @@ async def test_a_full_disk_under_the_journal_leaves_everything_as_it_was(
     control = control_of(server, tmp_path)
     write, left = Journal.write, [written]
 
-    def full(journal: Journal, change: ParameterChange | HostChange) -> None:
+    def full(journal: Journal, *changes: ParameterChange | HostChange) -> None:
         if not left[0]:
             raise JournalProblem("the change journal cannot be written: the disk is full", "nothing was changed")
         left[0] -= 1
-        write(journal, change)
+        write(journal, *changes)
 
     monkeypatch.setattr(Journal, "write", full)
     with pytest.raises(JournalProblem, match="full"):

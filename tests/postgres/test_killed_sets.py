@@ -21,7 +21,7 @@ from tests.changes.server.test_control import ROOT, auto_conf, settings
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
 
-POINTS: Final = 20
+POINTS: Final = 16
 """Before and after each of: three lines of the journal, three statements, the reload, three lines of the journal."""
 QUICK: Final = (4, 11, 15)
 

@@ -21,9 +21,9 @@ from tests.changes.server.test_control import ROOT, auto_conf, settings
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
 
-POINTS: Final = 16
-"""Before and after each of: three lines of the journal, three statements, the reload, three lines of the journal."""
-QUICK: Final = (4, 11, 15)
+POINTS: Final = 14
+"""Before and after each of: the set in the journal, three statements, the reload, the outcome, the file's identity."""
+QUICK: Final = (3, 8, 11)
 
 DYING = """
     import asyncio, os, signal, sys

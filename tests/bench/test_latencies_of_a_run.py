@@ -186,8 +186,10 @@ async def test_a_fast_load_that_is_looked_at_once_is_the_whole_log(
     assert merged.sum_us == pytest.approx(sum(every), rel=0 if exact else 0.1)
     for q in (50.0, 95.0, 99.0):
         true = np.percentile(every, q)
-        off = WORST_RELATIVE_ERROR if true >= merged.counted_below_us else 0.1
-        assert percentiles(merged.buckets, (q,), merged.max_us) == pytest.approx([true], rel=off)
+        read = true >= merged.counted_below_us
+        # Below, some microseconds are as much as the estimate of what was only counted can be off.
+        off = {"rel": WORST_RELATIVE_ERROR} if read else {"rel": 0.1, "abs": 5.0}
+        assert percentiles(merged.buckets, (q,), merged.max_us) == pytest.approx([true], **off)
 
 
 @pytest.mark.usefixtures("unpunched")

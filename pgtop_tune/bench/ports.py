@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from pgtop_tune import start_options
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.model.instance import AnsweringServer
 from pgtop_tune.secret import Secret
 
 _PATIENCE: Final = {"PGCONNECT_TIMEOUT": "60"}
@@ -112,6 +113,10 @@ class SqlSession(Protocol):
 
     async def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Rows of one statement; parameters are written `%s` (and then a per cent sign `%%`). Raises as `execute`."""
+        ...
+
+    async def server(self) -> AnsweringServer:
+        """The server that answers. Raises as `execute`."""
         ...
 
     async def search_path(self) -> tuple[str, ...]:

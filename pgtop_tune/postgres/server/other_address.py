@@ -1,0 +1,133 @@
+"""Connections to another address than the operator's own: an endpoint of a load, which a plan may name.
+
+A secret stays with the address that it was found for. Another address gets what its own words say, what the service
+says that its words name, and what .pgpass has for its host, port, database and user. PGPASSWORD, a typed password and
+the secrets of the operator's service and connection string are not sent there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.postgres.server.conninfo import (
+    SECRET_KEYWORDS,
+    ConnInfo,
+    ServerEndpoint,
+    asked,
+    parsed,
+    resolved,
+)
+from pgtop_tune.postgres.server.straight_way import leads_there
+from pgtop_tune.secret import Secret
+
+NO_PASSFILE: Final = f"{os.devnull}/none"
+_FORBIDDEN: Final = ("sslkeylogfile", "gssdelegation", "servicefile")
+"""Keywords by which an address could have files written or read, or get the operator's Kerberos ticket."""
+_SCHEMES: Final = ("postgresql://", "postgres://")
+_PLACE: Final = ("host", "hostaddr", "port", "user")
+
+
+class OtherAddress(Struct, frozen=True):
+    """Words that name an address.
+
+    Attributes:
+        uri: In place of the others; "" without.
+        host, port, database: "" for those of the watched server.
+    """
+
+    uri: str = ""
+    host: str = ""
+    port: str = ""
+    database: str = ""
+
+
+def resolve_other(address: OtherAddress, watched: ConnInfo) -> ConnInfo:
+    """The connection that the words mean. Looks names up, and blocks meanwhile.
+
+    Args:
+        address: The words.
+        watched: The server that is watched, at the address of our session: what the words leave out is its.
+
+    Raises:
+        UsageProblem: libpq refuses the words, or a keyword in them is not allowed here.
+    """
+    wanted = _keywords(address, watched)
+    own = {keyword for keyword in SECRET_KEYWORDS if wanted.get(keyword)}
+    if "password" not in wanted and not _belongs_to_service(wanted):
+        # An empty one keeps libpq from PGPASSWORD and from the operator's service, and leads to .pgpass.
+        wanted["password"] = ""
+    found = resolved(wanted, asked(wanted))
+    if wanted.get("password") != "":
+        own |= {"password"}
+    foreign = {keyword: Secret("") for keyword in found.secrets if keyword not in own}
+    secrets = {keyword: secret for keyword, secret in found.secrets.items() if keyword in own}
+    found = replace(found, secrets={"password": Secret(""), **foreign, **secrets})
+    if "password" in secrets:
+        return found
+    if len(found.endpoints) == 1 and _same_address(found, watched):
+        return _with_passwords_of(found, watched)
+    return _without_false_names(found)
+
+
+def _keywords(address: OtherAddress, watched: ConnInfo) -> dict[str, str]:
+    first = watched.endpoints[0]
+    if not address.uri:
+        passfile = watched.keywords.get("passfile", "")
+        return {
+            "host": address.host or first.host,
+            "hostaddr": "" if address.host else first.hostaddr,
+            "port": address.port or str(first.port),
+            "user": watched.user,
+            "dbname": address.database or watched.dbname,
+        } | ({"passfile": passfile} if passfile else {})
+    if not address.uri.startswith(_SCHEMES):
+        raise UsageProblem("the URI of an endpoint begins with postgresql://", "or write HOST:PORT/DATABASE")
+    wanted = parsed(address.uri)
+    for keyword in _FORBIDDEN:
+        if keyword in wanted:
+            raise UsageProblem(f"an endpoint may not contain {keyword}", "leave it out")
+    if "service" not in wanted:
+        # The variable is about the operator's own server.
+        wanted = {"hostaddr": "", "user": watched.user} | wanted
+    return wanted
+
+
+def _belongs_to_service(wanted: dict[str, str]) -> bool:
+    """Whether the words name a service and leave its host, port and user as they are."""
+    return "service" in wanted and not any(wanted.get(keyword) for keyword in _PLACE)
+
+
+def _same_address(found: ConnInfo, watched: ConnInfo) -> bool:
+    return found.user == watched.user and leads_there(found.endpoints[0], watched.endpoints[0])
+
+
+def _with_passwords_of(found: ConnInfo, watched: ConnInfo) -> ConnInfo:
+    """The connection to the watched server's address in other words, with the address fixed."""
+    endpoint, there = found.endpoints[0], watched.endpoints[0]
+    password = endpoint.password or there.password
+    return replace(
+        found,
+        endpoints=(replace(endpoint, hostaddr=there.hostaddr, password=password),),
+        secrets={**watched.secrets, **found.secrets, **({} if password is None else {"password": password})},
+    )
+
+
+def _without_false_names(found: ConnInfo) -> ConnInfo:
+    """Takes passwords away that .pgpass has for a host beside which another address stands.
+
+    libpq looks for the host and sends to the address. Only TLS with verify-full proves that the host answers there.
+    """
+    if found.keywords.get("sslmode") == "verify-full" or not any(map(_falsely_named, found.endpoints)):
+        return found
+    endpoints = tuple(replace(each, password=None) for each in found.endpoints)
+    return replace(found, endpoints=endpoints, keywords={**found.keywords, "passfile": NO_PASSFILE})
+
+
+def _falsely_named(endpoint: ServerEndpoint) -> bool:
+    named = replace(endpoint, hostaddr="")
+    return endpoint.hostaddr not in ("", endpoint.host) and not leads_there(named, endpoint)

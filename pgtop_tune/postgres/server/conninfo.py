@@ -176,10 +176,7 @@ class ConnInfo(Struct, frozen=True):
         found = self.only(reached.endpoint)
         endpoint = found.endpoints[0]
         keywords = {**self.keywords}
-        if endpoint.is_socket:
-            # A libpq without TLS refuses the mode there, too, where it means nothing.
-            keywords |= {} if "sslnegotiation" in keywords else {"sslmode": "disable"}
-        else:
+        if not endpoint.is_socket:
             endpoint = replace(endpoint, hostaddr=reached.endpoint.hostaddr or endpoint.hostaddr)
             if reached.tls and keywords.get("sslmode", "") in _TLS_IF_POSSIBLE:
                 keywords["sslmode"] = "require"
@@ -224,6 +221,9 @@ class ConnInfo(Struct, frozen=True):
         values = {**self.keywords, **self._places(), "user": self.user, "dbname": self.dbname}
         if len(self.endpoints) > 1:
             values[_STOP_KEYWORD] = _IN_ORDER
+        if all(endpoint.is_socket for endpoint in self.endpoints) and "sslnegotiation" not in values:
+            # A libpq without TLS refuses the other modes there, too, where they mean nothing.
+            values["sslmode"] = "disable"
         return {variables[keyword]: value for keyword, value in values.items() if keyword in variables and value}
 
     def beside_variables(self) -> dict[str, str]:

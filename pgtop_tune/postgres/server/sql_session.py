@@ -270,7 +270,9 @@ def reached_there(endpoint: ServerEndpoint, address: object, port: object) -> bo
         address: inet_server_addr() there, the server's end; NULL for a Unix socket.
         port: inet_server_port() there.
     """
-    return port is None if endpoint.is_socket else (address, port) == (endpoint.address.partition("%")[0], endpoint.port)
+    return (
+        port is None if endpoint.is_socket else (address, port) == (endpoint.address.partition("%")[0], endpoint.port)
+    )
 
 
 async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -> PsycopgSession:

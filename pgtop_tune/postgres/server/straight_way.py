@@ -17,6 +17,7 @@ from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoint
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 
+
 class Way(Struct, frozen=True):
     """Where the sessions of a load will arrive.
 

@@ -107,9 +107,7 @@ class LoadEndpoint(Struct, frozen=True):
     def of_this_machine(self) -> bool:
         """Whether another machine would find another server at that address: a Unix socket, or loopback."""
         host = self.env.get("PGHOSTADDR") or self.host
-        return (
-            not host or host.startswith(("/", "@")) or host == "localhost" or host.startswith("127.") or host == "::1"
-        )
+        return host in ("", "localhost", "::1") or host.startswith(("/", "@", "127."))
 
     @property
     def over_tls(self) -> bool:

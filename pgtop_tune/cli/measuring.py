@@ -9,7 +9,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
-from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,14 +21,13 @@ from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directori
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known
 from pgtop_tune.cli.commands.bench.shared import opened
-from pgtop_tune.cli.connecting import ConnectionWords, can_ask
+from pgtop_tune.cli.connecting import ConnectionWords, with_inherited_password
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.run_files import check_directory, write_run
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
-from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
 from pgtop_tune.compare.noise.store import known_noise
@@ -52,10 +50,8 @@ from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.other_address import resolve_other
 from pgtop_tune.postgres.server.straight_way import Way, way_of
-from pgtop_tune.process.handed_on import inherited_password
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from pgtop_tune.safe_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,27 +79,12 @@ async def targets(
     found = []
     for typed in endpoints:
         words = parse_endpoint(typed)
-        meant = _with_inherited_password(await asyncio.to_thread(resolve_other, words.address, watched))
+        meant = with_inherited_password(await asyncio.to_thread(resolve_other, words.address, watched))
         asked = from_here or not _of_this_machine(meant)
         way = await way_of(meant, sql_session) if asked else Way(None, straight=False)
         meant = meant.only(meant.endpoints[0]) if way.reached is None else meant.pinned(way.reached)
         found.append(LoadTarget(words.name, endpoint_of(meant if from_here else _from_there(meant)), way.straight))
     return tuple(found)
-
-
-def _with_inherited_password(meant: ConnInfo) -> ConnInfo:
-    """The connection with PGPASSWORD, where nothing else is found for it and somebody agrees."""
-    inherited = inherited_password()
-    if inherited is None or meant.password is not None or not can_ask() or not _may_have_it(meant.describe()):
-        return meant
-    return meant.with_password(inherited)
-
-
-@cache
-def _may_have_it(where: str) -> bool:
-    """Asks once."""
-    question = printable(f"PGPASSWORD is set, and {where} is another address; send it there? [y/N] ")
-    return answer_to(question).lower() in ("y", "yes")
 
 
 def _from_there(conninfo: ConnInfo) -> ConnInfo:

@@ -290,7 +290,13 @@ class ConnInfo(Struct, frozen=True):
 
 
 def resolve(
-    target: str = "", *, host: str = "", port: str = "", user: str = "", password: Secret | None = None
+    target: str = "",
+    *,
+    host: str = "",
+    port: str = "",
+    user: str = "",
+    password: Secret | None = None,
+    inherits: bool = True,
 ) -> ConnInfo:
     """What psql would connect to.
 
@@ -300,6 +306,8 @@ def resolve(
         port: -p.
         user: -U.
         password: Typed by the user; wins over everything.
+        inherits: It is the operator's own server, which PGPASSWORD and the password of PGSERVICE are for; False for
+            one of several, and for a pooler.
 
     Raises:
         UsageProblem: libpq refuses the words: unknown keyword, unknown service, value out of range.
@@ -308,14 +316,17 @@ def resolve(
     for word in (target, *given.values()):
         if "\0" in word or word != word.encode(errors="replace").decode():
             raise UsageProblem("the connection parameters hold bytes that are not text")
-    own = handed_on.connection()
+    own = handed_on.connection() if inherits else None
     if own is not None and not any((target, *given.values(), password)):
         return from_json(own)
     wanted = {keyword: value for keyword, value in given.items() if value} | parsed(target)
     if password is not None:
         wanted["password"] = password.reveal()
+    if not inherits and not {"password", "service"} & set(wanted):
+        wanted["password"] = ""
     found = asked(wanted)
-    if not found.values.get("password") and "password" not in wanted and (inherited := handed_on.inherited_password()):
+    inherited = handed_on.inherited_password() if inherits else None
+    if not found.values.get("password") and "password" not in wanted and inherited is not None:
         # A service wins over the variable, and the variable over .pgpass.
         wanted["password"] = inherited.reveal()
         found = asked(wanted)

@@ -56,9 +56,10 @@ SELECT n.nspname::text FROM pg_namespace n CROSS JOIN {ME}
 _MAY_READ_FILES: Final = "SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
 _WHO: Final = marked("SELECT pg_catalog.pg_backend_pid()")
 _SERVER: Final = """
-SELECT trunc(extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint, pg_backend_pid(),
+SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint, pg_backend_pid(),
        host(inet_server_addr()), inet_server_port()
 """
+"""The start as frames have it (facts.14.sql)."""
 _WITHOUT_POLLING: Final = "22023"
 """The kernel of the server cannot tell that a client is gone (invalid_parameter_value)."""
 

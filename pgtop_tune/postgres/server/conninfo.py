@@ -196,8 +196,8 @@ class ConnInfo(Struct, frozen=True):
             "client_encoding": "UTF8",
             "user": self.user,
             "dbname": self.dbname,
-            **({} if password is None else {"password": password.reveal()}),
             **{keyword: secret.reveal() for keyword, secret in self.secrets.items()},
+            **({} if password is None else {"password": password.reveal()}),
             _STOP_KEYWORD: _IN_ORDER,
         }
 

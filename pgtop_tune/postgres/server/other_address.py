@@ -8,6 +8,7 @@ the secrets of the operator's service and connection string are not sent there.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -71,7 +72,7 @@ def resolve_other(address: OtherAddress, watched: ConnInfo) -> ConnInfo:
         return found
     if len(found.endpoints) == 1 and _same_address(found, watched):
         return _with_passwords_of(found, watched)
-    return _without_false_names(found)
+    return _without_false_names(found, wanted)
 
 
 def _keywords(address: OtherAddress, watched: ConnInfo) -> dict[str, str]:
@@ -117,15 +118,22 @@ def _with_passwords_of(found: ConnInfo, watched: ConnInfo) -> ConnInfo:
     )
 
 
-def _without_false_names(found: ConnInfo) -> ConnInfo:
-    """Takes passwords away that .pgpass has for a host beside which another address stands.
+def _without_false_names(found: ConnInfo, wanted: Mapping[str, str]) -> ConnInfo:
+    """Takes passwords away that .pgpass has for a host beside which another address stands; those of the address stay.
 
     libpq looks for the host and sends to the address. Only TLS with verify-full proves that the host answers there.
     """
     if found.keywords.get("sslmode") == "verify-full" or not any(map(_falsely_named, found.endpoints)):
         return found
-    endpoints = tuple(replace(each, password=None) for each in found.endpoints)
-    return replace(found, endpoints=endpoints, keywords={**found.keywords, "passfile": NO_PASSFILE})
+    password = None
+    if len(found.endpoints) == 1:
+        password = asked({**wanted, "host": found.endpoints[0].hostaddr}).password
+    return replace(
+        found,
+        endpoints=tuple(replace(each, password=password) for each in found.endpoints),
+        keywords={**found.keywords, "passfile": NO_PASSFILE},
+        secrets={**found.secrets, "password": password or Secret("")},
+    )
 
 
 def _falsely_named(endpoint: ServerEndpoint) -> bool:

@@ -17,7 +17,6 @@ from tests.support.locked_server import ask_for_password
 from tests.support.processes import descendants, shows
 from tests.support.servers import conninfo
 
-
 PASSWORD = "hunter2-of-the-operator"
 
 

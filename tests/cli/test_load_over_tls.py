@@ -60,7 +60,7 @@ def clear_rows(target: str) -> int:
 
 @pytest.mark.usefixtures("able")
 def test_a_load_is_as_encrypted_as_our_session(place: tuple[str, Authority], tmp_path: Path) -> None:
-    target, authority = place
+    target, _ = place
     made = run("bench", "init", "-s", "1", "-w", "--force", "-d", target, home=tmp_path)
     assert made.status == 0, made.err
     with psycopg.connect(target, autocommit=True) as connection:

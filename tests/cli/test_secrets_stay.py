@@ -31,7 +31,7 @@ def port(servers: Servers) -> Iterator[int]:
     try:
         with psycopg.connect(conninfo(made), autocommit=True) as connection:
             connection.execute(f"CREATE ROLE bench LOGIN CREATEDB PASSWORD '{PASSWORD}' IN ROLE pg_monitor".encode())
-        rules = made.data_dir / "pg_hba.conf"
+        rules = Path(str(made.data_dir)) / "pg_hba.conf"
         rules.write_text(f"host all bench 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
         with reserved_port() as reserved:
             number = number_of(reserved)

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import psycopg
@@ -37,13 +38,14 @@ def tls_server(servers: Servers, authority: Authority, statements: Sequence[str]
         with psycopg.connect(conninfo(made), autocommit=True) as superuser:
             for statement in statements:
                 superuser.execute(statement.encode())
-        owner = made.data_dir.stat()
+        data_dir = Path(str(made.data_dir))
+        owner = data_dir.stat()
         certificate, key = authority.signed("server", alternatives="DNS:db.internal")
         places = {}
         for name, path in (("ssl_cert_file", certificate), ("ssl_key_file", key), ("ssl_ca_file", authority.root)):
-            places[name] = str(shutil.copy(path, made.data_dir / path.name))
+            places[name] = str(shutil.copy(path, data_dir / path.name))
             os.chown(places[name], owner.st_uid, owner.st_gid)
-        file = made.data_dir / "pg_hba.conf"
+        file = data_dir / "pg_hba.conf"
         file.write_text("\n".join((*rules, file.read_text())))
         with reserved_port() as reserved:
             number = number_of(reserved)

@@ -135,25 +135,25 @@ def probe(path: Path) -> Pgbench:
 
 
 def writable_by_others(path: Path) -> str:
-    """What on the way to a program other accounts than root could replace, where we are root; "" for nothing."""
+    """Return a part of the way to a program that other accounts than root can replace; "" where we are not root."""
     if os.geteuid() != 0:
         return ""
     real = Path(os.path.realpath(path))
-    libraries = [each for each in (real.parent.parent / "lib",) if each.is_dir()]
-    for each in (real, *real.parents, *libraries, path, *Path(os.path.abspath(path)).parents):
+    libraries = [real.parent.parent / "lib"] if (real.parent.parent / "lib").is_dir() else []
+    for part in (real, *real.parents, *libraries, path, *Path(os.path.abspath(path)).parents):
         try:
-            found = each.lstat()
+            status = part.lstat()
         except OSError:
-            return str(each)
-        if found.st_uid != 0 or (not stat.S_ISLNK(found.st_mode) and _is_open(found)):
-            return str(each)
+            return str(part)
+        if status.st_uid != 0 or (not stat.S_ISLNK(status.st_mode) and _is_open(status)):
+            return str(part)
     return ""
 
 
-def _is_open(found: os.stat_result) -> bool:
-    """Whether others can write it; in a sticky directory they cannot replace what is root's."""
-    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    return bool(found.st_mode & _OTHERS_WRITE) and not sticky
+def _is_open(status: os.stat_result) -> bool:
+    """Return whether others can write it; in a sticky directory they cannot replace a file of root's."""
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    return bool(status.st_mode & _OTHERS_WRITE) and not sticky
 
 
 def _lacks_tls(pgbench: Pgbench) -> bool:
@@ -168,13 +168,13 @@ def parse_version(text: str) -> tuple[int, str] | None:
     return int(match[2]) * 10_000 + int(match[3] or 0), one_line(match[1], 100)
 
 
-def _ask(path: Path, library_path: Path | None, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    own = {name: value for name, value in handed_on.environment().items() if not name.startswith("PG")}
-    environment = own | {"LC_ALL": "C", "PGSSLMODE": "require"}
+def _ask(path: Path, library_path: Path | None, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    without_server = {name: value for name, value in handed_on.environment().items() if not name.startswith("PG")}
+    environment = without_server | {"LC_ALL": "C", "PGSSLMODE": "require"}
     environment |= {"LD_LIBRARY_PATH": str(library_path)} if library_path else {}
     try:
         return subprocess.run(
-            [str(path), *words],
+            [str(path), *options],
             capture_output=True,
             text=True,
             errors="replace",

@@ -105,13 +105,13 @@ class LoadEndpoint(Struct, frozen=True):
 
     @property
     def of_this_machine(self) -> bool:
-        """Whether another machine would find another server at that address: a Unix socket, or loopback."""
+        """Return whether another machine would find another server at that address: a Unix socket, or loopback."""
         host = self.env.get("PGHOSTADDR") or self.host
         return host in ("", "localhost", "::1") or host.startswith(("/", "@", "127."))
 
     @property
     def over_tls(self) -> bool:
-        """Whether no session may be in clear."""
+        """Return whether every session must be encrypted."""
         return self.env.get("PGSSLMODE") in _OVER_TLS
 
 

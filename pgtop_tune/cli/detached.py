@@ -68,7 +68,7 @@ def start_detached(words: Sequence[str]) -> int:
         private(log.parent)
         line = [word for word in handed_on.command_line(sys.argv[1:]) if word != _OPTION]
         password = handed_on.inherited_password()
-        with new_file(log) as file, handed_on.descriptor(words=line, password=password) as secrets:
+        with new_file(log) as file, handed_on.descriptor(command_line=line, password=password) as secrets:
             # What was typed may hold passwords: the argument list names the command alone.
             program = subprocess.Popen(
                 [sys.executable, "-P", "-m", "pgtop_tune", *words],

@@ -367,7 +367,7 @@ class ExperimentSession:
 
     @staticmethod
     async def _reached_by(conninfo: ConnInfo) -> Reached:
-        """Where a session arrives now."""
+        """Return the address that a session reaches now."""
         sql_session = await open_sql_session(conninfo)
         try:
             return sql_session.reached

@@ -112,7 +112,7 @@ class Watching:
 
     @property
     def reached(self) -> Reached | None:
-        """Where our session was made; None without one."""
+        """Return the address of our session; None without one."""
         return self._reader.reached
 
     @property

@@ -140,7 +140,7 @@ class LiveParts:
         return await own_sql_session(self._of_load(), self._own)
 
     def load_endpoint(self) -> LoadEndpoint:
-        """Where a load goes: to the server of our session, of several hosts to no other.
+        """Return the endpoint of a load: the server of our session, of several hosts to no other.
 
         Raises:
             LoadProblem: There are several, and no session yet.

@@ -261,7 +261,7 @@ class LoadRun:
         return asked, facts
 
     async def _is_watched(self, sql_session: SqlSession) -> bool:
-        """Whether the load surely runs on the server that is watched.
+        """Return whether the load surely runs on the server that is watched.
 
         Args:
             sql_session: At the load's address.

@@ -114,7 +114,7 @@ class PostgresReader:
 
     @property
     def reached(self) -> Reached | None:
-        """Where our session was made; None without one."""
+        """Return the address of our session; None without one."""
         return self._connection.reached if self._connection is not None and self.connected else None
 
     @property

@@ -28,12 +28,12 @@ class _Kept:
     """What the process was given at its start.
 
     Attributes:
-        words: Its command line, where the argument list does not hold it.
+        command_line: Where the argument list does not hold it.
         connection: The server, as `ConnInfo.as_json` has it.
         password: Of PGPASSWORD.
     """
 
-    words: list[str] | None = None
+    command_line: list[str] | None = None
     connection: Mapping[str, Any] | None = None
     password: Secret | None = None
 
@@ -48,16 +48,16 @@ def take_over() -> None:
         UsageProblem: The variable names no descriptor of ours.
     """
     password, number = os.environ.pop(PASSWORD, ""), os.environ.pop(VARIABLE, "")
-    given: Mapping[str, Any] = _read(number) if number else {}
-    password = given.get("password") or password
+    handed: Mapping[str, Any] = _read(number) if number else {}
+    password = handed.get("password") or password
     _kept.password = Secret(password) if password else None
-    _kept.words = given.get("words")
-    _kept.connection = given.get("connection")
+    _kept.command_line = handed.get("command_line")
+    _kept.connection = handed.get("connection")
 
 
-def command_line(words: Sequence[str]) -> list[str]:
-    """The words of the command line, where they are not those of the argument list."""
-    return list(words) if _kept.words is None else _kept.words
+def command_line(arguments: Sequence[str]) -> list[str]:
+    """Return the words of the command line, where they are not those of the argument list."""
+    return list(arguments) if _kept.command_line is None else _kept.command_line
 
 
 def connection() -> Mapping[str, Any] | None:
@@ -67,8 +67,8 @@ def connection() -> Mapping[str, Any] | None:
 
 def inherited_password() -> Secret | None:
     """PGPASSWORD, as this process was started with it."""
-    found = os.environ.get(PASSWORD)
-    return _kept.password or (Secret(found) if found else None)
+    variable = os.environ.get(PASSWORD)
+    return _kept.password or (Secret(variable) if variable else None)
 
 
 def environment() -> dict[str, str]:
@@ -79,7 +79,7 @@ def environment() -> dict[str, str]:
 @contextmanager
 def descriptor(
     *,
-    words: Sequence[str] | None = None,
+    command_line: Sequence[str] | None = None,
     connection: Mapping[str, Any] | None = None,
     password: Secret | None = None,
 ) -> Iterator[int]:
@@ -89,8 +89,8 @@ def descriptor(
         OSError: It cannot be made.
     """
     revealed = None if password is None else password.reveal()
-    given = {"words": words, "connection": connection, "password": revealed}
-    content = json.dumps({name: value for name, value in given.items() if value is not None}).encode()
+    parts = {"command_line": command_line, "connection": connection, "password": revealed}
+    content = json.dumps({name: value for name, value in parts.items() if value is not None}).encode()
     with tempfile.TemporaryFile(buffering=0) if not hasattr(os, "memfd_create") else _memory() as file:
         view = memoryview(content)
         while view:
@@ -107,16 +107,16 @@ def _memory() -> Any:
 def _read(number: str) -> Mapping[str, Any]:
     try:
         inherited = int(number)
-        found = os.fstat(inherited)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink or found.st_uid != os.geteuid():
+        status = os.fstat(inherited)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink or status.st_uid != os.geteuid():
             raise ValueError
         content = b""
         while piece := os.pread(inherited, _CHUNK_BYTES, len(content)):
             content += piece
         os.close(inherited)
-        given = json.loads(content)
-        if not isinstance(given, dict):
+        handed = json.loads(content)
+        if not isinstance(handed, dict):
             raise ValueError
     except (OSError, ValueError):
         raise UsageProblem(f"{VARIABLE} names no descriptor of pgtop-tune", f"unset {VARIABLE}") from None
-    return given
+    return handed

@@ -143,7 +143,7 @@ class ReadConnection:
 
     @property
     def reached(self) -> Reached:
-        """Where the connection was made, with the address of the server's end."""
+        """Return the endpoint of the connection, with the address of the server's end."""
         address, tls = _server_end(self._raw)
         return Reached(replace(self.endpoint, hostaddr=address or self.endpoint.hostaddr), tls)
 
@@ -394,7 +394,7 @@ def _server_end(raw: Any) -> tuple[str, bool]:
     """The address that a driver's connection leads to, "" for a Unix socket; and whether TLS encrypts it."""
     transport = transport_of(raw)
     if transport is None:
-        found: tuple[str, bool] = raw.server_end()
-        return found
+        server_end: tuple[str, bool] = raw.server_end()
+        return server_end
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else "", transport.get_extra_info("ssl_object") is not None

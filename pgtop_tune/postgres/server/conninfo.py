@@ -75,7 +75,7 @@ class ServerEndpoint(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """What is connected to."""
+        """Return the address if there is one, else the name."""
         return self.hostaddr or self.host
 
     @property
@@ -89,7 +89,7 @@ class ServerEndpoint(Struct, frozen=True):
 
 
 class Reached(Struct, frozen=True):
-    """Where a session was made.
+    """The address that a session has reached.
 
     Attributes:
         endpoint: That of the list, with the address that answered.

@@ -1,6 +1,6 @@
-"""Connections to another address than the operator's own: an endpoint of a load, which a plan may name.
+"""Connections to another address than the operator's own_secrets: an endpoint of a load, which a plan may name.
 
-A secret stays with the address that it was found for. Another address gets what its own words say, what the service
+A secret stays with the address that it was connection for. Another address gets what its own words say, what the service
 says that its words name, and what .pgpass has for its host, port, database and user. PGPASSWORD, a typed password and
 the secrets of the operator's service and connection string are not sent there.
 """
@@ -57,22 +57,22 @@ def resolve_other(address: OtherAddress, watched: ConnInfo) -> ConnInfo:
     Raises:
         UsageProblem: libpq refuses the words, or a keyword in them is not allowed here.
     """
-    wanted = _keywords(address, watched)
-    own = {keyword for keyword in SECRET_KEYWORDS if wanted.get(keyword)}
-    if "password" not in wanted and not _belongs_to_service(wanted):
+    keywords = _keywords(address, watched)
+    own_secrets = {keyword for keyword in SECRET_KEYWORDS if keywords.get(keyword)}
+    if "password" not in keywords and not _belongs_to_service(keywords):
         # An empty one keeps libpq from PGPASSWORD and from the operator's service, and leads to .pgpass.
-        wanted["password"] = ""
-    found = resolved(wanted, asked(wanted))
-    if wanted.get("password") != "":
-        own |= {"password"}
-    foreign = {keyword: Secret("") for keyword in found.secrets if keyword not in own}
-    secrets = {keyword: secret for keyword, secret in found.secrets.items() if keyword in own}
-    found = replace(found, secrets={"password": Secret(""), **foreign, **secrets})
+        keywords["password"] = ""
+    connection = resolved(keywords, asked(keywords))
+    if keywords.get("password") != "":
+        own_secrets |= {"password"}
+    foreign = {keyword: Secret("") for keyword in connection.secrets if keyword not in own_secrets}
+    secrets = {keyword: secret for keyword, secret in connection.secrets.items() if keyword in own_secrets}
+    connection = replace(connection, secrets={"password": Secret(""), **foreign, **secrets})
     if "password" in secrets:
-        return found
-    if len(found.endpoints) == 1 and _same_address(found, watched):
-        return _with_passwords_of(found, watched)
-    return _without_false_names(found, wanted)
+        return connection
+    if len(connection.endpoints) == 1 and _same_address(connection, watched):
+        return _with_passwords_of(connection, watched)
+    return _without_false_names(connection, keywords)
 
 
 def _keywords(address: OtherAddress, watched: ConnInfo) -> dict[str, str]:
@@ -88,51 +88,55 @@ def _keywords(address: OtherAddress, watched: ConnInfo) -> dict[str, str]:
         } | ({"passfile": passfile} if passfile else {})
     if not address.uri.startswith(_SCHEMES):
         raise UsageProblem("the URI of an endpoint begins with postgresql://", "or write HOST:PORT/DATABASE")
-    wanted = parsed(address.uri)
+    keywords = parsed(address.uri)
     for keyword in _FORBIDDEN:
-        if keyword in wanted:
+        if keyword in keywords:
             raise UsageProblem(f"an endpoint may not contain {keyword}", "leave it out")
-    if "service" not in wanted:
+    if "service" not in keywords:
         # The variable is about the operator's own server.
-        wanted = {"hostaddr": "", "user": watched.user} | wanted
-    return wanted
+        keywords = {"hostaddr": "", "user": watched.user} | keywords
+    return keywords
 
 
-def _belongs_to_service(wanted: dict[str, str]) -> bool:
-    """Whether the words name a service and leave its host, port and user as they are."""
-    return "service" in wanted and not any(wanted.get(keyword) for keyword in _PLACE)
+def _belongs_to_service(keywords: dict[str, str]) -> bool:
+    """Return whether the words name a service and leave its host, port and user as they are."""
+    return "service" in keywords and not any(keywords.get(keyword) for keyword in _PLACE)
 
 
-def _same_address(found: ConnInfo, watched: ConnInfo) -> bool:
-    return found.user == watched.user and leads_there(found.endpoints[0], watched.endpoints[0])
+def _same_address(connection: ConnInfo, watched: ConnInfo) -> bool:
+    return connection.user == watched.user and leads_there(connection.endpoints[0], watched.endpoints[0])
 
 
-def _with_passwords_of(found: ConnInfo, watched: ConnInfo) -> ConnInfo:
+def _with_passwords_of(connection: ConnInfo, watched: ConnInfo) -> ConnInfo:
     """The connection to the watched server's address in other words, with the address fixed."""
-    endpoint, there = found.endpoints[0], watched.endpoints[0]
+    endpoint, there = connection.endpoints[0], watched.endpoints[0]
     password = endpoint.password or there.password
     return replace(
-        found,
-        endpoints=(replace(endpoint, hostaddr=there.hostaddr, password=password),),
-        secrets={**watched.secrets, **found.secrets, **({} if password is None else {"password": password})},
+        connection,
+        # Of a socket, a link in the words could lead elsewhere by the time a load follows it.
+        endpoints=(replace(there, host=there.host if there.is_socket else endpoint.host, password=password),),
+        secrets={**watched.secrets, **connection.secrets, **({} if password is None else {"password": password})},
     )
 
 
-def _without_false_names(found: ConnInfo, wanted: Mapping[str, str]) -> ConnInfo:
+def _without_false_names(connection: ConnInfo, keywords: Mapping[str, str]) -> ConnInfo:
     """Takes passwords away that .pgpass has for a host beside which another address stands; those of the address stay.
 
-    libpq looks for the host and sends to the address. Only TLS with verify-full proves that the host answers there.
+    libpq looks for the host and sends to the address. Only TLS with verify-full proves that the host answers there, and
+    only with an authority that the words have not brought along.
     """
-    if found.keywords.get("sslmode") == "verify-full" or not any(map(_falsely_named, found.endpoints)):
-        return found
+    own_authority = keywords.get("sslrootcert", "system") != "system"
+    proven = connection.keywords.get("sslmode") == "verify-full" and not own_authority
+    if proven or not any(map(_falsely_named, connection.endpoints)):
+        return connection
     password = None
-    if len(found.endpoints) == 1:
-        password = asked({**wanted, "host": found.endpoints[0].hostaddr}).password
+    if len(connection.endpoints) == 1:
+        password = asked({**keywords, "host": connection.endpoints[0].hostaddr}).password
     return replace(
-        found,
-        endpoints=tuple(replace(each, password=password) for each in found.endpoints),
-        keywords={**found.keywords, "passfile": NO_PASSFILE},
-        secrets={**found.secrets, "password": password or Secret("")},
+        connection,
+        endpoints=tuple(replace(endpoint, password=password) for endpoint in connection.endpoints),
+        keywords={**connection.keywords, "passfile": NO_PASSFILE},
+        secrets={**connection.secrets, "password": password or Secret("")},
     )
 
 

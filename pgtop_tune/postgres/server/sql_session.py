@@ -86,7 +86,7 @@ class PsycopgSession:
 
     @property
     def reached(self) -> Reached:
-        """Where the session was made."""
+        """Return the address that the session has reached."""
         info = self._connection.info
         endpoint = ServerEndpoint(host=info.host, port=info.port, hostaddr=info.hostaddr)
         return Reached(endpoint, bool(self._connection.pgconn.ssl_in_use))
@@ -264,7 +264,7 @@ class PsycopgSession:
 
 
 def reached_there(endpoint: ServerEndpoint, address: object, port: object) -> bool:
-    """Whether a server was reached where we knocked: a proxy connects from its own side, mostly to another port.
+    """Return whether a server was reached where we knocked: a proxy connects from its own side, mostly to another port.
 
     Args:
         endpoint: What a session was connected to.

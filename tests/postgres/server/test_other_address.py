@@ -21,6 +21,9 @@ FORMS = (
     OtherAddress(uri="postgresql://127.0.0.2:6415/shop"),
     OtherAddress(uri="postgresql://bench@127.0.0.1:6482/shop?sslmode=prefer"),
     OtherAddress(uri="postgresql://bench@127.0.0.1:6415/shop?hostaddr=127.0.0.2"),
+    OtherAddress(
+        uri="postgresql://bench@127.0.0.1:6415/shop?hostaddr=127.0.0.2&sslmode=verify-full&sslrootcert=/of/theirs"
+    ),
     OtherAddress(uri="postgresql://bench@127.0.0.1:6415,127.0.0.2:6415/shop"),
     OtherAddress(uri="postgresql:///shop?service=ours&host=127.0.0.2"),
     OtherAddress(uri="postgresql:///shop?service=ours&hostaddr=127.0.0.2"),

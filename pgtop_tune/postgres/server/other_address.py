@@ -1,6 +1,6 @@
-"""Connections to another address than the operator's own_secrets: an endpoint of a load, which a plan may name.
+"""Connections to another address than the operator's own: an endpoint of a load, which a plan may name.
 
-A secret stays with the address that it was connection for. Another address gets what its own words say, what the service
+A secret stays with the address that it was found for. Another address gets what its own words say, what the service
 says that its words name, and what .pgpass has for its host, port, database and user. PGPASSWORD, a typed password and
 the secrets of the operator's service and connection string are not sent there.
 """

@@ -8,6 +8,7 @@ the secrets of the operator's service and connection string are not sent there.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,7 +24,6 @@ from pgtop_tune.postgres.server.conninfo import (
     parsed,
     resolved,
 )
-from pgtop_tune.postgres.server.straight_way import leads_there
 from pgtop_tune.secret import Secret
 
 NO_PASSFILE: Final = f"{os.devnull}/none"
@@ -143,3 +143,25 @@ def _without_false_names(connection: ConnInfo, keywords: Mapping[str, str]) -> C
 def _falsely_named(endpoint: ServerEndpoint) -> bool:
     named = replace(endpoint, hostaddr="")
     return endpoint.hostaddr not in ("", endpoint.host) and not leads_there(named, endpoint)
+
+
+def leads_there(endpoint: ServerEndpoint, reached: ServerEndpoint) -> bool:
+    """Whether an endpoint is, in other words, the address of a session. Looks names up, and blocks meanwhile.
+
+    Args:
+        endpoint: One that may have a name with several addresses.
+        reached: With the address of a session.
+    """
+    return bool(_places(endpoint) & _places(reached))
+
+
+def _places(endpoint: ServerEndpoint) -> set[tuple[str, int]]:
+    """Addresses and port, or directory and number of a socket; names are looked up."""
+    if endpoint.is_socket:
+        return {(os.path.realpath(endpoint.host), endpoint.port)}
+    name = endpoint.address
+    try:
+        found = socket.getaddrinfo(name, endpoint.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return {(name, endpoint.port)}
+    return {(str(address[0]).partition("%")[0], endpoint.port) for *_, address in found}

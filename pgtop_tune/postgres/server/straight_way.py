@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -14,7 +12,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
-from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoint
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
+from pgtop_tune.postgres.server.other_address import leads_there
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 
 
@@ -55,28 +54,6 @@ async def way_of(way: ConnInfo, sql_session: PsycopgSession) -> Way:
         return Way(there.reached, straight=False)
     finally:
         await there.aclose()
-
-
-def leads_there(endpoint: ServerEndpoint, reached: ServerEndpoint) -> bool:
-    """Whether an endpoint is, in other words, the address of a session. Looks names up, and blocks meanwhile.
-
-    Args:
-        endpoint: One that may have a name with several addresses.
-        reached: With the address of a session.
-    """
-    return bool(_places(endpoint) & _places(reached))
-
-
-def _places(endpoint: ServerEndpoint) -> set[tuple[str, int]]:
-    """Addresses and port, or directory and number of a socket; names are looked up."""
-    if endpoint.is_socket:
-        return {(os.path.realpath(endpoint.host), endpoint.port)}
-    name = endpoint.address
-    try:
-        found = socket.getaddrinfo(name, endpoint.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return {(name, endpoint.port)}
-    return {(str(address[0]).partition("%")[0], endpoint.port) for *_, address in found}
 
 
 # What a session says of itself that a process of this machine can be recognised by.

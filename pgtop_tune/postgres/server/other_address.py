@@ -113,8 +113,8 @@ def _with_passwords_of(connection: ConnInfo, watched: ConnInfo) -> ConnInfo:
     password = endpoint.password or there.password
     return replace(
         connection,
-        # Of a socket, a link in the words could lead elsewhere by the time a load follows it.
-        endpoints=(replace(there, host=there.host if there.is_socket else endpoint.host, password=password),),
+        # Without an address, a link or a name in the words could lead elsewhere by the time a load follows it.
+        endpoints=(replace(there, host=endpoint.host if there.hostaddr else there.host, password=password),),
         secrets={**watched.secrets, **connection.secrets, **({} if password is None else {"password": password})},
     )
 

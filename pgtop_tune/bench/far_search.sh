@@ -1,7 +1,8 @@
 # Tells which pgbench there are, and where a run's directory may be made.
 #
 # Arguments: a word that begins our lines on standard output, and a binary or its directory, or nothing.
-# Standard output: "MARK base DIRECTORY", and for each pgbench "MARK pgbench PATH" followed by what --version prints.
+# Standard output: "MARK base DIRECTORY", and for each pgbench "MARK pgbench PATH" followed by what --version prints,
+# and "MARK without-tls PATH" where its libpq refuses TLS. No server is asked: there is none in /dev/null.
 mark=$1
 asked_for=$2
 base=${TMPDIR:-/tmp}
@@ -18,6 +19,9 @@ for path; do
     if [ -f "$path" ] && [ -x "$path" ]; then
         printf '%s pgbench %s\n' "$mark" "$path"
         "$path" --version 2>&1
+        case $(PGSSLMODE=require "$path" -n -t 1 -h /dev/null -U nobody postgres 2>&1) in
+            *"SSL support is not compiled in"*) printf '%s without-tls %s\n' "$mark" "$path" ;;
+        esac
     fi
 done
 exit 0

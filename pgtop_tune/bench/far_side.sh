@@ -4,6 +4,9 @@
 # Standard input, before the start: "clock" (answered with the time), "file NAME BYTES" followed by the bytes, "go";
 # after it: names of signals, and "beat" now and then. Standard output: "MARK log NAME BYTES" or "MARK report - BYTES"
 # followed by the bytes. POSIX sh, with head -c; fallocate gives sent log back to the disk where it is there.
+#
+# Variables of that account which lead to a server or hold a password are about another one than ours.
+unset PGHOST PGHOSTADDR PGPORT PGSERVICE PGPASSWORD PGTARGETSESSIONATTRS PGLOADBALANCEHOSTS
 mark=$1
 directory=$2
 shift 2

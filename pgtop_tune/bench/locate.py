@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
+from pgtop_tune.process import handed_on
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.server_packages import installed, own_libraries_hint, remedy
 
@@ -23,6 +25,10 @@ INSTALL_HINT: Final = remedy("name one with --pgbench")
 
 _VERSION: Final = re.compile(r"^pgbench \(PostgreSQL\) ((\d+)(?:\.(\d+)|devel|(?:beta|rc)\d+)?.*)$", re.M)
 _ANSWER_TIMEOUT_S: Final = 10.0
+_TRIES_TLS: Final = ("-n", "-t", "1", "-h", os.devnull, "-U", "nobody", "postgres")
+"""There is no server; a libpq without TLS refuses PGSSLMODE=require before it finds that out."""
+NO_TLS: Final = "invalid when SSL support is not compiled in"
+_OTHERS_WRITE: Final = 0o022
 
 
 class Pgbench(Struct, frozen=True):
@@ -47,23 +53,25 @@ class Pgbench(Struct, frozen=True):
         return {"LD_LIBRARY_PATH": f"{self.library_path}:{inherited}" if inherited else str(self.library_path)}
 
 
-def find_pgbench(explicit: Path | None = None) -> Pgbench:
+def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgbench:
     """The pgbench to use.
 
     Args:
         explicit: A binary, or the directory it is in; nothing else is tried then.
+        over_tls: It has to be able to encrypt its sessions with TLS.
 
     Returns:
-        The one asked for, else the newest of `PLACES`; of equals the one in the earlier place.
+        The one asked for, else the newest of `PLACES` that will do; of equals the one in the earlier place.
 
     Raises:
-        LoadProblem: There is none, it does not start, or it is older than PostgreSQL 13.
+        LoadProblem: There is none, it does not start, is older than PostgreSQL 13, or has no TLS where that is needed;
+            or we are root, and other accounts can write it.
     """
     if explicit is not None:
         path = explicit / "pgbench" if explicit.is_dir() else explicit
         if not path.is_file():
             raise LoadProblem(f"there is no pgbench at {explicit}", INSTALL_HINT)
-        return _recent_enough(probe(path))
+        return newest([probe(path)], over_tls=over_tls)
     found: list[Pgbench] = []
     refusals: list[str] = []
     for path in _candidates():
@@ -73,29 +81,50 @@ def find_pgbench(explicit: Path | None = None) -> Pgbench:
             refusals.append(problem.message)
     if not found:
         raise LoadProblem(refusals[0] if refusals else "no pgbench was found on this machine", INSTALL_HINT)
-    return newest(found)
+    return newest(found, over_tls=over_tls)
 
 
-def newest(found: Sequence[Pgbench]) -> Pgbench:
-    """The newest of them; of equals the first.
+def newest(
+    found: Sequence[Pgbench], *, over_tls: bool, without_tls: Callable[[Pgbench], bool] | None = None
+) -> Pgbench:
+    """The newest of them that will do; of equals the first.
+
+    Args:
+        found: At least one.
+        over_tls: It has to have TLS.
+        without_tls: Tells that one has none; None tries it on this machine.
 
     Raises:
-        LoadProblem: It is older than PostgreSQL 13.
+        LoadProblem: It is older than PostgreSQL 13, or none of them has TLS.
     """
-    return _recent_enough(max(found, key=lambda pgbench: pgbench.version_num))
+    lacks_tls = without_tls or _lacks_tls
+    recent_first = sorted(found, key=lambda pgbench: pgbench.version_num, reverse=True)
+    for pgbench in recent_first:
+        if not over_tls or not lacks_tls(pgbench):
+            return _recent_enough(pgbench)
+    paths = ", ".join(str(pgbench.path) for pgbench in recent_first)
+    raise LoadProblem(
+        f"the sessions of this server are encrypted, and pgbench cannot do that: {paths} has no TLS",
+        "install the distribution's package (Debian: postgresql-NN), or name another with --pgbench",
+    )
 
 
 def probe(path: Path) -> Pgbench:
     """Asks a binary for its version; takes some ten milliseconds.
 
     Raises:
-        LoadProblem: It does not start, or is no pgbench.
+        LoadProblem: It does not start, or is no pgbench, or we are root and other accounts can write it.
     """
-    answer = _ask(path, None)
+    if stranger := writable_by_others(path):
+        raise LoadProblem(
+            f"{path} is not run as root: other accounts can write {stranger}",
+            f"name a pgbench of root's with --pgbench, or take away their rights on {stranger}",
+        )
+    answer = _ask(path, None, ("--version",))
     library_path = None
     if answer.returncode and (path.parent.parent / "lib").is_dir():
         library_path = path.parent.parent / "lib"
-        answer = _ask(path, library_path)
+        answer = _ask(path, library_path, ("--version",))
     parsed = parse_version(answer.stdout)
     if parsed is None:
         words = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
@@ -103,6 +132,32 @@ def probe(path: Path) -> Pgbench:
         raise LoadProblem(f"{path} is not a working pgbench: {words}", hint or INSTALL_HINT)
     version_num, version = parsed
     return Pgbench(path=path, version_num=version_num, version=version, library_path=library_path)
+
+
+def writable_by_others(path: Path) -> str:
+    """Return a part of the way to a program that other accounts than root can replace; "" where we are not root."""
+    if os.geteuid() != 0:
+        return ""
+    real = Path(os.path.realpath(path))
+    libraries = [real.parent.parent / "lib"] if (real.parent.parent / "lib").is_dir() else []
+    for part in (real, *real.parents, *libraries, path, *Path(os.path.abspath(path)).parents):
+        try:
+            status = part.lstat()
+        except OSError:
+            return str(part)
+        if status.st_uid != 0 or (not stat.S_ISLNK(status.st_mode) and _is_open(status)):
+            return str(part)
+    return ""
+
+
+def _is_open(status: os.stat_result) -> bool:
+    """Return whether others can write it; in a sticky directory they cannot replace a file of root's."""
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    return bool(status.st_mode & _OTHERS_WRITE) and not sticky
+
+
+def _lacks_tls(pgbench: Pgbench) -> bool:
+    return NO_TLS in _ask(pgbench.path, pgbench.library_path, _TRIES_TLS).stderr
 
 
 def parse_version(text: str) -> tuple[int, str] | None:
@@ -113,11 +168,13 @@ def parse_version(text: str) -> tuple[int, str] | None:
     return int(match[2]) * 10_000 + int(match[3] or 0), one_line(match[1], 100)
 
 
-def _ask(path: Path, library_path: Path | None) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"LC_ALL": "C"} | ({"LD_LIBRARY_PATH": str(library_path)} if library_path else {})
+def _ask(path: Path, library_path: Path | None, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    without_server = {name: value for name, value in handed_on.environment().items() if not name.startswith("PG")}
+    environment = without_server | {"LC_ALL": "C", "PGSSLMODE": "require"}
+    environment |= {"LD_LIBRARY_PATH": str(library_path)} if library_path else {}
     try:
         return subprocess.run(
-            [str(path), "--version"],
+            [str(path), *options],
             capture_output=True,
             text=True,
             errors="replace",

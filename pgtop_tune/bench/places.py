@@ -164,8 +164,12 @@ class LoadPlace(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def find(self, asked_for: Path | None) -> Pgbench:
+    async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
         """The pgbench asked for (a binary or its directory), else the newest there is.
+
+        Args:
+            asked_for: None for any.
+            over_tls: It has to be able to encrypt its sessions with TLS.
 
         Raises:
             LoadProblem: There is none; the place cannot be reached.
@@ -232,9 +236,9 @@ class LocalPlace:
 
     name = ""
 
-    async def find(self, asked_for: Path | None) -> Pgbench:
+    async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
         """As in `Place`."""
-        return await asyncio.to_thread(find_pgbench, asked_for)
+        return await asyncio.to_thread(find_pgbench, asked_for, over_tls=over_tls)
 
     def directory(self, local: Path) -> Path:
         """The same."""

@@ -17,8 +17,13 @@ from msgspec.structs import replace
 
 from pgtop_tune import start_options
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.model.instance import AnsweringServer
+from pgtop_tune.process import handed_on
 from pgtop_tune.secret import Secret
 
+_PLACES: Final = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGTARGETSESSIONATTRS", "PGLOADBALANCEHOSTS", "PGSERVICE")
+"""Variables about the operator's server; of a load's, the endpoint has them all."""
+_OVER_TLS: Final = frozenset({"require", "verify-ca", "verify-full"})
 _PATIENCE: Final = {"PGCONNECT_TIMEOUT": "60"}
 """Without it pgbench waits for ever behind a proxy that keeps a connection and says nothing."""
 
@@ -27,18 +32,17 @@ def environment(endpoint: LoadEndpoint, pgbench: Pgbench, passfile: Path | None)
     """Variables to start pgbench with.
 
     Args:
-        passfile: Holds the endpoint's password, None when it has none; then PGPASSWORD and .pgpass of the user count.
+        passfile: Holds the endpoint's password, None when it has none; then .pgpass of the user counts.
 
     Returns:
         LC_ALL is C: pgbench prints figures with the locale's decimal comma, and translates its messages. A connection
         may take a minute, unless the user says otherwise.
     """
-    variables = _PATIENCE | os.environ | dict(endpoint.env) | pgbench.environment() | {"LC_ALL": "C"}
-    if endpoint.env:
-        # A service wins over variables; what it says is in them, unless the user has said otherwise.
-        variables.pop("PGSERVICE", None)
+    inherited = {
+        name: value for name, value in handed_on.environment().items() if not (endpoint.env and name in _PLACES)
+    }
+    variables = _PATIENCE | inherited | dict(endpoint.env) | pgbench.environment() | {"LC_ALL": "C"}
     if passfile is not None:
-        variables.pop("PGPASSWORD", None)
         variables["PGPASSFILE"] = str(passfile)
     return variables
 
@@ -80,8 +84,8 @@ class LoadEndpoint(Struct, frozen=True):
 
     Attributes:
         host: Name, address or socket directory; "" leaves it to libpq.
-        password: Given to pgbench through a file of mode 0600, never on a command line; None leaves it to libpq
-            (.pgpass, PGPASSWORD of the user's own environment).
+        password: Given to pgbench through a file of mode 0600, never on a command line or in the environment; None
+            leaves it to .pgpass.
         env: Further libpq variables, over those of our own environment: PGSSLMODE, PGSSLROOTCERT, …
         keywords: libpq keywords that are no variables, or variables that an older libpq would pass over without a
             word; none is secret. They stand beside the name of the database.
@@ -94,6 +98,21 @@ class LoadEndpoint(Struct, frozen=True):
     password: Secret | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     keywords: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{name}:{self.port}"
+
+    @property
+    def of_this_machine(self) -> bool:
+        """Return whether another machine would find another server at that address: a Unix socket, or loopback."""
+        host = self.env.get("PGHOSTADDR") or self.host
+        return host in ("", "localhost", "::1") or host.startswith(("/", "@", "127."))
+
+    @property
+    def over_tls(self) -> bool:
+        """Return whether every session must be encrypted."""
+        return self.env.get("PGSSLMODE") in _OVER_TLS
 
 
 class SqlSession(Protocol):
@@ -112,6 +131,10 @@ class SqlSession(Protocol):
 
     async def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """Rows of one statement; parameters are written `%s` (and then a per cent sign `%%`). Raises as `execute`."""
+        ...
+
+    async def server(self) -> AnsweringServer:
+        """The server that answers. Raises as `execute`."""
         ...
 
     async def search_path(self) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class PgbenchRunner:
         self._place: LoadPlace = place or LocalPlace()
         self._base = base or base_directory()
         self._next_directory = unused_name(self._base)
-        self._found: Pgbench | None = None
+        self._found: dict[bool, Pgbench] = {}
         self._run: PgbenchRun | None = None
         self._runs = 0
         self._starting = asyncio.Lock()
@@ -210,14 +210,15 @@ class PgbenchRunner:
         return self._run.statistics() if self._run is not None else LogStatistics()
 
     async def pgbench(self) -> Pgbench:
-        """The pgbench that is used; looked for once.
+        """The pgbench that is used for the endpoint; looked for once.
 
         Raises:
-            LoadProblem: There is none.
+            LoadProblem: There is none, or none with TLS where the server's sessions have it.
         """
-        if self._found is None:
-            self._found = await self._place.find(self._asked_for)
-        return self._found
+        over_tls = self.endpoint.over_tls
+        if over_tls not in self._found:
+            self._found[over_tls] = await self._place.find(self._asked_for, over_tls=over_tls)
+        return self._found[over_tls]
 
     async def _complete(self, spec: LoadSpec) -> tuple[LoadSpec, Profile]:
         self.fence(spec)

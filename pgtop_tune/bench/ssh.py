@@ -27,7 +27,6 @@ from pgtop_tune.bench.run_directory import RunDirectory, passfile_text
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.secret import Secret
 
 ROUND_TRIPS: Final = 5
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -206,7 +205,7 @@ class SshPlace:
         self._client = tuple(client)
         self._base = Path("/tmp")
 
-    async def find(self, asked_for: Path | None) -> Pgbench:
+    async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
         """As in `Place`; what is asked for is a path over there."""
         mark = f"pgtop-{secrets.token_hex(6)}"
         command = ["/bin/sh", "-c", _FAR_SEARCH.read_text(), "pgtop-tune", mark, str(asked_for or "")]
@@ -221,7 +220,8 @@ class SshPlace:
             raise LoadProblem(f"{self.name} does not answer", _HINT) from problem
         finally:
             await guarded.stop()
-        found = self._found(stdout.decode("utf-8", "replace"), mark)
+        said = stdout.decode("utf-8", "replace")
+        found = self._found(said, mark)
         if found is None:
             words = one_line(stderr.decode("utf-8", "replace"), 300) or "it does not answer"
             raise LoadProblem(f"{self.name} cannot be reached: {words}", _HINT)
@@ -230,7 +230,10 @@ class SshPlace:
             raise LoadProblem(
                 f"there is no pgbench {where} {self.name}", "install one there, or name it with --pgbench"
             )
-        return newest(found)
+        lacking = {
+            line.partition(" without-tls ")[2] for line in said.splitlines() if line.startswith(f"{mark} without")
+        }
+        return newest(found, over_tls=over_tls, without_tls=lambda pgbench: str(pgbench.path) in lacking)
 
     def directory(self, local: Path) -> Path:
         """As in `Place`."""
@@ -250,7 +253,7 @@ class SshPlace:
             files = [(_far_name(number, each), each.file.read_bytes()) for number, each in enumerate(order.scripts, 1)]
         except OSError as problem:
             raise LoadProblem(f"a script cannot be read: {problem}") from problem
-        password = order.endpoint.password or _inherited_password()
+        password = order.endpoint.password
         if password is not None:
             files.insert(0, (PASSFILE, passfile_text(password).encode()))
         mark, there = f"pgtop-{secrets.token_hex(6)}", self.directory(order.directory)
@@ -295,7 +298,7 @@ class SshPlace:
             kind, _, value = rest.partition(" ")
             if first == mark and kind == "base":
                 answered, self._base = True, Path(value)
-            elif first == mark:
+            elif first == mark and kind == "pgbench":
                 path = value
             elif path and (version := parse_version(line)):
                 found.append(Pgbench(Path(path), *version))
@@ -304,12 +307,6 @@ class SshPlace:
 
 def _far_name(number: int, script: Script) -> str:
     return f"{number}-{_ODD.sub('_', script.file.name)}"
-
-
-def _inherited_password() -> Secret | None:
-    """What libpq would take from our own environment, which does not go along."""
-    password = os.environ.get("PGPASSWORD")
-    return Secret(password) if password else None
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

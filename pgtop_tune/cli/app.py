@@ -18,6 +18,7 @@ from pgtop_tune.cli.options import register
 from pgtop_tune.cli.output import PROGRAM, complain, flush_or_say_why, say, suit_the_locale, tell
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.paths import elsewhere
+from pgtop_tune.process.handed_on import command_line, take_over
 
 DEFAULT_COMMAND: Final = "top"
 _OF_THE_PROGRAM: Final = ("--help", "--version", "--install-completion", "--show-completion")
@@ -156,7 +157,8 @@ def main() -> None:
     suit_the_locale()
     completing = any(name.startswith("_PGTOP_TUNE_COMPLETE") for name in os.environ)
     try:
-        words = sys.argv[1:] if completing else with_default_command(sys.argv[1:])
+        take_over()
+        words = sys.argv[1:] if completing else with_default_command(command_line(sys.argv[1:]))
         if words and words[0] in _KEEPING_STATE and (note := elsewhere()):
             tell(note)
         _run(words, "" if completing else words[0])

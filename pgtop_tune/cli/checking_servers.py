@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.cli.connecting import may_have_password
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.output import say, say_whole, tell
 from pgtop_tune.errors import PgtopError, UsageProblem
@@ -25,6 +26,8 @@ from pgtop_tune.health.report import Report
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.paths import opened
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
+from pgtop_tune.process.handed_on import inherited_password
+from pgtop_tune.units import counted
 
 _MOST: Final = 500
 _LONGEST: Final = 1024 * 1024
@@ -72,7 +75,7 @@ def servers_of(wanted: ServersWanted) -> dict[str, ConnInfo | UsageProblem]:
     for server in asked:
         conninfo: ConnInfo | UsageProblem
         try:
-            conninfo = resolve(server.target)
+            conninfo = resolve(server.target, inherits=False)
             # What was typed may hold a password.
             name = server.service or conninfo.describe()
         except UsageProblem as problem:
@@ -80,7 +83,16 @@ def servers_of(wanted: ServersWanted) -> dict[str, ConnInfo | UsageProblem]:
         while name in found:
             name = f"{name} ({server.place})"
         found[name] = conninfo
-    return found
+    return _with_inherited_password(found)
+
+
+def _with_inherited_password(found: dict[str, ConnInfo | UsageProblem]) -> dict[str, ConnInfo | UsageProblem]:
+    """The connections with PGPASSWORD where nothing else is found for them and somebody agrees; asks once for all."""
+    inherited = inherited_password()
+    lacking = {name: each for name, each in found.items() if isinstance(each, ConnInfo) and each.password is None}
+    if inherited is None or not lacking or not may_have_password(counted(len(lacking), "server")):
+        return found
+    return found | {name: each.with_password(inherited) for name, each in lacking.items()}
 
 
 def _of_services(wanted: ServersWanted) -> list[_Asked]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import getpass
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 from msgspec import Struct
 
 from pgtop_tune.cli import options
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.process.handed_on import inherited_password
+from pgtop_tune.safe_text import printable
 from pgtop_tune.secret import Secret
 
 if TYPE_CHECKING:
@@ -82,6 +85,25 @@ def _meant(words: ConnectionWords) -> _Meant:
 def can_ask() -> bool:
     """Whether there is somebody to type a password."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def with_inherited_password(conninfo: ConnInfo) -> ConnInfo:
+    """The connection with PGPASSWORD, where nothing else is found for its address and somebody agrees."""
+    inherited = inherited_password()
+    if inherited is None or conninfo.password is not None or not may_have_password(conninfo.describe()):
+        return conninfo
+    return conninfo.with_password(inherited)
+
+
+@cache
+def may_have_password(where: str) -> bool:
+    """Asks once whether PGPASSWORD may be sent to another address than the operator's own; without a terminal not."""
+    from pgtop_tune.cli.signals import answer_to
+
+    if not can_ask():
+        return False
+    question = printable(f"PGPASSWORD is set: send it to {where}, too? [y/N] ")
+    return answer_to(question).lower() in ("y", "yes")
 
 
 def ask_password(user: str) -> Secret:

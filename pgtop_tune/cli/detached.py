@@ -21,6 +21,7 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import NotOurs, experiments_dir, new_file, private, read_own, replacing
+from pgtop_tune.process import handed_on
 from pgtop_tune.process.process_key import ProcessKey, key_of
 from pgtop_tune.runtime.running_experiments import DETACHED
 from pgtop_tune.safe_text import one_line
@@ -65,11 +66,15 @@ def start_detached(words: Sequence[str]) -> int:
     log = _directory() / f"{name}.log"
     try:
         private(log.parent)
-        with new_file(log) as file:
+        line = [word for word in handed_on.command_line(sys.argv[1:]) if word != _OPTION]
+        password = handed_on.inherited_password()
+        with new_file(log) as file, handed_on.descriptor(command_line=line, password=password) as secrets:
+            # What was typed may hold passwords: the argument list names the command alone.
             program = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pgtop_tune", *(word for word in sys.argv[1:] if word != _OPTION)],
+                [sys.executable, "-P", "-m", "pgtop_tune", *words],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, DETACHED: name},
+                env={**handed_on.environment(), DETACHED: name, handed_on.VARIABLE: str(secrets)},
+                pass_fds=(secrets,),
             )  # fmt: skip
         key = key_of(program.pid)
         if key is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.looking import Looked, let_in, look_closely
 from pgtop_tune.cli.measuring import targets
 from pgtop_tune.cli.output import say
+from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, ServerProblem, UsageProblem
 from pgtop_tune.experiment.path import unreachable
 from pgtop_tune.experiment.plan.amounts import PlanFacts
@@ -145,7 +147,7 @@ def bound_to_server(
     looked = look_closely(words, 0.0, None, None)
     view = _view(read, looked, scripts, unsafe=allow_unsafe, confirmed=frozenset(session.confirm or ()))
     found = bound(read, view)
-    room = let_in(words, lambda conninfo: asyncio.run(_asked(conninfo, read, found)))
+    room = let_in(words, lambda conninfo: asyncio.run(_asked(conninfo, read, found, session.pgbench)))
     if room.closed or room.refused:
         found = bound(read, replace(view, unreachable=room.closed, refused=room.refused))
     max_wal_bytes = int(view.parameters["max_wal_size"].setting) * _MB
@@ -218,7 +220,7 @@ def _view(
     )
 
 
-async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> ServerRoom:
+async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan, pgbench: Path | None) -> ServerRoom:
     """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others.
 
     Raises:
@@ -226,7 +228,9 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan) -> 
             pooler stands before the server.
     """
     sql_session = await open_sql_session(conninfo)
+    conninfo = conninfo.only(sql_session.reached.endpoint)
     try:
+        find_pgbench(pgbench, over_tls=endpoint_of(conninfo.pinned(sql_session.reached)).over_tls)
         [(may_create, is_standby)] = await sql_session.rows(_MAY_CREATE)
         if plan.database == OWN_DATABASE and is_standby:
             raise UsageProblem(

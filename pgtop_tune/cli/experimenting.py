@@ -52,7 +52,7 @@ from pgtop_tune.experiment.plan.stage_data import made_here
 from pgtop_tune.experiment.surroundings_meter import SurroundingsMeter
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -280,6 +280,8 @@ class ExperimentSession:
                 self._announcement.end()
 
     async def _run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
+        # Of several hosts, all that follows goes to the one that lets us in.
+        conninfo = conninfo.only((await self._reached_by(conninfo)).endpoint)
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
         rules = Rules(fenced=True, allow_unsafe=self._live.allow_unsafe, note_place=note_place, tell=tell)
@@ -308,7 +310,8 @@ class ExperimentSession:
         return ExitCode.OK
 
     async def _measured(self, conninfo: ConnInfo, doors: _Doors, *, abandon: bool) -> int | None:
-        session = LiveSession(conninfo, self._live)
+        reached = await self._reached_by(conninfo)
+        session = LiveSession(conninfo, self._live, reached)
         session.load.directories = self._directories
         session.load.prepare = None
         session.watch_others()
@@ -353,13 +356,23 @@ class ExperimentSession:
         try:
             for endpoint in self._plan.endpoints:
                 if not endpoint.address:
-                    found[endpoint.name] = LoadTarget(endpoint.name, endpoint_of(conninfo))
+                    pinned = conninfo.pinned(sql_session.reached)
+                    found[endpoint.name] = LoadTarget(endpoint.name, endpoint_of(pinned))
                     continue
                 words = [f"{endpoint.name}={endpoint.address}"]
                 [found[endpoint.name]] = await targets(words, sql_session, conninfo, from_here=True)
         finally:
             await sql_session.aclose()
         return found
+
+    @staticmethod
+    async def _reached_by(conninfo: ConnInfo) -> Reached:
+        """Return the address that a session reaches now."""
+        sql_session = await open_sql_session(conninfo)
+        try:
+            return sql_session.reached
+        finally:
+            await sql_session.aclose()
 
     async def _own_database(self, conninfo: ConnInfo) -> ConnInfo:
         """A database of the experiment's own, made where it is not there."""
@@ -398,8 +411,9 @@ class ExperimentSession:
         shape = PgbenchShape(steps=self._plan.init_steps)
         sql_session = await open_sql_session(conninfo)
         try:
-            pgbench = find_pgbench(self._live.pgbench)
-            return await initialise(endpoint_of(conninfo), scale, pgbench, shape=shape, sql_session=sql_session)
+            endpoint = endpoint_of(conninfo.pinned(sql_session.reached))
+            pgbench = find_pgbench(self._live.pgbench, over_tls=endpoint.over_tls)
+            return await initialise(endpoint, scale, pgbench, shape=shape, sql_session=sql_session)
         finally:
             await sql_session.aclose()
 

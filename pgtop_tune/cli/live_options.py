@@ -103,6 +103,7 @@ def pooler_addresses(typed: Sequence[str] | None) -> tuple[PoolerAddress, ...]:
 
 
 def _address(words: str) -> PoolerAddress:
+    from pgtop_tune.cli.connecting import with_inherited_password
     from pgtop_tune.pooler.address import CONSOLE_DATABASE, PoolerAddress
     from pgtop_tune.postgres.server.conninfo import resolve
 
@@ -110,7 +111,7 @@ def _address(words: str) -> PoolerAddress:
     if not equals or not _NAME.fullmatch(name) or not uri:
         # The words may hold a password: they are not repeated.
         raise UsageProblem("--pooler takes a name and the URI of its console", _EXAMPLE)
-    conninfo = resolve(uri)
+    conninfo = with_inherited_password(resolve(uri, inherits=False))
     database = conninfo.dbname if _names_database(uri) else CONSOLE_DATABASE
     keywords = {key: value for key, value in conninfo.as_psycopg().items() if key not in conninfo.secrets}
     places = ",".join(map(str, conninfo.endpoints))

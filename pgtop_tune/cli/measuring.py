@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known
 from pgtop_tune.cli.commands.bench.shared import opened
-from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.connecting import ConnectionWords, with_inherited_password
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.live_options import LiveOptions
@@ -35,7 +36,7 @@ from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.errors import ConnectionProblem, RecordingProblem
 from pgtop_tune.experiment.configurations import Configuration, ConfiguredRuns, check_configurations
-from pgtop_tune.experiment.endpoints import EndpointWords, LoadTarget, parse_endpoint
+from pgtop_tune.experiment.endpoints import LoadTarget, parse_endpoint
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.repeats import Repeats, Repetition, check_goal, check_length, load_before
 from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
@@ -46,8 +47,9 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadSpec
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
-from pgtop_tune.postgres.server.straight_way import leads_straight
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.other_address import resolve_other
+from pgtop_tune.postgres.server.straight_way import Way, way_of
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -65,42 +67,42 @@ async def targets(
     Args:
         endpoints: As typed: NAME=HOST:PORT/DATABASE, or NAME=postgresql://…
         sql_session: A session on the server that is watched.
-        conninfo: What it was opened with; what an endpoint leaves out is taken from it.
+        conninfo: What it was opened with; what an endpoint leaves out is taken from it, but for its secrets.
         from_here: pgbench runs on this machine. Elsewhere, this machine's own addresses mean another server.
 
     Raises:
         UsageProblem: Words that are no endpoint.
     """
+    watched = conninfo.pinned(sql_session.reached)
     if not endpoints:
-        return (LoadTarget(str(conninfo.endpoints[0]), endpoint_of(conninfo)),)
+        return (LoadTarget(str(watched.endpoints[0]), endpoint_of(watched if from_here else _from_there(watched))),)
     found = []
     for typed in endpoints:
         words = parse_endpoint(typed)
-        meant = _resolved(words, conninfo)
+        meant = with_inherited_password(await asyncio.to_thread(resolve_other, words.address, watched))
         asked = from_here or not _of_this_machine(meant)
-        direct = asked and await leads_straight(meant, sql_session, conninfo)
-        found.append(LoadTarget(words.name, endpoint_of(meant), direct))
+        way = await way_of(meant, sql_session) if asked else Way(None, straight=False)
+        meant = meant.only(meant.endpoints[0]) if way.reached is None else meant.pinned(way.reached)
+        found.append(LoadTarget(words.name, endpoint_of(meant if from_here else _from_there(meant)), way.straight))
     return tuple(found)
 
 
-def _resolved(words: EndpointWords, conninfo: ConnInfo) -> ConnInfo:
-    if words.uri:
-        return resolve(words.uri, user=conninfo.user)
-    return resolve(
-        words.database or conninfo.dbname,
-        host=words.host or conninfo.host,
-        port=words.port or str(conninfo.port),
-        user=conninfo.user,
-        password=conninfo.password,
-    )
+def _from_there(conninfo: ConnInfo) -> ConnInfo:
+    """As another machine reaches it: a name that means this machine's loopback here has another address there."""
+    endpoint = conninfo.endpoints[0]
+    if _is_loopback(endpoint.hostaddr) and not (endpoint.host == "localhost" or _is_loopback(endpoint.host)):
+        return replace(conninfo, endpoints=(replace(endpoint, hostaddr=""),))
+    return conninfo
 
 
 def _of_this_machine(conninfo: ConnInfo) -> bool:
     endpoint = conninfo.endpoints[0]
-    if endpoint.is_socket or endpoint.host == "localhost":
-        return True
+    return endpoint.is_socket or endpoint.host == "localhost" or _is_loopback(endpoint.address)
+
+
+def _is_loopback(address: str) -> bool:
     try:
-        return ip_address(endpoint.hostaddr or endpoint.host).is_loopback
+        return ip_address(address).is_loopback
     except ValueError:
         return False
 
@@ -156,13 +158,14 @@ async def measure(wanted: BenchRequest) -> int:
     loaded = load_profiles(directories)
     async with opened(wanted.connection) as (sql_session, conninfo):
         places = await targets(wanted.endpoints, sql_session, conninfo, from_here=wanted.live.load_from is None)
+        reached = sql_session.reached
     plan, wish = _plan(wanted, loaded, places, steps), wanted.repetition
     check_length(plan, wish)
     repeats = Repeats(plan, wish)
     in_cells = wish.most > 1 or bool(wanted.configurations)
     if wanted.output is not None:
         check_directory(wanted.output)
-    session = LiveSession(conninfo, wanted.live)
+    session = LiveSession(conninfo, wanted.live, reached)
     session.load.directories = directories
     # The cells of a plan come complete, and their scripts were looked through.
     session.load.prepare = None

@@ -139,12 +139,13 @@ async def switch(wanted: SwitchRequest) -> int:
     compared = check_compared(wanted, rivals)
     async with opened(wanted.connection) as (sql_session, conninfo):
         places = await targets(wanted.endpoints, sql_session, conninfo, from_here=wanted.live.load_from is None)
+        arrived = sql_session.reached
         all_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
     loaded = load_profiles(directories)
     profiles = [loaded.get(name) for name in wanted.profiles]
     found_cells = cells(places, profiles, wanted.spec, None, clients=wanted.clients, protocol=wanted.protocol)
     loads = {Arm.A: found_cells[0], Arm.B: found_cells[-1]}
-    session = LiveSession(conninfo, wanted.live)
+    session = LiveSession(conninfo, wanted.live, arrived)
     session.load.directories = directories
     session.load.prepare = None
     session.watch_others()

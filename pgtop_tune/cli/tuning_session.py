@@ -262,7 +262,8 @@ async def opened_session(
     directories = profile_directories(profiles_directory)
     async with opened(connection) as (sql_session, conninfo):
         places = await targets((), sql_session, conninfo, from_here=live.load_from is None)
-    session = LiveSession(conninfo, live)
+        reached = sql_session.reached
+    session = LiveSession(conninfo, live, reached)
     session.watch_others()
     session.load.directories = directories
     if decides is None:

@@ -38,6 +38,7 @@ from pgtop_tune.experiment.plan.reviewed import plan_hash
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.paths import experiments_dir, replacing
 from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.process.handed_on import take_over
 from pgtop_tune.runtime.running_experiments import ServerKey, check_alone, until_alone
 
 _WORDS: Final = ConnectionWords(no_password=True)
@@ -186,6 +187,7 @@ def answered(data: bytes) -> dict[str, Any]:
 
 def main() -> None:
     """Reads the request, writes the answer."""
+    take_over()
     asked, answer = map(Path, sys.argv[1:3])
     with terminating():
         found = answered(asked.read_bytes())

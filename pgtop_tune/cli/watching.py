@@ -9,7 +9,7 @@ from pgtop_tune.host.own_cost import OwnCostMeter
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Footprint
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Reached
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.host_sampler import HostSampler
@@ -109,6 +109,11 @@ class Watching:
             if isinstance(capabilities, Unavailable)
             else (capabilities.backend_pid, capabilities.backend_start_ms)
         )
+
+    @property
+    def reached(self) -> Reached | None:
+        """Return the address of our session; None without one."""
+        return self._reader.reached
 
     @property
     def password_needed(self) -> bool:

@@ -24,13 +24,14 @@ from pgtop_tune.changes.server.session_runner import own_sql_session
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
+from pgtop_tune.errors import LoadProblem
 from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.load_service import LoadService
 from pgtop_tune.experiment.other_experiments import OtherExperiments
 from pgtop_tune.experiment.switchback_service import SwitchbackService
 from pgtop_tune.health.service import CheckService
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 from pgtop_tune.recording.recorder import Recorder
@@ -48,6 +49,7 @@ class LiveParts:
         conninfo: The server.
         options: Of the session.
         watching: What looks at it already; None makes it.
+        reached: Where a session was made to which all loads go; None for that of `watching`.
 
     Attributes:
         source: Frames of server, host and load.
@@ -59,8 +61,15 @@ class LiveParts:
         checks: The check before production.
     """
 
-    def __init__(self, conninfo: ConnInfo, options: LiveOptions, watching: Watching | None = None) -> None:
+    def __init__(
+        self,
+        conninfo: ConnInfo,
+        options: LiveOptions,
+        watching: Watching | None = None,
+        reached: Reached | None = None,
+    ) -> None:
         self._conninfo = conninfo
+        self._reached = reached
         self._pgbench = None if options.load_from else options.pgbench
         self._watching = watching or Watching(conninfo, options)
         self.source = self._watching.source
@@ -101,8 +110,8 @@ class LiveParts:
         Args:
             keeper: A sink of the engine that runs the source.
         """
-        datasets = DataSetService(lambda: self.load.endpoint, self.open_sql_session, free_bytes_for, self._pgbench)
-        return LoadService(self.load, keeper, self.open_sql_session, datasets, str(self._conninfo.endpoints[0]))
+        datasets = DataSetService(self.load_endpoint, self.open_sql_session, free_bytes_for, self._pgbench)
+        return LoadService(self.load, keeper, self.open_sql_session, datasets, self.load_endpoint)
 
     def experiment_service(self) -> SwitchbackService:
         """A against B by turns under the load that runs, for a screen."""
@@ -128,7 +137,25 @@ class LiveParts:
         Raises:
             ConnectionProblem: Not there, or it does not let us in.
         """
-        return await own_sql_session(self._conninfo, self._own)
+        return await own_sql_session(self._of_load(), self._own)
+
+    def load_endpoint(self) -> LoadEndpoint:
+        """Return the endpoint of a load: the server of our session, of several hosts to no other.
+
+        Raises:
+            LoadProblem: There are several, and no session yet.
+        """
+        conninfo = self._of_load()
+        if len(conninfo.endpoints) > 1:
+            raise LoadProblem(
+                f"{conninfo.describe()} is several hosts, and there is no session with any of them",
+                "wait until the server answers, or name one host with -h",
+            )
+        return endpoint_of(conninfo)
+
+    def _of_load(self) -> ConnInfo:
+        reached = self._reached or self._watching.reached
+        return self._conninfo if reached is None else self._conninfo.pinned(reached)
 
     def _moved(self, conninfo: ConnInfo) -> None:
         """A restart has led the server to another port or address: all go on there. In the engine's loop."""
@@ -138,6 +165,7 @@ class LiveParts:
     def connect_as(self, conninfo: ConnInfo) -> None:
         """Goes on with a password that was typed, or at another place. In the engine's loop."""
         self._conninfo = conninfo
+        self._reached = None
         self.parameters.conninfo = conninfo
         self.backends.conninfo = conninfo
         self.checks.conninfo = conninfo
@@ -152,8 +180,8 @@ class LiveSession(LiveParts):
         engine: Runs the source, feeds the recorder.
     """
 
-    def __init__(self, conninfo: ConnInfo, options: LiveOptions) -> None:
-        super().__init__(conninfo, options)
+    def __init__(self, conninfo: ConnInfo, options: LiveOptions, reached: Reached | None = None) -> None:
+        super().__init__(conninfo, options, reached=reached)
         self.recorder = Recorder(
             conninfo.describe(), options.interval_s, query_text=options.query_text, rotation=options.rotation
         )
@@ -161,7 +189,8 @@ class LiveSession(LiveParts):
 
 
 def endpoint_of(conninfo: ConnInfo) -> LoadEndpoint:
-    """The server in pgbench's words."""
+    """The server in pgbench's words; of several hosts the first, which is that of a session in `ConnInfo.pinned`."""
+    conninfo = conninfo.only(conninfo.endpoints[0])
     return LoadEndpoint(
         host=conninfo.host,
         port=conninfo.port,

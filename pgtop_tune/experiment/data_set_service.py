@@ -91,10 +91,11 @@ class _Pgbench:
 
     async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised:
         service = self._service
-        pgbench = await asyncio.to_thread(find_pgbench, service.pgbench)
+        endpoint = service.endpoint()
+        pgbench = await asyncio.to_thread(find_pgbench, service.pgbench, over_tls=endpoint.over_tls)
         sql_session = await service.open_sql_session()
         try:
-            return await initialise(service.endpoint(), _scale(size), pgbench, tell, self._SHAPE, sql_session)
+            return await initialise(endpoint, _scale(size), pgbench, tell, self._SHAPE, sql_session)
         finally:
             await asyncio.shield(sql_session.aclose())
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.postgres.server.other_address import OtherAddress
 
 _WORDS: Final = re.compile(
     r"(?P<host>\[[^\]]+\]|/[^:]*|[^:/@]*)(?::(?P<port>\d{1,5}))?(?:/(?P<database>[^/]+))?", re.ASCII
@@ -20,15 +21,12 @@ class EndpointWords(Struct, frozen=True):
     """An endpoint as typed.
 
     Attributes:
-        uri: Given in place of the others; "" without.
-        host, port, database: "" where nothing was said, and the connection options count.
+        name: In tables and records.
+        address: What was said of where it is; the connection options count for the rest.
     """
 
     name: str
-    host: str = ""
-    port: str = ""
-    database: str = ""
-    uri: str = ""
+    address: OtherAddress
 
 
 class LoadTarget(Struct, frozen=True):
@@ -55,10 +53,9 @@ def parse_endpoint(text: str) -> EndpointWords:
     if not equals or not name or not rest:
         raise UsageProblem(f"{text!r} is not an endpoint", _HINT)
     if "://" in rest:
-        return EndpointWords(name, uri=rest)
+        return EndpointWords(name, OtherAddress(uri=rest))
     found = _WORDS.fullmatch(rest)
     if found is None or (found["port"] and not 1 <= int(found["port"]) <= 65_535):
         raise UsageProblem(f"{rest!r} is not of the form host, port and database", _HINT)
-    return EndpointWords(
-        name=name, host=(found["host"] or "").strip("[]"), port=found["port"] or "", database=found["database"] or ""
-    )
+    host, port, database = (found["host"] or "").strip("[]"), found["port"] or "", found["database"] or ""
+    return EndpointWords(name, OtherAddress(host=host, port=port, database=database))

@@ -23,6 +23,7 @@ from pgtop_tune.experiment.preflight import connection_room, file_room, pgbench_
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
 from pgtop_tune.experiment.run_cell import NOTHING_BEFORE, BeforeEachRun, RunCell, RunConfigurations
 from pgtop_tune.experiment.server_times import CounterReading, ServerClock
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.steady_state import SILENT, unrest
@@ -227,8 +228,10 @@ class LoadRun:
             warnings = [*self._warn(*await self._will_not_fit(cell)), *await self._check_the_way(cell)]
             asked = await self._complete(cell, self._with_numbers(cell, {}))
             steps = tuple(HousekeepingStep(step, 0.0, problem.message) for step in before.housekeeping)
+            proven = False
         else:
             try:
+                proven = cell.target.direct and await self._is_watched(sql_session)
                 no_room = self._warn(*await self._will_not_fit(cell))
                 warnings = [*no_room, *await self._check_the_way(cell)]
                 tables = await find_tables(sql_session, cell.dataset)
@@ -252,8 +255,37 @@ class LoadRun:
                 steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
         names = tuple(table.name for table in tables)
         unlogged = tuple(table.name for table in tables if table.unlogged)
-        facts = replace(_facts(cell), tables=names, unlogged=unlogged, housekeeping=steps, warnings=tuple(warnings))
+        facts = replace(
+            _facts(cell), tables=names, unlogged=unlogged, housekeeping=steps, warnings=tuple(warnings), proven=proven
+        )
         return asked, facts
+
+    async def _is_watched(self, sql_session: SqlSession) -> bool:
+        """Return whether the load surely runs on the server that is watched.
+
+        Args:
+            sql_session: At the load's address.
+
+        Raises:
+            LoadProblem: Another server answers there.
+        """
+        server = await sql_session.server()
+
+        def shows_it(interval: Interval) -> bool:
+            watched = sections.server(interval.newest)
+            return not isinstance(watched, Unavailable) and watched.started_ms == server.started_ms
+
+        # A server that was restarted is another one in frames that are older.
+        if not await self._keeper.until(shows_it, _FRAME_DEADLINE_S):
+            interval = self._keeper.interval
+            if interval is not None and not isinstance(sections.server(interval.newest), Unavailable):
+                raise LoadProblem(
+                    f"another server than the one that is watched answers at {self._runner.endpoint}",
+                    "after a failover, start again; -h names one host",
+                )
+            return False
+        from_there = bool(self._runner.machine) and self._runner.endpoint.of_this_machine
+        return server.straight and not from_there
 
     @staticmethod
     def _with_numbers(cell: RunCell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from pgtop_tune import units
 from pgtop_tune.bench.housekeeping import USUAL
+from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.errors import LoadProblem, PgtopError
@@ -47,7 +48,7 @@ class LoadService:
         keeper: A sink of the engine.
         open_sql_session: SQL on the server that is watched.
         datasets: What loads run on.
-        name: Of the server, in records.
+        endpoint: Where a load goes, as it is when asked.
     """
 
     def __init__(
@@ -56,12 +57,12 @@ class LoadService:
         keeper: FrameKeeper,
         open_sql_session: OpenSqlSession,
         datasets: DataSetService,
-        name: str,
+        endpoint: Callable[[], LoadEndpoint],
     ) -> None:
         self._runner = runner
         self._keeper = keeper
         self._datasets = datasets
-        self._name = name
+        self._endpoint = endpoint
         self._run = LoadRun(runner, keeper, open_sql_session, self._told)
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
@@ -80,6 +81,8 @@ class LoadService:
 
     async def preview(self, spec: LoadSpec) -> str:
         """See `LoadControl.preview`."""
+        if not self._state.doing:
+            self._runner.endpoint = self._endpoint()
         return await self._runner.preview(spec)
 
     async def start(self, spec: LoadSpec) -> None:
@@ -99,7 +102,7 @@ class LoadService:
         parsed = parse_steps(steps)
         if spec.duration_s is None and spec.transactions is None:
             raise LoadProblem("a step needs an end", "enter a time in seconds")
-        await self._runner.preview(spec)
+        await self.preview(spec)
         plan = await self._cells(spec, parsed)
         self._begin("steps", f"{len(plan)} steps")
         self._set(series=self._series(parsed.axis, len(plan)))
@@ -139,7 +142,8 @@ class LoadService:
 
     async def _cells(self, spec: LoadSpec, steps: Steps | None) -> tuple[RunCell, ...]:
         profiles = await asyncio.to_thread(load_profiles, self._runner.directories)
-        target = LoadTarget(self._name, self._runner.endpoint)
+        endpoint = self._endpoint()
+        target = LoadTarget(str(endpoint), endpoint)
         profile = profiles.get(spec.profile)
         return await asyncio.to_thread(
             lambda: cells([target], [profile], spec, steps, clients=spec.clients, protocol=spec.protocol)

@@ -337,6 +337,16 @@ def _housekeeping(evidence: RunEvidence) -> Doubt | None:
     return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({words})")
 
 
+def _unproven(evidence: RunEvidence) -> Doubt | None:
+    if evidence.facts.proven:
+        return None
+    return Doubt(
+        id="SERVER-UNPROVEN", verdict=NOTE,
+        reason="it cannot be proven that the load ran on the server that is watched: a pooler, a proxy, a translated address or another machine's view of the address is in between",
+        advice="OTHER-SERVER compares the transactions; name the server's own address for a proof",
+    )  # fmt: skip
+
+
 RULES: Final[tuple[Rule, ...]] = (
     Rule("RUN-FAILED", "pgbench failed; its tps line does not count.", "pgbench's exit status", _failed),
     Rule("CONNECTION-ERRORS", "Clients were refused.", "pgbench's messages on stderr", _connection_errors),
@@ -350,6 +360,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("CONFIGURATION-LOST", "The run was not made under its configuration.", "pg_settings after the run", _configuration_lost),
     Rule("PARAMETER-CHANGED", "A parameter was changed during the run.", "pg_settings: two looks within the run differ", around.parameter_changed),
     Rule("OTHER-SERVER", "The watched server is not the one under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
+    Rule("SERVER-UNPROVEN", "It cannot be proven that the load ran on the server that is watched.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() against the address and the process that were connected to", _unproven),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
     Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),

@@ -65,6 +65,19 @@ class ServerPlace(Struct, frozen=True, gc=False):
         return any(each in endpoints for each in (self.endpoint, *self.earlier))
 
 
+class AnsweringServer(Struct, frozen=True, gc=False):
+    """The server that answers a session.
+
+    Attributes:
+        started_ms: pg_postmaster_start_time, milliseconds since the epoch.
+        straight: It was reached where the session knocked, and the process that let the session in is the one that
+            answers: no pooler, proxy or translated address is in between.
+    """
+
+    started_ms: int
+    straight: bool
+
+
 class Kin(StrEnum):
     """What a server has to do with one that was seen before."""
 

@@ -193,6 +193,7 @@ class RunFacts(Struct, frozen=True, gc=False):
         tables: Of its dataset, without schema; empty when not known.
         unlogged: Those of them that write no WAL.
         direct: The endpoint is the server that is watched, nothing stands in between.
+        proven: It is certain that the load ran on the server that is watched.
         warnings: What was said before the start: clients that will not find room.
         lost: Why the run was not made under its configuration, or not throughout; "" where it was.
     """
@@ -208,6 +209,7 @@ class RunFacts(Struct, frozen=True, gc=False):
     tables: tuple[str, ...] = ()
     unlogged: tuple[str, ...] = ()
     direct: bool = True
+    proven: bool = True
     housekeeping: tuple[HousekeepingStep, ...] = ()
     warnings: tuple[str, ...] = ()
     lost: str = ""

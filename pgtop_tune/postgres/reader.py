@@ -27,7 +27,7 @@ from pgtop_tune.postgres.readers.waits import WaitReader
 from pgtop_tune.postgres.server.capabilities import Capabilities, too_old
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
-from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.powerful import PREDEFINED
@@ -111,6 +111,11 @@ class PostgresReader:
     def backend_pid(self) -> int | None:
         """Our own backend, for finding the server's processes on this machine."""
         return self._connection.backend_pid if self._connection else None
+
+    @property
+    def reached(self) -> Reached | None:
+        """Return the address of our session; None without one."""
+        return self._connection.reached if self._connection is not None and self.connected else None
 
     @property
     def capabilities(self) -> Capabilities | Unavailable:

@@ -53,6 +53,7 @@ class RevertWatchdog:
         outlives_us: bool = False,
         last_word: str = "",
         patience_s: float = PATIENCE_S,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         """Args:
         argv: What is to be run; no secrets.
@@ -61,6 +62,7 @@ class RevertWatchdog:
         outlives_us: Waits for its moment alone, not for our end.
         last_word: Added to the command when it is run for the last time, so that it says that nobody tries again.
         patience_s: How long it is tried again.
+        pass_fds: Open files that the command inherits.
 
         Raises:
             OSError: It cannot be started.
@@ -73,6 +75,7 @@ class RevertWatchdog:
             stderr=subprocess.DEVNULL,
             env=dict(env),
             cwd="/",
+            pass_fds=tuple(pass_fds),
             start_new_session=True,
         )
 
@@ -145,7 +148,8 @@ def _run(argv: Sequence[str], patience_s: float, last_word: str, copy: bytes) ->
 
 def _once(argv: Sequence[str], copy: bytes) -> int:
     try:
-        return subprocess.run(argv, input=copy, check=False, timeout=_ATTEMPT_S).returncode
+        # What this process has inherited by `pass_fds` is for the command.
+        return subprocess.run(argv, input=copy, check=False, timeout=_ATTEMPT_S, close_fds=False).returncode
     except subprocess.TimeoutExpired:
         return 1
 

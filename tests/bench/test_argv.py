@@ -183,10 +183,14 @@ def test_no_password_on_the_command_line_and_none_in_the_environment(monkeypatch
     assert variables["PGPASSFILE"] == "/dev/shm/run/passfile"
 
 
-def test_without_a_password_of_ours_the_users_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGPASSWORD", "mine")
+def test_without_a_password_of_the_endpoint_none_is_inherited_and_no_other_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (("PGPASSWORD", "mine"), ("PGHOSTADDR", "192.0.2.1"), ("PGSERVICE", "prod")):
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     endpoint = replace(ENDPOINT, password=None, env={"PGSSLMODE": "require"})
     variables = environment(endpoint, PGBENCH, None)
-    assert (variables["PGPASSWORD"], variables["PGSSLMODE"]) == ("mine", "require")
+    assert not {"PGPASSWORD", "PGHOSTADDR", "PGSERVICE"} & set(variables)
+    assert variables["PGSSLMODE"] == "require"
     assert variables["LC_ALL"] == "C"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,53 @@ def test_the_newest_wins_and_of_equals_the_first(tmp_path: Path, monkeypatch: py
     second = fake(tmp_path / "second", "pgbench (PostgreSQL) 18.2")
     only_these(monkeypatch, old, first, second)
     assert find_pgbench().path == first
+
+
+def without_tls(directory: Path, version: str) -> Path:
+    """One whose libpq knows no TLS."""
+    path = fake(directory, version)
+    refusal = 'pgbench: error: sslmode value "require" invalid when SSL support is not compiled in'
+    guard = f"#!/bin/sh\n[ $1 = --version ] || {{ echo '{refusal}' >&2; exit 1; }}\n"
+    path.write_text(path.read_text().replace("#!/bin/sh\n", guard))
+    return path
+
+
+def test_one_with_tls_comes_before_a_newer_one_without_where_tls_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = without_tls(tmp_path / "newer", "pgbench (PostgreSQL) 18.2")
+    able = fake(tmp_path / "able", "pgbench (PostgreSQL) 15.1")
+    only_these(monkeypatch, newer, able)
+    assert (find_pgbench().path, find_pgbench(over_tls=True).path) == (newer, able)
+    with pytest.raises(LoadProblem, match=f"encrypted, and pgbench cannot do that: {newer} has no TLS"):
+        find_pgbench(newer, over_tls=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may not run what others write")
+@pytest.mark.parametrize("part", ["program", "directory", "libraries", "owner", "link"])
+def test_root_runs_no_pgbench_that_another_account_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    mine = fake(tmp_path / "mine/bin", "pgbench (PostgreSQL) 15.1")
+    theirs = fake(tmp_path / "theirs/bin", "pgbench (PostgreSQL) 18.2")
+    theirs.write_text(f"{theirs.read_text().partition('exit')[0]}touch {tmp_path}/ran\n")
+    (tmp_path / "theirs/lib").mkdir()
+    path = theirs
+    if part == "owner":
+        os.chown(theirs, pwd.getpwnam("nobody").pw_uid, -1)
+    elif part == "link":
+        path = tmp_path / "open/pgbench"
+        path.parent.mkdir()
+        path.parent.chmod(0o777)
+        path.symlink_to(theirs)
+    else:
+        writable = {"program": theirs, "directory": theirs.parent, "libraries": tmp_path / "theirs/lib"}[part]
+        writable.chmod(0o775)
+    only_these(monkeypatch, path, mine)
+    assert find_pgbench().path == mine
+    with pytest.raises(LoadProblem, match="is not run as root: other accounts can write"):
+        find_pgbench(path)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_broken_one_does_not_hide_a_working_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,26 +8,41 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
+
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.cli.test_set import until
+from tests.support.locked_server import ask_for_password
+from tests.support.processes import descendants, shows
 from tests.support.servers import conninfo
 
+PASSWORD = "hunter2-of-the-operator"
 
-def ran(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+
+def ran(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
-        env=environment(home), cwd=ROOT, check=False,
+        env=environment(home, **variables), cwd=ROOT, check=False,
     )  # fmt: skip
 
 
-def test_a_detached_run_is_followed_left_and_stopped(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:
+def test_a_detached_run_is_followed_left_and_stopped_and_shows_no_password(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
     server = make_server()
-    assert ran(tmp_path, "bench", "init", "-s", "1", "-w", "-d", conninfo(server)).returncode == 0
+    ask_for_password(server, "boss", PASSWORD)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("ALTER ROLE boss SUPERUSER")
+    place = f"host={server.socket_dir} port={server.port} user=boss dbname=postgres"
+    assert ran(tmp_path, "bench", "init", "-s", "1", "-w", "-d", place, PGPASSWORD=PASSWORD).returncode == 0
     before = (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
-    started = ran(tmp_path, "ab", "work_mem=current,64MB", "-c", "1", "--detach", "-w", "-d", conninfo(server))
+    target = f"{place} password={PASSWORD}"
+    started = ran(
+        tmp_path, "ab", "work_mem=current,64MB", "-c", "1", "--detach", "-w", "-d", target, PGPASSWORD=PASSWORD
+    )
     assert started.returncode == 0, started.stderr
-    name = started.stdout.split()[0]
+    name, pid = started.stdout.split()[0], int(started.stdout.split()[4])
     try:
         follower = subprocess.Popen(
             [*PROGRAM, "experiment", "attach"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -35,6 +50,8 @@ def test_a_detached_run_is_followed_left_and_stopped(make_server: Callable[..., 
         )  # fmt: skip
         assert follower.stdout is not None
         assert any("warming up" in line for line in follower.stdout)
+        assert any("pgbench" in Path(f"/proc/{each}/comm").read_text() for each in descendants(pid))
+        assert shows(pid, PASSWORD) == []
         follower.send_signal(signal.SIGINT)
         _, told = follower.communicate(timeout=60)
         assert (follower.returncode, told.strip()) == (0, f"{name} runs on")

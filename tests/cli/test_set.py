@@ -15,7 +15,11 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.support.locked_server import ask_for_password
+from tests.support.processes import revert_watchdogs, shows
 from tests.support.servers import conninfo
+
+PASSWORD = "hunter2-of-the-operator"
 
 
 def shown(server: Throwaway, name: str, **more: str) -> str:
@@ -45,11 +49,13 @@ def own(servers: object) -> Iterator[Throwaway]:
 
 
 @contextlib.contextmanager
-def setting(server: Throwaway, home: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def setting(
+    server: Throwaway, home: Path, *words: str, target: str = "", **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [*PROGRAM, "set", *words, "-w", "-d", conninfo(server)],
+        [*PROGRAM, "set", *words, "-w", "-d", target or conninfo(server)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment(home), cwd=ROOT,
+        env=environment(home, **variables), cwd=ROOT,
     )  # fmt: skip
     try:
         yield process
@@ -83,9 +89,18 @@ def test_a_signal_takes_it_back_at_once(own: Throwaway, tmp_path: Path, number: 
     assert shown(own, "work_mem") == "4MB"
 
 
-def test_after_a_kill_it_is_taken_back_without_us(own: Throwaway, tmp_path: Path) -> None:
-    with setting(own, tmp_path, "checkpoint_timeout=20min", "--for", "1h") as process:
+def test_after_a_kill_it_is_taken_back_without_us_with_a_password_that_nobody_sees(
+    own: Throwaway, tmp_path: Path
+) -> None:
+    ask_for_password(own, "boss", PASSWORD)
+    with psycopg.connect(conninfo(own), autocommit=True) as connection:
+        connection.execute("ALTER ROLE boss SUPERUSER")
+    target = f"host={own.socket_dir} port={own.port} user=boss dbname=postgres"
+    words = ("checkpoint_timeout=20min", "--for", "1h")
+    with setting(own, tmp_path, *words, target=target, PGPASSWORD=PASSWORD) as process:
         until(lambda: shown(own, "checkpoint_timeout") == "20min")
+        watchdogs = revert_watchdogs(process.pid)
+        assert [shows(watchdog, PASSWORD) for watchdog in watchdogs] == [[]]
         process.kill()
         until(lambda: shown(own, "checkpoint_timeout") == "5min")
 

@@ -11,6 +11,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.endpoints import EndpointWords, parse_endpoint
 from pgtop_tune.experiment.series import Steps, parse_steps
 from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.postgres.server.other_address import OtherAddress
 
 
 def test_steps_of_clients_change_the_clients_and_nothing_else() -> None:
@@ -35,19 +36,19 @@ def test_what_is_no_list_of_steps_is_refused_with_the_form_to_write(text: str) -
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "address"),
     [
-        ("pooler=:6432", EndpointWords("pooler", "", "6432")),
-        ("a=db1:5432/bench", EndpointWords("a", "db1", "5432", "bench")),
-        ("a=db1", EndpointWords("a", "db1")),
-        ("a=/run/postgresql:5432/bench", EndpointWords("a", "/run/postgresql", "5432", "bench")),
-        ("a=[::1]:6432/b", EndpointWords("a", "::1", "6432", "b")),
-        ("Ha Proxy = 10.0.0.1:8432", EndpointWords("Ha Proxy", "10.0.0.1", "8432")),
-        ("a=postgresql://u@h:1/d?sslmode=require", EndpointWords("a", uri="postgresql://u@h:1/d?sslmode=require")),
+        ("pooler=:6432", OtherAddress(port="6432")),
+        ("a=db1:5432/bench", OtherAddress("", "db1", "5432", "bench")),
+        ("a=db1", OtherAddress("", "db1")),
+        ("a=/run/postgresql:5432/bench", OtherAddress("", "/run/postgresql", "5432", "bench")),
+        ("a=[::1]:6432/b", OtherAddress("", "::1", "6432", "b")),
+        ("Ha Proxy = 10.0.0.1:8432", OtherAddress("", "10.0.0.1", "8432")),
+        ("a=postgresql://u@h:1/d?sslmode=require", OtherAddress("postgresql://u@h:1/d?sslmode=require")),
     ],
 )
-def test_an_endpoint_has_a_name_and_a_place(text: str, words: EndpointWords) -> None:
-    assert parse_endpoint(text) == words
+def test_an_endpoint_has_a_name_and_a_place(text: str, address: OtherAddress) -> None:
+    assert parse_endpoint(text) == EndpointWords(text.partition("=")[0].strip(), address)
 
 
 @pytest.mark.parametrize("text", ["", "db1:5432", "=db1", "a=", "a=h:99999", "a=h:x", "a=u@h"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -14,20 +12,16 @@ import psycopg
 import pytest
 
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.cli.runs import ROOT
-from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.certificates import Authority
-from tests.support.quick_server import quick_server
-from tests.support.servers import NotAvailable, Servers, conninfo
+from tests.support.servers import Servers
+from tests.support.tls_server import tls_server
 from tests.terminal.screen import Terminal, environment
 
 PASSWORD = "hunter2"
-MAJORS_WITH_TLS = (16, 14)
-"""The embedded wheel has none."""
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
 
@@ -40,45 +34,19 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def port(servers: Servers, authority: Authority) -> Iterator[int]:
     """Of a server on the loopback that is called db.internal, knows SCRAM, and asks `carrier` for a certificate."""
-    made = _made(servers)
-    try:
-        owner = Path(str(made.data_dir)).stat()
-        certificate, key = authority.signed("server", alternatives="DNS:db.internal")
-        places = {}
-        for name, path in (("ssl_cert_file", certificate), ("ssl_key_file", key), ("ssl_ca_file", authority.root)):
-            places[name] = str(shutil.copy(path, Path(str(made.data_dir)) / path.name))
-            os.chown(places[name], owner.st_uid, owner.st_gid)
-        with psycopg.connect(conninfo(made), autocommit=True) as superuser:
-            superuser.execute("SET password_encryption = 'scram-sha-256'")
-            superuser.execute(f"CREATE ROLE bench LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_monitor".encode())
-            superuser.execute("CREATE ROLE carrier LOGIN IN ROLE pg_monitor")
-        rules = Path(str(made.data_dir)) / "pg_hba.conf"
-        rules.write_text(f"hostssl all bench all scram-sha-256\nhostssl all carrier all cert\n{rules.read_text()}")
-        number = _free_port()
-        with by_pg_ctl(made, listen_addresses="127.0.0.1", port=str(number), ssl="on", **places):
-            yield number
-    finally:
-        made.stop("immediate")
+    statements = (
+        "SET password_encryption = 'scram-sha-256'",
+        f"CREATE ROLE bench LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_monitor",
+        "CREATE ROLE carrier LOGIN IN ROLE pg_monitor",
+    )
+    rules = ("hostssl all bench all scram-sha-256", "hostssl all carrier all cert")
+    with tls_server(servers, authority, statements, *rules) as number:
+        yield number
 
 
 @pytest.fixture(autouse=True)
 def nobodys_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-
-
-def _made(servers: Servers) -> Throwaway:
-    for major in MAJORS_WITH_TLS:
-        try:
-            return quick_server(servers.binaries(major))
-        except NotAvailable:
-            continue
-    pytest.skip("no server with TLS")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def answers(words: str) -> list[str]:

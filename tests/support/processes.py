@@ -37,3 +37,14 @@ def children(pid: int) -> list[int]:
 def revert_watchdogs(pid: int) -> list[int]:
     """The processes that wait for a program's end to revert its changes."""
     return [child for child in children(pid) if b"revert_watchdog.py" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def descendants(pid: int) -> list[int]:
+    """The process, and those that have come from it and not lost it."""
+    return [pid, *(each for child in children(pid) for each in descendants(child))]
+
+
+def shows(pid: int, secret: str) -> list[str]:
+    """Where /proc shows a secret of a process and of its descendants: argument lists and environments."""
+    files = [Path(f"/proc/{each}/{name}") for each in descendants(pid) for name in ("cmdline", "environ")]
+    return [str(file) for file in files if file.exists() and secret.encode() in file.read_bytes()]

@@ -65,10 +65,18 @@ class RogueServer:
 @contextlib.contextmanager
 def on_loopback(asks: bytes = CLEARTEXT) -> Iterator[tuple[RogueServer, str]]:
     """One on a TCP port; and the port."""
+    with on_address("127.0.0.1", 0, asks) as (rogue, port):
+        yield rogue, str(port)
+
+
+@contextlib.contextmanager
+def on_address(address: str, port: int, asks: bytes = CLEARTEXT) -> Iterator[tuple[RogueServer, int]]:
+    """One on an address of this machine, and its port; 0 is any."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
         listener.listen(64)
-        yield RogueServer(listener, asks), str(listener.getsockname()[1])
+        yield RogueServer(listener, asks), int(listener.getsockname()[1])
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
 

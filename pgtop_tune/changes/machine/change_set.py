@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from pgtop_tune.changes.machine.one_change import Intent, make, take_back, taken
 from pgtop_tune.changes.model.change import HostChange, WantedSetting
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.host.system_settings import ALONG
+from pgtop_tune.process.handed_on import environment
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 
@@ -107,4 +107,4 @@ def guard_machine_set(
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
     within_s = guard_within_s(until_ms)
-    return RevertWatchdog(argv, os.environ, within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)
+    return RevertWatchdog(argv, environment(), within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)

@@ -62,8 +62,12 @@ def at_port(conninfo: ConnInfo, port: int) -> ConnInfo:
 
 
 def _through(conninfo: ConnInfo, endpoints: tuple[ServerEndpoint, ...]) -> ConnInfo:
-    """libpq's password file knows a server by its port: what it said for the old one is taken along."""
+    """libpq's password file knows a server by its port: what it said for the old one is taken along.
+
+    A host for which it said something else is not one of them.
+    """
     password = conninfo.password
+    endpoints = tuple(each for each in endpoints if each.password == password)
     secrets = conninfo.secrets if password is None else {**conninfo.secrets, "password": password}
     return replace(conninfo, endpoints=endpoints, secrets=secrets)
 

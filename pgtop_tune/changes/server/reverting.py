@@ -4,7 +4,6 @@ Blocking.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.process import handed_on
 from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
@@ -308,7 +308,7 @@ def guard_set(
 ) -> RevertWatchdog:
     """Starts the process that reverts a set when we are gone, or when its time is over.
 
-    The server and the password go along in the environment, which only this user and root can read.
+    The server and its password go along in a descriptor: neither argument list nor environment has them.
 
     Args:
         conninfo: The server.
@@ -327,10 +327,10 @@ def guard_set(
     argv.append("--overdue" if outlives_us else COPY_ON_STDIN)
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
-    # A service wins over variables, and what it says is in them already.
-    env = {name: value for name, value in os.environ.items() if name != "PGSERVICE"} | conninfo.for_ourselves()
     within_s = guard_within_s(until_ms)
-    return RevertWatchdog(argv, env, within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)
+    with handed_on.descriptor(connection=conninfo.as_json()) as secrets:
+        env = {**handed_on.environment(), handed_on.VARIABLE: str(secrets)}
+        return RevertWatchdog(argv, env, within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT, pass_fds=(secrets,))
 
 
 # Adopting change sets of a server that are pending confirmation, and whose program is gone. Blocking.

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from pgtop_tune.process import handed_on
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
 from pgtop_tune.safe_text import one_line
 
@@ -33,12 +34,14 @@ def run_unit(identity: str, request: bytes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-unit-") as directory:
         asked, answered, said = (Path(directory) / name for name in ("request", "answer", "lines"))
         asked.write_bytes(request)
-        with said.open("wb") as lines:
+        with said.open("wb") as lines, handed_on.descriptor(password=handed_on.inherited_password()) as secrets:
             program = start_guarded(
                 [sys.executable, "-P", "-m", _MODULE, str(asked), str(answered)],
                 grace_s=_PUTS_BACK_S,
                 stdout=subprocess.DEVNULL,
                 stderr=lines,
+                env={**handed_on.environment(), handed_on.VARIABLE: str(secrets)},
+                pass_fds=(secrets,),
             )
         _running[identity] = program
         if identity in _stopped:

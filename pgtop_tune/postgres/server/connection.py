@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import asyncpg
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.statements import OWN_MARK
-from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.rows import NamedRow, RowForm
@@ -139,6 +140,12 @@ class ReadConnection:
         own.pooled = self.pooled
         if not self.pooled:
             own.pids.add(self.backend_pid)
+
+    @property
+    def reached(self) -> Reached:
+        """Return the endpoint of the connection, with the address of the server's end."""
+        address, tls = _server_end(self._raw)
+        return Reached(replace(self.endpoint, hostaddr=address or self.endpoint.hostaddr), tls)
 
     async def settle(self) -> None:
         """Makes the session one that cannot write and does not wait. Raises as `execute` does."""
@@ -381,3 +388,13 @@ class ReadConnection:
 
 def _lenient(value: bytes) -> str:
     return value.decode("utf-8", "replace")
+
+
+def _server_end(raw: Any) -> tuple[str, bool]:
+    """The address that a driver's connection leads to, "" for a Unix socket; and whether TLS encrypts it."""
+    transport = transport_of(raw)
+    if transport is None:
+        server_end: tuple[str, bool] = raw.server_end()
+        return server_end
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else "", transport.get_extra_info("ssl_object") is not None

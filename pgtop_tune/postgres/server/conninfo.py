@@ -22,14 +22,12 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.postgres.server.keywords import beyond_asyncpg, refused, since
+from pgtop_tune.process import handed_on
 from pgtop_tune.secret import Secret
 
 APPLICATION_NAME: Final = "pgtop-tune"
 
-HANDED_ON: Final = "PGTOP_TUNE_CONNECTION"
-"""Variable for a process of our own: keywords that libpq has no variable for, as a connection string."""
-
-_SECRET_KEYWORDS: Final = frozenset(
+SECRET_KEYWORDS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
 _KEY_FILE_SECRETS: Final = frozenset({"sslpassword"})
@@ -41,6 +39,8 @@ _BEFORE_IT: Final = "target_session_attrs"
 _IN_ORDER: Final = "disable"
 _AT_RANDOM: Final = "random"
 _OWN_KEYWORDS: Final = frozenset({"host", "hostaddr", "port", "user", "dbname", "service", _STOP_KEYWORD})
+_EMPTY_COUNTS: Final = frozenset({"password", "hostaddr"})
+"""Keywords that keep libpq from PG* variables and services also where they are empty."""
 _OLDEST_LIBPQ: Final = 13
 """Of a pgbench that may be used: a variable that its libpq does not know would be passed over without a word."""
 _ASYNCPG_TLS: Final = ("sslmode", "ssl_min_protocol_version", "krbsrvname")
@@ -53,6 +53,8 @@ _SESSION_ATTRS: Final[Mapping[str, tuple[str, ...]]] = {
     "standby": ("standby",),
     "prefer-standby": ("standby", "any"),
 }
+_TLS_IF_POSSIBLE: Final = ("", "allow", "prefer")
+"""Modes of TLS in which libpq goes on in clear where there is none."""
 _SOCKET_DIRECTORIES: Final = ("/var/run/postgresql", "/run/postgresql", "/tmp")
 
 
@@ -72,6 +74,11 @@ class ServerEndpoint(Struct, frozen=True):
     password: Secret | None = None
 
     @property
+    def address(self) -> str:
+        """Return the address if there is one, else the name."""
+        return self.hostaddr or self.host
+
+    @property
     def is_socket(self) -> bool:
         """Whether it is a Unix socket of this machine (also in the abstract namespace)."""
         return not self.hostaddr and self.host.startswith(("/", "@"))
@@ -79,6 +86,18 @@ class ServerEndpoint(Struct, frozen=True):
     def __str__(self) -> str:
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"{name}:{self.port}"
+
+
+class Reached(Struct, frozen=True):
+    """The address that a session has reached.
+
+    Attributes:
+        endpoint: That of the list, with the address that answered.
+        tls: Whether the session is encrypted with TLS.
+    """
+
+    endpoint: ServerEndpoint
+    tls: bool
 
 
 class ConnInfo(Struct, frozen=True):
@@ -139,12 +158,38 @@ class ConnInfo(Struct, frozen=True):
             secrets={**self.secrets, **none, "password": Secret("")},
         )
 
+    def only(self, endpoint: ServerEndpoint) -> ConnInfo:
+        """The connection to one of the hosts, by the name that the operator gave it.
+
+        Args:
+            endpoint: As a session reached it.
+        """
+        named = [each for each in self.endpoints if (each.host, each.port) == (endpoint.host, endpoint.port)]
+        same = [each for each in named if each.hostaddr in ("", endpoint.hostaddr)]
+        return replace(self, endpoints=(*same, *named, endpoint)[:1])
+
+    def pinned(self, reached: Reached) -> ConnInfo:
+        """The connection to the very address of a session, with TLS where the session has it.
+
+        The host stays beside the address: certificates and the lines of .pgpass name it.
+        """
+        found = self.only(reached.endpoint)
+        endpoint = found.endpoints[0]
+        keywords = {**self.keywords}
+        if not endpoint.is_socket:
+            endpoint = replace(endpoint, hostaddr=reached.endpoint.hostaddr or endpoint.hostaddr)
+            if reached.tls and keywords.get("sslmode", "") in _TLS_IF_POSSIBLE:
+                keywords["sslmode"] = "require"
+        return replace(found, endpoints=(endpoint,), keywords=keywords)
+
     def as_psycopg(self) -> dict[str, str]:
         """Keyword arguments for `psycopg.connect`, passwords revealed.
 
         In UTF-8 whatever the database has: what it has no character for is refused in the server's words, and texts of
         one in SQL_ASCII are texts.
         """
+        # Of several hosts, libpq looks for the password of each.
+        password = self.password if len(self.endpoints) == 1 else None
         return {
             **self.keywords,
             **self._places(),
@@ -152,6 +197,7 @@ class ConnInfo(Struct, frozen=True):
             "user": self.user,
             "dbname": self.dbname,
             **{keyword: secret.reveal() for keyword, secret in self.secrets.items()},
+            **({} if password is None else {"password": password.reveal()}),
             _STOP_KEYWORD: _IN_ORDER,
         }
 
@@ -175,6 +221,9 @@ class ConnInfo(Struct, frozen=True):
         values = {**self.keywords, **self._places(), "user": self.user, "dbname": self.dbname}
         if len(self.endpoints) > 1:
             values[_STOP_KEYWORD] = _IN_ORDER
+        if all(endpoint.is_socket for endpoint in self.endpoints) and "sslnegotiation" not in values:
+            # A libpq without TLS refuses the other modes there, too, where they mean nothing.
+            values["sslmode"] = "disable"
         return {variables[keyword]: value for keyword, value in values.items() if keyword in variables and value}
 
     def beside_variables(self) -> dict[str, str]:
@@ -185,14 +234,19 @@ class ConnInfo(Struct, frozen=True):
             if name in self.keywords and (name not in self.variables or since(name) > _OLDEST_LIBPQ)
         }
 
-    def for_ourselves(self) -> dict[str, str]:
-        """Environment variables by which a process of this program finds the same server; they hold secrets."""
-        from psycopg.conninfo import make_conninfo
-
-        beside = {name: value for name, value in self.keywords.items() if name not in self.variables}
-        secrets = {name: secret.reveal() for name, secret in self.secrets.items() if name != "password"}
-        password = {} if self.password is None else {"PGPASSWORD": self.password.reveal()}
-        return {**self.for_pgbench(), **password, HANDED_ON: make_conninfo("", **beside, **secrets)}
+    def as_json(self) -> dict[str, Any]:
+        """All of it, secrets revealed, for a process of our own."""
+        return {
+            "endpoints": [
+                [each.host, each.port, each.hostaddr, None if each.password is None else each.password.reveal()]
+                for each in self.endpoints
+            ],
+            "user": self.user,
+            "dbname": self.dbname,
+            "keywords": dict(self.keywords),
+            "secrets": {keyword: secret.reveal() for keyword, secret in self.secrets.items()},
+            "variables": dict(self.variables),
+        }
 
     def _places(self) -> dict[str, str]:
         places = {
@@ -236,7 +290,13 @@ class ConnInfo(Struct, frozen=True):
 
 
 def resolve(
-    target: str = "", *, host: str = "", port: str = "", user: str = "", password: Secret | None = None
+    target: str = "",
+    *,
+    host: str = "",
+    port: str = "",
+    user: str = "",
+    password: Secret | None = None,
+    inherits: bool = True,
 ) -> ConnInfo:
     """What psql would connect to.
 
@@ -246,6 +306,8 @@ def resolve(
         port: -p.
         user: -U.
         password: Typed by the user; wins over everything.
+        inherits: It is the operator's own server, which PGPASSWORD and the password of PGSERVICE are for; False for
+            one of several, and for a pooler.
 
     Raises:
         UsageProblem: libpq refuses the words: unknown keyword, unknown service, value out of range.
@@ -254,11 +316,50 @@ def resolve(
     for word in (target, *given.values()):
         if "\0" in word or word != word.encode(errors="replace").decode():
             raise UsageProblem("the connection parameters hold bytes that are not text")
-    handed_on = _parsed(os.environ.get(HANDED_ON, ""))
-    wanted = handed_on | {keyword: value for keyword, value in given.items() if value} | _parsed(target)
+    own = handed_on.connection() if inherits else None
+    if own is not None and not any((target, *given.values(), password)):
+        return from_json(own)
+    wanted = {keyword: value for keyword, value in given.items() if value} | parsed(target)
     if password is not None:
         wanted["password"] = password.reveal()
-    found = _asked(wanted)
+    if not inherits and not {"password", "service"} & set(wanted):
+        wanted["password"] = ""
+    found = asked(wanted)
+    inherited = handed_on.inherited_password() if inherits else None
+    if not found.values.get("password") and "password" not in wanted and inherited is not None:
+        # A service wins over the variable, and the variable over .pgpass.
+        wanted["password"] = inherited.reveal()
+        found = asked(wanted)
+    return resolved(wanted, found)
+
+
+def from_json(given: Mapping[str, Any]) -> ConnInfo:
+    """The connection that `ConnInfo.as_json` wrote."""
+    return ConnInfo(
+        endpoints=tuple(
+            ServerEndpoint(
+                host=host, port=port, hostaddr=hostaddr, password=None if password is None else Secret(password)
+            )
+            for host, port, hostaddr, password in given["endpoints"]
+        ),
+        user=given["user"],
+        dbname=given["dbname"],
+        keywords=given["keywords"],
+        secrets={keyword: Secret(value) for keyword, value in given["secrets"].items()},
+        variables=given["variables"],
+    )
+
+
+def resolved(wanted: dict[str, str], found: Answer) -> ConnInfo:
+    """The connection that libpq's answer stands for.
+
+    Args:
+        wanted: Keywords.
+        found: What libpq answered to them.
+
+    Raises:
+        UsageProblem: A value with which neither driver can be used.
+    """
     values = found.values
     if keyword := refused(values.items()):
         raise UsageProblem(
@@ -279,13 +380,13 @@ def resolve(
         endpoints=tuple(endpoints),
         user=values.get("user", ""),
         dbname=values.get("dbname", ""),
-        keywords={k: v for k, v in values.items() if v and k not in _SECRET_KEYWORDS | _OWN_KEYWORDS},
-        secrets={k: Secret(v) for k, v in values.items() if v and k in _SECRET_KEYWORDS},
+        keywords={k: v for k, v in values.items() if v and k not in SECRET_KEYWORDS | _OWN_KEYWORDS},
+        secrets={k: Secret(v) for k, v in values.items() if v and k in SECRET_KEYWORDS},
         variables=_variables(),
     )
 
 
-class _Found(Struct, frozen=True):
+class Answer(Struct, frozen=True):
     """libpq's answer about a set of keywords."""
 
     values: dict[str, str]
@@ -294,7 +395,7 @@ class _Found(Struct, frozen=True):
 
 
 def _endpoints(
-    host: str, hostaddr: str, port: str, found: _Found, wanted: dict[str, str], *, alone: bool
+    host: str, hostaddr: str, port: str, found: Answer, wanted: dict[str, str], *, alone: bool
 ) -> list[ServerEndpoint]:
     """The endpoints of one host of the list; an unnamed host may stand for several socket directories."""
     try:
@@ -304,7 +405,7 @@ def _endpoints(
     if not 1 <= number <= 65535:
         raise UsageProblem(f"invalid port number: {port}", "a port is a number from 1 to 65535")
     if not alone:
-        found = _asked({**wanted, "host": host, "hostaddr": hostaddr, "port": str(number)})
+        found = asked({**wanted, "host": host, "hostaddr": hostaddr, "port": str(number)})
     names = [host] if host or hostaddr else _socket_directories(found.host, number)
     return [
         ServerEndpoint(host=name or hostaddr, port=number, hostaddr=hostaddr, password=found.password) for name in names
@@ -320,7 +421,7 @@ def _socket_directories(compiled: str, port: int) -> list[str]:
     return list(reversed(unique.values()))[: 1 if with_socket else None] or [compiled]
 
 
-def _parsed(target: str) -> dict[str, str]:
+def parsed(target: str) -> dict[str, str]:
     """The keywords of a connection string; a plain word is a database name (psql's rule)."""
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
@@ -333,7 +434,7 @@ def _parsed(target: str) -> dict[str, str]:
         return {keyword: str(value) for keyword, value in conninfo_to_dict(target).items() if value is not None}
     except ProgrammingError as problem:
         # libpq quotes the piece it could not read, and that piece may be a password.
-        secret = any(word in target for word in ("@", *_SECRET_KEYWORDS))
+        secret = any(word in target for word in ("@", *SECRET_KEYWORDS))
         words = "" if secret else f": {str(problem).strip()}"
         raise UsageProblem(
             f"the connection string cannot be read{words}",
@@ -347,18 +448,20 @@ def _balanced(wanted: dict[str, str]) -> bool:
 
     All our connections must lead to one server, so the order is drawn here, once.
     """
-    chosen = _asked(wanted, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
+    chosen = asked(wanted, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
     if chosen not in (_IN_ORDER, _AT_RANDOM):
         raise UsageProblem(f'invalid {_STOP_KEYWORD} value: "{chosen}"', f"it is {_IN_ORDER} or {_AT_RANDOM}")
     return chosen == _AT_RANDOM
 
 
-def _asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> _Found:
+def asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> Answer:
     """Lets libpq resolve the keywords without connecting; it tells all of them but the one that stops it."""
     from psycopg import pq
     from psycopg.conninfo import make_conninfo
 
-    keywords: dict[str, Any] = {keyword: value for keyword, value in wanted.items() if value}
+    keywords: dict[str, Any] = {
+        keyword: value for keyword, value in wanted.items() if value or keyword in _EMPTY_COUNTS
+    }
     text = make_conninfo("", **{**keywords, stop: _STOP_VALUE})
     connection = pq.PGconn.connect_start(text.encode())
     try:
@@ -371,7 +474,7 @@ def _asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> _Found:
             if option.val is not None
         }
         secret = connection.password.decode(errors="replace")
-        return _Found(values, connection.host.decode(errors="replace"), Secret(secret) if secret else None)
+        return Answer(values, connection.host.decode(errors="replace"), Secret(secret) if secret else None)
     finally:
         connection.finish()
 
@@ -384,5 +487,5 @@ def _variables() -> dict[str, str]:
     return {
         option.keyword.decode(): option.envvar.decode()
         for option in pq.Conninfo.get_defaults()
-        if option.envvar and option.keyword.decode() not in _SECRET_KEYWORDS | {"service"}
+        if option.envvar and option.keyword.decode() not in SECRET_KEYWORDS | {"service"}
     }

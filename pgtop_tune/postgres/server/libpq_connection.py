@@ -66,6 +66,10 @@ class LibpqConnection:
         """As asyncpg."""
         return ServerSettings(self._connection.info.parameter_status("server_encoding") or "")
 
+    def server_end(self) -> tuple[str, bool]:
+        """The address that the connection leads to, "" for a Unix socket; and whether TLS encrypts it."""
+        return self._connection.info.hostaddr, bool(self._connection.pgconn.ssl_in_use)
+
     def is_closed(self) -> bool:
         """Whether the connection is known to be gone."""
         return bool(self._connection.closed)

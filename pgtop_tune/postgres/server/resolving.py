@@ -19,7 +19,7 @@ import time
 from typing import Any, Final, NoReturn
 
 from pgtop_tune.errors import ConnectionProblem, UsageProblem
-from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint, resolve
+from pgtop_tune.postgres.server.conninfo import ConnInfo, from_json, resolve
 from pgtop_tune.secret import Secret
 
 DEADLINE_S: Final = 20
@@ -113,17 +113,7 @@ class Resolving:
             found = self._here()
         except UsageProblem as problem:
             return {"refused": [problem.message, problem.hint]}
-        return {
-            "endpoints": [
-                [each.host, each.port, each.hostaddr, None if each.password is None else each.password.reveal()]
-                for each in found.endpoints
-            ],
-            "user": found.user,
-            "dbname": found.dbname,
-            "keywords": dict(found.keywords),
-            "secrets": {keyword: secret.reveal() for keyword, secret in found.secrets.items()},
-            "variables": dict(found.variables),
-        }
+        return found.as_json()
 
 
 def _all_of(reading: int) -> bytes:
@@ -157,16 +147,4 @@ def _too_late() -> ConnectionProblem:
 def _understood(said: dict[str, Any]) -> ConnInfo:
     if "refused" in said:
         raise UsageProblem(*said["refused"])
-    return ConnInfo(
-        endpoints=tuple(
-            ServerEndpoint(
-                host=host, port=port, hostaddr=hostaddr, password=None if password is None else Secret(password)
-            )
-            for host, port, hostaddr, password in said["endpoints"]
-        ),
-        user=said["user"],
-        dbname=said["dbname"],
-        keywords=said["keywords"],
-        secrets={keyword: Secret(value) for keyword, value in said["secrets"].items()},
-        variables=said["variables"],
-    )
+    return from_json(said)

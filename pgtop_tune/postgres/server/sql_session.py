@@ -15,9 +15,10 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
+from pgtop_tune.model.instance import AnsweringServer
 from pgtop_tune.owner_trust import ME, trusted
 from pgtop_tune.postgres.server import own_sessions
-from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Reached, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem, libpq_problem, not_text, server_words, sqlstate_of
 from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
@@ -54,6 +55,11 @@ SELECT n.nspname::text FROM pg_namespace n CROSS JOIN {ME}
 """
 _MAY_READ_FILES: Final = "SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
 _WHO: Final = marked("SELECT pg_catalog.pg_backend_pid()")
+_SERVER: Final = """
+SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint, pg_backend_pid(),
+       host(inet_server_addr()), inet_server_port()
+"""
+"""The start as frames have it (facts.14.sql)."""
 _WITHOUT_POLLING: Final = "22023"
 """The kernel of the server cannot tell that a client is gone (invalid_parameter_value)."""
 
@@ -77,6 +83,19 @@ class PsycopgSession:
     def backend_pid(self) -> int:
         """The process as it was told when we were let in: the backend's, or a number that a pooler made up."""
         return self._pid
+
+    @property
+    def reached(self) -> Reached:
+        """Return the address that the session has reached."""
+        info = self._connection.info
+        endpoint = ServerEndpoint(host=info.host, port=info.port, hostaddr=info.hostaddr)
+        return Reached(endpoint, bool(self._connection.pgconn.ssl_in_use))
+
+    async def server(self) -> AnsweringServer:
+        """The server that answers. Raises as `execute`."""
+        [(started_ms, pid, address, port)] = await self.rows(_SERVER)
+        straight = pid == self._pid and reached_there(self.reached.endpoint, address, port)
+        return AnsweringServer(int(str(started_ms)), straight)
 
     async def execute(self, sql: str) -> None:
         """Runs statements that give no rows; several separated by semicolons are one transaction.
@@ -242,6 +261,19 @@ class PsycopgSession:
             words = server_words(error) or "the connection was cut"
             return ConnectionProblem(f"{self._conninfo.describe()}: {words}", "the server may be restarting; try again")
         return ServerProblem(server_words(error) or str(error), sqlstate=state)
+
+
+def reached_there(endpoint: ServerEndpoint, address: object, port: object) -> bool:
+    """Return whether a server was reached where we knocked: a proxy connects from its own side, mostly to another port.
+
+    Args:
+        endpoint: What a session was connected to.
+        address: inet_server_addr() there, the server's end; NULL for a Unix socket.
+        port: inet_server_port() there.
+    """
+    return (
+        port is None if endpoint.is_socket else (address, port) == (endpoint.address.partition("%")[0], endpoint.port)
+    )
 
 
 async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -> PsycopgSession:

@@ -3,79 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, cast
+from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
-from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
+from pgtop_tune.postgres.server.other_address import leads_there
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 
-_WHERE: Final = (
-    "SELECT extract(epoch FROM pg_postmaster_start_time())::text, pg_backend_pid(),"
-    " host(inet_server_addr()), inet_server_port()"
-)
+
+class Way(Struct, frozen=True):
+    """Where the sessions of a load will arrive.
+
+    Attributes:
+        reached: The address of the server or of what stands in front of it; None where nobody lets us in.
+        straight: It ends at the server that is watched, with nothing in between.
+    """
+
+    reached: Reached | None
+    straight: bool
 
 
-async def leads_straight(way: ConnInfo, sql_session: PsycopgSession, watched: ConnInfo) -> bool:
-    """Whether `way` ends at the server that is watched with nothing in between.
+async def way_of(way: ConnInfo, sql_session: PsycopgSession) -> Way:
+    """Where a load would arrive, and whether that is the server that is watched with nothing in between.
 
-    It does where it has the watched connection's own address. Else a session is opened there. It is straight when that
-    is the same server (start of the postmaster), when the process that let us in is the one that answers (poolers give
-    a number of their own in the key for cancelling), and when the server was reached where we knocked (a proxy of TCP
-    connects from its own side, mostly to another port).
+    It is where it has the address of the watched session. Else a session is opened there: it is straight when that
+    is the same server (start of the postmaster) and nothing stands in between (`AnsweringServer.straight`).
 
     Args:
         way: Where a load would be sent.
         sql_session: A session on the server that is watched.
-        watched: What `sql_session` was opened with.
-
-    Returns:
-        False also where nobody lets us in: nothing is known then.
     """
-    knocked = way.endpoints[0]
-    places = await asyncio.to_thread(_places, knocked)
-    if places & await asyncio.to_thread(_places, watched.endpoints[0]):
-        return True
+    watched, knocked = sql_session.reached, way.endpoints[0]
+    if len(way.endpoints) == 1 and await asyncio.to_thread(leads_there, knocked, watched.endpoint):
+        return Way(replace(watched, endpoint=replace(knocked, hostaddr=watched.endpoint.hostaddr)), straight=True)
     try:
         there = await open_sql_session(way)
-        try:
-            [(started, pid, address, port)] = await there.rows(_WHERE)
-        finally:
-            await there.aclose()
-        [(watched_started, *_)] = await sql_session.rows(_WHERE)
     except PgtopError:
-        return False
-    same = started == watched_started and pid == there.backend_pid
-    return same and answers_there(knocked, places, address, port)
-
-
-def answers_there(knocked: ServerEndpoint, places: Set[tuple[str, int]], address: object, port: object) -> bool:
-    """Whether the server was reached where we knocked.
-
-    Args:
-        knocked: What we connected to.
-        places: Its addresses and port.
-        address, port: inet_server_addr() and inet_server_port() there: the server's end, NULL for a Unix socket.
-    """
-    return port is None if knocked.is_socket else (address, port) in places
-
-
-def _places(endpoint: ServerEndpoint) -> set[tuple[str, int]]:
-    """Addresses and port, or directory and number of a socket; names are looked up."""
-    if endpoint.is_socket:
-        return {(os.path.realpath(endpoint.host), endpoint.port)}
-    name = endpoint.hostaddr or endpoint.host
+        return Way(None, straight=False)
     try:
-        found = socket.getaddrinfo(name, endpoint.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return {(name, endpoint.port)}
-    return {(str(address[0]).partition("%")[0], endpoint.port) for *_, address in found}
+        server = await there.server()
+        same = server.started_ms == (await sql_session.server()).started_ms
+        return Way(there.reached, straight=same and server.straight)
+    except PgtopError:
+        return Way(there.reached, straight=False)
+    finally:
+        await there.aclose()
 
 
 # What a session says of itself that a process of this machine can be recognised by.

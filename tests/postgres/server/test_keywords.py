@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,13 +25,14 @@ from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProb
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.pooler.console import open_console
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
+from pgtop_tune.postgres.server.conninfo import ConnInfo, from_json, resolve
 from pgtop_tune.postgres.server.keywords import ANY, KEYWORDS, beyond_asyncpg
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.postgres.statements.backend_acts import BackendActs
-from tests.cli.runs import environment, run
+from pgtop_tune.process import handed_on
+from tests.cli.runs import ROOT, environment, run
 from tests.postgres.conftest import place
 from tests.support.processes import eventually
 from tests.support.rogue_server import CLEARTEXT, MD5, SCRAM, in_directory, on_loopback
@@ -288,12 +291,16 @@ def test_a_process_of_ours_finds_the_same_server(monkeypatch: pytest.MonkeyPatch
     where = resolve(
         "dbname=d sslmode=require sslpassword='it\\'s \\\\ secret' require_auth=none", host="127.0.0.1", user="u"
     )
-    handed_on = where.for_ourselves()
     for name in [name for name in os.environ if name.startswith("PG")]:
         monkeypatch.delenv(name)
-    for name, value in handed_on.items():
-        monkeypatch.setenv(name, value)
-    assert resolve() == where
+    asks = "from pgtop_tune.process import handed_on; from pgtop_tune.postgres.server.conninfo import resolve"
+    script = f"{asks}; import json; handed_on.take_over(); print(json.dumps(resolve().as_json()))"
+    with handed_on.descriptor(connection=where.as_json()) as secrets:
+        told = subprocess.run(
+            [sys.executable, "-c", script], env={**os.environ, handed_on.VARIABLE: str(secrets)},
+            pass_fds=(secrets,), cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+    assert from_json(json.loads(told.stdout)) == where
 
 
 def test_a_service_does_not_win_over_words_in_pgbenchs_environment(

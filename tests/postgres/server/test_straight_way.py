@@ -9,8 +9,8 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import ServerEndpoint, resolve
-from pgtop_tune.postgres.server.sql_session import open_sql_session
-from pgtop_tune.postgres.server.straight_way import answers_there, leads_straight
+from pgtop_tune.postgres.server.sql_session import open_sql_session, reached_there
+from pgtop_tune.postgres.server.straight_way import way_of
 from tests.support.poolers import LOOPBACK, HaProxy, PgBouncer, number_of, reserved_port
 from tests.support.servers import conninfo
 
@@ -20,7 +20,7 @@ def straight(server: Throwaway, way: str) -> bool:
         watched = resolve(conninfo(server))
         sql_session = await open_sql_session(watched)
         try:
-            return await leads_straight(resolve(way, user="postgres"), sql_session, watched)
+            return (await way_of(resolve(way, user="postgres"), sql_session)).straight
         finally:
             await sql_session.aclose()
 
@@ -65,4 +65,4 @@ def test_another_server_is_not(server: Throwaway, fresh_server: Throwaway) -> No
 def test_a_proxy_is_known_by_where_the_server_was_reached(
     host: str, port: int, address: str | None, server_port: int | None, there: bool
 ) -> None:
-    assert answers_there(ServerEndpoint(host, port), {(host, port)}, address, server_port) is there
+    assert reached_there(ServerEndpoint(host, port), address, server_port) is there

@@ -198,9 +198,10 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> StepsMade:
         index_tablespace=given.index_tablespace,
     )
     shape.words()
-    pgbench = find_pgbench(given.pgbench)
     conninfo, found, room = run_until_signalled(_pgbench_found(words, estimated_bytes(scale, shape), shape))
-    argv = initialise_argv(scale, pgbench, endpoint_of(conninfo), shape)
+    endpoint = endpoint_of(conninfo)
+    pgbench = find_pgbench(given.pgbench, over_tls=endpoint.over_tls)
+    argv = initialise_argv(scale, pgbench, endpoint, shape)
     if found is not None and shape.destroys and not found.empty:
         may_replace(conninfo.dbname, "pgbench's tables", found.describe(), force=given.force)
     notes = _room_notes(room, given)
@@ -325,7 +326,8 @@ async def _pgbench_found(
         found = await recognise_pgbench(sql_session)
         freed = found.size_bytes if found is not None and "d" in shape.steps else 0
         free_bytes = await free_bytes_for(sql_session)
-        return conninfo, found, await look_for_room(sql_session, estimated_bytes, freed, free_bytes, shape.tablespace)
+        room = await look_for_room(sql_session, estimated_bytes, freed, free_bytes, shape.tablespace)
+        return conninfo.pinned(sql_session.reached), found, room
 
 
 async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, BusFacts | None, Room]:
@@ -337,7 +339,8 @@ async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, B
         found = await recognise_bus(sql_session)
         there = found.size_bytes if found is not None else 0
         free_bytes = await free_bytes_for(sql_session)
-        return conninfo, found, await look_for_room(sql_session, plan.estimated_bytes, there, free_bytes)
+        room = await look_for_room(sql_session, plan.estimated_bytes, there, free_bytes)
+        return conninfo.pinned(sql_session.reached), found, room
 
 
 async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgbench: Pgbench) -> Initialised:

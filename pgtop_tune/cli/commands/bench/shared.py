@@ -50,7 +50,9 @@ ProfilesDirectory = Annotated[
 
 @contextlib.asynccontextmanager
 async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, ConnInfo]]:
-    """A session, and the connection it was made with (a typed password included); closed on the way out.
+    """A session, and the connection to the host that it has reached (a typed password included).
+
+    Of several hosts, all that follows goes to that one. The session is closed on the way out.
 
     Raises:
         UsageProblem: Words that libpq refuses.
@@ -70,7 +72,7 @@ async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, 
         conninfo = conninfo.with_password(ask_password(conninfo.user))
         sql_session = await open_sql_session(conninfo)
     try:
-        yield sql_session, conninfo
+        yield sql_session, conninfo.only(sql_session.reached.endpoint)
     except ServerProblem as refusal:
         raise LoadProblem(refusal.message, refusal.hint) from None
     finally:

@@ -34,6 +34,7 @@ from pgtop_tune.experiment.plan.meanwhile import parameters_of, server_state
 from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.reviewed import plan_hash
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.paths import experiments_dir, replacing
 from pgtop_tune.postgres.server.sql_session import open_sql_session
@@ -64,6 +65,7 @@ def _bind(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@decodes
 async def _until_alone() -> None:
     """Waits for the unit of a worker that was killed, which may just be putting things back."""
     sql_session = await open_sql_session(resolve_words(_WORDS))

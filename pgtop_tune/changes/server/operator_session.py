@@ -16,6 +16,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
+from pgtop_tune.answer_shape import check_shape
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.changes.server.instances import seen
 from pgtop_tune.changes.server.markers import is_marker
@@ -173,6 +174,8 @@ class OperatorSession:
         wanted = [name.lower() for name in names]
         rows = self._rows(text, wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
+        for parameter in found.values():
+            check_shape(parameter)
         after = {_READ_ONLY, *own_sessions.LIMITS, *_KEEPALIVES} if self._direct else set()
         ours = [name for name in found if name in AT_START or name in after]
         if ours:

@@ -13,6 +13,7 @@ import asyncpg
 from msgspec import Struct
 
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.foreign_answers import MALFORMED, check_sizes
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem
@@ -216,7 +217,11 @@ class ReadConnection:
 
         def come(rows: list[bytes] | None) -> None:
             self._count(asked_s)
-            looked(rows, form)
+            try:
+                looked(rows, form)
+            except MALFORMED:
+                # `fetch` tells why.
+                looked(None, form)
 
         self._ask([(name, arguments, come)])
         return True
@@ -291,7 +296,7 @@ class ReadConnection:
             return None if rows is None else [asked.form.row(row) for row in rows]
         except TimeoutError as error:
             raise self._lost(error) from None
-        except UnicodeDecodeError:
+        except MALFORMED:
             return None
         finally:
             self._count(started, transactions=0)
@@ -339,7 +344,9 @@ class ReadConnection:
             prepared = self._raw.prepare(marked(text), name=f"pgtop_{self._names}")
             statement = await self._timed(prepared, calls=0, transactions=0)
             self._prepared[text] = statement
-        return await self._timed(statement.fetch(*arguments))  # type: ignore[no-any-return]
+        rows: Rows = await self._timed(statement.fetch(*arguments))
+        check_sizes(rows)
+        return rows
 
     @asynccontextmanager
     async def _looking_up(self) -> AsyncIterator[None]:

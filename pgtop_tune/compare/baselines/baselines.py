@@ -255,8 +255,7 @@ def _summary(kept: Kept, material: Material) -> dict[str, Any]:
 
 def _read(path: Path) -> Kept:
     try:
-        with path.open("rb") as file:
-            parsed = json.loads(file.read(_MOST_BYTES))
+        parsed = json.loads(paths.content_of(path, _MOST_BYTES))
         loads = {
             str(title): {str(figure): float(value) for figure, value in figures.items()}
             for title, figures in parsed["loads"].items()

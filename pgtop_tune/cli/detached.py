@@ -21,6 +21,7 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import NotOurs, experiments_dir, new_file, private, read_own, replacing
 from pgtop_tune.process.interruption import Interruption
+from pgtop_tune.process.own_program import own_argv
 from pgtop_tune.process.process_key import ProcessKey, key_of
 from pgtop_tune.runtime.running_experiments import DETACHED
 from pgtop_tune.safe_text import one_line
@@ -63,10 +64,14 @@ def start_detached(words: Sequence[str]) -> int:
     name = f"{'-'.join(words)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     log = _directory() / f"{name}.log"
     try:
+        argv = own_argv()
+    except OSError as problem:
+        raise UsageProblem(f"it cannot run detached: {problem.strerror}") from None
+    try:
         private(log.parent)
         with new_file(log) as file:
             program = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pgtop_tune", *(word for word in sys.argv[1:] if word != _OPTION)],
+                [*argv, *(word for word in sys.argv[1:] if word != _OPTION)],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**os.environ, DETACHED: name},
             )  # fmt: skip

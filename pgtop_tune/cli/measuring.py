@@ -231,7 +231,7 @@ async def measure(wanted: BenchRequest) -> int:
         words = f"{len(unwritten)} of {len(measured)} records could not be saved: {unwritten[0].message}"
         raise RecordingProblem(words, unwritten[0].hint)
     if stopped := session.recorder.state().problem:
-        raise RecordingProblem(stopped, f"{wanted.record} is readable up to that point")
+        raise RecordingProblem(stopped, session.recorder.what_there_is)
     if signalled:
         return ExitCode.SIGNALLED + signalled
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD

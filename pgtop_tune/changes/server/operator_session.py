@@ -71,6 +71,8 @@ SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setc
 """Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+_NOT_SUPPORTED: Final = "0A000"
+_SWITCHED_OFF: Final = "ALTER SYSTEM is switched off on this server (allow_alter_system)"
 _UNKNOWN_NAME: Final = "42704"
 _KEEPALIVES: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 """Of our own session: the server notices within half a minute that its other end is gone."""
@@ -232,12 +234,13 @@ class OperatorSession:
         Raises:
             ServerProblem: allow_alter_system is off (PostgreSQL 17).
         """
+        if self._is_switched_off():
+            hint = "change it where its configuration is managed; a role or a database can still have its own value"
+            raise ServerProblem(_SWITCHED_OFF, hint)
+
+    def _is_switched_off(self) -> bool:
         found = self.parameters(["allow_alter_system"])
-        if found and found[0].setting == "off":
-            raise ServerProblem(
-                "ALTER SYSTEM is switched off on this server (allow_alter_system)",
-                "change it where its configuration is managed; a role or a database can still have its own value",
-            )
+        return bool(found) and found[0].setting == "off"
 
     def auto_conf(self) -> dict[str, str]:
         """Return the parameters that postgresql.auto.conf sets, in the order of its lines. Raises as below."""
@@ -387,6 +390,9 @@ class OperatorSession:
             names = quoted(name), quoted(self._conninfo.user)
             act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
+        elif state == _NOT_SUPPORTED and scope.kind is ScopeKind.SYSTEM and self._is_switched_off():
+            words = _SWITCHED_OFF
+            hint = "what is in force stays so: set it to on, reload, then `pgtop-tune revert`"
         elif state in STATEMENT_HINTS:
             hint = STATEMENT_HINTS[state]
         else:

@@ -45,7 +45,8 @@ def started(how: str, home: Path, *words: str) -> subprocess.Popen[str]:
 
 def test_a_detached_run_is_stopped_early_also_where_its_parent_ignored_the_signal(tmp_path: Path) -> None:
     with speechless() as listener:
-        words = ["ab", "work_mem=4MB,8MB", "--detach", *at(listener)]
+        # It does not end by itself, however slow the machine is.
+        words = ["ab", "work_mem=4MB,8MB", "--detach", "-d", "connect_timeout=600", *at(listener)]
         with started(IGNORED, tmp_path, *words) as starter:
             name, failed = starter.communicate(timeout=60)
         assert starter.returncode == 0, failed

@@ -22,6 +22,10 @@ from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.postgres.reading import Clock
 from tests.support.mangling_proxy import HOW, mangling
 
+SLOW = frozenset({"64 MB", "twice", "junk", "endless", "more columns", "fewer columns", "refused in the middle"})
+"""Ways in which a connection waits for its time limit, and those that are much like others."""
+SOME = [pytest.param(how, marks=pytest.mark.long) if how in SLOW else how for how in HOW]
+
 
 def socket_of(server: Throwaway) -> str:
     return f"{server.socket_dir}/.s.PGSQL.{server.port}"
@@ -31,7 +35,7 @@ def through(port: int, server: Throwaway) -> ConnInfo:
     return resolve(f"host=127.0.0.1 port={port} user={server.user} dbname=postgres sslmode=disable gssencmode=disable")
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", SOME)
 async def test_a_mangled_answer_costs_its_section_and_no_more(how: str, server: Throwaway) -> None:
     with mangling(socket_of(server), None) as (proxy, port):
         reader = PostgresReader(through(port, server), Clock())
@@ -62,7 +66,7 @@ async def test_a_mangled_answer_costs_its_section_and_no_more(how: str, server: 
             await reader.aclose()
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", SOME)
 async def test_whoever_connects_to_mangled_answers_is_told(how: str, server: Throwaway) -> None:
     with mangling(socket_of(server), HOW[how]) as (_, port):
         place = through(port, server)

@@ -54,12 +54,12 @@ def _columns(
 ) -> tuple[tuple[str, Callable[[Any], Any], frozenset[type] | None, type[Struct] | None], ...]:
     """Name, reader, allowed types (None is any) and the struct inside, of each field that can be checked."""
     hints = get_type_hints(kind)
-    found = []
+    columns = []
     for each in fields(kind):
         allowed, nested = _types_of(hints[each.name]), _struct_of(hints[each.name])
         if allowed is not None or nested is not None:
-            found.append((each.name, attrgetter(each.name), allowed, nested))
-    return tuple(found)
+            columns.append((each.name, attrgetter(each.name), allowed, nested))
+    return tuple(columns)
 
 
 def _types_of(hint: Any) -> frozenset[type] | None:

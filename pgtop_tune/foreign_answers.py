@@ -48,16 +48,16 @@ def decodes(read: F) -> F:
     if inspect.iscoroutinefunction(read):
 
         @wraps(read)
-        async def awaited(*words: Any, **named: Any) -> Any:
+        async def awaited(*arguments: Any, **keywords: Any) -> Any:
             with decoding():
-                return await read(*words, **named)
+                return await read(*arguments, **keywords)
 
         return cast(F, awaited)
 
     @wraps(read)
-    def called(*words: Any, **named: Any) -> Any:
+    def called(*arguments: Any, **keywords: Any) -> Any:
         with decoding():
-            return read(*words, **named)
+            return read(*arguments, **keywords)
 
     return cast(F, called)
 

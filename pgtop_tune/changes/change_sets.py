@@ -239,7 +239,7 @@ class ChangeSets:
             told: Takes each problem, one that lasts once.
             still: Whether the set is still to be reverted; asked after each attempt that failed.
         """
-        settled, said = Settled(set_id=set_id), ""
+        settled, last_message = Settled(set_id=set_id), ""
         while True:
             once = await self.revert(set_id, why, with_restart=with_restart, of_server=of_server)
             settled = Settled(
@@ -249,8 +249,8 @@ class ChangeSets:
             )
             if once.problem is None:
                 return settled
-            if once.problem.message != said:
-                said = once.problem.message
+            if once.problem.message != last_message:
+                last_message = once.problem.message
                 told(once.problem)
             await asyncio.sleep(AGAIN_S)
             if not still():

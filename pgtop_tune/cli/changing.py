@@ -224,10 +224,10 @@ async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Pa
         sql_session = await open_sql_session(conninfo)
         try:
             with decoding():
-                known = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
+                parameter_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
         finally:
             await sql_session.aclose()
-        check_known(names, current.values(), [*known, *nearest_settings(names)])
+        check_known(names, current.values(), [*parameter_names, *nearest_settings(names)])
     for each in asked.wanted:
         if each.value is not None:
             check_value(current[each.name.lower()], each.value)

@@ -140,10 +140,10 @@ def _lines(run: DetachedRun, goes_on: Callable[[], bool], *, from_end: bool = Fa
         rest = ""
         while True:
             # Asked before reading: the last lines are read after its end.
-            over = not goes_on()
+            has_ended = not goes_on()
             *lines, rest = (rest + file.read()).split("\n")
             yield from lines
-            if over:
+            if has_ended:
                 if rest:
                     yield rest
                 return

@@ -274,8 +274,8 @@ async def _check(
     sql_session = await session.open_sql_session()
     try:
         with decoding():
-            known = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
-        check_known(names, found.values(), known)
+            parameter_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
+        check_known(names, found.values(), parameter_names)
     finally:
         await sql_session.aclose()
     check_configurations(configurations, found, plan)

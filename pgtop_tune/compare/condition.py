@@ -92,8 +92,8 @@ def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
         for phase in comparison.phases:
             row = phase.row(condition.figure)
             where = f"{phase.key.title} of {comparison.b.name}"
-            if not phase.parts and (words := unfit(phase.a, phase.b)):
-                untold = untold or f"{condition.figure} of {where} does not count: {words}"
+            if not phase.parts and (unfit_run := unfit(phase.a, phase.b)):
+                untold = untold or f"{condition.figure} of {where} does not count: {unfit_run}"
             elif row is None or row.effect is None or row.effect.low is None:
                 untold = untold or f"{condition.figure} of {where} was not measured for long enough"
             elif _holds(condition, row) and phase.no_verdict:

@@ -235,8 +235,10 @@ class _Request(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         if not all(is_ours(name, self.server.where) for name in self.headers.get_all("Host", ())):
-            words = "this is no name of the endpoint: scrape it by its address, or name it in --openmetrics NAME:PORT\n"
-            self._say(HTTPStatus.MISDIRECTED_REQUEST, words, with_body=with_body)
+            refusal = (
+                "this is no name of the endpoint: scrape it by its address, or name it in --openmetrics NAME:PORT\n"
+            )
+            self._say(HTTPStatus.MISDIRECTED_REQUEST, refusal, with_body=with_body)
             return
         if self.path.partition("?")[0] != PATH:
             self._say(HTTPStatus.NOT_FOUND, f"the numbers are at {PATH}\n", with_body=with_body)

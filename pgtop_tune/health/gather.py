@@ -266,9 +266,9 @@ def _once(question: Question[Any], asked: DatabaseAnswer) -> Answer[Any] | Unava
 
 
 def _row(question: Question[Any], row: Mapping[str, Any]) -> Any:
-    made = question.row(**row)
-    check_shape(made)
-    return made
+    answer = question.row(**row)
+    check_shape(answer)
+    return answer
 
 
 def _everywhere(question: Question[Any], asked: Sequence[DatabaseAnswer]) -> Answer[Any] | Unavailable:

@@ -412,11 +412,11 @@ def doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
 
     Of a run that failed before anything was measured only why.
     """
-    found = _judged(RULES, evidence)
+    raised = _judged(RULES, evidence)
     if evidence.run.state is RunState.FAILED and not evidence.progress:
-        found = [doubt for doubt in found if doubt.verdict is INVALID]
+        raised = [doubt for doubt in raised if doubt.verdict is INVALID]
     order = list(RunVerdict)
-    return tuple(sorted(found, key=lambda doubt: order.index(doubt.verdict)))
+    return tuple(sorted(raised, key=lambda doubt: order.index(doubt.verdict)))
 
 
 def ending_doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:

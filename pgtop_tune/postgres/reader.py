@@ -145,8 +145,8 @@ class PostgresReader:
             return await self._read_facts(connection)
         except (asyncpg.PostgresError, ServerProblem, *MALFORMED) as error:
             self._drop(connection)
-            said = server_words(malformed(error) if isinstance(error, MALFORMED) else error)
-            raise ConnectionProblem(f"{self.conninfo.describe()}: {said}") from None
+            message = server_words(malformed(error) if isinstance(error, MALFORMED) else error)
+            raise ConnectionProblem(f"{self.conninfo.describe()}: {message}") from None
         except BaseException:
             self._drop(connection)
             raise
@@ -287,9 +287,9 @@ class PostgresReader:
             check_shape(answer)
         except (asyncpg.PostgresError, ServerProblem, *MALFORMED) as error:
             pause_s = min(refusal.pause_s * 2, _LONGEST_PAUSE_S) if refusal else _FIRST_PAUSE_S
-            why = absence(malformed(error) if isinstance(error, MALFORMED) else error)
-            self._refusals[name] = _Refusal(why, pause_s, self._clock() + pause_s)
-            return why
+            unavailable = absence(malformed(error) if isinstance(error, MALFORMED) else error)
+            self._refusals[name] = _Refusal(unavailable, pause_s, self._clock() + pause_s)
+            return unavailable
         except ConnectionProblem:
             if self._connection is context.connection:
                 self._connection = None

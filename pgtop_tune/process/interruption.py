@@ -21,14 +21,14 @@ class Interruption:
 
     Args:
         key: The process.
-        words: Its name in messages.
-        told: Takes a line when a signal did not end it and the next one is sent.
+        name: Its name in messages.
+        tell: Takes a line when a signal did not end it and the next one is sent.
     """
 
-    def __init__(self, key: ProcessKey, words: str, told: Callable[[str], object] = lambda line: None) -> None:
+    def __init__(self, key: ProcessKey, name: str, tell: Callable[[str], object] = lambda line: None) -> None:
         self._key: Final = key
-        self._words: Final = words
-        self._told: Final = told
+        self._name: Final = name
+        self._tell: Final = tell
         self._began_s: Final = time.monotonic()
         self._sent = 0
 
@@ -45,11 +45,11 @@ class Interruption:
             number = _SIGNALS[self._sent][1]
             self._send(number)
             if self._sent:
-                self._told(f"{self._words} still runs after {waited_s:.0f} s: {number.name} sent")
+                self._tell(f"{self._name} still runs after {waited_s:.0f} s: {number.name} sent")
             self._sent += 1
         if waited_s > _PATIENCE_S:
             hint = f"`kill -KILL {self._key.pid}` ends it; the revert watchdog puts its values back"
-            raise UsageProblem(f"{self._words} does not end", hint)
+            raise UsageProblem(f"{self._name} does not end", hint)
         return True
 
     def _send(self, number: signal.Signals) -> None:
@@ -60,4 +60,4 @@ class Interruption:
         except ProcessLookupError:
             return
         except PermissionError:
-            raise UsageProblem(f"{self._words} belongs to another user", "stop it as that user, or as root") from None
+            raise UsageProblem(f"{self._name} belongs to another user", "stop it as that user, or as root") from None

@@ -25,8 +25,8 @@ def own_argv(module: str = _PACKAGE) -> list[str]:
     Raises:
         OSError: A child cannot import the package, or imports another one.
     """
-    if why := _why_not(os.environ.get("PYTHONPATH", "")):
-        raise OSError(errno.ENOEXEC, f"{why}; install pgtop-tune into a virtual environment")
+    if reason := _why_not(os.environ.get("PYTHONPATH", "")):
+        raise OSError(errno.ENOEXEC, f"{reason}; install pgtop-tune into a virtual environment")
     return [sys.executable, "-P", "-m", module]
 
 
@@ -43,5 +43,9 @@ def _why_not(python_path: str) -> str:
 
     if child.returncode:
         return f"a child of this program cannot import {_PACKAGE}"
-    ours, theirs = Path(str(pgtop_tune.__file__)), Path(os.fsdecode(child.stdout))
-    return "" if ours.resolve() == theirs.resolve() else f"a child of this program imports another {_PACKAGE}, {theirs}"
+    own_file, child_file = Path(str(pgtop_tune.__file__)), Path(os.fsdecode(child.stdout))
+    return (
+        ""
+        if own_file.resolve() == child_file.resolve()
+        else f"a child of this program imports another {_PACKAGE}, {child_file}"
+    )

@@ -224,7 +224,7 @@ class Recorder:
 
     @property
     def what_there_is(self) -> str:
-        """What stands in the last file of a recording that ended with a problem, as a sentence."""
+        """Return what can be read of a recording that ended with a problem, as half a sentence."""
         if self.frames_written:
             return f"{self.last_path} is readable up to that point"
         return f"nothing is recorded: {self.last_path} holds no frames; choose a place with free space"

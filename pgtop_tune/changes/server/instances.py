@@ -99,7 +99,7 @@ def seen(session: OperatorSession) -> Instance:
     (row,) = session.rows(sql("instance", OLDEST_MAJOR))
     version = _row(session, _FILE, "PG_VERSION") if row["may_stat"] else {}
     auto_conf = _row(session, _FILE, "postgresql.auto.conf") if row["may_stat"] else {}
-    made = Instance(
+    instance = Instance(
         system_identifier=_word(session, _IDENTIFIER) if row["may_identify"] else "",
         started_us=row["started_us"],
         in_recovery=row["in_recovery"],
@@ -110,8 +110,8 @@ def seen(session: OperatorSession) -> Instance:
         altered_s=auto_conf.get("changed_s"),
         machine=_machine(session, row["data_directory"]) if row["may_read"] else "",
     )
-    check_shape(made)
-    return made
+    check_shape(instance)
+    return instance
 
 
 def find_journals(

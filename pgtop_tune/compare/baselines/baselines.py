@@ -103,7 +103,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
         raise RecordingProblem(
             f"{source} has no successful run of a load", "a baseline needs one for later measurements"
         )
-    unfit = next(((run.key.title, why) for run in material.runs if (why := _why_unfit(run))), None)
+    unfit = next(((run.key.title, reason) for run in material.runs if (reason := _why_unfit(run))), None)
     if unfit is not None:
         raise RecordingProblem(
             f"the run {unfit[0]} of {source} {unfit[1]}: later measurements must not be compared with it",
@@ -128,7 +128,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
 
 
 def _why_unfit(run: ComparedRun) -> str:
-    """Of a run that stands for its load; one that failed has no figures, and is left out of every phase."""
+    """Return why a run is unfit; one that failed has no figures, and is left out of every phase anyway."""
     return "" if run.summary.state == RunState.FAILED else run.why_no_reference
 
 
@@ -236,8 +236,8 @@ def _figures(material: Material) -> dict[str, dict[str, float]]:
 
 def doubtful(material: Material) -> tuple[str, ...]:
     """Return the ids of the doubts of all runs, each once, without notes."""
-    found = (doubt.id for run in material.runs for doubt in run.doubts if doubt.verdict is not RunVerdict.NOTE)
-    return tuple(dict.fromkeys(found))
+    ids = (doubt.id for run in material.runs for doubt in run.doubts if doubt.verdict is not RunVerdict.NOTE)
+    return tuple(dict.fromkeys(ids))
 
 
 def _summary(kept: Kept, material: Material) -> dict[str, Any]:

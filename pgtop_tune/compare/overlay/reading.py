@@ -88,7 +88,7 @@ class _Reading:
 
     @property
     def marked(self) -> OverlayCurves:
-        """What there is at the end of the recording: with a mark in its name where a run is partial or failed."""
+        """Return the curves at the end of the recording, with a mark in their name where a run is partial or failed."""
         states = (RunState.FINISHED if run.complete else run.state for run in self._states.values())
         return replace(self.baseline, name=_marked(self._name, (why_no_reference(state, ()) for state in states)))
 
@@ -149,8 +149,8 @@ def _of_records(path: Path, name: str) -> OverlayCurves:
 
 def _marked(name: str, reasons: Iterable[str]) -> str:
     """Return the name under which the curves are drawn; one of a run that is not valid says so."""
-    why = next(filter(None, reasons), "")
-    return f"{name}, {why}" if why else name
+    reason = next(filter(None, reasons), "")
+    return f"{name}, {reason}" if reason else name
 
 
 def _entry_of_records(path: Path) -> OverlayEntry:

@@ -315,8 +315,8 @@ def _statements(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
 
 def _doubts(record: Mapping[str, Any]) -> Iterator[Doubt]:
     validity = _object(record.get("validity"))
-    doubts = [_object(each) for each in _list(validity.get("doubts"))]
-    if validity.get("valid") is False and not any(each.get("verdict") == RunVerdict.INVALID for each in doubts):
+    doubts = [_object(doubt) for doubt in _list(validity.get("doubts"))]
+    if validity.get("valid") is False and not any(doubt.get("verdict") == RunVerdict.INVALID for doubt in doubts):
         yield Doubt("NOT-VALID", RunVerdict.INVALID, "its record says that the run is not valid")
     for doubt in doubts:
         word = _text(doubt.get("verdict"))

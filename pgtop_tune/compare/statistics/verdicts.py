@@ -48,8 +48,8 @@ def why_no_verdict(
         return _unlike(a, b, changed)
     if windows:
         return "parts of two runs do not show how much runs with the same settings differ"
-    if words := unfit(a, b):
-        return words
+    if unfit_run := unfit(a, b):
+        return unfit_run
     for side, runs in (("A", a), ("B", b)):
         shortest_s = min(run.seconds - run.warm_up_s for run in runs)
         if too_short(runs):
@@ -67,8 +67,8 @@ def why_no_verdict(
 
 def unfit(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> str:
     """Return which run must not be compared, and why: not valid, or partial; "" where all may."""
-    found = ((side, run.why_no_reference) for side, runs in (("A", a), ("B", b)) for run in runs)
-    return next((f"a run of {side} {why}" for side, why in found if why), "")
+    reasons = ((side, run.why_no_reference) for side, runs in (("A", a), ("B", b)) for run in runs)
+    return next((f"a run of {side} {reason}" for side, reason in reasons if reason), "")
 
 
 def too_short(runs: Sequence[ComparedRun]) -> bool:

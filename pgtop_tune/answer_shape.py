@@ -65,12 +65,12 @@ def _columns(
 def _types_of(hint: Any) -> frozenset[type] | None:
     if get_origin(hint) in (Union, types.UnionType):
         parts = [_types_of(part) for part in get_args(hint)]
-        known = [part for part in parts if part is not None]
-        return frozenset().union(*known) if len(known) == len(parts) else None
+        checked = [part for part in parts if part is not None]
+        return frozenset().union(*checked) if len(checked) == len(parts) else None
     return _KINDS.get(hint)
 
 
 def _struct_of(hint: Any) -> type[Struct] | None:
     if get_origin(hint) in (Union, types.UnionType, tuple, Sequence):
-        return next((found for part in get_args(hint) if (found := _struct_of(part)) is not None), None)
+        return next((struct for part in get_args(hint) if (struct := _struct_of(part)) is not None), None)
     return hint if isinstance(hint, type) and issubclass(hint, Struct) else None

@@ -31,7 +31,8 @@ def signals_taken(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
         for number, earlier in before.items():
             loop.remove_signal_handler(number)
             # asyncio puts the kernel's default back, which would end the rest on the spot.
-            signal.signal(number, earlier)
+            if earlier is not None:
+                signal.signal(number, earlier)
 
 
 def run_until_signalled(work: Coroutine[Any, Any, T]) -> T:

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import run
+from tests.support.servers import conninfo
 
 NOBODY = ("-w", "-h", "127.0.0.1", "-p", "1")
 NAMED = {
-    "a script": lambda path: (("bench", "run", "-f", path, *NOBODY), 4),
     "a list of servers": lambda path: (("check", "--servers", path), 2),
     "wishes for checks": lambda path: (("check", "--config", path, *NOBODY), 2),
     "an earlier report": lambda path: (("check", "--against", path, *NOBODY), 2),
-    "a plan": lambda path: (("experiment", "validate", path), 2),
+    "a plan": lambda path: (("experiment", "run", path, *NOBODY), 2),
     "a recording": lambda path: (("baseline", "save", "x", path), 5),
 }
 
@@ -30,6 +31,15 @@ def test_a_pipe_and_a_device_are_no_file(kind: str, tmp_path: Path) -> None:
         assert ended.status == status, ended.err
         assert "it is not a regular file" in ended.err
         assert len(ended.err.splitlines()) <= 2
+
+
+def test_a_script_that_is_no_file_is_refused_before_a_run(server: Throwaway, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.sql"
+    os.mkfifo(pipe)
+    for path in (str(pipe), "/dev/zero"):
+        ended = run("bench", "run", "-f", path, "-w", "-d", conninfo(server), home=tmp_path)
+        assert ended.status == 4
+        assert f"the script {path} cannot be read: it is not a regular file" in ended.err
 
 
 @pytest.mark.parametrize("place", ["pipe", "device", "endless"])

@@ -391,8 +391,6 @@ def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
         return "failed"
     if state == RunState.STOPPED:
         return "was stopped early"
-    if state not in ("", RunState.FINISHED):
-        return "was still under way when it was recorded"
     invalid = next((doubt for doubt in raised if doubt.verdict is INVALID), None)
     return "" if invalid is None else f"is not valid ({invalid.id})"
 

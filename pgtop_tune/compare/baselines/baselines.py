@@ -129,7 +129,10 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
 
 def _why_unfit(run: ComparedRun) -> str:
     """Return why a run is unfit; one that failed has no figures, and is left out of every phase anyway."""
-    return "" if run.summary.state == RunState.FAILED else run.why_no_reference
+    if run.summary.state == RunState.FAILED:
+        return ""
+    under_way = run.summary.state not in ("", RunState.FINISHED, RunState.STOPPED)
+    return "was still under way when it was recorded" if under_way else run.why_no_reference
 
 
 def kept_runs(name: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:

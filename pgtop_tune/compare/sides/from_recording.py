@@ -369,7 +369,9 @@ def _summary(run: BenchRun, gathered: Gathered) -> Summary:
     done = sum(part for part, _ in gathered.sums(TPS))
     failed = sum(part for part, _ in gathered.sums(FAILED)) / 100.0
     return Summary(
-        state=str(RunState.FINISHED if run.complete else run.state),
+        state=str(
+            RunState.FINISHED if run.complete or (run.until_stopped and run.state is RunState.RUNNING) else run.state
+        ),
         tps=quotient(gathered.sums(TPS)),
         latency_ms=quotient(gathered.sums(LATENCY)),
         p50_ms=quantiles["p50"],

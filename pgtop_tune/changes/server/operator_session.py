@@ -109,7 +109,11 @@ class OperatorSession:
             self._begin_without_limits(error)
         self._own.pids.add(self._pid)
         self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
-        self.instance = seen(self)
+        try:
+            self.instance = seen(self)
+        except BaseException:
+            self.close()
+            raise
 
     def _begin(self, options: str) -> None:
         self._lifted_from_start = bool(options)
@@ -159,7 +163,7 @@ class OperatorSession:
                 self._run(own_sessions.lifting(own_sessions.of_major(self._major)))
                 # A machine that is lost must not keep its advisory locks for hours.
                 self._run(f"SELECT {_KEPT_ALIVE}")
-        except psycopg.Error:
+        except BaseException:
             self._connection.close()
             raise
 

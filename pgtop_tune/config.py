@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.paths import config_dir
+from pgtop_tune.paths import config_dir, content_of
 
 FILE_NAME: Final = "config.toml"
 
@@ -60,7 +60,7 @@ def load_config(path: Path | None = None) -> Config:
     """
     file = path or config_dir() / FILE_NAME
     try:
-        content = file.read_bytes()
+        content = content_of(file)
     except FileNotFoundError:
         return Config()
     except OSError as problem:

@@ -168,6 +168,33 @@ def opened(path: Path, *, links: bool = True) -> IO[bytes]:
     return open(descriptor, "rb")
 
 
+SMALL_BYTES: Final = 1_000_000
+"""More than people write into one file of settings."""
+
+
+def content_of(path: Path, most_bytes: int = SMALL_BYTES, *, links: bool = True) -> bytes:
+    """Return what is in a small file that somebody names: a configuration, a script, a list.
+
+    Args:
+        path: The file.
+        most_bytes: A larger one is none of these.
+        links: See `opened`.
+
+    Raises:
+        OSError: It cannot be read, is no regular file (a pipe, a device), or is larger.
+    """
+    try:
+        with opened(path, links=links) as file:
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path)) from None
+        raise
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {most_bytes / 1e6:g} MB", str(path))
+    return content
+
+
 def _no_file(path: Path, named: bool) -> OSError:
     hint = "; `replay -` reads a pipe" if named else ""
     return OSError(errno.EINVAL, f"it is not a regular file{hint}", str(path))

@@ -11,6 +11,7 @@ from msgspec import Struct
 from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.model.run_result import HousekeepingStep
 from pgtop_tune.owner_trust import ME, trusted
 
@@ -97,6 +98,7 @@ def parse_housekeeping(text: str) -> tuple[str, ...]:
     return tuple(step for step in STEPS if step in words)
 
 
+@decodes
 async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTable, ...]:
     """Tables of a data set that are there; none for a load that has no data set of ours.
 
@@ -156,6 +158,7 @@ async def tidy(
     return tuple(done)
 
 
+@decodes
 async def _prewarm(sql_session: SqlSession, tables: Sequence[DatasetTable], started_s: float) -> HousekeepingStep:
     """Reads tables and indexes into shared buffers, where the database has the extension."""
     found = await sql_session.rows(_PREWARM)

@@ -182,9 +182,10 @@ def read_profile(path: Path) -> Profile:
         LoadProblem: Unreadable, not TOML, or a key that is unknown, missing or out of range; names file and key.
     """
     try:
-        with paths.opened(path) as file:
-            given = tables_of(text_of(file.read()))
-    except (OSError, NotToml) as problem:
+        given = tables_of(text_of(paths.content_of(path)))
+    except OSError as problem:
+        raise LoadProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
+    except NotToml as problem:
         raise LoadProblem(f"{path}: {problem}") from problem
     where = str(path)
     _check(where, given, KEYS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import ScriptChoice
+from pgtop_tune.paths import content_of
 
 LONGEST_BYTES: Final = 1_000_000
 
@@ -55,14 +57,10 @@ def read_script(file: Path) -> ScriptText:
         LoadProblem: It is not there, cannot be read, or holds more than a megabyte.
     """
     try:
-        with file.open("rb") as opened:
-            data = opened.read(LONGEST_BYTES + 1)
+        data = content_of(file, LONGEST_BYTES)
     except OSError as problem:
-        raise LoadProblem(f"the script {file} cannot be read: {problem.strerror}", "check its name") from None
-    if len(data) > LONGEST_BYTES:
-        raise LoadProblem(
-            f"the script {file} holds more than {LONGEST_BYTES} bytes", "check that it is a pgbench script"
-        )
+        hint = "check that it is a pgbench script" if problem.errno == errno.EFBIG else "check its name"
+        raise LoadProblem(f"the script {file} cannot be read: {problem.strerror}", hint) from None
     text = data.decode("utf-8", "replace")
     found = _SHELL.search(text)
     line = None if found is None else text.count("\n", 0, found.start()) + 1

@@ -24,7 +24,9 @@ from pgtop_tune.bench.places import ClockOffset, RunOrder, SshAddress, ssh_words
 from pgtop_tune.bench.ports import far_environment
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory, passfile_text
+from pgtop_tune.bench.scripts import LONGEST_BYTES
 from pgtop_tune.errors import LoadProblem
+from pgtop_tune.paths import content_of
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 from pgtop_tune.safe_text import one_line
 
@@ -250,7 +252,10 @@ class SshPlace:
     async def start(self, order: RunOrder) -> SshRunning:
         """As in `Place`."""
         try:
-            files = [(_far_name(number, each), each.file.read_bytes()) for number, each in enumerate(order.scripts, 1)]
+            files = [
+                (_far_name(number, each), content_of(each.file, LONGEST_BYTES))
+                for number, each in enumerate(order.scripts, 1)
+            ]
         except OSError as problem:
             raise LoadProblem(f"a script cannot be read: {problem}") from problem
         password = order.endpoint.password

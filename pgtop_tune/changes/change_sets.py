@@ -236,10 +236,10 @@ class ChangeSets:
 
         Args:
             set_id, why, with_restart, of_server: See `revert`.
-            told: Takes each problem.
+            told: Takes each problem, one that lasts once.
             still: Whether the set is still to be reverted; asked after each attempt that failed.
         """
-        settled = Settled(set_id=set_id)
+        settled, last_message = Settled(set_id=set_id), ""
         while True:
             once = await self.revert(set_id, why, with_restart=with_restart, of_server=of_server)
             settled = Settled(
@@ -249,7 +249,9 @@ class ChangeSets:
             )
             if once.problem is None:
                 return settled
-            told(once.problem)
+            if once.problem.message != last_message:
+                last_message = once.problem.message
+                told(once.problem)
             await asyncio.sleep(AGAIN_S)
             if not still():
                 return replace(settled, problem=once.problem)

@@ -13,11 +13,12 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from pgtop_tune import __version__
-from pgtop_tune.cli.exit_codes import ExitCode, Terminated, exit_code
+from pgtop_tune.cli.exit_codes import ExitCode, exit_code, terminating
 from pgtop_tune.cli.options import register
 from pgtop_tune.cli.output import PROGRAM, complain, flush_or_say_why, say, suit_the_locale, tell
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.paths import elsewhere
+from pgtop_tune.process.dispositions import reset_inherited
 from pgtop_tune.process.handed_on import command_line, take_over
 
 DEFAULT_COMMAND: Final = "top"
@@ -153,22 +154,22 @@ _KEEPING_STATE: Final = frozenset({"set", "reset", "revert", "ab", "tune", "expe
 
 def main() -> None:
     """Runs the command line and leaves with its exit status; an expected failure is one sentence, never a traceback."""
+    reset_inherited()
     gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
     suit_the_locale()
     completing = any(name.startswith("_PGTOP_TUNE_COMPLETE") for name in os.environ)
     try:
         take_over()
-        words = sys.argv[1:] if completing else with_default_command(command_line(sys.argv[1:]))
-        if words and words[0] in _KEEPING_STATE and (note := elsewhere()):
-            tell(note)
-        _run(words, "" if completing else words[0])
+        with terminating():
+            words = sys.argv[1:] if completing else with_default_command(command_line(sys.argv[1:]))
+            if words and words[0] in _KEEPING_STATE and (note := elsewhere()):
+                tell(note)
+            _run(words, "" if completing else words[0])
     except PgtopError as problem:
         complain(problem)
         sys.exit(exit_code(problem))
     except KeyboardInterrupt:
         sys.exit(ExitCode.SIGNALLED + signal.SIGINT)
-    except Terminated as terminated:
-        sys.exit(ExitCode.SIGNALLED + terminated.number)
     except BrokenPipeError:
         _leave_unread()
     except SystemExit as ended:

@@ -48,6 +48,7 @@ from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.reverting import of_settled
 from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.foreign_answers import decoding
 from pgtop_tune.metrics.setting_risks import ValueRisk, risk_of
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
@@ -222,10 +223,11 @@ async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Pa
     if any(name.lower() not in current for name in names):
         sql_session = await open_sql_session(conninfo)
         try:
-            known = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
+            with decoding():
+                parameter_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
         finally:
             await sql_session.aclose()
-        check_known(names, current.values(), [*known, *nearest_settings(names)])
+        check_known(names, current.values(), [*parameter_names, *nearest_settings(names)])
     for each in asked.wanted:
         if each.value is not None:
             check_value(current[each.name.lower()], each.value)

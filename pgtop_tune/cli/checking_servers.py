@@ -24,7 +24,7 @@ from pgtop_tune.health.looking import Wanted, beside_primaries
 from pgtop_tune.health.many import ServerResult, check_servers, servers_lines, table_lines
 from pgtop_tune.health.report import Report
 from pgtop_tune.host.source_names import HostSource
-from pgtop_tune.paths import opened
+from pgtop_tune.paths import content_of
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.process.handed_on import inherited_password
 from pgtop_tune.units import counted
@@ -141,8 +141,7 @@ def _escaped(name: str) -> str:
 
 def _read(path: Path, hint: str) -> str:
     try:
-        with opened(path) as file:
-            return file.read(_LONGEST).decode("utf-8")
+        return content_of(path, _LONGEST).decode("utf-8")
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", hint) from None
     except UnicodeDecodeError:

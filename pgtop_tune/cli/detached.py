@@ -6,11 +6,10 @@ The file of the lines is what `experiment attach` follows. A run is known by its
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +21,14 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import NotOurs, experiments_dir, new_file, private, read_own, replacing
 from pgtop_tune.process import handed_on
+from pgtop_tune.process.interruption import Interruption
+from pgtop_tune.process.own_program import own_argv
 from pgtop_tune.process.process_key import ProcessKey, key_of
 from pgtop_tune.runtime.running_experiments import DETACHED
 from pgtop_tune.safe_text import one_line
 
 _OPTION: Final = "--detach"
 _LOOK_S: Final = 0.2
-_STOPS_S: Final = 120.0
 _HINT: Final = "`pgtop-tune experiment status` lists them"
 
 
@@ -65,13 +65,17 @@ def start_detached(words: Sequence[str]) -> int:
     name = f"{'-'.join(words)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     log = _directory() / f"{name}.log"
     try:
+        argv = own_argv()
+    except OSError as problem:
+        raise UsageProblem(f"it cannot run detached: {problem.strerror}") from None
+    try:
         private(log.parent)
         line = [word for word in handed_on.command_line(sys.argv[1:]) if word != _OPTION]
         password = handed_on.inherited_password()
         with new_file(log) as file, handed_on.descriptor(command_line=line, password=password) as secrets:
             # What was typed may hold passwords: the argument list names the command alone.
             program = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pgtop_tune", *words],
+                [*argv, *words],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**handed_on.environment(), DETACHED: name, handed_on.VARIABLE: str(secrets)},
                 pass_fds=(secrets,),
@@ -102,7 +106,7 @@ def attach(name: str) -> int:
     """
     run = _named(name)
     try:
-        for line in _lines(run):
+        for line in _lines(run, lambda: run.lives):
             say(one_line(line, 2000))
     except KeyboardInterrupt:
         tell(f"{run.name} runs on")
@@ -112,33 +116,39 @@ def attach(name: str) -> int:
 
 
 def stop(name: str) -> int:
-    """Interrupts a run as Ctrl-C does, and shows its last lines: it puts everything back first.
+    """Interrupt a run as Ctrl-C does, again where that does not help, and show its lines until it has ended.
 
     Raises:
-        UsageProblem: There is no such run, or it does not end.
+        UsageProblem: There is no such run, it belongs to another user, or it does not end.
     """
     run = _named(name)
     if not run.lives:
         raise UsageProblem(f"{run.name} has ended", f"its lines: pgtop-tune experiment attach {run.name}")
-    os.kill(run.key.pid, signal.SIGINT)
-    deadline_s = time.monotonic() + _STOPS_S
-    while run.lives:
-        if time.monotonic() > deadline_s:
-            raise UsageProblem(f"{run.name} does not end", f"it is process {run.key.pid}")
-        time.sleep(_LOOK_S)
+    tell(f"waiting for {run.name}, process {run.key.pid}, to end; Ctrl-C leaves it to itself")
+    interruption = Interruption(run.key, run.name, tell)
+    for line in _lines(run, interruption.goes_on, from_end=True):
+        tell(one_line(line, 2000))
     tell(f"{run.name} has ended")
     return ExitCode.OK
 
 
-def _lines(run: DetachedRun) -> Iterator[str]:
+def _lines(run: DetachedRun, goes_on: Callable[[], bool], *, from_end: bool = False) -> Iterator[str]:
+    """Yield the lines of a run until it has ended.
+
+    Args:
+        goes_on: Asked whether it still runs, before each look at its lines.
+        from_end: Leave out the lines that are there already.
+    """
     with open(run.log, encoding="utf-8", errors="replace") as file:
+        if from_end:
+            file.seek(0, os.SEEK_END)
         rest = ""
         while True:
-            # Asked before reading: what it wrote last is read after its end.
-            over = not run.lives
+            # Asked before reading: the last lines are read after its end.
+            has_ended = not goes_on()
             *lines, rest = (rest + file.read()).split("\n")
             yield from lines
-            if over:
+            if has_ended:
                 if rest:
                     yield rest
                 return

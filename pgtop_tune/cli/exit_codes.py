@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
-from typing import Final
+from types import FrameType
+from typing import Final, NoReturn
 
 from pgtop_tune.errors import (
     ChangedMeanwhile,
@@ -19,6 +22,7 @@ from pgtop_tune.errors import (
     UnsafeChange,
     UsageProblem,
 )
+from pgtop_tune.process.dispositions import ending_signals, handled
 
 
 class ExitCode(IntEnum):
@@ -49,16 +53,28 @@ class ExitCode(IntEnum):
     """Plus the number of the signal: 129 hang-up, 130 interrupt, 141 stdout was closed, 143 terminate."""
 
 
-class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived; not an Exception, so that nothing swallows it.
+class Terminated(SystemExit):
+    """SIGTERM or SIGHUP arrived. A SystemExit, which an event loop lets through as it does no other exception.
 
     Attributes:
         number: The signal.
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
+        super().__init__(ExitCode.SIGNALLED + number)
         self.number = number
+
+
+def raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal by raising `Terminated`."""
+    raise Terminated(number)
+
+
+@contextmanager
+def terminating() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP raise `Terminated` in the main thread; SIGINT raises KeyboardInterrupt as always."""
+    with handled(tuple(number for number in ending_signals() if number != signal.SIGINT), raise_terminated):
+        yield
 
 
 _BY_PROBLEM: Final[tuple[tuple[type[PgtopError], ExitCode], ...]] = (

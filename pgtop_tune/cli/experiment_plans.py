@@ -37,6 +37,7 @@ from pgtop_tune.experiment.plan.plan_lines import place_of
 from pgtop_tune.experiment.plan.reviewed import keep_reviewed
 from pgtop_tune.experiment.plan.status import plan_lines
 from pgtop_tune.experiment.series import scripts_of
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec
@@ -220,6 +221,7 @@ def _view(
     )
 
 
+@decodes
 async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan, pgbench: Path | None) -> ServerRoom:
     """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others.
 

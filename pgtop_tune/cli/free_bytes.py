@@ -6,10 +6,13 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pgtop_tune.foreign_answers import decodes
+
 if TYPE_CHECKING:
     from pgtop_tune.bench.ports import SqlSession
 
 
+@decodes
 async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
     """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
     from pgtop_tune.host.locality import local_postmaster

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from pgtop_tune import units
 from pgtop_tune.cli.exit_codes import Terminated
-from pgtop_tune.cli.output import unread_lines_stop
+from pgtop_tune.cli.output import tell, unread_lines_stop
+from pgtop_tune.cli.signals import signals_taken
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import host as host_metrics
@@ -27,8 +28,6 @@ from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session, newest_latency
 from pgtop_tune.safe_text import printable
-
-_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def run_engine(
@@ -60,35 +59,39 @@ async def run_engine(
         received.append(number)
         asked.set()
 
-    for number in _STOPPING:
-        loop.add_signal_handler(number, stop, number)
-    running = loop.create_task(engine.run())
-    waiting = loop.create_task(asked.wait())
-    try:
-        with unread_lines_stop(loop, lambda: stop(signal.SIGPIPE)):
-            if started is not None:
-                await started()
-            await asyncio.wait((running, waiting), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if stopping is not None and not running.done():
-                await stopping()
-    finally:
-        waiting.cancel()
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
-        for number in _STOPPING:
-            loop.remove_signal_handler(number)
+    with signals_taken(stop):
+        running = loop.create_task(engine.run())
+        waiting = loop.create_task(asked.wait())
+        try:
+            with unread_lines_stop(loop, lambda: stop(signal.SIGPIPE)):
+                if started is not None:
+                    await started()
+                await asyncio.wait((running, waiting), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                if stopping is not None and not running.done():
+                    await stopping()
+        finally:
+            waiting.cancel()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
     if signal.SIGPIPE in received:
         raise Terminated(signal.SIGPIPE)
     return received[0] if received else None
 
 
-async def run_beside(engine: Engine, work: Callable[[], Awaitable[None]]) -> signal.Signals | None:
+async def run_beside(
+    engine: Engine, work: Callable[[], Awaitable[None]], *, quietly: bool = False
+) -> signal.Signals | None:
     """Runs the engine for as long as some work lasts.
 
     The first signal, or the first line that nobody reads any more, cancels the work, which may still tidy up while
     frames come. A second signal ends the engine, so that nobody waits for a frame; a third one does not wait for the
     work either.
+
+    Args:
+        engine: Not started.
+        work: What lasts.
+        quietly: Say nothing at the first signal: the work has nothing to tidy up.
 
     Returns:
         The signal that ended it, None when the work ended by itself.
@@ -104,15 +107,15 @@ async def run_beside(engine: Engine, work: Callable[[], Awaitable[None]]) -> sig
     def stop(number: signal.Signals) -> None:
         (running if len(received) == 1 else working).cancel()
         received.append(number)
+        if len(received) == 1 and not quietly:
+            tell("stopping")
 
     def unread() -> None:
         # After a signal the work is ending already.
         if not received:
             stop(signal.SIGPIPE)
 
-    for number in _STOPPING:
-        loop.add_signal_handler(number, stop, number)
-    with unread_lines_stop(loop, unread):
+    with signals_taken(stop), unread_lines_stop(loop, unread):
         try:
             await asyncio.wait((running, working), return_when=asyncio.FIRST_COMPLETED)
             if running.done() and not running.cancelled():
@@ -124,8 +127,6 @@ async def run_beside(engine: Engine, work: Callable[[], Awaitable[None]]) -> sig
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, PgtopError):
                     await task
-            for number in _STOPPING:
-                loop.remove_signal_handler(number)
     return received[0] if received else None
 
 

@@ -201,7 +201,7 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
                 return
             await asyncio.sleep(_INTERVAL_S)
 
-    number = await run_beside(session.engine, enough)
+    number = await run_beside(session.engine, enough, quietly=True)
     if number is not None:
         raise Terminated(number)
     interval = keeper.interval

@@ -42,6 +42,7 @@ from pgtop_tune.experiment.repeats import Repeats, Repetition, check_goal, check
 from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.series import Series, Steps, cells, parse_steps, series_json
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
+from pgtop_tune.foreign_answers import decoding
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -233,7 +234,7 @@ async def measure(wanted: BenchRequest) -> int:
         words = f"{len(unwritten)} of {len(measured)} records could not be saved: {unwritten[0].message}"
         raise RecordingProblem(words, unwritten[0].hint)
     if stopped := session.recorder.state().problem:
-        raise RecordingProblem(stopped, f"{wanted.record} is readable up to that point")
+        raise RecordingProblem(stopped, session.recorder.what_there_is)
     if signalled:
         return ExitCode.SIGNALLED + signalled
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
@@ -275,7 +276,9 @@ async def _check(
     found = {each.name.lower(): each for each in await session.parameters.list(names)}
     sql_session = await session.open_sql_session()
     try:
-        check_known(names, found.values(), [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)])
+        with decoding():
+            parameter_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
+        check_known(names, found.values(), parameter_names)
     finally:
         await sql_session.aclose()
     check_configurations(configurations, found, plan)

@@ -207,6 +207,8 @@ def _why_not_kept(side: Material, floor: Floor, load: LoadFingerprint | None) ->
         return "the server was restarted meanwhile"
     if changed:
         return f"a parameter was changed meanwhile ({changed[0]})"
+    if reason := side.runs[0].why_no_reference:
+        return f"the run {reason}"
     if _GENERATOR in floor.doubts:
         return "pgbench was the limit: this is the noise of pgbench, not of the server"
     if floor.kept.foreign_cpu is not None and floor.kept.foreign_cpu > _FOREIGN:

@@ -9,30 +9,30 @@ import select
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from types import FrameType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, TypeVar
 
-from pgtop_tune.cli.exit_codes import Terminated
+from pgtop_tune.cli.exit_codes import Terminated, raise_terminated
 from pgtop_tune.cli.output import unread_lines_stop
+from pgtop_tune.process.dispositions import ending_signals, handled
 
 T = TypeVar("T")
 
-ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def _raise(number: int, frame: FrameType | None) -> NoReturn:
-    raise Terminated(number)
-
 
 @contextlib.contextmanager
-def terminating() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP raise `Terminated` in the main thread; SIGINT raises KeyboardInterrupt as always."""
-    before = {number: signal.signal(number, _raise) for number in (signal.SIGTERM, signal.SIGHUP)}
+def signals_taken(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Within, the running event loop calls `stop` for each signal that ends a command."""
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in ending_signals()}
+    for number in before:
+        loop.add_signal_handler(number, stop, number)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            loop.remove_signal_handler(number)
+            # asyncio puts the kernel's default back, which would end the rest on the spot.
+            if earlier is not None:
+                signal.signal(number, earlier)
 
 
 def run_until_signalled(work: Coroutine[Any, Any, T]) -> T:
@@ -56,18 +56,13 @@ async def _until_signalled(work: Coroutine[Any, Any, T]) -> T:
             received.append(number)
             task.cancel()
 
-    for number in ENDING:
-        loop.add_signal_handler(number, stop, number)
     try:
-        with unread_lines_stop(loop, lambda: stop(signal.SIGPIPE)):
+        with signals_taken(stop), unread_lines_stop(loop, lambda: stop(signal.SIGPIPE)):
             return await task
     except asyncio.CancelledError:
         if received:
             raise Terminated(received[0]) from None
         raise
-    finally:
-        for number in ENDING:
-            loop.remove_signal_handler(number)
 
 
 def answer_to(question: str) -> str:
@@ -81,15 +76,13 @@ def answer_to(question: str) -> str:
     os.set_blocking(waking, False)
     # Not the loop's: it would cancel on top of that what the exception makes clean up.
     awake = signal.set_wakeup_fd(waking)
-    before = {number: signal.signal(number, _raise) for number in ENDING}
     try:
-        print(question, end="", file=sys.stderr, flush=True)
-        # A signal that arrives before the terminal is read would be kept back until there is a line.
-        select.select([sys.stdin, reading], [], [])
-        line = sys.stdin.readline()
+        with handled(ending_signals(), raise_terminated):
+            print(question, end="", file=sys.stderr, flush=True)
+            # A signal that arrives before the terminal is read would be kept back until there is a line.
+            select.select([sys.stdin, reading], [], [])
+            line = sys.stdin.readline()
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         signal.set_wakeup_fd(awake)
         os.close(reading)
         os.close(waking)

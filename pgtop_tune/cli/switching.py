@@ -54,6 +54,7 @@ from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPl
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
+from pgtop_tune.foreign_answers import decoding
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.parameter_values import check_value
@@ -140,7 +141,8 @@ async def switch(wanted: SwitchRequest) -> int:
     async with opened(wanted.connection) as (sql_session, conninfo):
         places = await targets(wanted.endpoints, sql_session, conninfo, from_here=wanted.live.load_from is None)
         arrived = sql_session.reached
-        all_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
+        with decoding():
+            all_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
     loaded = load_profiles(directories)
     profiles = [loaded.get(name) for name in wanted.profiles]
     found_cells = cells(places, profiles, wanted.spec, None, clients=wanted.clients, protocol=wanted.protocol)

@@ -24,20 +24,21 @@ from pgtop_tune.bench.profiles import profile_directories
 from pgtop_tune.cli import tuning_units
 from pgtop_tune.cli.commands.experiment.plans import SessionOptions
 from pgtop_tune.cli.connecting import ConnectionWords, resolve_words
-from pgtop_tune.cli.exit_codes import ExitCode, Terminated
+from pgtop_tune.cli.exit_codes import ExitCode, Terminated, terminating
 from pgtop_tune.cli.experiment_plans import bound_to_server, check_fits
 from pgtop_tune.cli.experimenting import ExperimentSession
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import JournalProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.meanwhile import parameters_of, server_state
 from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.reviewed import plan_hash
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.paths import experiments_dir, replacing
 from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.process.dispositions import reset_inherited
 from pgtop_tune.process.handed_on import take_over
 from pgtop_tune.runtime.running_experiments import ServerKey, check_alone, until_alone
 
@@ -65,6 +66,7 @@ def _bind(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@decodes
 async def _until_alone() -> None:
     """Waits for the unit of a worker that was killed, which may just be putting things back."""
     sql_session = await open_sql_session(resolve_words(_WORDS))
@@ -189,6 +191,7 @@ def main() -> None:
     """Reads the request, writes the answer."""
     take_over()
     asked, answer = map(Path, sys.argv[1:3])
+    reset_inherited()
     with terminating():
         found = answered(asked.read_bytes())
     with replacing(answer) as file:

@@ -52,6 +52,7 @@ class Phase(Struct, frozen=True):
         no_verdict: Why the runs allow none; "" where they do.
         to_settle: What to type for a verdict; empty where there is one.
         statements: None where a side has no counters of statements.
+        parts: The sides are parts of runs, whose runs need not have ended.
     """
 
     key: LoadKey
@@ -64,6 +65,7 @@ class Phase(Struct, frozen=True):
     no_verdict: str = ""
     to_settle: tuple[str, ...] = ()
     statements: StatementComparison | None = None
+    parts: bool = False
 
     def row(self, figure: str) -> FigureRow | None:
         """One of its rows."""
@@ -205,6 +207,7 @@ def _phase(
         notes=tuple(notes),
         period_s=period_s,
         no_verdict=no_verdict,
+        parts=one_run or windows,
         statements=compare_statements(
             a, b, comparable=comparable, decisive=not no_verdict, repeated=repeated, windows=windows
         ),

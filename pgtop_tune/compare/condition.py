@@ -14,6 +14,7 @@ from msgspec import Struct
 from pgtop_tune.compare.comparison import Comparison
 from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.sides.figures import BY_ID
+from pgtop_tune.compare.statistics.verdicts import unfit
 from pgtop_tune.errors import UsageProblem
 
 _FORM: Final = re.compile(
@@ -91,7 +92,9 @@ def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
         for phase in comparison.phases:
             row = phase.row(condition.figure)
             where = f"{phase.key.title} of {comparison.b.name}"
-            if row is None or row.effect is None or row.effect.low is None:
+            if not phase.parts and (unfit_run := unfit(phase.a, phase.b)):
+                untold = untold or f"{condition.figure} of {where} does not count: {unfit_run}"
+            elif row is None or row.effect is None or row.effect.low is None:
                 untold = untold or f"{condition.figure} of {where} was not measured for long enough"
             elif _holds(condition, row) and phase.no_verdict:
                 untold = untold or (

@@ -7,6 +7,7 @@ from typing import Final
 
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -16,6 +17,7 @@ ANSWER_S: Final = 120.0
 _STARTED: Final = "SELECT extract(epoch FROM pg_postmaster_start_time())::float8"
 
 
+@decodes
 async def until_frames_show_it(open_sql_session: Callable[[], Awaitable[SqlSession]], keeper: FrameKeeper) -> None:
     """Waits for a frame of the server that answers now.
 

@@ -6,8 +6,6 @@ Files are looked at in a thread, every other second.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -16,6 +14,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.process.interruption import Interruption
 from pgtop_tune.process.process_key import own_key
 from pgtop_tune.runtime.experiment_control import KILLED, ExperimentState
 from pgtop_tune.runtime.running_experiments import RunningExperiment, ServerKey, running_experiments, server_of
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import Step
 
 _EVERY_S: Final = 2.0
-_STOPS_S: Final = 120.0
 _STOP_LOOK_S: Final = 0.2
 _SWITCHED: Final = frozenset({"A/B", "tuning"})
 """Kinds whose switches of parameters are no changes that the title judges."""
@@ -122,11 +120,10 @@ class OtherExperiments:
             return
         if shown.program == "screen":
             raise UsageProblem(f"it belongs to the screen of process {shown.key.pid}", "press x and s there")
-        os.kill(shown.key.pid, signal.SIGINT)
-        deadline_s = time.monotonic() + _STOPS_S
-        while await asyncio.to_thread(lambda: shown.key.lives):
-            if time.monotonic() > deadline_s:
-                raise UsageProblem(f"{shown.words} does not end", "look at its terminal or its log")
+        interruption = Interruption(shown.key, shown.words)
+        while True:
+            if not await asyncio.to_thread(interruption.goes_on):
+                return
             await asyncio.sleep(_STOP_LOOK_S)
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem, PgtopError
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.model.bench import BenchReport, ScriptReport, StatementReport
 from pgtop_tune.model.run_result import ServerTimes, StatementTimes
 from pgtop_tune.owner_trust import ME, real_owner, trusted
@@ -185,6 +186,7 @@ def _grown(before: QueryCounters | None, now: QueryCounters) -> QueryCounters | 
     return QueryCounters(now.calls - before.calls, now.total_ms - before.total_ms, now.squares - before.squares)
 
 
+@decodes
 async def _look(sql_session: SqlSession, user: str, database: str) -> CounterReading:
     rows: Iterable[tuple[object, ...]] = await sql_session.rows(
         await _with_schema(sql_session, _COUNTERS), (user, database)
@@ -200,6 +202,7 @@ def _counted(calls: object, total: object, deviation: object) -> QueryCounters:
     return QueryCounters(number, total_ms, number * (deviation_ms**2 + mean_ms**2))
 
 
+@decodes
 async def _with_schema(sql_session: SqlSession, statement: str) -> str:
     """The statement with the extension's schema, quoted by the server.
 

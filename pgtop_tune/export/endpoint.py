@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -76,6 +77,31 @@ def address(words: str) -> Address:
     return Address((found["host"] or LOOPBACK).strip("[]"), int(found["port"]))
 
 
+def is_ours(name: str, where: Address) -> bool:
+    """Return whether a Host header means this endpoint.
+
+    A page in a browser can have its own name resolve to our address (DNS rebinding), and would read the numbers. It
+    cannot have an address for a name; nor the name that the operator gave, or of this machine where others reach us.
+
+    Args:
+        name: The header, with or without a port.
+        where: The address that was asked for.
+    """
+    host = (name.strip().rpartition("]")[0] or name.strip().partition(":")[0]).strip("[").rstrip(".").lower()
+    if host in ("localhost", where.host.lower()) or _is_number(host):
+        return True
+    here = socket.gethostname().lower()
+    return not where.is_loopback and (host == here or host.startswith(f"{here.partition('.')[0]}."))
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 def wanted_syntax(accept: str) -> Syntax:
     """What an Accept header asks for: OpenMetrics when it is named and nothing else is liked better."""
     liked = {_OPENMETRICS: 0.0, _OLD: 0.0}
@@ -133,6 +159,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, where: Address, page: Callable[[Syntax], str]) -> None:
         self.page = page
+        self.where = where
         self._lock = threading.Lock()
         self._until_s: dict[socket.socket, float] = {}
         if ":" in where.host:
@@ -145,11 +172,15 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take every connection; where there are too many, the oldest ends, so that slow ones shut nobody out."""
         with self._lock:
-            if len(self._until_s) >= MOST_CONNECTIONS:
-                return False
+            oldest = next(iter(self._until_s)) if len(self._until_s) >= MOST_CONNECTIONS else None
+            if oldest is not None:
+                del self._until_s[oldest]
             self._until_s[request] = time.monotonic() + _DEADLINE_S
-            return True
+        if oldest is not None:
+            _shut(oldest)
+        return True
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -168,15 +199,19 @@ class _Server(ThreadingHTTPServer):
         with self._lock:
             over = [each for each, until_s in self._until_s.items() if until_s < now_s]
         for each in over:
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+            _shut(each)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         # Who asked has gone away, or was too slow: nothing that an operator could mend.
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -199,6 +234,12 @@ class _Request(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _not_allowed  # noqa: N815
 
     def _answer(self, *, with_body: bool) -> None:
+        if not all(is_ours(name, self.server.where) for name in self.headers.get_all("Host", ())):
+            refusal = (
+                "this is no name of the endpoint: scrape it by its address, or name it in --openmetrics NAME:PORT\n"
+            )
+            self._say(HTTPStatus.MISDIRECTED_REQUEST, refusal, with_body=with_body)
+            return
         if self.path.partition("?")[0] != PATH:
             self._say(HTTPStatus.NOT_FOUND, f"the numbers are at {PATH}\n", with_body=with_body)
             return

@@ -22,7 +22,7 @@ from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.setup import Measured, MeasuredLimit
-from pgtop_tune.paths import opened
+from pgtop_tune.paths import content_of, opened
 from pgtop_tune.recording.format import FORMAT as RECORDING
 from pgtop_tune.recording.packing import packing_of
 
@@ -80,8 +80,7 @@ def former_check(path: Path) -> Former:
         UsageProblem: It is no such report.
     """
     try:
-        with opened(path) as file:
-            parsed = json.loads(file.read(_LONGEST))
+        parsed = json.loads(content_of(path, _LONGEST))
         if parsed["format"] != FORMAT:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
         found = {(each["check"], each["subject"]): _said(each) for each in parsed["findings"]}
@@ -106,8 +105,7 @@ def measured_in(path: Path) -> Measured:
     """
     how = "write one with `check --measure --format json > FILE`"
     try:
-        with opened(path) as file:
-            parsed = json.loads(file.read(_LONGEST))
+        parsed = json.loads(content_of(path, _LONGEST))
         if parsed["format"] != FORMAT:
             raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
         rows = [MeasuredLimit(*(each[name] for name in _OF_CEILING)) for each in parsed["ceilings"]]

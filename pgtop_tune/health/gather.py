@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.answer_shape import check_shape
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.foreign_answers import MALFORMED, malformed
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.configured import as_configured
@@ -257,7 +259,16 @@ def _once(question: Question[Any], asked: DatabaseAnswer) -> Answer[Any] | Unava
     rows = asked.answers[question.name]
     if isinstance(rows, Unavailable):
         return rows
-    return Answer(tuple(("", question.row(**row)) for row in rows), (asked.database,))
+    try:
+        return Answer(tuple(("", _row(question, row)) for row in rows), (asked.database,))
+    except MALFORMED as error:
+        return Unavailable(Reason.FAILED, malformed(error).message)
+
+
+def _row(question: Question[Any], row: Mapping[str, Any]) -> Any:
+    answer = question.row(**row)
+    check_shape(answer)
+    return answer
 
 
 def _everywhere(question: Question[Any], asked: Sequence[DatabaseAnswer]) -> Answer[Any] | Unavailable:
@@ -269,9 +280,12 @@ def _everywhere(question: Question[Any], asked: Sequence[DatabaseAnswer]) -> Ans
         answer = Unavailable(Reason.NO_ANSWER, one.refused) if one.refused else one.answers[question.name]
         if isinstance(answer, Unavailable):
             refused.append(Refused(one.database, str(answer)))
-        else:
+            continue
+        try:
+            rows += [(one.database, _row(question, row)) for row in answer]
             seen.append(one.database)
-            rows += [(one.database, question.row(**row)) for row in answer]
+        except MALFORMED as error:
+            refused.append(Refused(one.database, malformed(error).message))
     if refused and not seen:
         return Unavailable(Reason.NO_ANSWER, f"{refused[0].database}: {refused[0].why}")
     return Answer(tuple(rows), tuple(seen), tuple(refused))

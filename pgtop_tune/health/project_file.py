@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.health.accepting import AcceptedRisk
-from pgtop_tune.paths import opened
+from pgtop_tune.paths import content_of
 from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 FILE_NAME: Final = "pgtop-tune.toml"
@@ -64,8 +64,7 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
     """
     file = path or Path(FILE_NAME)
     try:
-        with opened(file) as found:
-            parsed = tables_of(text_of(found.read()))
+        parsed = tables_of(text_of(content_of(file)))
     except FileNotFoundError:
         if path is None:
             return ProjectWishes()

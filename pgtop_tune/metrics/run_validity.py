@@ -384,6 +384,28 @@ RULES: Final[tuple[Rule, ...]] = (
 )  # fmt: skip
 
 
+ENDINGS: Final = frozenset({"RUN-FAILED", "CONNECTION-ERRORS", "RUN-PARTIAL"})
+"""Rules that need no more than the end of a run."""
+
+
+def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
+    """Return why a run must not stand for its load: not in a baseline, a comparison, the noise store.
+
+    Args:
+        state: `RunState`, "finished" also for a run that was asked for until stopped; "" without a load.
+        raised: The doubts of the run.
+
+    Returns:
+        Half a sentence after "the run"; "" for a run that may.
+    """
+    if state == RunState.FAILED:
+        return "failed"
+    if state == RunState.STOPPED:
+        return "was stopped early"
+    invalid = next((doubt for doubt in raised if doubt.verdict is INVALID), None)
+    return "" if invalid is None else f"is not valid ({invalid.id})"
+
+
 def short_words(message: str) -> str:
     """The first line of pgbench's or libpq's words, without the name of the program, the address and the severity.
 
@@ -399,8 +421,17 @@ def doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
 
     Of a run that failed before anything was measured only why.
     """
-    found = [doubt for rule in RULES if (doubt := rule.judge(evidence)) is not None]
+    raised = _judged(RULES, evidence)
     if evidence.run.state is RunState.FAILED and not evidence.progress:
-        found = [doubt for doubt in found if doubt.verdict is INVALID]
+        raised = [doubt for doubt in raised if doubt.verdict is INVALID]
     order = list(RunVerdict)
-    return tuple(sorted(found, key=lambda doubt: order.index(doubt.verdict)))
+    return tuple(sorted(raised, key=lambda doubt: order.index(doubt.verdict)))
+
+
+def ending_doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
+    """Return the doubts of a run that was too long to keep its frames: those that its end tells."""
+    return tuple(_judged([rule for rule in RULES if rule.id in ENDINGS], evidence))
+
+
+def _judged(rules: Sequence[Rule], evidence: RunEvidence) -> list[Doubt]:
+    return [doubt for rule in rules if (doubt := rule.judge(evidence)) is not None]

@@ -253,8 +253,12 @@ class BenchRun(Struct, frozen=True, gc=False):
     @property
     def complete(self) -> bool:
         """Whether the run ended as it was to end: by itself, or, asked for until stopped, by being stopped."""
-        until_stopped = self.duration_s is None and self.transactions is None
-        return self.state is RunState.FINISHED or (self.state is RunState.STOPPED and until_stopped)
+        return self.state is RunState.FINISHED or (self.state is RunState.STOPPED and self.until_stopped)
+
+    @property
+    def until_stopped(self) -> bool:
+        """Whether it goes on until somebody stops it: what was recorded of it is no part of a whole."""
+        return self.duration_s is None and self.transactions is None
 
 
 class BenchProgress(Struct, frozen=True, gc=False):

@@ -9,7 +9,9 @@ from typing import Final, TypeVar
 import asyncpg
 from msgspec import Struct
 
-from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.answer_shape import check_shape
+from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.foreign_answers import MALFORMED, malformed
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -28,7 +30,7 @@ from pgtop_tune.postgres.server.capabilities import Capabilities, too_old
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
-from pgtop_tune.postgres.server.failures import absence
+from pgtop_tune.postgres.server.failures import absence, server_words
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.postgres.server.rows import RowForm
@@ -146,9 +148,10 @@ class PostgresReader:
             self._statements.forget()
             self._relations.forget()
             return await self._read_facts(connection)
-        except asyncpg.PostgresError as error:
+        except (asyncpg.PostgresError, ServerProblem, *MALFORMED) as error:
             self._drop(connection)
-            raise ConnectionProblem(f"{self.conninfo.describe()}: {error}") from None
+            message = server_words(malformed(error) if isinstance(error, MALFORMED) else error)
+            raise ConnectionProblem(f"{self.conninfo.describe()}: {message}") from None
         except BaseException:
             self._drop(connection)
             raise
@@ -286,11 +289,12 @@ class PostgresReader:
             return refusal.why
         try:
             answer = await read(context)
-        except asyncpg.PostgresError as error:
+            check_shape(answer)
+        except (asyncpg.PostgresError, ServerProblem, *MALFORMED) as error:
             pause_s = min(refusal.pause_s * 2, _LONGEST_PAUSE_S) if refusal else _FIRST_PAUSE_S
-            why = absence(error)
-            self._refusals[name] = _Refusal(why, pause_s, self._clock() + pause_s)
-            return why
+            unavailable = absence(malformed(error) if isinstance(error, MALFORMED) else error)
+            self._refusals[name] = _Refusal(unavailable, pause_s, self._clock() + pause_s)
+            return unavailable
         except ConnectionProblem:
             if self._connection is context.connection:
                 self._connection = None
@@ -301,7 +305,9 @@ class PostgresReader:
 
     async def _probe(self, connection: ReadConnection) -> None:
         rows = await connection.fetch(sql("capabilities", self._major), list(PREDEFINED))
-        self._capabilities = Capabilities(**rows[0])
+        capabilities = Capabilities(**rows[0])
+        check_shape(capabilities)
+        self._capabilities = capabilities
 
     def _drop(self, connection: ReadConnection) -> None:
         connection.terminate()
@@ -313,8 +319,10 @@ class PostgresReader:
         row = dict((await connection.fetch(text))[0])
         where = str(connection.endpoint)
         row["extensions"] = tuple(row["extensions"])
-        self._facts = ServerFacts(**row, endpoint=where, local=False, postmaster_pid=None, pooled=connection.pooled)
-        return self._facts
+        facts = ServerFacts(**row, endpoint=where, local=False, postmaster_pid=None, pooled=connection.pooled)
+        check_shape(facts)
+        self._facts = facts
+        return facts
 
     async def _read_activity(self, context: ReadContext) -> Activity:
         """pg_stat_get_activity() without our own sessions, and who blocks those that wait for a lock."""

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.foreign_answers import MALFORMED, decodes, decoding, malformed
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.server.connecting import open_connection
@@ -68,6 +69,7 @@ class Survey(Struct, frozen=True):
     everywhere: tuple[DatabaseAnswer, ...]
 
 
+@decodes
 async def survey(
     conninfo: ConnInfo, own: OwnSessions, major: int, here: Sequence[str], everywhere: Sequence[str], limit_s: float
 ) -> Survey:
@@ -171,10 +173,12 @@ async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
 async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence[Row] | Unavailable:
     try:
         return await _rows(connection, sql(name, major))
-    except asyncpg.PostgresError as error:
+    except (asyncpg.PostgresError, ServerProblem) as error:
         return absence(error)
     except LookupError as problem:
         return Unavailable(Reason.NOT_SUPPORTED, str(problem))
+    except MALFORMED as error:
+        return absence(malformed(error))
 
 
 async def _rows(connection: ReadConnection, text: str) -> Sequence[Row]:
@@ -215,7 +219,8 @@ async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
     """
     sql_session = await open_sql_session(conninfo)
     try:
-        ((size, closed),) = await sql_session.rows(_ASKED, longest=_LONGEST)
+        with decoding():
+            ((size, closed),) = await sql_session.rows(_ASKED, longest=_LONGEST)
     except ServerProblem as problem:
         if problem.sqlstate == _CANCELED:
             return Unavailable(Reason.TOO_SLOW, f"adding up the files takes more than {_LONGEST}")

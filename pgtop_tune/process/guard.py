@@ -145,8 +145,10 @@ def _execute(argv: tuple[str, ...]) -> NoReturn:
 def _become_child(order: GuardOrder, prctl: Callable[[int, int], object], guard_pid: int, report_fd: int) -> NoReturn:
     try:
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD):
+        # Also those that our parent ignored or blocked: `trap '' INT` in a shell, nohup, a supervisor.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         if order.user is not None:

@@ -11,6 +11,7 @@ A command that fails runs again until it succeeds, or until the patience is over
 from __future__ import annotations
 
 import base64
+import errno
 import math
 import os
 import select
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Final
 
 WELL: Final = b"well\n"
+STANDS: Final = b"stands\n"
+"""The first word of the process, on its standard output; it says nothing after it."""
 PATIENCE_S: Final = 3000.0
 """A server that is being restarted is back within it; after it the journal has what is left to do."""
 _PAUSES_S: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
@@ -35,6 +38,7 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _LOOK_S: Final = 10.0
 """select(2) waits on a clock that stands still while the machine sleeps."""
 _GOODBYE_S: Final = 1.0
+_START_S: Final = 60.0
 
 
 class RevertWatchdog:
@@ -65,19 +69,35 @@ class RevertWatchdog:
         pass_fds: Open files that the command inherits.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: It cannot be started, or does not run.
         """
         times = (repr(time.clock_gettime(_CLOCK) + within_s), repr(patience_s))
         self.process: Final = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__)), *times, last_word, "--", *argv],
             stdin=subprocess.DEVNULL if outlives_us else subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=dict(env),
             cwd="/",
             pass_fds=tuple(pass_fds),
             start_new_session=True,
         )
+        self._check_it_stands()
+
+    def _check_it_stands(self) -> None:
+        """Wait for its first word: a change is made only once the process stands that reverts it."""
+        pipe = self.process.stdout
+        assert pipe is not None
+        with pipe:
+            poll = select.poll()
+            poll.register(pipe, select.POLLIN)
+            if poll.poll(1000.0 * _START_S) and pipe.read(len(STANDS)) == STANDS:
+                return
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        raise OSError(errno.ENOEXEC, "its process does not run")
 
     def give(self, copy: bytes) -> None:
         """Hand the command its standard input; one that outlives us has no pipe, and gets nothing."""
@@ -112,6 +132,10 @@ class RevertWatchdog:
 
 def watch(until_s: float, patience_s: float, last_word: str, argv: Sequence[str]) -> int:
     """Waits on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
+    os.write(1, STANDS)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
     listens = stat.S_ISFIFO(os.fstat(0).st_mode)
     begun, copy = bytearray(), b""
     while True:

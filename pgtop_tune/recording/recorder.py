@@ -222,6 +222,13 @@ class Recorder:
                 files.close()
         return self.state()
 
+    @property
+    def what_there_is(self) -> str:
+        """Return what can be read of a recording that ended with a problem, as half a sentence."""
+        if self.frames_written:
+            return f"{self.last_path} is readable up to that point"
+        return f"nothing is recorded: {self.last_path} holds no frames; choose a place with free space"
+
     def discard_without_server(self) -> bool:
         """Removes the recording where no server ever stood in it, so that the next try may have its name.
 

@@ -143,12 +143,12 @@ class RecordingWriter:
             line = header_line(header)
             self._put(line)
             self._sum = checksum(line.encode("ascii"))
-        except RecordingProblem:
+        except RecordingProblem as problem:
             # A file without its first line is no recording.
             if not self.is_stream:
                 path.unlink(missing_ok=True)
             self._let_go()
-            raise
+            raise RecordingProblem(problem.message, "nothing is recorded: choose a place with free space") from None
 
     @property
     def newest_is_key(self) -> bool:

@@ -18,7 +18,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
 from pgtop_tune.model.setup import Measured, MeasuredLimit
-from pgtop_tune.paths import private, replacing, state_dir
+from pgtop_tune.paths import content_of, private, replacing, state_dir
 
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, `pgtop-tune check --measure` does it")
 _DIRECTORY: Final = "ceilings"
@@ -104,8 +104,7 @@ def _place(server: ServerFacts) -> Path | None:
 
 def _read(path: Path) -> Measured | Unavailable:
     try:
-        with path.open("rb") as file:
-            told = json.loads(file.read(_LARGEST_BYTES))
+        told = json.loads(content_of(path, _LARGEST_BYTES))
         rows = tuple(MeasuredLimit(**row) for row in told["ceilings"])
         at_ms = told["at_ms"]
     except FileNotFoundError:

@@ -117,12 +117,11 @@ def choose(themes: Themes, wanted: str, usual: str) -> str:
 
 def _read(path: Path) -> dict[str, Any] | str:
     """The file's tables, or why there are none."""
-    if not path.is_file():
-        # A pipe would be waited for, a device read without an end.
-        return "it is not a regular file"
     try:
-        return tables_of(text_of(path.read_bytes()))
-    except (OSError, NotToml) as problem:
+        return tables_of(text_of(paths.content_of(path)))
+    except OSError as problem:
+        return problem.strerror or str(problem)
+    except NotToml as problem:
         return str(problem)
 
 

@@ -153,6 +153,21 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.root
+def test_a_recording_that_begins_on_a_full_disk_promises_nothing(
+    small_disk: Path, server: Throwaway, tmp_path: Path
+) -> None:
+    with contextlib.suppress(OSError), (small_disk / "others").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    place = small_disk / "a.jsonl.gz"
+    ran = run(*RECORD, "-q", "-o", str(place), conninfo(server), home=tmp_path)
+    assert ran.status == 5
+    assert "No space left on device" in ran.err
+    assert "nothing is recorded" in ran.err
+    assert "readable" not in ran.err
+
+
+@pytest.mark.root
 def test_frames_lost_to_a_full_disk_are_counted_while_it_lasts_at_the_end_and_in_the_file(
     small_disk: Path, server: Throwaway, tmp_path: Path
 ) -> None:

@@ -136,13 +136,44 @@ def test_those_who_do_not_ask_leave_room_for_others_until_there_are_too_many(
     silent = [plain(served) for _ in range(MOST_CONNECTIONS - 1)]
     assert ask(served)[0] == 200
     until_connected(served, MOST_CONNECTIONS - 1)
-    silent.append(plain(served))
-    with plain(served) as one_more:
-        assert refused(one_more)
+    # The oldest of them makes room, however many come, and whatever they have sent.
+    for _ in range(2 * MOST_CONNECTIONS):
+        silent.append(plain(served))
+        silent[-1].sendall(b"GET /metrics HTTP/1.1\r\n")
+        assert ask(served)[0] == 200
+    assert refused(silent[0])
     for each in silent:
         each.close()
     until_nobody_is_connected(served)
     assert ask(served)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("bound", "name", "status"),
+    [
+        ("127.0.0.1", "evil.example", 421),
+        ("127.0.0.1", "127.0.0.1.evil.example:80", 421),
+        ("127.0.0.1", socket.gethostname() + ".evil.example", 421),
+        ("127.0.0.1", "", 421),
+        ("127.0.0.1", "localhost:19432", 200),
+        ("127.0.0.1", "LOCALHOST.", 200),
+        ("127.0.0.1", "[::1]:1", 200),
+        ("localhost", "localhost", 200),
+        ("0.0.0.0", "10.0.0.7:19432", 200),
+        ("0.0.0.0", socket.gethostname(), 200),
+        ("0.0.0.0", "evil.example", 421),
+    ],
+)
+def test_a_page_of_another_name_gets_no_numbers(bound: str, name: str, status: int) -> None:
+    served = MetricsEndpoint(address(f"{bound}:0"), lambda syntax: "pgtop_up 1\n")
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", served.where.port, timeout=DEADLINE_S)
+        connection.request("GET", "/metrics", headers={"Host": name})
+        answer = connection.getresponse()
+        assert (answer.status, "pgtop_up" in answer.read().decode()) == (status, status == 200)
+        connection.close()
+    finally:
+        served.close()
 
 
 def test_who_drips_is_ended(monkeypatch: pytest.MonkeyPatch, served: MetricsEndpoint) -> None:

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 HOLDS = """
@@ -44,6 +46,13 @@ def test_what_is_left_is_done_when_we_are_killed(tmp_path: Path) -> None:
     held.stdout.close()
     assert appears(place)
     assert place.read_text() == "reverted\n"
+
+
+def test_a_process_that_does_not_run_is_no_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(OSError, match="its process does not run"):
+        RevertWatchdog(["/bin/sh", "-c", f"echo x > {tmp_path}/done"], os.environ)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_done_when_all_is_well(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch, Te
 from pgtop_tune.bench.datasets.recognise import recognise_bus
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem, ServerProblem
+from pgtop_tune.foreign_answers import decodes
 
 OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 """Opens a session on the server."""
@@ -29,6 +30,7 @@ _AGAIN_S: Final = 0.2
 _MOST_JOBS: Final = 64
 
 
+@decodes
 async def _locked(sql_session: SqlSession) -> bool:
     """Whether the lock of this making is ours; a session that has just ended gives it back within moments."""
     for attempt in range(_ATTEMPTS):
@@ -140,6 +142,7 @@ class _Making:
         await self._sql_session.execute(statements("vacuum", self._plan))
         await self._sql_session.execute(_noted("vacuum"))
 
+    @decodes
     async def _generate(self) -> None:
         if not await self._sql_session.rows("SELECT 1 FROM bus.cities LIMIT 1"):
             await self._sql_session.execute(statements("company", self._plan))

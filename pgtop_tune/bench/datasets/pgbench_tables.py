@@ -22,6 +22,7 @@ from pgtop_tune.bench.messages import BoundedText, LineSplitter, hint_for, last_
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, environment, safe_path, with_settings
 from pgtop_tune.bench.run_directory import RunDirectory, base_directory, sweep, unused_name
 from pgtop_tune.errors import LoadProblem, ServerProblem
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 from pgtop_tune.units import size
 
@@ -67,6 +68,7 @@ class Room(Struct, frozen=True):
         return ""
 
 
+@decodes
 async def look_for_room(
     sql_session: SqlSession,
     estimated_bytes: int,

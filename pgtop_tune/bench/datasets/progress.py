@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.foreign_answers import decodes
 
 
 class StepPace(Struct, frozen=True):
@@ -138,6 +139,7 @@ class StepWatch:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
 
+    @decodes
     async def _growth(self, sql_session: SqlSession) -> None:
         # Progress is a courtesy: a server that refuses to say its size refuses nothing else.
         with contextlib.suppress(PgtopError):
@@ -149,6 +151,7 @@ class StepWatch:
                 done = int(min(share, _ALMOST) * self._rows)
                 self._tell(InitialiseProgress(SERVER_SIDE, done, self._rows, estimated=True))
 
+    @decodes
     async def _blocks(self, sql_session: SqlSession, step: str) -> None:
         with contextlib.suppress(PgtopError):
             while True:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, rows_of
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.errors import LoadProblem
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.owner_trust import ME, real_owner, trusted
 from pgtop_tune.units import count, size
 
@@ -182,6 +183,7 @@ class BusFacts(Struct, frozen=True):
         return ", ".join(parts)
 
 
+@decodes
 async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
     """pgbench's tables where search_path finds them; None when there are none.
 
@@ -257,6 +259,7 @@ def _missing_of_pgbench(
     return ""
 
 
+@decodes
 async def recognise_bus(sql_session: SqlSession) -> BusFacts | None:
     """The bus data set; None when there is none.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pgtop_tune.changes.model.change import HostChange, WantedSetting
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.host.system_settings import ALONG
 from pgtop_tune.process.handed_on import environment
+from pgtop_tune.process.own_program import own_argv
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 
@@ -102,7 +102,7 @@ def guard_machine_set(
     Raises:
         OSError: It cannot be started.
     """
-    argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--machine", "--set", set_id]
+    argv = [*own_argv(), "revert", "--machine", "--set", set_id]
     argv.append("--overdue" if outlives_us else COPY_ON_STDIN)
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]

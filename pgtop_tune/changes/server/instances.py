@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.answer_shape import check_shape
 from pgtop_tune.changes.journal import Journal, JournalCopy, JournalText, ServerName, path_for, read_all
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.errors import ServerProblem
@@ -98,7 +99,7 @@ def seen(session: OperatorSession) -> Instance:
     (row,) = session.rows(sql("instance", OLDEST_MAJOR))
     version = _row(session, _FILE, "PG_VERSION") if row["may_stat"] else {}
     auto_conf = _row(session, _FILE, "postgresql.auto.conf") if row["may_stat"] else {}
-    return Instance(
+    instance = Instance(
         system_identifier=_word(session, _IDENTIFIER) if row["may_identify"] else "",
         started_us=row["started_us"],
         in_recovery=row["in_recovery"],
@@ -109,6 +110,8 @@ def seen(session: OperatorSession) -> Instance:
         altered_s=auto_conf.get("changed_s"),
         machine=_machine(session, row["data_directory"]) if row["may_read"] else "",
     )
+    check_shape(instance)
+    return instance
 
 
 def find_journals(

@@ -16,6 +16,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
+from pgtop_tune.answer_shape import check_shape
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.changes.server.instances import seen
 from pgtop_tune.changes.server.markers import is_marker
@@ -70,6 +71,8 @@ SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setc
 """Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+_NOT_SUPPORTED: Final = "0A000"
+_SWITCHED_OFF: Final = "ALTER SYSTEM is switched off on this server (allow_alter_system)"
 _UNKNOWN_NAME: Final = "42704"
 _KEEPALIVES: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 """Of our own session: the server notices within half a minute that its other end is gone."""
@@ -106,7 +109,11 @@ class OperatorSession:
             self._begin_without_limits(error)
         self._own.pids.add(self._pid)
         self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
-        self.instance = seen(self)
+        try:
+            self.instance = seen(self)
+        except BaseException:
+            self.close()
+            raise
 
     def _begin(self, options: str) -> None:
         self._lifted_from_start = bool(options)
@@ -156,7 +163,7 @@ class OperatorSession:
                 self._run(own_sessions.lifting(own_sessions.of_major(self._major)))
                 # A machine that is lost must not keep its advisory locks for hours.
                 self._run(f"SELECT {_KEPT_ALIVE}")
-        except psycopg.Error:
+        except BaseException:
             self._connection.close()
             raise
 
@@ -173,6 +180,8 @@ class OperatorSession:
         wanted = [name.lower() for name in names]
         rows = self._rows(text, wanted)
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
+        for parameter in found.values():
+            check_shape(parameter)
         after = {_READ_ONLY, *own_sessions.LIMITS, *_KEEPALIVES} if self._direct else set()
         ours = [name for name in found if name in AT_START or name in after]
         if ours:
@@ -229,12 +238,13 @@ class OperatorSession:
         Raises:
             ServerProblem: allow_alter_system is off (PostgreSQL 17).
         """
+        if self._is_switched_off():
+            hint = "change it where its configuration is managed; a role or a database can still have its own value"
+            raise ServerProblem(_SWITCHED_OFF, hint)
+
+    def _is_switched_off(self) -> bool:
         found = self.parameters(["allow_alter_system"])
-        if found and found[0].setting == "off":
-            raise ServerProblem(
-                "ALTER SYSTEM is switched off on this server (allow_alter_system)",
-                "change it where its configuration is managed; a role or a database can still have its own value",
-            )
+        return bool(found) and found[0].setting == "off"
 
     def auto_conf(self) -> dict[str, str]:
         """Return the parameters that postgresql.auto.conf sets, in the order of its lines. Raises as below."""
@@ -384,6 +394,9 @@ class OperatorSession:
             names = quoted(name), quoted(self._conninfo.user)
             act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
+        elif state == _NOT_SUPPORTED and scope.kind is ScopeKind.SYSTEM and self._is_switched_off():
+            words = _SWITCHED_OFF
+            hint = "what is in force stays so: set it to on, reload, then `pgtop-tune revert`"
         elif state in STATEMENT_HINTS:
             hint = STATEMENT_HINTS[state]
         else:

@@ -4,7 +4,6 @@ Blocking.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,6 +31,7 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.process import handed_on
+from pgtop_tune.process.own_program import own_argv
 from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
@@ -321,7 +321,7 @@ def guard_set(
     Raises:
         OSError: It cannot be started.
     """
-    argv = [sys.executable, "-P", "-m", "pgtop_tune", "revert", "--set", set_id, "--no-password"]
+    argv = [*own_argv(), "revert", "--set", set_id, "--no-password"]
     if with_restart:
         argv.append("--restart")
     argv.append("--overdue" if outlives_us else COPY_ON_STDIN)

@@ -26,7 +26,8 @@ def operator_session(conninfo: ConnInfo, own: OwnSessions) -> OperatorSession:
     """Connects for changes; blocking. See `OperatorSession`."""
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
-    return OperatorSession(conninfo, own)
+    with PlainWords(conninfo):
+        return OperatorSession(conninfo, own)
 
 
 async def own_sql_session(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:

@@ -41,10 +41,12 @@ def save(
 
     Example: pgtop-tune baseline save go-live run.jsonl.gz --note "new storage"
     """
-    from pgtop_tune.cli.output import say
+    from pgtop_tune.cli.output import say, tell
     from pgtop_tune.compare.baselines.baselines import save as kept
 
     run, _ = kept(name, file, note)
+    if run.doubts:
+        tell(f"the run has doubts, which its later comparisons repeat: {', '.join(run.doubts)}")
     say(f"saved in {run.path}")
 
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import not_stdout, say, tell
-from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.source_names import HostSource
 
@@ -133,7 +132,7 @@ def demo(
     made_of = DemoWords(scale=scale, keep=keep, pg_bin=pg_bin, settings=tuple(setting or ()), advised=advised)
     dataset = load_profiles().get(profile).dataset
     caps = disk_caps(disk_cap)
-    with terminating(), ExitStack() as stack:
+    with ExitStack() as stack:
         server, conninfo = _prepared(stack, made_of, pgbench)
         if dataset == "bus":
             _make_bus(conninfo, scale)

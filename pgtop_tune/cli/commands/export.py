@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 import typer
 
 from pgtop_tune.cli.output import write_for_programs
-from pgtop_tune.cli.signals import terminating
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import new_file as make
 from pgtop_tune.recording.outlet import is_stream
@@ -214,9 +213,8 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
     part = output.with_name(f"{output.name}.part")
     try:
         part.unlink(missing_ok=True)
-        with terminating():
-            make(part).close()
-            yield part
+        make(part).close()
+        yield part
         part.replace(output)
     except OSError as problem:
         if isinstance(problem, BrokenPipeError):

@@ -174,7 +174,7 @@ async def _record(
             discarded = never_answered and recorder.discard_without_server()
     missing = f"; {recorder.frames_missing} frames are missing" if recorder.frames_missing else ""
     if stopped := recorder.state().problem:
-        raise RecordingProblem(f"{stopped}{missing}", f"{recorder.last_path} is readable up to that point")
+        raise RecordingProblem(f"{stopped}{missing}", recorder.what_there_is)
     removed = f" (--keep removed {recorder.files_removed})" if recorder.files_removed else ""
     files: object = output if session_options.rotation is None else recorder.last_path
     if recorder.files_begun > 1:

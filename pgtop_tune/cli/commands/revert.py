@@ -310,8 +310,11 @@ def _revert(
         raise
     for line in reverting.of_outcome(outcome):
         say(line)
+    refused: dict[tuple[str, str], list[str]] = {}
     for refusal in outcome.refused:
-        complain(PgtopError(f"{refusal.change.name}: {refusal.problem.message}", refusal.problem.hint))
+        refused.setdefault((refusal.problem.message, refusal.problem.hint), []).append(refusal.change.name)
+    for (message, hint), names in refused.items():
+        complain(PgtopError(f"{', '.join(names)}: {message}", hint))
     for line in (*reverting.of_elsewhere(outcome), *reverting.of_inherited(outcome)):
         tell(line)
     # A process that waits for a deadline tries again: a name may lead to another server for a while.

@@ -30,10 +30,12 @@ from pgtop_tune.compare.reports.tables import Table, as_text
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import fingerprints
 from pgtop_tune.compare.sides.from_records import SERIES, records_in
-from pgtop_tune.compare.sides.material import Fact, FactKind, Material
+from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind, Material
 from pgtop_tune.compare.sides.opening import is_records, open_material
 from pgtop_tune.compare.statistics.change_points import ChangePoint, change_points
 from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.model.bench import RunState
+from pgtop_tune.model.run_result import RunVerdict
 from pgtop_tune.paths import replacing
 from pgtop_tune.safe_text import one_line
 
@@ -57,6 +59,7 @@ class Kept(Struct, frozen=True):
         note: The operator's words. Foreign text.
         loads: Figures by title of the load; foreign text.
         facts: What somebody set, and what a result depends on; empty of runs that older versions kept.
+        doubts: Ids of what speaks against the figures; none of runs that older versions kept. Foreign text.
     """
 
     path: Path
@@ -64,6 +67,7 @@ class Kept(Struct, frozen=True):
     note: str
     loads: Mapping[str, Mapping[str, float]]
     facts: tuple[Fact, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def set_up(self) -> Material:
@@ -99,19 +103,36 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
         raise RecordingProblem(
             f"{source} has no successful run of a load", "a baseline needs one for later measurements"
         )
+    unfit = next(((run.key.title, reason) for run in material.runs if (reason := _why_unfit(run))), None)
+    if unfit is not None:
+        raise RecordingProblem(
+            f"the run {unfit[0]} of {source} {unfit[1]}: later measurements must not be compared with it",
+            "run the load again to its end, and save that run",
+        )
     try:
         paths.private(paths.baselines_dir())
         paths.private(directory)
         path = _free(directory, material.began_ms, _suffix(source))
         _copy(source, path)
         telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
-        kept = Kept(path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=telling)
+        kept = Kept(
+            path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=telling,
+            doubts=doubtful(material),
+        )  # fmt: skip
         _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
     except OSError as problem:
         raise RecordingProblem(
             f"the baseline {name} cannot be written: {problem.strerror}", f"check the free space in {directory}"
         ) from None
     return kept, replace(material, name=name)
+
+
+def _why_unfit(run: ComparedRun) -> str:
+    """Return why a run is unfit; one that failed has no figures, and is left out of every phase anyway."""
+    if run.summary.state == RunState.FAILED:
+        return ""
+    under_way = run.summary.state not in ("", RunState.FINISHED, RunState.STOPPED)
+    return "was still under way when it was recorded" if under_way else run.why_no_reference
 
 
 def kept_runs(name: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
@@ -216,6 +237,12 @@ def _figures(material: Material) -> dict[str, dict[str, float]]:
     }
 
 
+def doubtful(material: Material) -> tuple[str, ...]:
+    """Return the ids of the doubts of all runs, each once, without notes."""
+    ids = (doubt.id for run in material.runs for doubt in run.doubts if doubt.verdict is not RunVerdict.NOTE)
+    return tuple(dict.fromkeys(ids))
+
+
 def _summary(kept: Kept, material: Material) -> dict[str, Any]:
     return {
         "format": FORMAT,
@@ -225,13 +252,13 @@ def _summary(kept: Kept, material: Material) -> dict[str, Any]:
         "note": kept.note,
         "loads": kept.loads,
         "facts": [msgspec.to_builtins(fact) for fact in kept.facts],
+        "doubts": list(kept.doubts),
     }
 
 
 def _read(path: Path) -> Kept:
     try:
-        with path.open("rb") as file:
-            parsed = json.loads(file.read(_MOST_BYTES))
+        parsed = json.loads(paths.content_of(path, _MOST_BYTES))
         loads = {
             str(title): {str(figure): float(value) for figure, value in figures.items()}
             for title, figures in parsed["loads"].items()
@@ -246,6 +273,7 @@ def _read(path: Path) -> Kept:
             note=str(parsed["note"]),
             loads=loads,
             facts=facts,
+            doubts=tuple(map(str, parsed.get("doubts", ()))),
         )
     except _DAMAGED:
         raise RecordingProblem(f"{path} is not the summary of a run", "save the run again") from None
@@ -302,13 +330,14 @@ _SHOWN = ("tps", "p50", "p99", "latency")
 
 def table(rows: Sequence[tuple[str, Kept]]) -> str:
     """A line for each load of each run."""
-    heads = ("baseline", "measured", "load", *(words.title(BY_ID[name]) for name in _SHOWN), "note")
+    heads = ("baseline", "measured", "load", *(words.title(BY_ID[name]) for name in _SHOWN), "doubts", "note")
     cells = tuple(
         (
             name,
             words.moment(run.began_ms),
             one_line(load, 40),
             *(words.value(BY_ID[figure], figures.get(figure)) for figure in _SHOWN),
+            one_line(" ".join(run.doubts), 60),
             one_line(run.note, 60),
         )
         for name, run in rows
@@ -325,6 +354,7 @@ def as_json(rows: Sequence[tuple[str, Kept]]) -> list[dict[str, Any]]:
             "file": str(run.path),
             "began_ms": run.began_ms,
             "note": run.note,
+            "doubts": list(run.doubts),
             "loads": {load: dict(figures) for load, figures in run.loads.items()},
         }
         for name, run in rows

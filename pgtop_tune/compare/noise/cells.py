@@ -26,7 +26,6 @@ from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, long_run_v
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.compare.statistics.runs import CONFIDENCE, RunNoise, run_noise
 from pgtop_tune.compare.statistics.student import t_quantile
-from pgtop_tune.model.run_result import RunVerdict
 from pgtop_tune.safe_text import one_line
 
 _MOST_RUNS: Final = 200
@@ -137,12 +136,7 @@ def alone(side: Material, run: ComparedRun) -> MeasuredRun:
 
 
 def _left_out(run: ComparedRun, figures: Collection[str]) -> str:
-    if run.summary.state == "failed":
-        return "failed"
-    if run.summary.state == "stopped":
-        return "was stopped early"
-    invalid = next((doubt.id for doubt in run.doubts if doubt.verdict is RunVerdict.INVALID), "")
-    return f"is not valid ({invalid})" if invalid else "" if TPS in figures else "has no throughput"
+    return run.why_no_reference or ("" if TPS in figures else "has no throughput")
 
 
 def within_run(run: ComparedRun) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,8 @@ from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics import server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import P99
-from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.metrics.run_validity import why_no_reference
+from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader, without_frames
 from pgtop_tune.runtime.history import LatencyHistory
@@ -52,7 +53,7 @@ def baseline_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
                 yield reading.baseline
         if not reading.baseline.runs:
             raise without_frames(str(path))
-        yield reading.baseline
+        yield reading.marked
     finally:
         reader.close()
 
@@ -75,6 +76,7 @@ class _Reading:
         self._past: deque[Frame] = deque(maxlen=_PAST)
         self._alone = OverlayRun()
         self._runs: dict[int, OverlayRun] = {}
+        self._states: dict[int, BenchRun] = {}
         self._latencies = LatencyHistory()
         """Of the newest run."""
 
@@ -83,6 +85,12 @@ class _Reading:
         """What there is."""
         alone = (self._alone,) if self._first is not None else ()
         return OverlayCurves(self._name, tuple(self._runs.values()) or alone)
+
+    @property
+    def marked(self) -> OverlayCurves:
+        """Return the curves at the end of the recording, with a mark in their name where a run is partial or failed."""
+        states = (RunState.FINISHED if run.complete else run.state for run in self._states.values())
+        return replace(self.baseline, name=_marked(self._name, (why_no_reference(state, ()) for state in states)))
 
     def take(self, frame: Frame) -> None:
         """The next frame."""
@@ -106,6 +114,7 @@ class _Reading:
                 profile=run.profile, clients=run.clients, rate_per_s=run.rate_per_s, began_ms=run.started_ms
             )  # fmt: skip
             self._latencies = LatencyHistory()
+        self._states[run.run] = run
         baseline, start_s = self._runs[run.run], started_s(run, frame)
         for line in bench.progress:
             baseline.tps.add(frame.elapsed_s - start_s, line.tps)
@@ -120,7 +129,8 @@ class _Reading:
 
 def _of_records(path: Path, name: str) -> OverlayCurves:
     runs: list[OverlayRun] = []
-    for run in read_records(path).runs[:MOST_RUNS]:
+    read = read_records(path).runs[:MOST_RUNS]
+    for run in read:
         baseline = OverlayRun(
             profile=run.key.name, clients=run.key.clients, rate_per_s=run.key.rate_per_s, began_ms=run.began_ms
         )  # fmt: skip
@@ -134,7 +144,13 @@ def _of_records(path: Path, name: str) -> OverlayCurves:
         raise RecordingProblem(
             f"{path} holds no seconds of a run", "use a recording, or a record of bench run --out DIR"
         )
-    return OverlayCurves(name, tuple(runs))
+    return OverlayCurves(_marked(name, (run.why_no_reference for run in read)), tuple(runs))
+
+
+def _marked(name: str, reasons: Iterable[str]) -> str:
+    """Return the name under which the curves are drawn; one of a run that is not valid says so."""
+    reason = next(filter(None, reasons), "")
+    return f"{name}, {reason}" if reason else name
 
 
 def _entry_of_records(path: Path) -> OverlayEntry:

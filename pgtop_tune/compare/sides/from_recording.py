@@ -31,8 +31,8 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.ceilings import disks_at_cap
 from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.metrics.percentiles import merge
-from pgtop_tune.metrics.run_evidence import evidence_of
-from pgtop_tune.metrics.run_validity import doubts
+from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
+from pgtop_tune.metrics.run_validity import doubts, ending_doubts
 from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.absence import Unavailable
@@ -47,7 +47,7 @@ from pgtop_tune.runtime.run_frames import append_thin, thin
 _PAST: Final = 130
 """Frames looked back at by metrics of sections that are read seldom."""
 _JUDGED: Final = WHOLE_UP_TO
-"""Frames of a run that are kept to judge it by; of a longer one no doubts are told."""
+"""Frames of a run that are kept to judge it by; of a longer one only the doubts are told that its end tells."""
 _WANTED: Final = WantedSections(
     {
         "host": frozenset(
@@ -173,6 +173,7 @@ class _RunReading:
         self._reached: dict[str, str] = {}
         self._first: dict[str, list[str]] = {}
         self._judged: list[Frame] = [] if before is None else [thin(before)]
+        self._newest: Frame | None = None
         self._elapsed_s = 0.0
         self._counted_s = 0.0
         self._folded = False
@@ -196,6 +197,7 @@ class _RunReading:
         self._ended_s = frame.elapsed_s
         if isinstance(frame.bench, BenchSample) and self._last is not None:
             self._take_load(frame.bench)
+            self._newest = thin(frame)
             if not self._folded and len(self._judged) <= _JUDGED:
                 append_thin(self._judged, frame)
         if self._due(frame.elapsed_s - self._began_s):
@@ -294,8 +296,8 @@ class _RunReading:
         return tuple(sorted((each for each in often if each.share >= _OFTEN), key=lambda each: -each.share))
 
     def _doubts(self, last: BenchRun) -> tuple[Doubt, ...]:
-        if self._folded or len(self._judged) > _JUDGED:
-            return ()
+        if self._newest is not None and (self._folded or len(self._judged) > _JUDGED):
+            return ending_doubts(RunEvidence(last, (self._newest,), RunFacts()))
         evidence = evidence_of(self._judged, last.run, RunFacts())
         return () if evidence is None else doubts(evidence)
 
@@ -367,7 +369,9 @@ def _summary(run: BenchRun, gathered: Gathered) -> Summary:
     done = sum(part for part, _ in gathered.sums(TPS))
     failed = sum(part for part, _ in gathered.sums(FAILED)) / 100.0
     return Summary(
-        state=str(RunState.FINISHED if run.complete else run.state),
+        state=str(
+            RunState.FINISHED if run.complete or (run.until_stopped and run.state is RunState.RUNNING) else run.state
+        ),
         tps=quotient(gathered.sums(TPS)),
         latency_ms=quotient(gathered.sums(LATENCY)),
         p50_ms=quantiles["p50"],

@@ -28,7 +28,7 @@ from pgtop_tune.compare.sides.material import ComparedRun, DatasetMade, Fact, Fa
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
-from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.bench import LoadSpec, RunState
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, RunVerdict
 from pgtop_tune.model.setup import MachineSetup
@@ -273,7 +273,7 @@ def _summary(record: Mapping[str, Any]) -> Summary:
     percentiles = _object(record.get("percentiles"))
     report = _object(record.get("report"))
     return Summary(
-        state="finished" if _object(record.get("validity")).get("partial") is False else _text(record.get("state")),
+        state=_state(record),
         tps=_number(record.get("tps")),
         latency_ms=_number(record.get("latency_average_ms")),
         stddev_ms=_number(record.get("latency_stddev_ms")),
@@ -286,6 +286,14 @@ def _summary(record: Mapping[str, Any]) -> Summary:
         message=_message(record),
         statements=tuple(_statements(report)),
     )
+
+
+def _state(record: Mapping[str, Any]) -> str:
+    """As `Summary.state`; a run that was asked for until stopped has finished."""
+    state, partial = _text(record.get("state")), _object(record.get("validity")).get("partial")
+    if partial is True:
+        return RunState.FAILED.value if state == RunState.FAILED else RunState.STOPPED.value
+    return RunState.FINISHED.value if partial is False else state
 
 
 def _message(record: Mapping[str, Any]) -> str:
@@ -306,7 +314,11 @@ def _statements(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
 
 
 def _doubts(record: Mapping[str, Any]) -> Iterator[Doubt]:
-    for doubt in map(_object, _list(_object(record.get("validity")).get("doubts"))):
+    validity = _object(record.get("validity"))
+    doubts = [_object(doubt) for doubt in _list(validity.get("doubts"))]
+    if validity.get("valid") is False and not any(doubt.get("verdict") == RunVerdict.INVALID for doubt in doubts):
+        yield Doubt("NOT-VALID", RunVerdict.INVALID, "its record says that the run is not valid")
+    for doubt in doubts:
         word = _text(doubt.get("verdict"))
         if word in tuple(RunVerdict):
             yield Doubt(

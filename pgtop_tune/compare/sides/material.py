@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from pgtop_tune import units
 from pgtop_tune.compare.sides.gathered import Gathered
 from pgtop_tune.compare.sides.statements import StatementsSeen
+from pgtop_tune.metrics.run_validity import why_no_reference
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.run_result import Doubt
@@ -167,6 +168,11 @@ class ComparedRun(Struct):
     spec: LoadSpec | None = None
     scripts: tuple[str, ...] = ()
     statements: StatementsSeen = field(default_factory=StatementsSeen)
+
+    @property
+    def why_no_reference(self) -> str:
+        """See `metrics.run_validity.why_no_reference`."""
+        return why_no_reference(self.summary.state, self.doubts)
 
     @property
     def first_hits(self) -> tuple[int, float] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import multiprocessing
 import os
-import signal
 import zlib
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -24,6 +23,7 @@ from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.paths import opened
+from pgtop_tune.process.dispositions import reset_in_fork
 from pgtop_tune.recording.minutes import WantedSections, looks
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.runtime.window import Timeline, Window, moment
@@ -97,7 +97,7 @@ def _apart(paths: Sequence[Path]) -> Connection:
 
 def _send(sender: Connection, paths: Sequence[Path]) -> None:
     # Ctrl-C reaches both; one of them says so.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    reset_in_fork()
     sender.send(_opened(paths))
 
 

@@ -48,6 +48,8 @@ def why_no_verdict(
         return _unlike(a, b, changed)
     if windows:
         return "parts of two runs do not show how much runs with the same settings differ"
+    if unfit_run := unfit(a, b):
+        return unfit_run
     for side, runs in (("A", a), ("B", b)):
         shortest_s = min(run.seconds - run.warm_up_s for run in runs)
         if too_short(runs):
@@ -61,6 +63,12 @@ def why_no_verdict(
             verb = "is" if unsteady == 1 else "are"
             return f"{counted} of {side} {verb} not steady: a verdict needs steady runs, or runs in alternation"
     return ""
+
+
+def unfit(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> str:
+    """Return which run must not be compared, and why: not valid, or partial; "" where all may."""
+    reasons = ((side, run.why_no_reference) for side, runs in (("A", a), ("B", b)) for run in runs)
+    return next((f"a run of {side} {reason}" for side, reason in reasons if reason), "")
 
 
 def too_short(runs: Sequence[ComparedRun]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pgtop_tune.bench.ports import SqlSession
+from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.secret import without_secrets
 
 _NAMED: Final = 5
@@ -18,6 +19,7 @@ SELECT name, setting FROM pg_settings WHERE source NOT IN ('client', 'session', 
 """
 
 
+@decodes
 async def server_state(sql_session: SqlSession) -> dict[str, str]:
     """Parameters of the server as new sessions have them, without passwords, and when it was started."""
     return {str(name): without_secrets(str(value)) for name, value in await sql_session.rows(_STATE)}

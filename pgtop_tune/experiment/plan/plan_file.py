@@ -69,12 +69,9 @@ def read_plan(path: Path) -> ExperimentPlan:
         UsageProblem: It cannot be read, or is no plan; with file and line.
     """
     try:
-        with paths.opened(path) as file:
-            data = file.read(LARGEST_BYTES + 1)
+        data = paths.content_of(path, LARGEST_BYTES)
     except OSError as problem:
         raise UsageProblem(f"{path}: {problem.strerror or problem}", "name a plan, a TOML file") from None
-    if len(data) > LARGEST_BYTES:
-        raise UsageProblem(f"{path} is larger than {LARGEST_BYTES} bytes", "name a plan, a TOML file")
     try:
         text = text_of(data)
     except NotToml:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from pgtop_tune.process import handed_on
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
+from pgtop_tune.process.own_program import own_argv
 from pgtop_tune.safe_text import one_line
 
 _MODULE: Final = "pgtop_tune.cli.unit"
@@ -36,7 +36,7 @@ def run_unit(identity: str, request: bytes) -> bytes:
         asked.write_bytes(request)
         with said.open("wb") as lines, handed_on.descriptor(password=handed_on.inherited_password()) as secrets:
             program = start_guarded(
-                [sys.executable, "-P", "-m", _MODULE, str(asked), str(answered)],
+                [*own_argv(_MODULE), str(asked), str(answered)],
                 grace_s=_PUTS_BACK_S,
                 stdout=subprocess.DEVNULL,
                 stderr=lines,

@@ -16,6 +16,7 @@ from typing import Any, Final
 import asyncpg
 
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.foreign_answers import MALFORMED, malformed
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.connection import (
@@ -121,6 +122,8 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
                 error = _unfit(arguments["target_session_attrs"], conninfo)
             except (*CLIENT_ERRORS, asyncpg.PostgresError, ValueError, ConnectionProblem) as problem:
                 error = problem
+            except MALFORMED as problem:
+                error = malformed(problem)
             if not _ended_by_limit(error, conninfo):
                 break
     if isinstance(error, ConnectionProblem):

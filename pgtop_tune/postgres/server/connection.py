@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.foreign_answers import MALFORMED, check_sizes
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem
@@ -223,7 +224,11 @@ class ReadConnection:
 
         def come(rows: list[bytes] | None) -> None:
             self._count(asked_s)
-            looked(rows, form)
+            try:
+                looked(rows, form)
+            except MALFORMED:
+                # `fetch` tells why.
+                looked(None, form)
 
         self._ask([(name, arguments, come)])
         return True
@@ -298,7 +303,7 @@ class ReadConnection:
             return None if rows is None else [asked.form.row(row) for row in rows]
         except TimeoutError as error:
             raise self._lost(error) from None
-        except UnicodeDecodeError:
+        except MALFORMED:
             return None
         finally:
             self._count(started, transactions=0)
@@ -346,7 +351,9 @@ class ReadConnection:
             prepared = self._raw.prepare(marked(text), name=f"pgtop_{self._names}")
             statement = await self._timed(prepared, calls=0, transactions=0)
             self._prepared[text] = statement
-        return await self._timed(statement.fetch(*arguments))  # type: ignore[no-any-return]
+        rows: Rows = await self._timed(statement.fetch(*arguments))
+        check_sizes(rows)
+        return rows
 
     @asynccontextmanager
     async def _looking_up(self) -> AsyncIterator[None]:

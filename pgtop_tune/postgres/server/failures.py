@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, NotReady, PasswordNeeded, ServerProblem, WrongPassword
+from pgtop_tune.foreign_answers import MALFORMED, malformed
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
+from pgtop_tune.safe_text import one_line
 
 if TYPE_CHECKING:
     import psycopg
@@ -69,6 +71,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 }
 """sqlstate → why a section is missing."""
 
+_LONGEST_WORDS: Final = 2_000
 _ENDED: Final = frozenset({"25P03", "25P04", "57P05"})
 """The server has ended the session: a time limit for idling in a transaction, for a transaction, for idling."""
 
@@ -81,13 +84,13 @@ def sqlstate_of(error: BaseException) -> str:
 
 
 def server_words(error: BaseException) -> str:
-    """The server's message in one line, with its detail and hint. Foreign text."""
+    """The server's message in one line, with its detail and hint, each of limited length. Foreign text."""
     diagnosis = getattr(error, "diag", None)
     if diagnosis is not None and diagnosis.message_primary:
         parts = (diagnosis.message_primary, diagnosis.message_detail, diagnosis.message_hint)
     else:
         parts = (str(error).split("\n", 1)[0], getattr(error, "detail", None), getattr(error, "hint", None))
-    return "; ".join(part for part in parts if isinstance(part, str) and part)
+    return "; ".join(one_line(part, _LONGEST_WORDS) for part in parts if isinstance(part, str) and part)
 
 
 def connection_problem(error: BaseException, conninfo: ConnInfo, *, reached: bool = False) -> ConnectionProblem:
@@ -245,3 +248,5 @@ class PlainWords:
             raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
         if isinstance(error, psycopg.Error):
             raise ServerProblem(server_words(error), STATEMENT_HINTS.get(state, ""), state) from None
+        if isinstance(error, MALFORMED):
+            raise malformed(error) from None

@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 
 from pgtop_tune.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo, from_json, resolve
+from pgtop_tune.process.dispositions import reset_in_fork
 from pgtop_tune.secret import Secret
 
 DEADLINE_S: Final = 20
@@ -96,8 +97,7 @@ class Resolving:
     def _be_child(self, writing: int) -> NoReturn:
         """Answers and is gone, past everything that the parent would do at its end."""
         try:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
-                signal.signal(number, signal.SIG_DFL)
+            reset_in_fork()
             signal.alarm(DEADLINE_S)
             nowhere = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):

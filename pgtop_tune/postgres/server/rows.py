@@ -33,26 +33,22 @@ def kind_of(names: tuple[str, ...]) -> type[NamedRow]:
 
 
 _LENGTH: Final = Struct(">i")
-_DOUBLE: Final = Struct(">d")
+_COUNT: Final = Struct(">h")
 _ELEMENTS_AT: Final = 20
 """Of an array: before it stand dimensions, flags, type of the elements, and length and lower bound of one dimension."""
 
 
-def _signed(value: bytes) -> int:
-    return int.from_bytes(value, "big", signed=True)
+def _number(layout: str) -> Callable[[bytes], Any]:
+    """Return the decoder of a number of fixed length; another length is an error."""
+    unpack = Struct(layout).unpack
 
+    def number(value: bytes) -> Any:
+        return unpack(value)[0]
 
-def _unsigned(value: bytes) -> int:
-    return int.from_bytes(value, "big")
-
-
-def _double(value: bytes) -> float:
-    number: float = _DOUBLE.unpack(value)[0]
     return number
 
 
-def _truth(value: bytes) -> bool:
-    return value == b"\x01"
+_oid: Final = _number(">I")
 
 
 def _elements(of: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
@@ -63,6 +59,8 @@ def _elements(of: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
             at += 4
             found.append(None if length < 0 else of(value[at : at + length]))
             at += max(length, 0)
+        if at > max(len(value), _ELEMENTS_AT):
+            raise ValueError("an element of an array ends behind the array")
         return found
 
     return elements
@@ -73,18 +71,18 @@ def _nothing(value: bytes) -> None:
 
 
 _DECODERS: Final[Mapping[int, Callable[[bytes], Any]]] = {
-    16: _truth,
+    16: _number(">?"),
     17: bytes,
     19: bytes.decode,
-    20: _signed,
-    21: _signed,
-    23: _signed,
+    20: _number(">q"),
+    21: _number(">h"),
+    23: _number(">i"),
     25: bytes.decode,
-    26: _unsigned,
-    28: _unsigned,
-    701: _double,
+    26: _oid,
+    28: _oid,
+    701: _number(">d"),
     1009: _elements(bytes.decode),
-    1028: _elements(_unsigned),
+    1028: _elements(_oid),
     2278: _nothing,
 }
 """By the oid of the type: bool, bytea, name, int8, int2, int4, text, oid, xid, float8, text[], oid[], void; arrays of
@@ -117,8 +115,12 @@ class RowForm:
 
         Raises:
             UnicodeDecodeError: A text is not UTF-8.
+            struct.error: A number has another length than its type.
+            ValueError: There are more or fewer columns, or bytes.
         """
         values: list[Any] = []
+        if _COUNT.unpack_from(data) != (len(self._decoders),):
+            raise ValueError("a row has another number of columns than its statement")
         at = 2
         for decoder in self._decoders:
             (length,) = _LENGTH.unpack_from(data, at)
@@ -128,4 +130,6 @@ class RowForm:
             else:
                 values.append(decoder(data[at : at + length]))
                 at += length
+        if at != len(data):
+            raise ValueError("a row is longer or shorter than its columns")
         return self._kind(values)

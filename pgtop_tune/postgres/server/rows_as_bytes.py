@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct, pack
 from typing import Any, Final, cast
 
+from pgtop_tune.foreign_answers import LONGEST_VALUE, MALFORMED
+
 Answered = Callable[[list[bytes] | None], None]
 """Takes the rows, each as in a DataRow: number of columns, and of each length (-1 is NULL) and bytes. None where
 the server refused or is gone; it is then asked in asyncpg's way, which tells why."""
@@ -97,7 +99,13 @@ class RowsAsBytes(asyncio.Protocol):
         return message
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`. What is no part of the answers is for asyncpg."""
+        """See `asyncio.Protocol`. Messages beside the answers are for asyncpg; an answer without sense ends it all."""
+        try:
+            self._take(data)
+        except MALFORMED:
+            self._transport.abort()
+
+    def _take(self, data: bytes) -> None:
         if self._rest:
             data = self._rest + data
             self._rest = b""
@@ -105,6 +113,8 @@ class RowsAsBytes(asyncio.Protocol):
         while size - at >= 5 and self._awaited:
             kind, length = _HEAD.unpack_from(data, at)
             end = at + 1 + length
+            if not _HEAD.size - 1 <= length <= LONGEST_VALUE:
+                raise ValueError("no message of PostgreSQL's is so long")
             if end > size:
                 self._rest = data[at:]
                 return

@@ -15,6 +15,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
+from pgtop_tune.foreign_answers import check_sizes, decodes
 from pgtop_tune.model.instance import AnsweringServer
 from pgtop_tune.owner_trust import ME, trusted
 from pgtop_tune.postgres.server import own_sessions
@@ -23,6 +24,7 @@ from pgtop_tune.postgres.server.failures import connection_problem, libpq_proble
 from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import NAME, catalog_first, in_order, pin, schemas
+from pgtop_tune.safe_text import one_line
 
 SQL_SESSION_NAME: Final = f"{APPLICATION_NAME} dataset"
 _SETTINGS: Final = (
@@ -124,6 +126,7 @@ class PsycopgSession:
                 await self._run(marked(f"SELECT pg_catalog.set_config('statement_timeout', '{longest}', true)"), None)
             return await self._fetched(sql, parameters)
 
+    @decodes
     async def search_path(self) -> tuple[str, ...]:
         """The schemas that other sessions of this role in this database look through, in their order.
 
@@ -140,6 +143,7 @@ class PsycopgSession:
             setting = await self._shown_elsewhere()
         return schemas(setting, self._connection.info.user)
 
+    @decodes
     async def safe_path(self) -> str:
         """A search_path for a load's sessions, in which nothing of a stranger's comes before what is meant.
 
@@ -188,6 +192,7 @@ class PsycopgSession:
         self._own.pids.discard(self._pid)
         await self._connection.close()
 
+    @decodes
     async def settle(self) -> None:
         """Makes the session's settings, where it is one and not a pooler's.
 
@@ -237,9 +242,13 @@ class PsycopgSession:
     async def _fetched(self, sql: str, parameters: Sequence[object]) -> list[tuple[object, ...]]:
         cursor = await self._run(marked(sql), parameters or None)
         try:
-            return list(await cursor.fetchall())
+            rows = list(await cursor.fetchall())
         except UnicodeError as error:
             raise not_text(error) from None
+        except psycopg.Error as error:
+            raise self._told(error) from None
+        check_sizes(rows)
+        return rows
 
     async def _run(self, sql: str, parameters: Sequence[object] | None) -> psycopg.AsyncCursor[Any]:
         started = time.perf_counter()
@@ -260,7 +269,7 @@ class PsycopgSession:
         if self._connection.broken or self._connection.closed or state.startswith(_CONNECTION_CLASSES):
             words = server_words(error) or "the connection was cut"
             return ConnectionProblem(f"{self._conninfo.describe()}: {words}", "the server may be restarting; try again")
-        return ServerProblem(server_words(error) or str(error), sqlstate=state)
+        return ServerProblem(server_words(error) or one_line(str(error), 2_000), sqlstate=state)
 
 
 def reached_there(endpoint: ServerEndpoint, address: object, port: object) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.cells import cell_len, set_cell_size
 from textual import events
 
-from pgtop_tune.paths import private, replacing, state_dir
+from pgtop_tune.paths import content_of, private, replacing, state_dir
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.page import PageTable
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -57,8 +57,7 @@ class ColumnChoice:
 
 def _read(path: Path) -> dict[str, dict[str, bool]]:
     try:
-        with path.open("rb") as file:
-            read: Any = json.loads(file.read(_LARGEST))
+        read: Any = json.loads(content_of(path, _LARGEST))
     except (OSError, ValueError, RecursionError):
         return {}
     tables = read.get("tables") if isinstance(read, dict) else None

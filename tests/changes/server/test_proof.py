@@ -15,6 +15,7 @@ from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, WantedParam
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
 from tests.changes.server.test_control import auto_conf, control_of, settings
+from tests.cli.runs import run
 from tests.postgres.conftest import place
 from tests.postgres.test_on_trial import shown
 from tests.support.servers import conninfo
@@ -151,6 +152,38 @@ async def test_a_change_for_some_sessions_is_taken_back_exactly(
 def _sorted(rows: list[tuple[object, ...]]) -> list[tuple[object, object, list[str]]]:
     """Within one row a setting that was reset and set again stands at the end."""
     return [(database, role, sorted(config)) for database, role, config in rows]  # type: ignore[call-overload]
+
+
+async def test_alter_system_that_is_switched_off_in_mid_change_is_told_once_with_its_remedy(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    server = make_server()
+    control = control_of(server, tmp_path)
+    wanted = [WantedParameter("work_mem", "8MB"), WantedParameter("maintenance_work_mem", "96MB")]
+    await control.apply_set(wanted, Terms())
+    await control.aclose()
+    switch(server, "off")
+    words = ["revert", "-w", "-d", conninfo(server), "--journal", str(tmp_path)]
+    ended = run(*words, home=tmp_path)
+    assert ended.status == 6
+    assert ended.err.count("ALTER SYSTEM is switched off on this server (allow_alter_system)") == 1
+    assert "maintenance_work_mem, work_mem: " in ended.err
+    assert ended.err.count("set it to on, reload, then `pgtop-tune revert`") == 1
+    switch(server, "on")
+    assert run(*words, home=tmp_path).status == 0
+    assert shown(server, "work_mem") == "4MB"
+
+
+def switch(server: Throwaway, word: str) -> None:
+    """As the operator of a managed server does: in its own file, with a reload."""
+    with (Path(str(server.data_dir)) / "postgresql.conf").open("a") as file:
+        file.write(f"allow_alter_system = {word}\n")
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("SELECT pg_reload_conf()")
+        deadline = time.monotonic() + 60
+        while connection.execute("SHOW allow_alter_system").fetchone() != (word,):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 async def test_where_alter_system_is_switched_off_the_way_out_is_named(

@@ -14,11 +14,16 @@ from pgtop_tune import paths
 from pgtop_tune.compare.baselines import baselines
 from pgtop_tune.compare.baselines.baselines import Kept, changes
 from pgtop_tune.compare.comparison import compare
+from pgtop_tune.compare.condition import ConditionOutcome, judge, parse_condition
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.bench import BenchSample, RunState
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import HousekeepingStep, RunResult
 from tests.support.results import result
+from tests.support.run_frames import FACTS
 from tests.support.sides import frames, on_machine, recorded, side, with_parameter
 
 
@@ -68,6 +73,70 @@ def test_what_has_no_load_is_refused(tmp_path: Path, state: Path) -> None:
     with pytest.raises(RecordingProblem, match="no successful run of a load"):
         baselines.save("idle", recorded(idle, tmp_path / "idle.jsonl"))
     assert not state.exists()
+
+
+def record_in(path: Path, made: RunResult, **validity: object) -> Path:
+    record = as_json(made)
+    record["validity"] |= validity
+    path.write_text(json.dumps(record))
+    return path
+
+
+def stopped_run() -> RunResult:
+    return result(state=RunState.STOPPED, run={"exit_status": None})
+
+
+@pytest.mark.parametrize(
+    ("made", "validity", "why"),
+    [
+        (stopped_run(), {}, "was stopped early"),
+        (result(facts=replace(FACTS, skipped=50)), {}, r"is not valid \(SKIPPED\)"),
+        (result(facts=replace(FACTS, lost="work_mem was reset")), {}, r"is not valid \(CONFIGURATION-LOST\)"),
+        (result(), {"valid": False}, r"is not valid \(NOT-VALID\)"),
+        (result(), {"partial": True}, "was stopped early"),
+    ],
+)
+def test_a_run_that_is_not_valid_or_partial_becomes_no_baseline(
+    made: RunResult, validity: dict[str, object], why: str, tmp_path: Path, state: Path
+) -> None:
+    with pytest.raises(RecordingProblem, match=why):
+        baselines.save("go-live", record_in(tmp_path / "run.json", made, **validity))
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("ending", [RunState.STOPPED, RunState.RUNNING])
+def test_a_recording_of_a_part_of_a_run_becomes_no_baseline(ending: RunState, tmp_path: Path, state: Path) -> None:
+    partial = recorded(
+        [with_state(each, ending) for each in frames(seconds=40, run={"duration_s": 600})], tmp_path / "a.jsonl"
+    )
+    with pytest.raises(RecordingProblem, match=r"was stopped early|was still under way"):
+        baselines.save("go-live", partial)
+    assert not state.exists()
+
+
+def with_state(frame: Frame, state: RunState) -> Frame:
+    if not isinstance(frame.bench, BenchSample) or frame.bench.run.state is RunState.RUNNING:
+        return frame
+    return replace(frame, bench=replace(frame.bench, run=replace(frame.bench.run, state=state)))
+
+
+def test_doubts_of_a_run_are_listed_with_the_baseline(tmp_path: Path) -> None:
+    doubtful = result(facts=replace(FACTS, housekeeping=(HousekeepingStep("vacuum", 1.0, "it failed"),)))
+    baselines.save("go-live", record_in(tmp_path / "run.json", doubtful))
+    rows = [("go-live", kept) for kept in baselines.kept_runs("go-live")[0]]
+    assert "HOUSEKEEPING-MISSED" in baselines.table(rows)
+    assert "HOUSEKEEPING-MISSED" in baselines.as_json(rows)[0]["doubts"]
+
+
+def test_no_verdict_and_no_condition_rests_on_a_run_that_is_not_valid(tmp_path: Path) -> None:
+    good = open_material(record_in(tmp_path / "a.json", result()))
+    bad = open_material(record_in(tmp_path / "b.json", result(facts=replace(FACTS, skipped=50), tps=500.0)))
+    comparison = compare(good, bad)
+    assert comparison.phases[0].no_verdict == "a run of B is not valid (SKIPPED)"
+    for condition in ("tps < -5%", "tps > 500%"):
+        judged = judge(parse_condition(condition), [comparison])
+        assert judged.outcome is ConditionOutcome.CANNOT_TELL
+        assert "does not count: a run of B is not valid (SKIPPED)" in judged.because
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "-x", ".hidden", "a\nb", "ü", "x" * 65])

@@ -135,10 +135,10 @@ def step(name: str, level: float, **settings: str) -> Material:
 
 def test_a_search_has_its_path_each_step_against_the_best_before_it() -> None:
     sides = [
-        step("start", 1000.0),
-        step("doubled", 1200.0, max_wal_size="64GB"),
-        step("again", 1000.0, max_wal_size="32GB"),
-        step("other", 1205.0, max_wal_size="64GB", checkpoint_timeout="30min"),
+        step("start", 900.0),
+        step("doubled", 1080.0, max_wal_size="64GB"),
+        step("again", 900.0, max_wal_size="32GB"),
+        step("other", 1085.0, max_wal_size="64GB", checkpoint_timeout="30min"),
     ]
     found = search_sheet(sides)
     assert found is not None

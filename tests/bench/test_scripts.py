@@ -79,7 +79,7 @@ def test_a_script_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(LoadProblem, match=r"missing\.sql cannot be read: No such file"):
         read_script(tmp_path / "missing.sql")
     (tmp_path / "huge.sql").write_bytes(b"-" * (LONGEST_BYTES + 1))
-    with pytest.raises(LoadProblem, match="more than 1000000 bytes"):
+    with pytest.raises(LoadProblem, match="it is larger than 1 MB"):
         read_script(tmp_path / "huge.sql")
 
 

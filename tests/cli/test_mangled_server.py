@@ -94,7 +94,7 @@ def test_the_screen_stays(how: str, server: Throwaway, tmp_path: Path) -> None:
                     terminal.read()
                 proxy.how = None
             terminal.press("\x1b")
-            terminal.until("WAL")
+            terminal.until_gone("Esc back")
             terminal.press("q")
             assert terminal.wait() == 0
             assert "Traceback" not in terminal.text()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgtop_tune.changes.model.change import Scope, ScopeKind
-from pgtop_tune.changes.server.statements import statement
+from pgtop_tune.changes.statements import statement
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.rules import Scoped
 from pgtop_tune.model.absence import grant

@@ -71,7 +71,7 @@ def as_array(rows: Sequence[ParameterRow]) -> list[str]:
 
 def script(rows: Sequence[ParameterRow]) -> list[str]:
     """ALTER SYSTEM for psql, reasons as comments, what needs a restart last."""
-    from pgtop_tune.changes.server.statements import statement
+    from pgtop_tune.changes.statements import statement
 
     lines = [f"-- {line}" for line in _HEAD]
     for row, advice, value in _with_values(rows):

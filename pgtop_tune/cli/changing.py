@@ -26,13 +26,12 @@ from pgtop_tune.changes.model.change import (
 )
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.changes.model.restart import RestartPlan
-from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.selection import in_order
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.changes.server.statements import check_lists
+from pgtop_tune.changes.start.checks import AS_ON_PRIMARY
+from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.cli.assignments import PARAMETER_NAMES, SESSION_CONTEXTS, check_known
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.machine_half import (
@@ -115,9 +114,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         ServerProblem: The server refused; nothing is changed.
         HostProblem: We may not change the machine, or the kernel refused; nothing is changed.
     """
-    control = PostgresControl(
-        conninfo, rules=Rules(fenced=True, allow_unsafe=asked.allow_unsafe, note_place=note_place, tell=tell)
-    )
+    control = PostgresControl(conninfo, rules=Rules(fenced=True, allow_unsafe=asked.allow_unsafe, tell=tell))
     service = RestartService(control)
     machine = await machine_of(
         conninfo,

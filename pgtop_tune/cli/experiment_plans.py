@@ -17,9 +17,7 @@ from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directori
 from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.model.restart import RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.looking import Looked, let_in, look_closely
 from pgtop_tune.cli.measuring import targets
@@ -255,7 +253,7 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan, pgb
         await sql_session.aclose()
     refused: dict[str, str] = {}
     sessions = 0
-    control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
+    control = PostgresControl(conninfo)
     service = RestartService(control)
     try:
         if plan.database == OWN_DATABASE and not await control.ask(lambda session: session.direct):

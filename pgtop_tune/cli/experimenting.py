@@ -21,7 +21,6 @@ from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.connecting import can_ask
@@ -284,7 +283,7 @@ class ExperimentSession:
         conninfo = conninfo.only((await self._reached_by(conninfo)).endpoint)
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
-        rules = Rules(fenced=True, allow_unsafe=self._live.allow_unsafe, note_place=note_place, tell=tell)
+        rules = Rules(fenced=True, allow_unsafe=self._live.allow_unsafe, tell=tell)
         control = PostgresControl(conninfo, rules=rules)
         service = RestartService(control)
         machine = await machine_of(conninfo, names, beside_server=True, with_restart=with_restart)

@@ -13,10 +13,8 @@ from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.restart import RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.restart.recovery import Known
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.signals import answer_to, to_the_end
@@ -98,7 +96,7 @@ async def take_over(conninfo: ConnInfo, *, yes: bool, anyway: bool, dry_run: boo
     Returns:
         The exit status.
     """
-    control = PostgresControl(conninfo, rules=Rules(note_place=note_place))
+    control = PostgresControl(conninfo)
     service = RestartService(control)
     try:
         if not dry_run:
@@ -130,7 +128,7 @@ async def restart_after_reverting(
     Raises:
         ServerProblem: It did not come up.
     """
-    control = PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
+    control = PostgresControl(conninfo, directory=directory)
     try:
         service = RestartService(control)
         outcome, interrupted = await to_the_end(service.restart_for(reverted, tell), service.give_up)

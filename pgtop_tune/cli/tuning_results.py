@@ -131,7 +131,7 @@ def _script(kept: KeptTuning, result: Result) -> list[str]:
     if not result.values or result.confirmed is None:
         return []
     from pgtop_tune.changes.machine.paste import commands
-    from pgtop_tune.changes.server.statements import statement
+    from pgtop_tune.changes.statements import statement
 
     of_server, of_machine = _halves(kept, result)
     statements = [statement(name, value) for name, value in of_server.items()]

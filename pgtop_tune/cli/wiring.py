@@ -16,7 +16,6 @@ from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import guard_set
@@ -86,9 +85,7 @@ class LiveParts:
             conninfo,
             own=own,
             directory=options.journal_directory,
-            rules=Rules(
-                fenced=True, allow_unsafe=options.allow_unsafe, note_place=note_place, tell=self._tell_of_others
-            ),
+            rules=Rules(fenced=True, allow_unsafe=options.allow_unsafe, tell=self._tell_of_others),
         )
         self.restart = RestartService(self.parameters, options.own_restart, self._moved)
         self.backends = PostgresBackends(conninfo, own)

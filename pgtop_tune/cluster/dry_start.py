@@ -1,7 +1,7 @@
 """Asks the server's own programs whether it would start with other values, without starting it.
 
-`postgres -C` reads the files, loads shared_preload_libraries and computes the shared memory (15+), in a directory that
-holds nothing of the cluster but its version, its pg_control and the postgresql.auto.conf to be tried.
+`postgres -C` reads the files and certificates, loads shared_preload_libraries and computes the shared memory (15+), in
+a directory that holds nothing of the cluster but its version, its pg_control and the postgresql.auto.conf to be tried.
 Source: postgres reference page (-C); postmaster.c (PostmasterMain); documentation of shared_memory_size.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.cluster.auto_conf import FILE_NAME
-from pgtop_tune.cluster.service import run
+from pgtop_tune.cluster.service import NOT_RUN, TOO_LONG, run
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.foreign_directory import ForeignDirectory, ForeignPath, handed_over
 from pgtop_tune.model.instance import ServerPlace
@@ -27,7 +28,22 @@ from pgtop_tune.process import guard
 _COMPUTED_SINCE: Final = 15
 _COPIED: Final = ("PG_VERSION", "global/pg_control")
 _MB: Final = 2**20
+_TIMEOUT_S: Final = 20.0
+_NO_ANSWER: Final = (TOO_LONG, NOT_RUN, -signal.SIGKILL)
+"""Statuses of a program that says nothing of the server."""
 _MOST_BYTES: Final = 2**20
+
+
+class StartText(Struct, frozen=True):
+    """What a start is tried with.
+
+    Attributes:
+        auto_conf: The text of postgresql.auto.conf.
+        options: Parameters of the command line, which win over every file.
+    """
+
+    auto_conf: str
+    options: tuple[tuple[str, str], ...] = ()
 
 
 class DryStart(Struct, frozen=True):
@@ -48,7 +64,7 @@ class DryStart(Struct, frozen=True):
 
 def dry_start(
     place: ServerPlace,
-    auto_conf: str,
+    text: StartText,
     major: int,
     missing: Callable[[str, str], Sequence[str]] | None = None,
 ) -> DryStart:
@@ -56,19 +72,21 @@ def dry_start(
 
     Args:
         place: The server.
-        auto_conf: The text to be tried.
+        text: What is tried.
         major: Its major version.
         missing: Libraries that are not there, of shared_preload_libraries and dynamic_library_path: asked before 15,
             where a dry start loads none; None where that cannot be said.
 
     Raises:
-        ClusterProblem: It cannot be tried: the files of the cluster cannot be read, or no directory be made.
+        ClusterProblem: It cannot be tried: the files of the cluster cannot be read, no directory can be made, or the
+            program cannot be run.
     """
     names = ("shared_memory_size", "shared_memory_size_in_huge_pages")
-    with _directory(place, auto_conf) as directory:
+    with _directory(place, text.auto_conf) as directory:
         # Before 15 nothing is computed and no library is loaded: only the files are read.
         asked = names if major >= _COMPUTED_SINCE else ("shared_buffers",)
-        answers = [_asked(place, directory, name) for name in asked]
+        options = [word for name, value in text.options for word in ("-c", f"{name}={value}")]
+        answers = [_asked(place, directory, name, *options) for name in asked]
         refusal = next((words for words, _ in answers if words), "")
         if not refusal and major < _COMPUTED_SINCE:
             return _with_libraries(place, directory, missing)
@@ -101,9 +119,12 @@ def _asked(place: ServerPlace, directory: ForeignPath, name: str, *more: str) ->
     argv += ["-C", name]
     if place.config_file:
         argv[-2:-2] = ["-c", f"config_file={place.config_file}"]
-    ran = run(argv, place, as_owner=True)
+    ran = run(argv, place, as_owner=True, timeout_s=_TIMEOUT_S)
+    if ran.status in _NO_ANSWER:
+        raise ClusterProblem("; ".join(ran.words) or f"{place.program} was killed")
     if ran.status != 0:
-        return "; ".join(ran.words[-3:]) or f"{place.program} ended with status {ran.status}", ""
+        words = "; ".join(ran.words[-3:]) or f"{place.program} ended with status {ran.status}"
+        return words.replace(str(directory), place.data_directory), ""
     return "", ran.words[-1].strip() if ran.words else ""
 
 

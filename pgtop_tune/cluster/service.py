@@ -23,7 +23,10 @@ from pgtop_tune.safe_text import printable_lines
 _TIMEOUT_S: Final = 660.0
 """Stopping and starting may take `managing.PATIENCE_S` each."""
 _POLL_S: Final = 0.2
-_TOO_LONG: Final = 124
+TOO_LONG: Final = 124
+"""Status of a program that was ended because it took too long."""
+NOT_RUN: Final = 127
+"""Status of a program that could not be started."""
 LEFT: Final = -1000
 """Status of a program that goes on without us."""
 _WORDS_BYTES: Final = 8192
@@ -51,6 +54,7 @@ def run(
     as_owner: bool,
     in_english: bool = False,
     leave: threading.Event | None = None,
+    timeout_s: float = _TIMEOUT_S,
 ) -> Ran:
     """Runs a program to its end; what it leaves behind, a server, lives on.
 
@@ -62,6 +66,7 @@ def run(
         as_owner: Run as the server's user, not as ours.
         in_english: Its words are read by us, not by people.
         leave: When it is set, the program goes on without us.
+        timeout_s: After so long it is ended.
     """
     become = as_owner and place.uid is not None and place.uid != os.geteuid()
     # As root a program of the system is run: it gets none of what the server's user has set for loading libraries.
@@ -85,20 +90,20 @@ def run(
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            return Ran(127, (f"{argv[0]} cannot be run: {getattr(error, 'strerror', None) or error}",))
-        status = _status(process, leave)
+            return Ran(NOT_RUN, (f"{argv[0]} cannot be run: {getattr(error, 'strerror', None) or error}",))
+        status = _status(process, leave, timeout_s)
         if status is None:
             return Ran(LEFT, (f"{argv[0]} continues by itself",))
-        if status == _TOO_LONG:
-            return Ran(status, (f"{argv[0]} takes longer than {_TIMEOUT_S:.0f} s",))
+        if status == TOO_LONG:
+            return Ran(status, (f"{argv[0]} takes longer than {timeout_s:.0f} s",))
         output.seek(max(output.seek(0, os.SEEK_END) - _WORDS_BYTES, 0))
         text = output.read().decode("utf-8", "replace")
     return Ran(status, tuple(line for line in printable_lines(text) if line.strip()))
 
 
-def _status(process: subprocess.Popen[bytes], leave: threading.Event | None) -> int | None:
+def _status(process: subprocess.Popen[bytes], leave: threading.Event | None, timeout_s: float) -> int | None:
     """Its exit status; None where we do not wait for it any more."""
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             return process.wait(_POLL_S)
@@ -108,7 +113,7 @@ def _status(process: subprocess.Popen[bytes], leave: threading.Event | None) -> 
         if time.monotonic() >= deadline:
             process.kill()
             process.wait()
-            return _TOO_LONG
+            return TOO_LONG
 
 
 def _groups(place: ServerPlace) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.changes.restart.values import ValuesAfter
+from pgtop_tune.changes.start.values import ValuesAfter
 from pgtop_tune.metrics.memory_rule import MemoryUse
 
 _BESIDE_BUFFERS: Final = 1.03

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from pgtop_tune.changes.server.statements import statement
+from pgtop_tune.changes.statements import statement
 from pgtop_tune.health.check import Fix, Language
 from pgtop_tune.host.sysctl_files import PATH
 from pgtop_tune.model.postgres import Parameter

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, AdviceFacts, Machine, live_values
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import advice_for, propose, same
-from pgtop_tune.changes.server.statements import typed
+from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
 from pgtop_tune.health.configured import is_of_session, with_value

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Scope, ScopeKind, Terms, WantedParameter
-from pgtop_tune.changes.server.statements import (
+from pgtop_tune.changes.statements import (
     QUOTED_LISTS,
     as_written,
     elements,

@@ -16,20 +16,21 @@ from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.ports import silent
-from pgtop_tune.changes.restart.checks import WAYS, checks
-from pgtop_tune.changes.restart.gather import (
+from pgtop_tune.changes.restart.offline import restore, restore_copy
+from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
+from pgtop_tune.changes.restart.words import explaining, values
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.instances import seen
+from pgtop_tune.changes.start.checks import WAYS, checks
+from pgtop_tune.changes.start.facts import (
     ServerBeforeRestart,
-    note_place,
     pending,
     restart_facts,
     server_before_restart,
 )
-from pgtop_tune.changes.restart.offline import restore, restore_copy
-from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
-from pgtop_tune.changes.restart.values import explaining, values, values_after
-from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.instances import seen
-from pgtop_tune.changes.server.statements import check_lists
+from pgtop_tune.changes.start.places import find_place, note_place
+from pgtop_tune.changes.start.values import values_after
+from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import ServerPlace
@@ -222,7 +223,7 @@ class RestartService:
     async def _server_before_restart(self, wanted: Sequence[WantedParameter]) -> ServerBeforeRestart:
         in_force = await self._control.in_force()
         names = [each.name for each in wanted]
-        server = await self._control.ask(lambda session: server_before_restart(session, in_force, names))
+        server = await self._control.ask(lambda session: server_before_restart(session, in_force, wanted))
         for name in names:
             if not any(known.lower() == name.lower() for known in server.parameters):
                 raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
@@ -255,7 +256,7 @@ class RestartService:
 
     def _noted(self, session: OperatorSession) -> None:
         with Journal(self._control.journal_of(session), self._control.directory) as journal:
-            note_place(session, journal)
+            note_place(find_place(session), journal)
 
     async def _restart(
         self, attempt: _Attempt, made: tuple[ParameterChange, ...], progress: Progress

@@ -11,7 +11,7 @@ from pathlib import Path
 from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
 from pgtop_tune.changes.server.markers import is_marker
 from pgtop_tune.changes.server.one_change import is_ours
-from pgtop_tune.changes.server.statements import out_of_order, same
+from pgtop_tune.changes.statements import out_of_order, same
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace

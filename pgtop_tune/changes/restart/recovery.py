@@ -23,7 +23,7 @@ from msgspec import Struct
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, read_all
 from pgtop_tune.changes.restart.offline import restore, restore_copy
 from pgtop_tune.changes.restart.returning import now_at
-from pgtop_tune.changes.restart.values import explaining
+from pgtop_tune.changes.restart.words import explaining
 from pgtop_tune.changes.server.reverting import ServerSelection
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of

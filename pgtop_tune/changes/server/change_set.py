@@ -38,7 +38,7 @@ from pgtop_tune.changes.server.one_change import (
     put_back,
 )
 from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
-from pgtop_tune.changes.server.statements import same
+from pgtop_tune.changes.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import quoted

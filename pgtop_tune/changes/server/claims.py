@@ -41,7 +41,7 @@ from pgtop_tune.changes.server.markers import (
     server_clock,
     stored_markers,
 )
-from pgtop_tune.changes.server.statements import said, statement
+from pgtop_tune.changes.statements import said, statement
 from pgtop_tune.errors import PendingElsewhere, PgtopError, ServerProblem
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.safe_text import one_line

@@ -49,11 +49,12 @@ from pgtop_tune.changes.server.reverting import (
     take_back_from,
 )
 from pgtop_tune.changes.server.session_runner import SessionRunner
-from pgtop_tune.changes.server.start_rules import check_starts
-from pgtop_tune.changes.server.statements import statement
 from pgtop_tune.changes.server.under_experiment import check_free
+from pgtop_tune.changes.start.places import find_place, note_place
+from pgtop_tune.changes.start.trial import StartTrials
+from pgtop_tune.changes.statements import statement
 from pgtop_tune.errors import JournalProblem, PendingElsewhere, ServerProblem
-from pgtop_tune.model.instance import Kin
+from pgtop_tune.model.instance import Kin, ServerPlace
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
@@ -61,7 +62,6 @@ from pgtop_tune.postgres.server.own_sessions import OwnSessions
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
-_AT_RESTART: Final = "postmaster"
 _RELOAD: Final = "SELECT pg_reload_conf()"
 
 _NO_RULES: Final = Rules()
@@ -93,6 +93,8 @@ class PostgresControl:
         self._claims: Final = Claims()
         self._experiment: Final = uuid.uuid4().hex
         self._rules = rules
+        self._trials: Final = StartTrials(rules.tell)
+        self._known_place: tuple[OperatorSession, ServerPlace] | None = None
         self._seen: dict[str, SeenValue] = {}
         self._undone_sets: list[tuple[WantedParameter, ...]] = []
         self._deadlines = Deadlines(self.revert_set)
@@ -398,11 +400,15 @@ class PostgresControl:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         at_stake = unlocked_losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)
-        check_starts(session, ordered, current)
         with Journal(self._journals.own(session), self.directory) as journal:
             if any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted):
                 session.check_permitted()
                 session.check_alter_system()
+                place = self._place(session)
+                # A restart has asked for itself, and its operator may have gone on in spite of the answer.
+                if not terms.with_restart:
+                    self._trials.check(session, place, ordered, current)
+                note_place(place, journal)
             known = set(self._deadlines.ids)
             if terms.keep_within_s is not None or at_stake:
                 terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
@@ -427,12 +433,6 @@ class PostgresControl:
                 if parameter.name.lower() in current
             )
             with self._claimed(session, journal, targets, terms) as reverted:
-                if any(
-                    current[parameter.name.lower()].context == _AT_RESTART
-                    for parameter in ordered
-                    if parameter.name.lower() in current
-                ):
-                    self._rules.note_place(session, journal)
                 last_seen = {name: value for name, value in self._seen.items() if name.lower() not in reverted}
                 try:
                     made = change_set.make(
@@ -453,6 +453,12 @@ class PostgresControl:
                     raise
             self._hold(journal, made)
             return made
+
+    def _place(self, session: OperatorSession) -> ServerPlace:
+        """Return where the server is; a restart, which may bring it elsewhere, ends the session."""
+        if self._known_place is None or self._known_place[0] is not session:
+            self._known_place = session, find_place(session)
+        return self._known_place[1]
 
     def _hold(self, journal: Journal, changes: Sequence[ParameterChange]) -> None:
         """Remember a set, here and in its revert watchdog: both revert it when its journal is gone."""

@@ -20,7 +20,8 @@ from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.server.scopes import oids
-from pgtop_tune.changes.server.statements import check_list, is_unwritable_empty, out_of_order, said, same
+from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.statements import check_list, is_unwritable_empty, out_of_order, said, same
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 from pgtop_tune.model.postgres import Parameter
@@ -36,14 +37,11 @@ class Rules(Struct, frozen=True):
     Attributes:
         allow_unsafe: Whether values that can lose data may be unlocked at all.
         fenced: Whether values that are not safe are locked: for every operator's command and screen.
-        note_place: Writes down where the server is and how it is started; called before anything is written that
-            takes a restart, so that the way back is known when the server does not come up.
         tell: Takes what the operator is told of values that other programs have pending, a sentence each.
     """
 
     allow_unsafe: bool = False
     fenced: bool = False
-    note_place: Callable[[OperatorSession, Journal], None] = lambda session, journal: None
     tell: Callable[[str], None] = lambda message: None
 
 
@@ -83,8 +81,6 @@ def unlocked_losses(
 
 _AUTO_CONF: Final = "postgresql.auto.conf"
 _FILE: Final = "configuration file"
-AT_START: Final = frozenset({"command line", "environment variable"})
-"""Sources that win over every file, also after a restart; pending_restart is shown all the same (guc.c)."""
 _NEW_SESSIONS_ONLY: Final = frozenset({"backend", "superuser-backend"})
 ALREADY: Final = "it had its old value already"
 

@@ -20,7 +20,7 @@ from pgtop_tune.answer_shape import check_shape
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.changes.server.instances import seen
 from pgtop_tune.changes.server.markers import is_marker
-from pgtop_tune.changes.server.statements import STORED, statement
+from pgtop_tune.changes.statements import STORED, statement
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries

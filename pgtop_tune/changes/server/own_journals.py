@@ -10,7 +10,7 @@ from pgtop_tune.changes.journal import HeldSet, JournalText, ServerName, path_fo
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.selection import of_set
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
-from pgtop_tune.changes.server.statements import restoring
+from pgtop_tune.changes.statements import restoring
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Kin
 

@@ -24,7 +24,7 @@ from pgtop_tune.changes.server.markers import Marker, all_markers, server_clock,
 from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
 from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.server.statements import same
+from pgtop_tune.changes.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo

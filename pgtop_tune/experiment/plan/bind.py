@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
-from pgtop_tune.changes.restart.checks import WAYS
+from pgtop_tune.changes.start.checks import WAYS
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.amounts import ADVISED, NotToTell, PlanFacts, clients_of, scale_of, value_of
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Configuration, ExperimentPlan

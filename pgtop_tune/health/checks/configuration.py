@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.changes.server.statements import QUOTED_LISTS, elements
+from pgtop_tune.changes.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.changes.server.statements import typed
+from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.catalogue_conditions import Condition, of_kinds
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pgtop_tune.changes.server.statements import elements
+from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Unknown, about_several

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.changes.restart.values import ValuesAfter
+from pgtop_tune.changes.start.values import ValuesAfter
 from pgtop_tune.experiment.memory_after import memory_after
 from pgtop_tune.metrics.memory_rule import terms
 from pgtop_tune.model.postgres import Parameter

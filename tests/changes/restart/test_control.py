@@ -20,11 +20,10 @@ from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.restart.recovery import recover
 from pgtop_tune.changes.selection import everything, overdue
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import Rules, now_ms
+from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -39,7 +38,7 @@ TOO_MUCH: Final = (WantedParameter("shared_buffers", "900GB"), WantedParameter("
 
 
 def control_of(server: Throwaway, directory: Path) -> PostgresControl:
-    return PostgresControl(place(server), directory=directory, rules=Rules(note_place=note_place))
+    return PostgresControl(place(server), directory=directory)
 
 
 def shown(server: Throwaway, name: str) -> str:
@@ -224,7 +223,6 @@ DYING: Final = """
     from pgtop_tune.changes.server.one_change import Rules
     from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.changes.restart import control as module
-    from pgtop_tune.changes.restart.gather import note_place
 
     host, port, directory, value, step = sys.argv[1:]
 
@@ -234,7 +232,7 @@ DYING: Final = """
 
     async def main():
         where = resolve("postgres", host=host, port=port, user="postgres")
-        control = PostgresControl(where, directory=Path(directory), rules=Rules(note_place=note_place))
+        control = PostgresControl(where, directory=Path(directory))
         wanted = [WantedParameter("shared_buffers", value), WantedParameter("max_wal_size", "2GB")]
         await module.RestartService(control).apply(wanted, Terms(), dying, anyway=True)
 

@@ -15,9 +15,7 @@ import pytest
 from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from tests.support.accounts import require_root
 from tests.support.poolers import number_of, reserved_port
@@ -58,7 +56,7 @@ async def test_pg_ctlcluster_restarts_and_the_way_back_is_the_same(
 ) -> None:
     conninfo, data = cluster
     before = (data / "postgresql.auto.conf").read_bytes()
-    control = PostgresControl(conninfo, directory=tmp_path, rules=Rules(note_place=note_place))
+    control = PostgresControl(conninfo, directory=tmp_path)
     service = RestartService(control)
     wanted = [WantedParameter("shared_preload_libraries", "no_such_library"), WantedParameter("max_connections", "55")]
     plan = await service.plan(wanted)

@@ -17,10 +17,8 @@ from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.gather import note_place
 from pgtop_tune.changes.restart.returning import leads_to
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.postmaster import Listening
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
@@ -47,7 +45,7 @@ def by_hand(request: pytest.FixtureRequest, make_server: Callable[..., Throwaway
 
 
 def control_to(conninfo: ConnInfo, directory: Path) -> PostgresControl:
-    return PostgresControl(conninfo, directory=directory, rules=Rules(note_place=note_place))
+    return PostgresControl(conninfo, directory=directory)
 
 
 def answers(host: Path | str, port: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgtop_tune.changes.restart.values import explaining
+from pgtop_tune.changes.restart.words import explaining
 from pgtop_tune.cluster.service import LogPiece
 
 ENDING = b"""2026-05-01 10:00:00 UTC [7] LOG:  received fast shutdown request

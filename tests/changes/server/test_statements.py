@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.changes.model.change import Scope, ScopeKind
-from pgtop_tune.changes.server.statements import elements, out_of_order, same, statement
+from pgtop_tune.changes.statements import elements, out_of_order, same, statement
 
 NAMES = st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8), max_size=5)
 

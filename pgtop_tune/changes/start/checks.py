@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
-from pgtop_tune.changes.restart.values import ValuesAfter
-from pgtop_tune.changes.server.statements import elements
+from pgtop_tune.changes.start.values import ValuesAfter
+from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.metrics.memory_rule import MemoryUse, work_mem_ceiling_bytes
 from pgtop_tune.model.absence import Unavailable
@@ -44,6 +44,8 @@ NEEDED: Final = (
     *WAYS,
 )
 """Parameters the checks look at."""
+FILES: Final = "files"
+"""Subject of the check that asks the server's own program and rules."""
 _LOOPBACK: Final = frozenset({"localhost", "::1"})
 _MUCH: Final = 0.8
 _BESIDE_BUFFERS: Final = 1.03
@@ -57,6 +59,7 @@ class RestartFacts(Struct, frozen=True):
         major: Of the server.
         values: Of the parameters, before and after.
         dry: What a start would come to; why that cannot be tried.
+        rule_refusal: Why it fails by the rules that were not tried; "" where it does not.
         memory_bytes: Of the machine, or the limit of the server's group where that is less; None where not known.
         pool: Huge pages of the size it would use; None where there are none or they are another machine's.
         held_pages: Those that the running server gives back when it ends.
@@ -70,6 +73,7 @@ class RestartFacts(Struct, frozen=True):
     major: int
     values: ValuesAfter
     dry: DryStart | Unavailable
+    rule_refusal: str = ""
     memory_bytes: int | None = None
     pool: HugePages | None = None
     held_pages: int = 0
@@ -87,13 +91,14 @@ def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
 
 def _files(facts: RestartFacts) -> RestartCheck:
     """Configuration files and libraries, read by the server's own programs."""
+    refusal = facts.rule_refusal if isinstance(facts.dry, Unavailable) else facts.dry.refusal or facts.rule_refusal
+    if refusal:
+        return RestartCheck(FILES, RestartVerdict.IMPOSSIBLE, f"the server would not start: {refusal}")
     if isinstance(facts.dry, Unavailable):
-        return RestartCheck("files", RestartVerdict.UNKNOWN, f"a start was not tried: {facts.dry.detail}")
-    if facts.dry.refusal:
-        return RestartCheck("files", RestartVerdict.IMPOSSIBLE, f"the server would not start: {facts.dry.refusal}")
+        return RestartCheck(FILES, RestartVerdict.UNKNOWN, f"a start was not tried: {facts.dry.detail}")
     with_libraries = facts.dry.libraries and bool(facts.values.text("shared_preload_libraries"))
     libraries = " and finds its libraries" if with_libraries else ""
-    return RestartCheck("files", RestartVerdict.FINE, f"the server reads its files{libraries}")
+    return RestartCheck(FILES, RestartVerdict.FINE, f"the server reads its files{libraries}")
 
 
 def _libraries(facts: RestartFacts) -> RestartCheck | None:

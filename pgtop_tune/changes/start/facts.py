@@ -1,7 +1,4 @@
-"""Gathers the facts for the checks before a restart, from the server, its machine and its programs. Blocking.
-
-Finds where a server is and how it is started, while it can be asked; and writes it down for when it cannot.
-"""
+"""Facts for the checks before a restart, from the server, its machine and its programs. Blocking."""
 
 from __future__ import annotations
 
@@ -12,113 +9,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ParameterChange, ScopeKind, WantedParameter
+from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
-from pgtop_tune.changes.restart.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
-from pgtop_tune.changes.restart.values import values_after
-from pgtop_tune.changes.server.statements import as_written, elements
+from pgtop_tune.changes.start.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
+from pgtop_tune.changes.start.places import find_place, postmaster_pid
+from pgtop_tune.changes.start.rules import TLS_FILES, NextStart, next_start, start_refusal
+from pgtop_tune.changes.start.values import values_after
+from pgtop_tune.changes.statements import as_written, elements
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.cluster.dry_start import DryStart, dry_start, missing
-from pgtop_tune.cluster.managing import here, managed
-from pgtop_tune.cluster.postmaster import look
+from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start, missing
 from pgtop_tune.cluster.service import run
-from pgtop_tune.errors import ClusterProblem, JournalProblem
+from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_text import read_once
-from pgtop_tune.host.locality import local_postmaster
 from pgtop_tune.host.memory_files import parse_meminfo, with_pools
 from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
-
-_FILES: Final = ("data_directory", "config_file", "logging_collector", "log_directory")
-_COPY: Final = ".auto.conf"
-
-
-def postmaster_pid(session: OperatorSession) -> int | Unavailable:
-    """The postmaster behind a session, where it is a process of this machine."""
-    row = session.rows(sql("own_backend", OLDEST_MAJOR))[0]
-    return local_postmaster(row["pid"], row["backend_start_ms"])
-
-
-def find_place(session: OperatorSession) -> ServerPlace:
-    """Where the server of a session is; `why_not` says why its restart is not ours to run."""
-    of = {parameter.name: parameter.setting for parameter in session.parameters(_FILES)}
-    data = of.get("data_directory", "")
-    pid = postmaster_pid(session)
-    if isinstance(pid, Unavailable):
-        return ServerPlace(session.endpoint, data, "another machine", why_not=pid.detail)
-    try:
-        server = look(pid)
-    except OSError as error:
-        return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process is hidden: {error.strerror}")
-    me = here()
-    how = managed(server, data, of.get("config_file", ""), me)
-    logs = Path(data) / of.get("log_directory", "") if of.get("logging_collector") == "on" else ""
-    return ServerPlace(
-        endpoint=session.endpoint,
-        data_directory=data,
-        managed=how.words,
-        command=how.command,
-        restart=how.restart,
-        start=how.start,
-        why_not=how.why_not,
-        uid=server.uid,
-        gid=server.gid,
-        as_owner=how.as_owner,
-        environment=server.environment,
-        log_file=how.log_file or server.stderr_file,
-        log_directory=str(logs),
-        unit=how.unit,
-        program=server.program,
-        arguments=server.arguments,
-        config_file=of.get("config_file", ""),
-    )
-
-
-def note_place(session: OperatorSession, journal: Journal) -> None:
-    """Writes the place of a server into its journal, with a copy of postgresql.auto.conf, where either is news.
-
-    The copy is what the file was before the first of the changes in force: while there are any it stays.
-
-    Raises:
-        JournalProblem: One of them could not be written; nothing is to be changed.
-    """
-    place = find_place(session)
-    text = journal.text()
-    known = text.place
-    copy = known.copy if known is not None else ""
-    if not any(change.scope.kind is ScopeKind.SYSTEM for change in text.in_force):
-        copy = _copied(place, journal.path)
-    seen = (*known.earlier, known.endpoint) if known is not None else ()
-    earlier = tuple(dict.fromkeys(each for each in seen if each != place.endpoint))
-    place = replace(place, copy=copy, earlier=earlier)
-    if place != known:
-        journal.write(place)
-
-
-def _copied(place: ServerPlace, journal: Path) -> str:
-    """The file that holds the copy, "" where the original cannot be read: then nobody could mend it either."""
-    try:
-        content = auto_conf.read(place.data_directory)
-    except ClusterProblem:
-        return ""
-    copy = journal.with_suffix(_COPY)
-    try:
-        auto_conf.replace_file(copy, content)
-    except OSError as error:
-        raise JournalProblem(f"{copy} cannot be written: {error.strerror}", "nothing was changed") from None
-    return str(copy)
-
 
 _PENDING: Final = """
 SELECT s.name, current_setting(s.name, true) AS running, coalesce(f.setting, s.boot_val, '') AS after
@@ -166,6 +79,7 @@ class ServerBeforeRestart(Struct, frozen=True):
         parameters: Those the checks look at and those that are to be changed, by name.
         place: Where it is.
         pid: Its postmaster; None where that is not one of this machine.
+        next_start: The values and files that it would start with.
         library_directory: What $libdir stands for; "" where this role may not ask.
     """
 
@@ -179,6 +93,7 @@ class ServerBeforeRestart(Struct, frozen=True):
     parameters: Mapping[str, Parameter]
     place: ServerPlace
     pid: int | None
+    next_start: NextStart
     library_directory: str = ""
 
 
@@ -204,17 +119,17 @@ def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tu
 
 
 def server_before_restart(
-    session: OperatorSession, in_force: Sequence[ParameterChange], names: Sequence[str]
+    session: OperatorSession, in_force: Sequence[ParameterChange], wanted: Sequence[WantedParameter]
 ) -> ServerBeforeRestart:
     """The server as it is now.
 
     Args:
         session: To it.
         in_force: What the journal holds.
-        names: Parameters to be changed.
+        wanted: What is about to be written.
     """
     row = session.rows(_STANDING)[0]
-    found = session.parameters((*names, *NEEDED))
+    found = session.parameters((*(each.name for each in wanted), *NEEDED))
     pid = postmaster_pid(session)
     return ServerBeforeRestart(
         **row,
@@ -222,26 +137,38 @@ def server_before_restart(
         parameters={parameter.name: parameter for parameter in found},
         place=find_place(session),
         pid=None if isinstance(pid, Unavailable) else pid,
-        library_directory=_library_directory(session),
+        next_start=next_start(session, wanted),
+        library_directory=library_directory(session),
     )
 
 
-def _library_directory(session: OperatorSession) -> str:
+def library_directory(session: OperatorSession) -> str:
+    """Return what $libdir stands for; "" where this role may not ask."""
     if not session.rows(_MAY_ASK)[0]["permitted"]:
         return ""
     return str(session.rows(_LIBRARY_DIRECTORY)[0]["setting"])
 
 
-def restart_facts(server: ServerBeforeRestart, wanted: Sequence[WantedParameter]) -> RestartFacts:
-    """What the checks look at."""
+def restart_facts(
+    server: ServerBeforeRestart, wanted: Sequence[WantedParameter], dry: DryStart | Unavailable | None = None
+) -> RestartFacts:
+    """Return what the checks look at.
+
+    Args:
+        server: As it is now.
+        wanted: What is about to be written.
+        dry: What a start with it comes to; tried here where it is not given.
+    """
     values = values_after(server.parameters, server.pending, wanted)
     here = server.pid is not None
     page_size = values.number("huge_page_size")
     pool = _pool(int(page_size or 0)) if here else None
+    dry = _tried(server, wanted) if dry is None else dry
     return RestartFacts(
         major=server.major,
         values=values,
-        dry=_tried(server, wanted),
+        dry=dry,
+        rule_refusal=start_refusal(server.next_start, server.major, tried=isinstance(dry, DryStart)),
         memory_bytes=None if server.pid is None else _memory_bytes(server.pid),
         pool=pool,
         held_pages=_held(server, pool),
@@ -257,24 +184,66 @@ def _tried(server: ServerBeforeRestart, wanted: Sequence[WantedParameter]) -> Dr
     if server.pid is None or not server.place.program:
         return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs are out of reach")
     try:
-        text = auto_conf.read(server.place.data_directory).decode("utf-8", "surrogateescape")
-        for each in wanted:
-            value = None if each.value is None else as_written(each.name, each.value)
-            text = auto_conf.with_value(text, each.name, value)
-        return dry_start(server.place, text, server.major, _absent_libraries(server))
+        text = with_changes(auto_conf_text(server.place), wanted)
+        tried = start_text(server.place, text, server.next_start, with_libraries=True)
+        return dry_start(server.place, tried, server.major, absent_libraries(server.library_directory, server.place))
     except ClusterProblem as problem:
         return Unavailable(Reason.NO_PERMISSION, problem.message)
 
 
-def _absent_libraries(server: ServerBeforeRestart) -> Callable[[str, str], Sequence[str]] | None:
-    if not server.library_directory:
+def auto_conf_text(place: ServerPlace) -> str:
+    """Return the text of postgresql.auto.conf.
+
+    Raises:
+        ClusterProblem: It cannot be read.
+    """
+    return auto_conf.read(place.data_directory).decode("utf-8", "surrogateescape")
+
+
+def with_changes(text: str, wanted: Sequence[WantedParameter]) -> str:
+    """Return the text of postgresql.auto.conf after changes. Pure."""
+    for each in wanted:
+        value = None if each.value is None else as_written(each.name, each.value)
+        text = auto_conf.with_value(text, each.name, value)
+    return text
+
+
+def start_text(
+    place: ServerPlace, text: str, values: NextStart, *, with_libraries: bool, with_tls: bool = True
+) -> StartText:
+    """Return what is to be tried: relative names of TLS files are those of the data directory.
+
+    Args:
+        place: The server.
+        text: Of postgresql.auto.conf.
+        values: Those that the server would start with.
+        with_libraries: Load shared_preload_libraries.
+        with_tls: Read certificates and keys; never where that would run ssl_passphrase_command.
+    """
+    options = {} if with_libraries else {"shared_preload_libraries": ""}
+    if with_tls and not values.text("ssl_passphrase_command"):
+        paths = ((name, values.text(name)) for name in TLS_FILES)
+        options |= {name: f"{place.data_directory}/{path}" for name, path in paths if path and path[0] != "/"}
+    else:
+        options["ssl"] = "off"
+    return StartText(text, tuple(options.items()))
+
+
+def absent_libraries(directory: str, place: ServerPlace) -> Callable[[str, str], Sequence[str]] | None:
+    """Return what tells the libraries of a list that are not there; None where that cannot be said.
+
+    Args:
+        directory: What $libdir stands for, "" where that is not known.
+        place: The server.
+    """
+    if not directory:
         return None
-    data = Path(server.place.data_directory)
+    data = Path(place.data_directory)
 
     def absent(value: str, search_path: str) -> Sequence[str]:
         # What is no list is passed over by the server (miscinit.c, load_libraries).
         names = elements("shared_preload_libraries", value) or ()
-        return missing(names, search_path, server.library_directory, data)
+        return missing(names, search_path, directory, data)
 
     return absent
 

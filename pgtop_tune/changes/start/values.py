@@ -1,7 +1,4 @@
-"""Values of parameters after a restart: requested now, written already, or unchanged. Pure.
-
-What an operator is told about a restart. Pure.
-"""
+"""Values of parameters after a restart: requested now, written already, or unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -10,44 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
+from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
-from pgtop_tune.changes.server.one_change import AT_START
-from pgtop_tune.cluster.service import LogPiece
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.postgres.log_entries import LogEntry, log_entries
 
-_LOG_LINES: Final = 12
-_ENDED: Final = "database system is shut down"
-_GRAVE: Final = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
-
-
-def explaining(pieces: Sequence[LogPiece], said: Sequence[str] = ()) -> tuple[str, ...]:
-    """The lines of a log that explain why a server did not start, graver ones alone where there are any.
-
-    Args:
-        pieces: What it wrote while it was started.
-        said: What the program said that started it; used where the log has nothing.
-    """
-    entries = [entry for piece in pieces for entry in _since_the_end(log_entries(piece.file, piece.content).entries)]
-    grave = [entry for entry in entries if entry.severity in _GRAVE]
-    lines = [f"{entry.severity}:  {entry.message}" for entry in grave or entries]
-    return tuple(dict.fromkeys(lines))[-_LOG_LINES:] or tuple(said)[-_LOG_LINES:]
-
-
-def _since_the_end(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
-    """What follows the end of the server before; a server that does not start says so of its own end, too."""
-    ended = next((at for at, entry in enumerate(entries) if entry.message.startswith(_ENDED)), -1)
-    return entries[ended + 1 :]
-
-
-def values(changes: Sequence[ParameterChange]) -> str:
-    """ "shared_buffers = 1GB, max_connections = 200": as they are shown now. Foreign text."""
-    return ", ".join(f"{change.name} = {change.shown_after}" for change in changes)
-
-
+AT_START: Final = frozenset({"command line", "environment variable"})
+"""Sources that win over every file, also after a restart; pending_restart is shown all the same (guc.c)."""
 _BYTES: Final = {"B": 1, "kB": 2**10, "8kB": 8 * 2**10, "MB": 2**20, "16MB": 16 * 2**20}
 """pg_settings.unit → bytes."""
 

@@ -1,0 +1,101 @@
+"""Where a server is and how it is started: found while it answers, written down for when it does not. Blocking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from pgtop_tune.changes.journal import Journal
+from pgtop_tune.changes.model.change import ScopeKind
+from pgtop_tune.cluster import auto_conf
+from pgtop_tune.cluster.managing import here, managed
+from pgtop_tune.cluster.postmaster import look
+from pgtop_tune.errors import ClusterProblem, JournalProblem
+from pgtop_tune.host.locality import local_postmaster
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_FILES: Final = ("data_directory", "config_file", "logging_collector", "log_directory")
+_COPY: Final = ".auto.conf"
+
+
+def postmaster_pid(session: OperatorSession) -> int | Unavailable:
+    """The postmaster behind a session, where it is a process of this machine."""
+    row = session.rows(sql("own_backend", OLDEST_MAJOR))[0]
+    return local_postmaster(row["pid"], row["backend_start_ms"])
+
+
+def find_place(session: OperatorSession) -> ServerPlace:
+    """Where the server of a session is; `why_not` says why its restart is not ours to run."""
+    of = {parameter.name: parameter.setting for parameter in session.parameters(_FILES)}
+    data = of.get("data_directory", "")
+    pid = postmaster_pid(session)
+    if isinstance(pid, Unavailable):
+        return ServerPlace(session.endpoint, data, "another machine", why_not=pid.detail)
+    try:
+        server = look(pid)
+    except OSError as error:
+        return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process is hidden: {error.strerror}")
+    me = here()
+    how = managed(server, data, of.get("config_file", ""), me)
+    logs = Path(data) / of.get("log_directory", "") if of.get("logging_collector") == "on" else ""
+    return ServerPlace(
+        endpoint=session.endpoint,
+        data_directory=data,
+        managed=how.words,
+        command=how.command,
+        restart=how.restart,
+        start=how.start,
+        why_not=how.why_not,
+        uid=server.uid,
+        gid=server.gid,
+        as_owner=how.as_owner,
+        environment=server.environment,
+        log_file=how.log_file or server.stderr_file,
+        log_directory=str(logs),
+        unit=how.unit,
+        program=server.program,
+        arguments=server.arguments,
+        config_file=of.get("config_file", ""),
+    )
+
+
+def note_place(place: ServerPlace, journal: Journal) -> None:
+    """Write the place of a server into its journal, with a copy of postgresql.auto.conf, where either is news.
+
+    Called before anything is written into that file, so that the way back is known when the server is down. The copy is
+    what the file was before the first of the changes in force: while there are any it stays.
+
+    Raises:
+        JournalProblem: One of them could not be written; nothing is to be changed.
+    """
+    text = journal.text()
+    known = text.place
+    copy = known.copy if known is not None else ""
+    if not any(change.scope.kind is ScopeKind.SYSTEM for change in text.in_force):
+        copy = _copied(place, journal.path)
+    seen = (*known.earlier, known.endpoint) if known is not None else ()
+    earlier = tuple(dict.fromkeys(each for each in seen if each != place.endpoint))
+    place = replace(place, copy=copy, earlier=earlier)
+    if place != known:
+        journal.write(place)
+
+
+def _copied(place: ServerPlace, journal: Path) -> str:
+    """The file that holds the copy, "" where the original cannot be read: then nobody could mend it either."""
+    try:
+        content = auto_conf.read(place.data_directory)
+    except ClusterProblem:
+        return ""
+    copy = journal.with_suffix(_COPY)
+    try:
+        auto_conf.replace_file(copy, content)
+    except OSError as error:
+        raise JournalProblem(f"{copy} cannot be written: {error.strerror}", "nothing was changed") from None
+    return str(copy)

@@ -1,0 +1,144 @@
+"""Values that are tried before they reach postgresql.auto.conf: each resulting text once. Blocking.
+
+The server's own program reads the text where it and the files can be reached, and the rows of `rules` judge what that
+program does not see. The text as it is now is judged likewise: what it has of its own refuses no change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.changes.model.change import ScopeKind, WantedParameter
+from pgtop_tune.changes.model.restart import RestartVerdict
+from pgtop_tune.changes.start.checks import FILES, checks
+from pgtop_tune.changes.start.facts import (
+    absent_libraries,
+    auto_conf_text,
+    library_directory,
+    restart_facts,
+    server_before_restart,
+    start_text,
+    with_changes,
+)
+from pgtop_tune.changes.start.rules import TLS, NextStart, next_start, refusal_by_rules
+from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start
+from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.model.parameter_values import check_value
+from pgtop_tune.model.postgres import Parameter
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_AT_RESTART: Final = "postmaster"
+_NUMBER: Final = re.compile(r"\d+")
+
+
+class StartTrials:
+    """Tries the texts of one server; those that have passed are not tried again.
+
+    Args:
+        tell: Takes a sentence that is said once: where values are judged by rules alone.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell: Final = tell
+        self._passed: Final[set[StartText]] = set()
+        self._told = False
+
+    def check(
+        self,
+        session: OperatorSession,
+        place: ServerPlace,
+        wanted: Sequence[WantedParameter],
+        current: Mapping[str, Parameter],
+    ) -> None:
+        """Make sure that the server starts with the values of a set.
+
+        Args:
+            session: To the server.
+            place: Where it is.
+            wanted: The changes; what the server refuses by itself is left to its words.
+            current: The parameters as they are, by name in lower case.
+
+        Raises:
+            ServerProblem: It would not start; nothing was changed.
+        """
+        written = [each for each in wanted if each.scope.kind is ScopeKind.SYSTEM and _is_taken(each, current)]
+        if not written:
+            return
+        at_restart = any(current[each.name.lower()].context == _AT_RESTART for each in written)
+        before, after = next_start(session, ()), next_start(session, written)
+        dry = self._dry(session, place, written, (before, after), with_libraries=at_restart)
+        refusal = dry.refusal if isinstance(dry, DryStart) else ""
+        refusal = refusal or refusal_by_rules(before, after, written, session.major, tried=isinstance(dry, DryStart))
+        if refusal:
+            raise ServerProblem(
+                f"the server would not start again: {refusal}", "choose another value; nothing was changed"
+            )
+        if at_restart:
+            server = server_before_restart(session, (), written)
+            for check in checks(restart_facts(server, written, dry)):
+                if check.verdict is RestartVerdict.IMPOSSIBLE and check.subject != FILES:
+                    raise ServerProblem(check.words, "; ".join(filter(None, (check.hint, "nothing was changed"))))
+
+    def _dry(
+        self,
+        session: OperatorSession,
+        place: ServerPlace,
+        wanted: Sequence[WantedParameter],
+        values: tuple[NextStart, NextStart],
+        *,
+        with_libraries: bool,
+    ) -> DryStart | Unavailable:
+        """Return what a start with the changes comes to, with a refusal only where they are its reason.
+
+        The values are those that the next start reads now, and with the changes.
+        """
+        before, after = values
+        if not place.program:
+            return self._by_rules(Unavailable(Reason.NOT_LOCAL, place.why_not or "its programs are out of reach"))
+        with_tls = not TLS.isdisjoint(each.name.lower() for each in wanted)
+        try:
+            old = auto_conf_text(place)
+            new = start_text(place, with_changes(old, wanted), after, with_libraries=with_libraries, with_tls=with_tls)
+            if new in self._passed and not with_libraries:
+                return DryStart()
+            missing = absent_libraries(library_directory(session), place) if with_libraries else None
+            dry = dry_start(place, new, session.major, missing)
+            if dry.refusal:
+                as_is = start_text(place, old, before, with_libraries=with_libraries, with_tls=with_tls)
+                already = dry_start(place, as_is, session.major, missing).refusal
+                if already and not _is_of(wanted, dry.refusal, already):
+                    # More than this one fault it does not see.
+                    return Unavailable(Reason.FAILED, already)
+            else:
+                self._passed.add(new)
+        except ClusterProblem as problem:
+            return self._by_rules(Unavailable(Reason.NO_PERMISSION, problem.message))
+        return dry
+
+    def _by_rules(self, why: Unavailable) -> Unavailable:
+        if not self._told:
+            self._told = True
+            self._tell(f"a start was not tried, values are judged by the rules of PostgreSQL: {why.detail}")
+        return why
+
+
+def _is_of(wanted: Sequence[WantedParameter], refusal: str, already: str) -> bool:
+    """Return whether a server that would not start as it is has one more reason with some changes."""
+    is_another = _NUMBER.sub("", refusal) != _NUMBER.sub("", already)
+    return is_another and any(each.name.lower() in refusal.lower() for each in wanted)
+
+
+def _is_taken(wanted: WantedParameter, current: Mapping[str, Parameter]) -> bool:
+    parameter = current.get(wanted.name.lower())
+    try:
+        if parameter is not None and wanted.value is not None:
+            check_value(parameter, wanted.value)
+    except UsageProblem:
+        return False
+    return parameter is not None

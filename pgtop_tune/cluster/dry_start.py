@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,8 @@ from pgtop_tune.process import guard
 
 _COMPUTED_SINCE: Final = 15
 _COPIED: Final = ("PG_VERSION", "global/pg_control")
+_PLAIN_WORDS: Final = ("-c", "log_line_prefix=", "-c", "lc_messages=C", "-c", "log_destination=stderr")
+_SEVERITY: Final = re.compile(r"^(FATAL|LOG|DETAIL|HINT|ERROR):\s+")
 _MB: Final = 2**20
 _TIMEOUT_S: Final = 20.0
 _NO_ANSWER: Final = (TOO_LONG, NOT_RUN, -signal.SIGKILL)
@@ -116,14 +119,14 @@ def _with_libraries(
 def _asked(place: ServerPlace, directory: ForeignPath, name: str, *more: str) -> tuple[str, str]:
     """The words of a refusal, and the value."""
     argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", *more]
-    argv += ["-C", name]
+    argv += [*_PLAIN_WORDS, "-C", name]
     if place.config_file:
         argv[-2:-2] = ["-c", f"config_file={place.config_file}"]
     ran = run(argv, place, as_owner=True, timeout_s=_TIMEOUT_S)
     if ran.status in _NO_ANSWER:
         raise ClusterProblem("; ".join(ran.words) or f"{place.program} was killed")
     if ran.status != 0:
-        words = "; ".join(ran.words[-3:]) or f"{place.program} ended with status {ran.status}"
+        words = "; ".join(_SEVERITY.sub("", line) for line in ran.words[-3:]) or f"{place.program} ended with status {ran.status}"
         return words.replace(str(directory), place.data_directory), ""
     return "", ran.words[-1].strip() if ran.words else ""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.cluster.dry_start import dry_start
+from pgtop_tune.cluster.dry_start import StartText, dry_start
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace
 
@@ -21,14 +21,14 @@ def cluster(home: Path) -> ServerPlace:
 
 
 def test_a_server_that_says_nothing_of_numbers_refuses_nothing(tmp_path: Path) -> None:
-    found = dry_start(cluster(tmp_path / "data"), "", 17)
+    found = dry_start(cluster(tmp_path / "data"), StartText(""), 17)
     assert (found.refusal, found.shared_memory_bytes, found.huge_pages) == ("", None, None)
 
 
 def test_a_program_that_fails_has_the_last_word(tmp_path: Path) -> None:
     place = cluster(tmp_path / "data")
     failing = ServerPlace("", place.data_directory, "", uid=place.uid, gid=place.gid, program="/bin/false")
-    assert "/bin/false" in dry_start(failing, "", 17).refusal
+    assert "/bin/false" in dry_start(failing, StartText(""), 17).refusal
 
 
 def test_no_link_in_the_data_directory_is_followed(tmp_path: Path) -> None:
@@ -37,11 +37,11 @@ def test_no_link_in_the_data_directory_is_followed(tmp_path: Path) -> None:
     (tmp_path / "data/PG_VERSION").unlink()
     os.symlink(tmp_path / "shadow", tmp_path / "data/PG_VERSION")
     with pytest.raises(ClusterProblem, match="cannot be read"):
-        dry_start(place, "", 17)
+        dry_start(place, StartText(""), 17)
 
 
 def test_a_file_of_another_user_is_not_copied(tmp_path: Path) -> None:
     place = cluster(tmp_path / "data")
     other = ServerPlace("", place.data_directory, "", uid=os.geteuid() + 1, program="/bin/echo")
     with pytest.raises(ClusterProblem, match="another user"):
-        dry_start(other, "", 17)
+        dry_start(other, StartText(""), 17)

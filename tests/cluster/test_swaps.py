@@ -16,7 +16,7 @@ from pgtop_tune.changes.journal import ServerName
 from pgtop_tune.changes.restart import recovery
 from pgtop_tune.cluster import auto_conf, configuration
 from pgtop_tune.cluster.binaries import Binaries, available
-from pgtop_tune.cluster.dry_start import dry_start
+from pgtop_tune.cluster.dry_start import StartText, dry_start
 from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.service import StartLog
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -114,7 +114,7 @@ PLACES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
     "settings of a throwaway server": (("pgtop-tune.conf", "postgresql.conf"), put_settings),
     "log of a throwaway server": (("log",), printed),
     "data directory removed": (("tree",), removed),
-    "dry start": (("PG_VERSION", "global", "postgresql.auto.conf"), lambda data: dry_start(place(data), LINE, 18)),
+    "dry start": (("PG_VERSION", "global", "postgresql.auto.conf"), lambda data: dry_start(place(data), StartText(LINE), 18)),
     "log of a start": (("log",), new_log),
     "postmaster.pid": (("postmaster.pid",), lambda data: (pid_of(data), listening(data))),
     "recovery": (

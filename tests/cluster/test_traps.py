@@ -12,7 +12,7 @@ import pytest
 from pgtop_tune.changes.journal import ServerName
 from pgtop_tune.changes.restart import recovery
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.cluster.dry_start import dry_start
+from pgtop_tune.cluster.dry_start import StartText, dry_start
 from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.service import StartLog
 from pgtop_tune.errors import PgtopError
@@ -52,7 +52,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "postmaster.pid": pid_of,
     "postmaster.pid ": listening,
     "postgresql.auto.conf": auto_conf.read,
-    "PG_VERSION ": lambda data: dry_start(place(data), "", 18),
+    "PG_VERSION ": lambda data: dry_start(place(data), StartText(""), 18),
     "99-x.conf": lambda data: content(data / "99-x.conf"),
     "recording": lambda data: is_locked(data / "recording"),
     index_path(Path("whole")).name: index_of,

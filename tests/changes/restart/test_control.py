@@ -114,7 +114,8 @@ async def test_what_waits_already_is_taken_over_and_put_back_when_it_cannot_star
     control = control_of(server, tmp_path)
     service = RestartService(control, server.restart)
     assert await service.pending() == ()
-    await control.apply("shared_buffers", "900GB")
+    # As a program that does not try what it writes.
+    await control.apply_set((WantedParameter("shared_buffers", "900GB"),), Terms(with_restart=True))
     (waiting,) = await service.pending()
     assert (waiting.running, waiting.after) == ("32MB", "900GB")
     assert waiting.change is not None

@@ -23,7 +23,7 @@ REFUSED = [
     ({"superuser_reserved_connections": "100", "max_connections": "100"}, "must be less than"),
     ({"wal_level": "minimal"}, "requires"),
     ({"wal_level": "minimal", "archive_mode": "on", "max_wal_senders": "0"}, "WAL archival cannot be enabled"),
-    ({"ssl": "on"}, 'could not load server certificate file "server.crt"'),
+    ({"ssl": "on"}, 'server.crt": No such file or directory'),
 ]
 PASSING = [{"min_wal_size": "32MB", "max_wal_size": "32MB"}, {"log_directory": "log"}, {"ssl": "off"}]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.restart import RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.recovery import Known
+from pgtop_tune.changes.restart.recovery import Known, Policy
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
@@ -58,34 +58,35 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
         raise ServerProblem("not restarted: nothing was changed")
 
 
-def agreeing(conninfo: ConnInfo, *, yes: bool) -> Callable[[Known], bool]:
-    """Asks whether a data directory is the one that is meant, before its server is started.
+def policy_for(conninfo: ConnInfo, *, yes: bool, watchdog: bool) -> Policy:
+    """Return what may be done to a server that is down: people are asked, revert watchdogs start none.
 
-    The answer raises UsageProblem where there is nobody to ask, and ClusterProblem where --yes may mean several.
+    Args:
+        conninfo: Where it does not answer.
+        yes: Start it without a question.
+        watchdog: Nobody is there to be asked, ever.
     """
 
-    def agree(known: Known) -> bool:
+    def is_meant(known: Known) -> bool:
         seen = f"{datetime.fromtimestamp(known.changed_ms / 1000):%Y-%m-%d %H:%M:%S}"
         what = f"PostgreSQL {known.version} in {known.place.data_directory}, changed last at {seen}"
         tell(f"nothing answers at {conninfo.endpoints[0]}; down there: {what}")
-        if yes and known.alone:
+        if known.alone:
             return True
-        if yes:
+        if not can_ask():
             raise ClusterProblem(
-                f"several data directories have used {conninfo.endpoints[0]}: --yes cannot choose one",
+                f"several data directories have used {conninfo.endpoints[0]}, and one must be chosen",
                 "`pgtop-tune revert --list` lists the sets; --set ID selects one",
             )
-        if not can_ask():
-            raise UsageProblem(
-                f"{what}, is down, and starting it needs a confirmation", "pass --yes without a terminal"
-            )
-        return answer_to("start it with its old values? [y/N] ").lower() in ("y", "yes")
+        return answer_to("restore its old values? [y/N] ").lower() in ("y", "yes")
 
-    return agree
+    def may_start(known: Known) -> bool:
+        return yes or (can_ask() and answer_to("start it with its old values? [y/N] ").lower() in ("y", "yes"))
+
+    return Policy(is_meant=is_meant, may_start=None if watchdog else may_start, may_copy=_may_copy)
 
 
-def sure(words: str) -> bool:
-    """Whether somebody wants a file to be replaced by its copy from before; nobody does where there is none to ask."""
+def _may_copy(words: str) -> bool:
     tell(words)
     return can_ask() and answer_to("restore the copy? [y/N] ").lower() in ("y", "yes")
 

@@ -126,7 +126,10 @@ def _asked(place: ServerPlace, directory: ForeignPath, name: str, *more: str) ->
     if ran.status in _NO_ANSWER:
         raise ClusterProblem("; ".join(ran.words) or f"{place.program} was killed")
     if ran.status != 0:
-        words = "; ".join(_SEVERITY.sub("", line) for line in ran.words[-3:]) or f"{place.program} ended with status {ran.status}"
+        words = (
+            "; ".join(_SEVERITY.sub("", line) for line in ran.words[-3:])
+            or f"{place.program} ended with status {ran.status}"
+        )
         return words.replace(str(directory), place.data_directory), ""
     return "", ran.words[-1].strip() if ran.words else ""
 

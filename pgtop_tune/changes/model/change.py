@@ -177,6 +177,7 @@ class ParameterChange(Struct, frozen=True):
             written anew goes to the end.
         loss: What this value can lose, where it had to be unlocked; "" otherwise.
         restart: Whether it takes a restart of the server (context postmaster).
+        with_restart: Its set restarted the server, or was to.
         stored_after: What the scope has after it, as the server has written it; None after a RESET and until it is
             read back.
         until_boot_ms: The deadline on the boot clock; None where an older version wrote it.
@@ -209,6 +210,7 @@ class ParameterChange(Struct, frozen=True):
     boot_clock: str = ""
     role_oid: int = 0
     database_oid: int = 0
+    with_restart: bool = False
 
     def covers(self, other: ParameterChange) -> bool:
         """Whether both change the same parameter of the same role and database, whatever those were called."""

@@ -1,15 +1,14 @@
-"""Recovery while the server is down: restores the old values in postgresql.auto.conf, and starts the server. Blocking.
-
-The journal is not touched: when the server is there again, taking the changes back finds them taken back and says so.
-"""
+"""Recovery while the server is down: restores the old values in postgresql.auto.conf. Blocking."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
-from pgtop_tune.changes.server.markers import is_marker
+from msgspec.structs import replace
+
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind
+from pgtop_tune.changes.server.markers import is_marker, marker_name
 from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.statements import out_of_order, same
 from pgtop_tune.cluster import auto_conf
@@ -42,6 +41,34 @@ def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
         return False
     auto_conf.write(place.data_directory, content)
     return True
+
+
+def in_file(place: ServerPlace, changes: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+    """Remove the markers of changes that `restore` has put back, and return the changes as the journal gets them.
+
+    Args:
+        place: Of the server, which does not run.
+        changes: Of the system's scope; no other change of these parameters is in force.
+
+    Raises:
+        ClusterProblem: The file cannot be read or written.
+    """
+    now = auto_conf.read(place.data_directory)
+    text = now.decode("utf-8", "surrogateescape")
+    for change in changes:
+        text = auto_conf.with_value(text, marker_name(change.name), None)
+    if (content := text.encode("utf-8", "surrogateescape")) != now:
+        auto_conf.write(place.data_directory, content)
+    values = {name.lower(): value for name, value in auto_conf.settings(text).items()}
+    return tuple(_as_in_file(change, values.get(change.name.lower())) for change in reversed(changes))
+
+
+def _as_in_file(change: ParameterChange, value: str | None) -> ParameterChange:
+    if same(change.name, value, change.auto_conf_before):
+        words, state = "the server was down: it starts with this value", ChangeState.REVERTED
+        return replace(change, state=state, shown_after=change.shown_before, message=words)
+    since = "left alone: reset since" if value is None else f"left alone: another user has set it to {value} since"
+    return replace(change, state=ChangeState.SUPERSEDED, message=since)
 
 
 def restore_copy(

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import pwd
 import re
+import shlex
 import stat
 import struct
 import time
@@ -21,7 +23,8 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, read_all
-from pgtop_tune.changes.restart.offline import restore, restore_copy
+from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
+from pgtop_tune.changes.restart.offline import in_file, restore, restore_copy
 from pgtop_tune.changes.restart.returning import now_at
 from pgtop_tune.changes.restart.words import explaining
 from pgtop_tune.changes.server.reverting import ServerSelection
@@ -147,43 +150,70 @@ def elsewhere(
     return None
 
 
+class Policy(Struct, frozen=True, kw_only=True):
+    """What may be done to a server that is down.
+
+    Attributes:
+        is_meant: Whether a data directory is the one whose old values are to be restored.
+        may_start: Whether its server may be started; asked where the restart was not ours. None for a revert watchdog,
+            which starts none.
+        may_copy: Whether the copy of postgresql.auto.conf may replace lines that are not as we have left them.
+    """
+
+    is_meant: Callable[[Known], bool]
+    may_start: Callable[[Known], bool] | None
+    may_copy: Callable[[str], bool] = lambda question: False
+
+
+class Recovered(Struct, frozen=True):
+    """What was done to a server that was down.
+
+    Attributes:
+        is_up: It was started, or was found starting: changes are taken back through it.
+        settled: Changes that are taken back in its file, and in the journal.
+        waiting: Changes that wait for the server: those of roles and databases.
+    """
+
+    is_up: bool
+    settled: tuple[ParameterChange, ...] = ()
+    waiting: tuple[ParameterChange, ...] = ()
+
+
 def recover(
     conninfo: ConnInfo,
     selection: ServerSelection,
     directory: Path | None,
     tell: Callable[[str], None],
-    agree: Callable[[Known], bool] = lambda known: known.alone,
+    policy: Policy,
     set_id: str = "",
-    sure: Callable[[str], bool] = lambda question: False,
     written: Callable[[frozenset[str]], None] = lambda ids: None,
-) -> bool:
-    """Starts a server that does not run with the values it had before some changes.
+) -> Recovered | None:
+    """Give postgresql.auto.conf of a server that does not run its values from before some changes, and start it if so.
 
-    Only where one of them takes a restart: a server that was stopped for another reason stays as it is. The journal
-    is not touched; taking the changes back when the server is there finds them taken back.
+    Where it is not started the journal has the changes as reverted; else taking them back through the server finds
+    them taken back.
 
     Args:
         conninfo: The server, which does not answer.
         selection: Which of the changes in force.
         directory: Of the journals; paths.journal_dir() by default.
         tell: Told what is done.
-        agree: Asked for each data directory that may be meant, the one that was changed last first.
+        policy: What may be done.
         set_id: As for `elsewhere`.
-        sure: Asked before the copy of postgresql.auto.conf replaces lines that are not as we have left them.
         written: Told the ids of the changes whose old values were written.
 
     Returns:
-        Whether the server was started, or was found starting.
+        What was done; None where no journal knows a server that is down there.
 
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
     """
-    for known in _known(conninfo, selection, directory, set_id, only_restarts=True):
+    for known in _known(conninfo, selection, directory, set_id):
         if not _is_the_same(known):
             tell(f"{known.place.data_directory} holds another cluster now: left alone")
-        elif agree(known):
-            return _recovered(known, selection, directory, tell, sure, written)
-    return False
+        elif policy.is_meant(known):
+            return _recovered(known, selection, directory, tell, policy, written)
+    return None
 
 
 def _is_same_way(place: ServerPlace, conninfo: ConnInfo) -> bool:
@@ -202,9 +232,7 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def _known(
-    conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str, *, only_restarts: bool = False
-) -> Iterator[Known]:
+def _known(conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str) -> Iterator[Known]:
     """Servers that may be meant, the one that was changed last first."""
     endpoints = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
     # What cannot be read `revert` tells.
@@ -214,8 +242,7 @@ def _known(
     there = there or [text for text in texts if text.place is not None and _is_same_way(text.place, conninfo)]
     found = []
     for text in texts if set_id else there:
-        chosen = selection(text.in_force)
-        if any(change.restart for change in chosen) if only_restarts else chosen:
+        if selection(text.in_force):
             found.append(text)
     for text in sorted(found, key=_changed_ms, reverse=True):
         assert text.server is not None
@@ -257,23 +284,27 @@ def _recovered(
     selection: ServerSelection,
     directory: Path | None,
     tell: Callable[[str], None],
-    sure: Callable[[str], bool],
+    policy: Policy,
     written: Callable[[frozenset[str]], None],
-) -> bool:
+) -> Recovered:
     place = known.place
     data = Path(place.data_directory)
     try:
         check_recorded(place)
         if _settled(data):
-            return True
+            return Recovered(is_up=True)
         with Journal(known.name, directory) as journal:
-            chosen = selection(journal.text().in_force)
+            in_force = journal.text().in_force
+            chosen = selection(in_force)
             changed = restore(place, chosen)
+            if changed:
+                written(frozenset(change.id for change in chosen))
+                tell(f"the server is down: the old values are back in {data / FILE_NAME}")
+            is_ours = any(change.with_restart for change in chosen)
+            if policy.may_start is None or not (is_ours or policy.may_start(known)):
+                return _settled_in_file(place, journal, chosen, tell)
     except PermissionError:
         raise _not_permitted(data) from None
-    if changed:
-        written(frozenset(change.id for change in chosen))
-        tell(f"the server is down: the old values are back in {data / FILE_NAME}")
     if not place.start:
         by_hand = f": {place.command}" if place.command else ""
         raise ClusterProblem(
@@ -288,14 +319,45 @@ def _recovered(
                 place,
                 selection(in_force),
                 in_force,
-                lambda lines: sure(f"{lines} has changed since; {place.copy} is the copy from before the changes"),
+                lambda lines: policy.may_copy(
+                    f"{lines} has changed since; {place.copy} is the copy from before the changes"
+                ),
             )
         if copied:
             tell(f"it does not start: {data / FILE_NAME} is the copy from before the changes; starting it")
             words = _start(place)
     if words:
         raise ClusterProblem(f"the server does not start with its old values either:\n{words}")
-    return True
+    return Recovered(is_up=True)
+
+
+def _settled_in_file(
+    place: ServerPlace, journal: Journal, chosen: Sequence[ParameterChange], tell: Callable[[str], None]
+) -> Recovered:
+    """Write down that changes are taken back in the file of a server that stays down."""
+    ids = {change.id for change in chosen}
+    others = {change.name.lower() for change in journal.text().in_force if change.id not in ids}
+    of_file = [change for change in chosen if change.scope.kind is ScopeKind.SYSTEM]
+    # What a later change of the same parameter has to go back to is known to the journal alone.
+    settled = in_file(place, [change for change in of_file if change.name.lower() not in others])
+    journal.owe()
+    journal.write(*settled)
+    tell(f"the server stays down; this starts it: {_start_command(place)}")
+    done = {change.id for change in settled}
+    return Recovered(is_up=False, settled=settled, waiting=tuple(change for change in chosen if change.id not in done))
+
+
+def _start_command(place: ServerPlace) -> str:
+    if not place.start:
+        return place.command or "what has started it before"
+    words = shlex.join(place.start)
+    if not place.as_owner or place.uid in (None, os.geteuid()):
+        return words
+    try:
+        user = pwd.getpwuid(place.uid).pw_name
+    except KeyError:
+        user = f"#{place.uid}"
+    return f"sudo -u {shlex.quote(user)} {words}"
 
 
 def _not_permitted(data: Path) -> ClusterProblem:

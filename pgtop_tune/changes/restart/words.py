@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.cluster.service import LogPiece
 from pgtop_tune.postgres.log_entries import LogEntry, log_entries
+from pgtop_tune.secret import without_secrets
 
 _LOG_LINES: Final = 12
 _ENDED: Final = "database system is shut down"
 _GRAVE: Final = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
+_OF_PROGRAM: Final = re.compile(rb"^(?:\S*/)?postgres: (.+)$", re.MULTILINE)
+"""What a server says before it has a log: with neither prefix nor severity (postmaster.c, write_stderr)."""
 
 
 def explaining(pieces: Sequence[LogPiece], said: Sequence[str] = ()) -> tuple[str, ...]:
@@ -23,8 +27,14 @@ def explaining(pieces: Sequence[LogPiece], said: Sequence[str] = ()) -> tuple[st
     """
     entries = [entry for piece in pieces for entry in _since_the_end(log_entries(piece.file, piece.content).entries)]
     grave = [entry for entry in entries if entry.severity in _GRAVE]
-    lines = [f"{entry.severity}:  {entry.message}" for entry in grave or entries]
+    lines = [words for piece in pieces for words in _of_program(piece.content)]
+    lines += [f"{entry.severity}:  {entry.message}" for entry in (grave or ([] if lines else entries))]
     return tuple(dict.fromkeys(lines))[-_LOG_LINES:] or tuple(said)[-_LOG_LINES:]
+
+
+def _of_program(content: bytes) -> list[str]:
+    since = content.rpartition(_ENDED.encode())[2]
+    return [f"FATAL:  {without_secrets(words.decode('utf-8', 'replace'))}" for words in _OF_PROGRAM.findall(since)]
 
 
 def _since_the_end(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:

@@ -157,6 +157,7 @@ def intended(
                 restart=before.context == "postmaster",
                 role_oid=role_oid,
                 database_oid=database_oid,
+                with_restart=terms.with_restart,
             )
         )
     return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,7 +104,17 @@ def revert(
         chosen = _selected(last, all_changes, set_id, to, overdue)
         of_set = "" if overdue else set_id
         status, left = _revert(
-            words, chosen, of_set, set_id, journal, restart=restart, adopt=adopt, yes=yes, copies=copies
+            words,
+            chosen,
+            of_set,
+            set_id,
+            journal,
+            restart=restart,
+            adopt=adopt,
+            yes=yes,
+            copies=copies,
+            # Whoever passes both is a process that waited for the deadline of a set.
+            watchdog=copy_on_stdin or (overdue and bool(set_id)),
         )
     except PgtopError as problem:
         if last_attempt:
@@ -273,6 +284,7 @@ def _revert(
     adopt: bool,
     yes: bool,
     copies: Sequence[bytes],
+    watchdog: bool,
 ) -> tuple[int, PgtopError | None]:
     """The exit status, and what left the set in force that was asked for."""
     import asyncio
@@ -300,7 +312,16 @@ def _revert(
         return ExitCode.OK, None
     try:
         conninfo, outcome = _taken_back(
-            words, selection, halves, on_server, directory, restart=restart, adopt=adopt, yes=yes, copies=copies
+            words,
+            selection,
+            halves,
+            on_server,
+            directory,
+            restart=restart,
+            adopt=adopt,
+            yes=yes,
+            copies=copies,
+            watchdog=watchdog,
         )
     except PgtopError:
         try:
@@ -337,9 +358,12 @@ async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> No
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.cli.output import tell
+    from pgtop_tune.errors import ConnectionProblem
 
     control = PostgresControl(conninfo, directory=directory)
-    await leave_watchdogs(control, HostControl(directory=directory), directory, tell)
+    with suppress(ConnectionProblem):
+        # A server that stays down is looked at when it is up again.
+        await leave_watchdogs(control, HostControl(directory=directory), directory, tell)
     await control.aclose()
 
 
@@ -367,6 +391,7 @@ def _taken_back(
     adopt: bool,
     yes: bool,
     copies: Sequence[bytes],
+    watchdog: bool,
 ) -> tuple[ConnInfo, RevertOutcome]:
     import asyncio
 
@@ -374,14 +399,14 @@ def _taken_back(
 
     from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
     from pgtop_tune.changes.journal import read_all
-    from pgtop_tune.changes.model.change_set import RevertOutcome
+    from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
     from pgtop_tune.changes.restart.recovery import elsewhere, recover
     from pgtop_tune.changes.selection import overdue
     from pgtop_tune.changes.server.one_change import now_ms
     from pgtop_tune.changes.server.reverting import try_to_revert
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.cli.restarting import agreeing, restart_after_reverting, sure
+    from pgtop_tune.cli.restarting import policy_for, restart_after_reverting
     from pgtop_tune.cli.signals import run_until_signalled
     from pgtop_tune.errors import ConnectionProblem, NotLetIn
 
@@ -445,11 +470,19 @@ def _taken_back(
         if there is None and problem is None:
             return restarted(conninfo, outcome)
         if there is None and problem is not None:
-            agree = agreeing(conninfo, yes=yes or bool(set_id))
-            if isinstance(problem, NotLetIn) or not recover(
-                conninfo, selection, directory, tell, agree=agree, set_id=set_id, sure=sure, written=written.append
-            ):
+            policy = policy_for(conninfo, yes=yes, watchdog=watchdog)
+            recovered = None
+            if not isinstance(problem, NotLetIn):
+                recovered = recover(conninfo, selection, directory, tell, policy, set_id, written.append)
+            if recovered is None:
                 raise problem
+            if not recovered.is_up:
+                first(recovered.settled)
+                return conninfo, RevertOutcome(
+                    settled=recovered.settled,
+                    written=frozenset().union(*written),
+                    refused=tuple(Refusal(change, problem) for change in recovered.waiting),
+                )
             there = sought(conninfo)
         if there is None:
             return restarted(conninfo, taken(conninfo))

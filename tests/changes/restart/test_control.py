@@ -20,7 +20,7 @@ from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.recovery import recover
+from pgtop_tune.changes.restart.recovery import Policy, recover
 from pgtop_tune.changes.selection import everything, overdue
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import now_ms
@@ -264,7 +264,11 @@ def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
         while pid_of(Path(str(server.data_dir))) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert recover(place(server), everything, tmp_path, print)
+        policy = Policy(is_meant=lambda known: known.alone, may_start=lambda known: False)
+        recovered = recover(place(server), everything, tmp_path, print, policy)
+        # The restart was ours: nobody is asked.
+        assert recovered is not None
+        assert recovered.is_up
         assert auto_conf_of(server) == before
         revert(place(server), directory=tmp_path)
         assert auto_conf_of(server) == before

@@ -30,3 +30,12 @@ def test_without_a_log_the_program_that_started_it_has_the_word() -> None:
 def test_lines_without_a_grave_one_are_better_than_none() -> None:
     piece = LogPiece("server.log", b"2026-05-01 10:00:02 UTC [8] LOG:  starting PostgreSQL 18.6\n")
     assert explaining([piece], ["Job failed"]) == ("LOG:  starting PostgreSQL 18.6",)
+
+
+def test_what_a_server_says_before_it_has_a_log_is_its_reason() -> None:
+    # As 14 to 16 say it (postmaster.c).
+    words = b"postgres: superuser_reserved_connections (100) must be less than max_connections (100)\n"
+    piece = LogPiece("server.log", ENDING + words)
+    assert explaining([piece], ["pg_ctl: could not start server"]) == (
+        "FATAL:  superuser_reserved_connections (100) must be less than max_connections (100)",
+    )

@@ -147,38 +147,73 @@ def test_killed_between_the_revert_and_its_restart_the_watchdog_restarts_the_ser
     assert auto_conf_of(managed) == before
 
 
-@pytest.mark.long
-def test_a_server_that_somebody_restarted_into_our_change_is_brought_back(managed: Throwaway, tmp_path: Path) -> None:
-    """Written without a restart, and then the machine is rebooted."""
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_stopped_server_has_its_old_values_in_the_file_and_stays_down(
+    managed: Throwaway, tmp_path: Path, how: str
+) -> None:
     before = auto_conf_of(managed)
-    assert run("set", TOO_MUCH, "work_mem=8MB", "-d", conninfo(managed), home=tmp_path).status == 0
-    run_pg_ctl(managed, "restart", "-w", check=False)
+    # One for a restart, one for a reload, and one whose server is found by another name.
+    words = ("set", "shared_buffers=48MB", "work_mem=8MB", "-d", conninfo(managed))
+    assert run(*words, home=tmp_path).status == 0
+    run_pg_ctl(managed, "stop", "-m", how)
+    another = tmp_path / "sockets"
+    another.symlink_to(str(managed.socket_dir))
+    named = conninfo(managed).replace(str(managed.socket_dir), str(another))
+    ran = run("revert", "--all", "-d", named, home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert ran.out.splitlines()[-1] == "2 changes reverted"
+    assert f"PostgreSQL 18 in {managed.data_dir}" in ran.err
+    assert "the server stays down; this starts it:" in ran.err
+    assert auto_conf_of(managed) == before
     with pytest.raises(psycopg.OperationalError):
         shown(managed, "work_mem")
-    ran = run("revert", "--all", "-d", conninfo(managed), home=tmp_path)
-    assert (ran.status, "--yes" in ran.err) == (2, True)
-    assert f"PostgreSQL 18 in {Path(str(managed.data_dir))}" in ran.err
+    assert run("revert", "--list", home=tmp_path).out == "no changes in force\n"
+    started = re.search(r"this starts it: (?:sudo -u \S+ )?(.*pg_ctl start -D .*)", ran.err)
+    assert started is not None
+    run_pg_ctl(managed, "start", "-w", "-l", str(Path(str(managed.socket_dir)) / "own.log"))
+    assert (shown(managed, "shared_buffers"), shown(managed, "work_mem")) == ("32MB", "4MB")
+
+
+def test_a_stopped_server_is_started_after_a_yes(managed: Throwaway, tmp_path: Path) -> None:
+    before = auto_conf_of(managed)
+    assert run("set", "work_mem=8MB", "-d", conninfo(managed), home=tmp_path).status == 0
+    run_pg_ctl(managed, "stop", "-m", "fast")
     ran = run("revert", "--all", "--yes", "-d", conninfo(managed), home=tmp_path)
     assert ran.status == 0, ran.err
-    assert "the old values are back in" in ran.err
-    assert "2 changes reverted" in ran.out
-    assert (shown(managed, "shared_buffers"), shown(managed, "work_mem")) == ("32MB", "4MB")
+    assert shown(managed, "work_mem") == "4MB"
     assert auto_conf_of(managed) == before
 
 
-@pytest.mark.long
-def test_a_server_that_was_stopped_stays_so_where_no_change_takes_a_restart(managed: Throwaway, tmp_path: Path) -> None:
-    assert run("set", "work_mem=8MB", "-d", conninfo(managed), home=tmp_path).status == 0
-    run_pg_ctl(managed, "stop", "-m", "fast")
-    ran = run("revert", "--all", "-d", conninfo(managed), home=tmp_path)
-    assert ran.status == 3
-    with pytest.raises(psycopg.OperationalError):
-        shown(managed, "work_mem")
-    run_pg_ctl(managed, "start", "-w", "-l", str(Path(str(managed.socket_dir)) / "own.log"))
-    assert run("revert", "--all", "-d", conninfo(managed), home=tmp_path).status == 0
+@pytest.mark.parametrize("up_again", [True, False])
+def test_a_pending_value_goes_back_although_the_server_was_stopped(
+    managed: Throwaway, tmp_path: Path, up_again: bool
+) -> None:
+    before = auto_conf_of(managed)
+    process = subprocess.Popen(
+        [*PROGRAM, "set", "work_mem=9MB", "--for", "4s", "-w", "-d", conninfo(managed)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=environment(tmp_path), cwd=ROOT,
+    )  # fmt: skip
+    start = ("start", "-w", "-l", str(Path(str(managed.socket_dir)) / "own.log"))
+    try:
+        until(lambda: shown(managed, "work_mem") == "9MB")
+        run_pg_ctl(managed, "stop", "-m", "immediate")
+        if up_again:
+            run_pg_ctl(managed, *start)
+            until(lambda: shown(managed, "work_mem") == "4MB")
+        until(lambda: auto_conf_of(managed) == before)
+        if not up_again:
+            with pytest.raises(psycopg.OperationalError):
+                shown(managed, "work_mem")
+            run_pg_ctl(managed, *start)
+        assert shown(managed, "work_mem") == "4MB"
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert run("revert", "--list", home=tmp_path).out == "no changes in force\n"
 
 
-@pytest.mark.long
 def test_who_waits_for_somebody_elses_restart_can_stop_waiting(server: Throwaway, tmp_path: Path) -> None:
     words = ("max_connections=66", "--restart", "--yes", "-w", "-d", conninfo(server))
     process = subprocess.Popen(
@@ -214,16 +249,3 @@ def test_a_reset_takes_a_restart_as_well(managed: Throwaway, tmp_path: Path) -> 
     ran = run("revert", "--all", "--restart", *where, home=tmp_path)
     assert ran.status == 0, ran.err
     assert shown(managed, "max_connections") == "100"
-
-
-@pytest.mark.long
-def test_a_server_that_is_down_is_found_however_it_is_named(managed: Throwaway, tmp_path: Path) -> None:
-    assert run("set", TOO_MUCH, "-d", conninfo(managed), home=tmp_path).status == 0
-    run_pg_ctl(managed, "restart", "-w", check=False)
-    another = tmp_path / "sockets"
-    another.symlink_to(str(managed.socket_dir))
-    named = conninfo(managed).replace(str(managed.socket_dir), str(another))
-    ran = run("revert", "-d", named, home=tmp_path)
-    assert ran.status == 0, ran.err
-    assert ran.out.splitlines()[-1] == "1 change reverted"
-    assert shown(managed, "shared_buffers") == "32MB"

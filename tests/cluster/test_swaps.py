@@ -114,7 +114,10 @@ PLACES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
     "settings of a throwaway server": (("pgtop-tune.conf", "postgresql.conf"), put_settings),
     "log of a throwaway server": (("log",), printed),
     "data directory removed": (("tree",), removed),
-    "dry start": (("PG_VERSION", "global", "postgresql.auto.conf"), lambda data: dry_start(place(data), StartText(LINE), 18)),
+    "dry start": (
+        ("PG_VERSION", "global", "postgresql.auto.conf"),
+        lambda data: dry_start(place(data), StartText(LINE), 18),
+    ),
     "log of a start": (("log",), new_log),
     "postmaster.pid": (("postmaster.pid",), lambda data: (pid_of(data), listening(data))),
     "recovery": (

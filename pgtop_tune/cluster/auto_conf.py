@@ -69,6 +69,20 @@ def read(data_directory: str) -> bytes:
         raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be read: {error.strerror}") from None
 
 
+def is_writable(data_directory: str) -> bool:
+    """Return whether the file of a data directory is its server's to write: no link, and not read-only.
+
+    Raises:
+        ClusterProblem: The directory cannot be opened.
+    """
+    try:
+        with ForeignDirectory.find(data_directory) as data:
+            mode = data.mode_of(FILE_NAME, 0)
+            return bool(mode & 0o200) or not data.has(FILE_NAME)
+    except OSError as error:
+        raise ClusterProblem(f"{data_directory} cannot be opened: {error.strerror}") from None
+
+
 def write(data_directory: str, content: bytes) -> None:
     """Replaces the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
 

@@ -39,20 +39,28 @@ def now_at(conninfo: ConnInfo, place: ServerPlace) -> ConnInfo | None:
 
 
 def leads_to(conninfo: ConnInfo, found: Listening) -> ConnInfo:
-    """A connection to where a server of this machine listens: by the way it had, else by the other one. Pure."""
+    """A connection to where a server of this machine listens: by the way it had, else by the other one."""
     first = conninfo.endpoints[0]
     address = _OF_ALL.get(found.address, found.address)
     by_tcp = [replace(first, host=address, hostaddr="", port=found.port)] if address else []
     if not first.is_socket and by_tcp:
         by_tcp.insert(0, replace(first, port=found.port))
-    directories = (first.host if first.is_socket else "", found.socket_directory)
-    by_socket = [
-        replace(first, host=directory, hostaddr="", port=found.port)
-        for directory in dict.fromkeys(directories)
-        if directory and Path(directory, f".s.PGSQL.{found.port}").exists()
-    ]
+    directory = found.socket_directory
+    if first.is_socket and _is_same_socket(first.host, directory, found.port):
+        # Another name of it, by which the operator knows it.
+        directory = first.host
+    has_socket = bool(directory) and Path(directory, f".s.PGSQL.{found.port}").exists()
+    by_socket = [replace(first, host=directory, hostaddr="", port=found.port)] if has_socket else []
     ways = (*by_socket, *by_tcp) if first.is_socket else (*by_tcp, *by_socket)
     return _through(conninfo, tuple(dict.fromkeys(ways)) or (first,))
+
+
+def _is_same_socket(one: str, other: str, port: int) -> bool:
+    name = f".s.PGSQL.{port}"
+    try:
+        return bool(other) and Path(one, name).samefile(Path(other, name))
+    except OSError:
+        return False
 
 
 def at_port(conninfo: ConnInfo, port: int) -> ConnInfo:

@@ -50,7 +50,7 @@ from pgtop_tune.changes.server.reverting import (
 )
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.changes.server.under_experiment import check_free
-from pgtop_tune.changes.start.places import find_place, note_place
+from pgtop_tune.changes.start.places import check_auto_conf, find_place, note_place
 from pgtop_tune.changes.start.trial import StartTrials
 from pgtop_tune.changes.statements import statement
 from pgtop_tune.errors import JournalProblem, PendingElsewhere, ServerProblem
@@ -93,7 +93,8 @@ class PostgresControl:
         self._claims: Final = Claims()
         self._experiment: Final = uuid.uuid4().hex
         self._rules = rules
-        self._trials: Final = StartTrials(rules.tell)
+        self._told: Final[set[str]] = set()
+        self._trials: Final = StartTrials(self._tell_once)
         self._known_place: tuple[OperatorSession, ServerPlace] | None = None
         self._seen: dict[str, SeenValue] = {}
         self._undone_sets: list[tuple[WantedParameter, ...]] = []
@@ -405,6 +406,7 @@ class PostgresControl:
                 session.check_permitted()
                 session.check_alter_system()
                 place = self._place(session)
+                check_auto_conf(session, place, self._tell_once)
                 # A restart has asked for itself, and its operator may have gone on in spite of the answer.
                 if not terms.with_restart:
                     self._trials.check(session, place, ordered, current)
@@ -453,6 +455,11 @@ class PostgresControl:
                     raise
             self._hold(journal, made)
             return made
+
+    def _tell_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            self._rules.tell(message)
 
     def _place(self, session: OperatorSession) -> ServerPlace:
         """Return where the server is; a restart, which may bring it elsewhere, ends the session."""

@@ -20,7 +20,9 @@ from pgtop_tune.answer_shape import check_shape
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.changes.server.instances import seen
 from pgtop_tune.changes.server.markers import is_marker
+from pgtop_tune.changes.start.places import ELSEWHERE
 from pgtop_tune.changes.statements import STORED, statement
+from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries
@@ -70,6 +72,7 @@ SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setc
 """
 """Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
+_CONFIG_FILE_ERROR: Final = "F0000"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _NOT_SUPPORTED: Final = "0A000"
 _SWITCHED_OFF: Final = "ALTER SYSTEM is switched off on this server (allow_alter_system)"
@@ -390,7 +393,10 @@ class OperatorSession:
     def _refused(self, error: psycopg.Error, name: str, scope: Scope) -> ServerProblem:
         words = "; ".join(filter(None, (error.diag.message_primary, error.diag.message_detail))) or str(error)
         state = sqlstate_of(error)
-        if state == _INSUFFICIENT_PRIVILEGE:
+        if scope.kind is ScopeKind.SYSTEM and FILE_NAME in words and state != _CONFIG_FILE_ERROR:
+            hint = ELSEWHERE
+            state = ""
+        elif state == _INSUFFICIENT_PRIVILEGE:
             names = quoted(name), quoted(self._conninfo.user)
             act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)

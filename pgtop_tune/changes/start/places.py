@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +15,7 @@ from pgtop_tune.changes.model.change import ScopeKind
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.managing import here, managed
 from pgtop_tune.cluster.postmaster import look
-from pgtop_tune.errors import ClusterProblem, JournalProblem
+from pgtop_tune.errors import ClusterProblem, JournalProblem, ServerProblem
 from pgtop_tune.host.locality import local_postmaster
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
@@ -22,7 +25,11 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
 _FILES: Final = ("data_directory", "config_file", "logging_collector", "log_directory")
+ELSEWHERE: Final = f"{auto_conf.FILE_NAME} is managed elsewhere: change the value there"
+"""The remedy where the server cannot write it."""
 _COPY: Final = ".auto.conf"
+_AUTO_CONF_TEXT: Final = "SELECT pg_read_file(%s, 0, 1048576, true) AS content"
+_INCLUDE: Final = re.compile(r"^\s*include(_if_exists|_dir)?\b.*", re.MULTILINE | re.IGNORECASE)
 
 
 def postmaster_pid(session: OperatorSession) -> int | Unavailable:
@@ -64,6 +71,40 @@ def find_place(session: OperatorSession) -> ServerPlace:
         arguments=server.arguments,
         config_file=of.get("config_file", ""),
     )
+
+
+def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable[[str], None]) -> None:
+    """Make sure that postgresql.auto.conf is the server's to write, and that ALTER SYSTEM keeps all of its lines.
+
+    It writes out what a line includes, and drops that line (guc.c, AlterSystemSetConfigFile).
+
+    Args:
+        session: To the server.
+        place: Where it is.
+        tell: Takes that the file cannot be read.
+
+    Raises:
+        ServerProblem: It is not; nothing was changed.
+    """
+    text = None
+    if place.program:
+        with suppress(ClusterProblem):
+            if not auto_conf.is_writable(place.data_directory):
+                raise ServerProblem(f"{auto_conf.FILE_NAME} is read-only, or a link: nothing was changed", ELSEWHERE)
+            text = auto_conf.read(place.data_directory).decode("utf-8", "replace")
+    if text is None:
+        try:
+            with session.plain_words():
+                text = str(session.rows(_AUTO_CONF_TEXT, auto_conf.FILE_NAME)[0]["content"] or "")
+        except ServerProblem:
+            tell(f"{auto_conf.FILE_NAME} cannot be read: ALTER SYSTEM would write out what lines of it include")
+            return
+    included = _INCLUDE.search(text)
+    if included is not None:
+        raise ServerProblem(
+            f"{auto_conf.FILE_NAME} includes a file ({included[0].strip()}): ALTER SYSTEM would write its lines out",
+            "move that line into postgresql.conf; nothing was changed",
+        )
 
 
 def note_place(place: ServerPlace, journal: Journal) -> None:

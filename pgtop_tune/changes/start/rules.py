@@ -236,6 +236,8 @@ RULES: Final[tuple[StartRule, ...]] = (
 """Of 14 to 19."""
 
 
+RULED: Final = frozenset(name for rule in RULES for name in rule.names)
+"""Parameters with a rule."""
 TLS: Final = frozenset(name for rule in RULES if rule.names[0] == "ssl" for name in rule.names)
 """Parameters that a change of certificates or protocols can be about."""
 

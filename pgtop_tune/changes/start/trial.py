@@ -22,12 +22,12 @@ from pgtop_tune.changes.start.facts import (
     start_text,
     with_changes,
 )
-from pgtop_tune.changes.start.rules import TLS, NextStart, next_start, refusal_by_rules
+from pgtop_tune.changes.start.rules import RULED, TLS, NextStart, next_start, refusal_by_rules
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start
 from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.model.parameter_values import check_value
+from pgtop_tune.model.parameter_values import check_value, parse_bool
 from pgtop_tune.model.postgres import Parameter
 
 if TYPE_CHECKING:
@@ -41,13 +41,12 @@ class StartTrials:
     """Tries the texts of one server; those that have passed are not tried again.
 
     Args:
-        tell: Takes a sentence that is said once: where values are judged by rules alone.
+        tell: Takes that values are judged by rules alone, each time; says it once.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell: Final = tell
         self._passed: Final[set[StartText]] = set()
-        self._told = False
 
     def check(
         self,
@@ -76,9 +75,7 @@ class StartTrials:
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
         refusal = refusal or refusal_by_rules(before, after, written, session.major, tried=isinstance(dry, DryStart))
         if refusal:
-            raise ServerProblem(
-                f"the server would not start again: {refusal}", "choose another value; nothing was changed"
-            )
+            raise ServerProblem(f"the server would not start again: {refusal}", _remedy(written, current))
         if at_restart:
             server = server_before_restart(session, (), written)
             for check in checks(restart_facts(server, written, dry)):
@@ -122,10 +119,19 @@ class StartTrials:
         return dry
 
     def _by_rules(self, why: Unavailable) -> Unavailable:
-        if not self._told:
-            self._told = True
-            self._tell(f"a start was not tried, values are judged by the rules of PostgreSQL: {why.detail}")
+        self._tell(f"a start was not tried, values are judged by the rules of PostgreSQL: {why.detail}")
         return why
+
+
+def _remedy(wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> str:
+    """Return what to do: the range of a value that is outside, as far as a range says it."""
+    for each in wanted:
+        try:
+            if each.value is not None:
+                check_value(current[each.name.lower()], each.value)
+        except UsageProblem as problem:
+            return f"{problem.hint}; nothing was changed"
+    return "choose another value; nothing was changed"
 
 
 def _is_of(wanted: Sequence[WantedParameter], refusal: str, already: str) -> bool:
@@ -134,11 +140,26 @@ def _is_of(wanted: Sequence[WantedParameter], refusal: str, already: str) -> boo
     return is_another and any(each.name.lower() in refusal.lower() for each in wanted)
 
 
-def _is_taken(wanted: WantedParameter, current: Mapping[str, Parameter]) -> bool:
-    parameter = current.get(wanted.name.lower())
+def _is_word(parameter: Parameter, value: str) -> bool:
+    """Return whether an enum may know a word: enumvals leaves those of booleans out that it takes, too."""
+    if value.lower() in parameter.enumvals:
+        return True
     try:
-        if parameter is not None and wanted.value is not None:
-            check_value(parameter, wanted.value)
+        parse_bool(value)
     except UsageProblem:
         return False
-    return parameter is not None
+    return True
+
+
+def _is_taken(wanted: WantedParameter, current: Mapping[str, Parameter]) -> bool:
+    """Return whether a value is to be tried: not where the server refuses it before any start, in its own words."""
+    parameter = current.get(wanted.name.lower())
+    if parameter is None or wanted.value is None or wanted.name.lower() in RULED:
+        return parameter is not None
+    if "\n" in wanted.value or (parameter.vartype == "enum" and not _is_word(parameter, wanted.value)):
+        return False
+    try:
+        check_value(parameter, wanted.value)
+    except UsageProblem:
+        return False
+    return True

@@ -467,21 +467,23 @@ def _taken_back(
                 raise
             problem = error
         there = sought(conninfo)
-        if there is None and problem is None:
-            return restarted(conninfo, outcome)
-        if there is None and problem is not None:
+        if there is None:
             policy = policy_for(conninfo, yes=yes, watchdog=watchdog)
             recovered = None
+            # Another server may answer there while that of the set is down.
             if not isinstance(problem, NotLetIn):
                 recovered = recover(conninfo, selection, directory, tell, policy, set_id, written.append)
-            if recovered is None:
+            if recovered is None and problem is not None:
                 raise problem
+            if recovered is None:
+                return restarted(conninfo, outcome)
             if not recovered.is_up:
                 first(recovered.settled)
+                down = ConnectionProblem("its server is down")
                 return conninfo, RevertOutcome(
                     settled=recovered.settled,
                     written=frozenset().union(*written),
-                    refused=tuple(Refusal(change, problem) for change in recovered.waiting),
+                    refused=tuple(Refusal(change, down) for change in recovered.waiting),
                 )
             there = sought(conninfo)
         if there is None:

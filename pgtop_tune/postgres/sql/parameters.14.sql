@@ -1,5 +1,6 @@
 -- Parameters this role may see; those it may not are not in pg_settings at all. The manual's words are half the bytes
--- and never change: whoever shows a parameter asks for them.
+-- and never change: whoever shows a parameter asks for them. A start takes no size of WAL below two segments, whatever
+-- min_val says (xlog.c, ReadControlFile).
 SELECT name,
        setting,
        current_setting(name) AS shown,
@@ -9,7 +10,9 @@ SELECT name,
        context,
        vartype,
        source,
-       coalesce(min_val, '') AS min_val,
+       coalesce(CASE WHEN name IN ('min_wal_size', 'max_wal_size')
+                     THEN (2 * (pg_size_bytes(current_setting('wal_segment_size')) >> 20))::text
+                     ELSE min_val END, '') AS min_val,
        coalesce(max_val, '') AS max_val,
        coalesce(enumvals, '{}') AS enumvals,
        coalesce(boot_val, '') AS boot_val,

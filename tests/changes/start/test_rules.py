@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ REFUSED = [
     ({"superuser_reserved_connections": "100", "max_connections": "100"}, "must be less than"),
     ({"wal_level": "minimal"}, "requires"),
     ({"wal_level": "minimal", "archive_mode": "on", "max_wal_senders": "0"}, "WAL archival cannot be enabled"),
-    ({"ssl": "on"}, 'server.crt": No such file or directory'),
+    ({"ssl": "on"}, 'server.crt": No such file or directory|SSL is not supported by this build'),
 ]
 PASSING = [{"min_wal_size": "32MB", "max_wal_size": "32MB"}, {"log_directory": "log"}, {"ssl": "off"}]
 
@@ -43,7 +44,7 @@ async def test_whatever_passes_starts_and_what_is_refused_would_not_have(
         wanted, terms = unlocked(values)
         with pytest.raises(ServerProblem, match="would not start again") as refused:
             await control.apply_set(wanted, terms)
-        assert sentence in refused.value.message
+        assert re.search(sentence, refused.value.message)
     assert (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes() == before
     for values in PASSING:
         await control.apply_set(*unlocked(values))

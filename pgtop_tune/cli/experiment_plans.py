@@ -267,9 +267,16 @@ async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan, pgb
             except ServerProblem as problem:
                 refused = {arm.name: problem.message for arm in found.arms if arm.parameters}
         for arm in found.arms:
-            if not arm.restart or arm.impossible or arm.name in refused:
+            if arm.impossible or arm.name in refused:
                 continue
-            restart = await service.plan([WantedParameter(name, value) for name, value in arm.parameters])
+            wanted = [WantedParameter(name, value) for name, value in arm.parameters]
+            if not arm.restart:
+                try:
+                    await control.check_starts(wanted)
+                except ServerProblem as problem:
+                    refused[arm.name] = problem.message
+                continue
+            restart = await service.plan(wanted)
             if restart.pending:
                 waiting = ", ".join(each.name for each in restart.pending)
                 raise UsageProblem(

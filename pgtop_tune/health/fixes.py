@@ -30,9 +30,13 @@ def set_parameter(parameter: Parameter, value: str) -> Fix:
     return Fix(
         f"{_statement(parameter.name, value)};{end}",
         f"{stored_again(parameter)};{end}",
-        remark=_WHEN.get(parameter.context, ""),
+        remark="; ".join(filter(None, (_WHEN.get(parameter.context, ""), _tried(parameter.name, value)))),
         parameter=(parameter.name, value),
     )
+
+
+def _tried(name: str, value: str) -> str:
+    return f"`pgtop-tune set {shlex.quote(f'{name}={value}')}` tries first whether the server starts with it"
 
 
 def stored_again(parameter: Parameter) -> str:

@@ -142,6 +142,19 @@ class PostgresControl:
         self._undone_sets.clear()
         return made
 
+    async def check_starts(self, wanted: Sequence[WantedParameter]) -> None:
+        """Make sure that the server would start with a set, which is not made.
+
+        Raises:
+            ServerProblem: It would not.
+        """
+
+        def tried(session: OperatorSession) -> None:
+            current = {each.name.lower(): each for each in session.parameters([each.name for each in wanted])}
+            self._trials.check(session, self._place(session), wanted, current)
+
+        await self._runner.run(tried)
+
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
         """Confirms a pending set; empty when it is not in force (any more). What can lose data still ends with us.
 

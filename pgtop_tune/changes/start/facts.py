@@ -137,7 +137,7 @@ def server_before_restart(
         parameters={parameter.name: parameter for parameter in found},
         place=find_place(session),
         pid=None if isinstance(pid, Unavailable) else pid,
-        next_start=next_start(session, wanted),
+        next_start=next_start(session, wanted, is_here=not isinstance(pid, Unavailable)),
         library_directory=library_directory(session),
     )
 

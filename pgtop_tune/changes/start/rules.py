@@ -6,6 +6,7 @@ is is judged first, and only what a change adds refuses it.
 
 from __future__ import annotations
 
+import grp
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
@@ -77,11 +78,13 @@ class NextStart(Struct, frozen=True):
         rows: Parameters by name.
         wanted: Values to be written, by name in lower case, None for a reset; they replace those of the rows.
         directories: Paths that were looked at, and whether each is a directory; None where nothing is there.
+        has_group: Whether the group of its sockets exists; None where that cannot be said.
     """
 
     rows: Mapping[str, _Row]
     wanted: Mapping[str, str | None]
     directories: Mapping[str, bool | None]
+    has_group: bool | None = None
 
     def text(self, name: str) -> str:
         """Return a value, "" for an unknown parameter."""
@@ -116,7 +119,7 @@ class NextStart(Struct, frozen=True):
         """Return the paths that the start opens."""
         of_tls = [self.text(name) for name in TLS_FILES] if self.is_on("ssl") else []
         directory = self.text("log_directory") if self.is_on("logging_collector") else ""
-        return tuple(filter(None, (*of_tls, directory, _above(directory))))
+        return tuple(filter(None, (*of_tls, directory, _above(directory), self.text("hba_file"))))
 
 
 class StartRule(Struct, frozen=True, kw_only=True):
@@ -188,6 +191,18 @@ def _tls_versions(start: NextStart) -> str:
     return 'could not set SSL protocol version range: "ssl_min_protocol_version" cannot be higher' if wrong else ""
 
 
+def _access_file(start: NextStart) -> str:
+    path = start.text("hba_file")
+    # A relative one is looked for where the server is started, which nobody knows.
+    is_missing = path.startswith("/") and start.is_missing(path)
+    return f'could not load "{path}": No such file or directory' if is_missing else ""
+
+
+def _group(start: NextStart) -> str:
+    group = start.text("unix_socket_group")
+    return f'group "{group}" does not exist' if start.has_group is False else ""
+
+
 def _log_directory(start: NextStart) -> str:
     directory = start.text("log_directory")
     if not start.is_on("logging_collector") or not start.is_missing(directory, directory=True):
@@ -232,6 +247,8 @@ RULES: Final[tuple[StartRule, ...]] = (
         source="syslogger.c (SysLogger_Start)",
         seen_since=None,
     ),
+    StartRule(names=("hba_file",), refusal=_access_file, source="postmaster.c (PostmasterMain)", seen_since=None),
+    StartRule(names=("unix_socket_group",), refusal=_group, source="pqcomm.c (Setup_AF_UNIX)", seen_since=None),
 )
 """Of 14 to 19."""
 
@@ -242,8 +259,14 @@ TLS: Final = frozenset(name for rule in RULES if rule.names[0] == "ssl" for name
 """Parameters that a change of certificates or protocols can be about."""
 
 
-def next_start(session: OperatorSession, wanted: Sequence[WantedParameter]) -> NextStart:
-    """Return what the next start reads when some changes of the system's scope are made."""
+def next_start(session: OperatorSession, wanted: Sequence[WantedParameter], *, is_here: bool) -> NextStart:
+    """Return what the next start reads when some changes of the system's scope are made.
+
+    Args:
+        session: To the server.
+        wanted: The changes.
+        is_here: It runs on this machine, whose groups are its groups.
+    """
     texts = {each.name.lower(): each.value for each in wanted}
     names = list(dict.fromkeys(("wal_segment_size", _PASSPHRASE, *(name for rule in RULES for name in rule.names))))
     try:
@@ -258,7 +281,20 @@ def next_start(session: OperatorSession, wanted: Sequence[WantedParameter]) -> N
         for row in found
     }
     start = NextStart(rows, texts, {})
-    return replace(start, directories=_directories(session, start.paths()))
+    group = start.text("unix_socket_group")
+    return replace(
+        start,
+        directories=_directories(session, start.paths()),
+        has_group=_has_group(group) if is_here and group and not group.isdecimal() else None,
+    )
+
+
+def _has_group(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _directories(session: OperatorSession, paths: Sequence[str]) -> dict[str, bool | None]:

@@ -70,7 +70,9 @@ class StartTrials:
         if not written:
             return
         at_restart = any(current[each.name.lower()].context == _AT_RESTART for each in written)
-        before, after = next_start(session, ()), next_start(session, written)
+        is_here = bool(place.program)
+        before = next_start(session, (), is_here=is_here)
+        after = next_start(session, written, is_here=is_here)
         dry = self._dry(session, place, written, (before, after), with_libraries=at_restart)
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
         refusal = refusal or refusal_by_rules(before, after, written, session.major, tried=isinstance(dry, DryStart))

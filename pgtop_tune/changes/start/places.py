@@ -1,4 +1,4 @@
-"""Where a server is and how it is started: found while it answers, written down for when it does not. Blocking."""
+"""The place of a server and its start: found while it answers, written down for when it does not. Blocking."""
 
 from __future__ import annotations
 

@@ -73,11 +73,11 @@ def revert(
     """Revert every change in force that pgtop-tune made on this server, also after a crash.
 
     Settings of the machine in the same change sets are reverted, too; --machine reverts all settings of the machine,
-    and nothing else. If one of our changes brought the server down, the command shows the server, asks, restores the
-    old values and starts it. It finds a server that listens elsewhere since a restart. The command works from the
-    change journal; the process that made the changes need not exist. A primary and its standbys have separate journals.
-    A change that the server refuses to revert stays in force, does not stop the others, and ends the command with
-    status 6. --list shows the changes of all servers in this user's journals.
+    and nothing else. If the server is down, the command restores the old values in its postgresql.auto.conf and prints
+    what starts it; it starts it if a restart of ours is reverted, or after a yes. It finds a server that listens
+    elsewhere since a restart. The command works from the change journal; the process that made the changes need not
+    exist. A primary and its standbys have separate journals. A change that the server refuses to revert stays in
+    force, does not stop the others, and ends the command with status 6. --list shows the changes of all servers in this user's journals.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """

@@ -77,7 +77,8 @@ def revert(
     what starts it; it starts it if a restart of ours is reverted, or after a yes. It finds a server that listens
     elsewhere since a restart. The command works from the change journal; the process that made the changes need not
     exist. A primary and its standbys have separate journals. A change that the server refuses to revert stays in
-    force, does not stop the others, and ends the command with status 6. --list shows the changes of all servers in this user's journals.
+    force, does not stop the others, and ends the command with status 6. --list shows the changes of all
+    servers in this user's journals.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """

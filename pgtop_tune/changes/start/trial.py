@@ -41,7 +41,7 @@ class StartTrials:
     """Tries the texts of one server; those that have passed are not tried again.
 
     Args:
-        tell: Takes that values are judged by rules alone, each time; says it once.
+        tell: Takes that values are judged by rules alone.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -52,7 +52,7 @@ class StartTrials:
         self,
         session: OperatorSession,
         place: ServerPlace,
-        wanted: Sequence[WantedParameter],
+        changes: Sequence[WantedParameter],
         current: Mapping[str, Parameter],
     ) -> None:
         """Make sure that the server starts with the values of a set.
@@ -60,27 +60,27 @@ class StartTrials:
         Args:
             session: To the server.
             place: Where it is.
-            wanted: The changes; what the server refuses by itself is left to its words.
+            changes: The changes; what the server refuses by itself is left to its words.
             current: The parameters as they are, by name in lower case.
 
         Raises:
             ServerProblem: It would not start; nothing was changed.
         """
-        written = [each for each in wanted if each.scope.kind is ScopeKind.SYSTEM and _is_taken(each, current)]
-        if not written:
+        changes = [change for change in changes if change.scope.kind is ScopeKind.SYSTEM and _is_taken(change, current)]
+        if not changes:
             return
-        at_restart = any(current[each.name.lower()].context == _AT_RESTART for each in written)
+        at_restart = any(current[change.name.lower()].context == _AT_RESTART for change in changes)
         is_here = bool(place.program)
         before = next_start(session, (), is_here=is_here)
-        after = next_start(session, written, is_here=is_here)
-        dry = self._dry(session, place, written, (before, after), with_libraries=at_restart)
+        after = next_start(session, changes, is_here=is_here)
+        dry = self._dry(session, place, changes, (before, after), with_libraries=at_restart)
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
-        refusal = refusal or refusal_by_rules(before, after, written, session.major, tried=isinstance(dry, DryStart))
+        refusal = refusal or refusal_by_rules(before, after, changes, session.major, tried=isinstance(dry, DryStart))
         if refusal:
-            raise ServerProblem(f"the server would not start again: {refusal}", _remedy(written, current))
+            raise ServerProblem(f"the server would not start again: {refusal}", _remedy(changes, current))
         if at_restart:
-            server = server_before_restart(session, (), written)
-            for check in checks(restart_facts(server, written, dry)):
+            server = server_before_restart(session, (), changes)
+            for check in checks(restart_facts(server, changes, dry)):
                 if check.verdict is RestartVerdict.IMPOSSIBLE and check.subject != FILES:
                     raise ServerProblem(check.words, "; ".join(filter(None, (check.hint, "nothing was changed"))))
 
@@ -88,7 +88,7 @@ class StartTrials:
         self,
         session: OperatorSession,
         place: ServerPlace,
-        wanted: Sequence[WantedParameter],
+        changes: Sequence[WantedParameter],
         values: tuple[NextStart, NextStart],
         *,
         with_libraries: bool,
@@ -100,10 +100,10 @@ class StartTrials:
         before, after = values
         if not place.program:
             return self._by_rules(Unavailable(Reason.NOT_LOCAL, place.why_not or "its programs are out of reach"))
-        with_tls = not TLS.isdisjoint(each.name.lower() for each in wanted)
+        with_tls = not TLS.isdisjoint(change.name.lower() for change in changes)
         try:
             old = auto_conf_text(place)
-            new = start_text(place, with_changes(old, wanted), after, with_libraries=with_libraries, with_tls=with_tls)
+            new = start_text(place, with_changes(old, changes), after, with_libraries=with_libraries, with_tls=with_tls)
             if new in self._passed and not with_libraries:
                 return DryStart()
             missing = absent_libraries(library_directory(session), place) if with_libraries else None
@@ -111,7 +111,7 @@ class StartTrials:
             if dry.refusal:
                 as_is = start_text(place, old, before, with_libraries=with_libraries, with_tls=with_tls)
                 already = dry_start(place, as_is, session.major, missing).refusal
-                if already and not _is_of(wanted, dry.refusal, already):
+                if already and not _is_of(changes, dry.refusal, already):
                     # More than this one fault it does not see.
                     return Unavailable(Reason.FAILED, already)
             else:
@@ -125,21 +125,21 @@ class StartTrials:
         return why
 
 
-def _remedy(wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> str:
+def _remedy(changes: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> str:
     """Return what to do: the range of a value that is outside, as far as a range says it."""
-    for each in wanted:
+    for change in changes:
         try:
-            if each.value is not None:
-                check_value(current[each.name.lower()], each.value)
+            if change.value is not None:
+                check_value(current[change.name.lower()], change.value)
         except UsageProblem as problem:
             return f"{problem.hint}; nothing was changed"
     return "choose another value; nothing was changed"
 
 
-def _is_of(wanted: Sequence[WantedParameter], refusal: str, already: str) -> bool:
+def _is_of(changes: Sequence[WantedParameter], refusal: str, already: str) -> bool:
     """Return whether a server that would not start as it is has one more reason with some changes."""
     is_another = _NUMBER.sub("", refusal) != _NUMBER.sub("", already)
-    return is_another and any(each.name.lower() in refusal.lower() for each in wanted)
+    return is_another and any(change.name.lower() in refusal.lower() for change in changes)
 
 
 def _is_word(parameter: Parameter, value: str) -> bool:
@@ -153,15 +153,15 @@ def _is_word(parameter: Parameter, value: str) -> bool:
     return True
 
 
-def _is_taken(wanted: WantedParameter, current: Mapping[str, Parameter]) -> bool:
+def _is_taken(changes: WantedParameter, current: Mapping[str, Parameter]) -> bool:
     """Return whether a value is to be tried: not where the server refuses it before any start, in its own words."""
-    parameter = current.get(wanted.name.lower())
-    if parameter is None or wanted.value is None or wanted.name.lower() in RULED:
+    parameter = current.get(changes.name.lower())
+    if parameter is None or changes.value is None or changes.name.lower() in RULED:
         return parameter is not None
-    if "\n" in wanted.value or (parameter.vartype == "enum" and not _is_word(parameter, wanted.value)):
+    if "\n" in changes.value or (parameter.vartype == "enum" and not _is_word(parameter, changes.value)):
         return False
     try:
-        check_value(parameter, wanted.value)
+        check_value(parameter, changes.value)
     except UsageProblem:
         return False
     return True

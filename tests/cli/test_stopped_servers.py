@@ -1,0 +1,82 @@
+"""Twenty servers that are stopped while changes of ours are in force: old values in the file, and none is started."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import PROGRAM, ROOT, environment, run
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
+from tests.support.servers import conninfo
+
+CHANGES: Final = (
+    ("work_mem=9MB",),
+    ("shared_buffers=48MB", "max_wal_size=2GB", "log_min_messages=error"),
+    ("max_connections=77", "search_path=a, \"B\"", "work_mem=9MB"),
+    ("log_directory=other", "cluster_name=ü", "checkpoint_timeout=7min"),
+)  # fmt: skip
+CASES: Final = [
+    (major, how, pending)
+    for (major, how), pending in itertools.product(
+        itertools.product((14, 15, 16, 17, 18), ("fast", "immediate")), (False, True)
+    )
+]
+
+
+def is_up(server: Throwaway) -> bool:
+    try:
+        psycopg.connect(conninfo(server)).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("major", "how", "pending"), CASES)
+def test_the_old_values_are_in_the_file_and_nobody_starts_it(
+    make_server: Callable[..., Throwaway], tmp_path: Path, major: int, how: str, pending: bool
+) -> None:
+    with by_pg_ctl(make_server(major)) as server:
+        run("set", "random_page_cost=1.5", "-d", conninfo(server), home=tmp_path)
+        assert run("revert", "-d", conninfo(server), home=tmp_path).status == 0
+        before = auto_conf_of(server)
+        words = CHANGES[(major + len(how)) % len(CHANGES)]
+        if pending:
+            process = subprocess.Popen(
+                [*PROGRAM, "set", *words, "--for", "3s", "-w", "-d", conninfo(server)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=environment(tmp_path), cwd=ROOT,
+            )  # fmt: skip
+            deadline = time.monotonic() + 30
+            while auto_conf_of(server) == before:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            run_pg_ctl(server, "stop", "-m", how)
+            deadline = time.monotonic() + 60
+            try:
+                while auto_conf_of(server) != before:
+                    assert time.monotonic() < deadline, "a pending value stays in the file of a stopped server"
+                    time.sleep(0.1)
+            finally:
+                process.kill()
+                process.wait()
+        else:
+            assert run("set", *words, "-d", conninfo(server), home=tmp_path).status == 0
+            run_pg_ctl(server, "stop", "-m", how)
+            ran = run("revert", "-d", conninfo(server), home=tmp_path)
+            assert ran.status == 0, ran.err
+            assert f"{len(words)} change" in ran.out.splitlines()[-1]
+            assert auto_conf_of(server) == before
+        assert not is_up(server)
+        assert run("revert", "--list", home=tmp_path).out == "no changes in force\n"
+        run_pg_ctl(server, "start", "-w", "-l", str(Path(str(server.socket_dir)) / "own.log"))
+        assert is_up(server)
+        assert auto_conf_of(server) == before

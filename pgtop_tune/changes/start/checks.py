@@ -148,6 +148,10 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
         needed = None if size is None else -int(-size // facts.pool.page_bytes)
     if wish not in ("on", "try") or (wish == "try" and (facts.pool is None or not facts.pool.total)):
         return None
+    page_size = facts.values.number("huge_page_size")
+    if wish == "on" and facts.here and facts.pool is None and page_size:
+        words = f"this machine has no huge pages of {about(page_size)}, and huge_pages=on: it would not start"
+        return RestartCheck("huge pages", RestartVerdict.IMPOSSIBLE, words)
     if needed is None or facts.pool is None:
         return RestartCheck("huge pages", RestartVerdict.UNKNOWN, f"huge_pages={wish}: their number is unknown")
     there = max(facts.pool.free - facts.pool.reserved, 0) + facts.held_pages

@@ -13,8 +13,9 @@ from msgspec import Struct
 from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
+from pgtop_tune.changes.start.next_start import TLS_FILES, NextStart, next_start
 from pgtop_tune.changes.start.places import find_place, postmaster_pid
-from pgtop_tune.changes.start.rules import TLS_FILES, NextStart, next_start, start_refusal
+from pgtop_tune.changes.start.rules import PARAMETERS, start_refusal
 from pgtop_tune.changes.start.values import values_after
 from pgtop_tune.changes.statements import as_written, elements
 from pgtop_tune.cluster import auto_conf
@@ -137,7 +138,7 @@ def server_before_restart(
         parameters={parameter.name: parameter for parameter in found},
         place=find_place(session),
         pid=None if isinstance(pid, Unavailable) else pid,
-        next_start=next_start(session, wanted, is_here=not isinstance(pid, Unavailable)),
+        next_start=next_start(session, wanted, PARAMETERS, is_here=not isinstance(pid, Unavailable)),
         library_directory=library_directory(session),
     )
 

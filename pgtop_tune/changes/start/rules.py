@@ -1,4 +1,4 @@
-"""Values that a reload accepts and the next start refuses: a row for each rule of the server's start. Blocking.
+"""Values that a reload accepts and the next start refuses: a row for each rule of the server's start. Pure.
 
 A reload checks each value by itself; a start checks what several values and the machine's files come to. The file as it
 is is judged first, and only what a change adds refuses it.
@@ -6,120 +6,20 @@ is is judged first, and only what a change adds refuses it.
 
 from __future__ import annotations
 
-import grp
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pgtop_tune.changes.model.change import WantedParameter
-from pgtop_tune.errors import ServerProblem, UsageProblem
-from pgtop_tune.model.parameter_values import parse, parse_bool
+from pgtop_tune.changes.start.next_start import TLS_FILES, NextStart, above
 
-if TYPE_CHECKING:
-    from pgtop_tune.changes.server.operator_session import OperatorSession
-
-_FILE: Final = "SELECT isdir AS is_directory FROM pg_stat_file(%s, true)"
-_VALUES: Final = """
-WITH lines AS MATERIALIZED (
-  SELECT lower(name) AS name, setting, seqno,
-         sourcefile = current_setting('data_directory') || '/postgresql.auto.conf' AS is_ours
-    FROM pg_file_settings WHERE name IS NOT NULL)
-SELECT s.name, s.unit, s.vartype,
-       coalesce(CASE WHEN s.source NOT IN ('command line', 'environment variable') THEN
-         (SELECT setting FROM lines WHERE name = lower(s.name) ORDER BY seqno DESC LIMIT 1) END, s.setting) AS now,
-       coalesce((SELECT setting FROM lines WHERE name = lower(s.name) AND NOT is_ours ORDER BY seqno DESC LIMIT 1),
-                s.boot_val) AS without
-  FROM pg_settings s WHERE s.name = ANY(%s)
-"""
-"""What the next start reads, and what it reads without the line of postgresql.auto.conf."""
-_IN_FORCE: Final = """
-SELECT name, unit, vartype, setting AS now, coalesce(reset_val, boot_val) AS without
-  FROM pg_settings WHERE name = ANY(%s)
-"""
-"""The same where the role may not look into the files."""
-_BYTES: Final = {"B": 1, "kB": 2**10, "8kB": 2**13, "16kB": 2**14, "32kB": 2**15, "MB": 2**20}
 _VERSIONS: Final = ("", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
-TLS_FILES: Final = {
-    "ssl_cert_file": "server certificate file",
-    "ssl_key_file": "private key file",
-    "ssl_ca_file": "root certificate file",
-    "ssl_crl_file": "SSL certificate revocation list file",
-    "ssl_crl_dir": "SSL certificate revocation list directory",
-    "ssl_dh_params_file": "DH parameters file",
-}
-"""Parameters that name files of TLS, relative to the data directory, and what the server calls these files."""
-_PASSPHRASE: Final = "ssl_passphrase_command"
-
-
-class _Row(Struct, frozen=True):
-    """A parameter.
-
-    Attributes:
-        unit: As pg_settings has it, "" without.
-        vartype: Its kind, likewise.
-        now: The value that the next start reads.
-        without: The one that it reads without a line of postgresql.auto.conf.
-    """
-
-    unit: str
-    vartype: str
-    now: str
-    without: str
-
-
-class NextStart(Struct, frozen=True):
-    """The values and files of the next start.
-
-    Attributes:
-        rows: Parameters by name.
-        wanted: Values to be written, by name in lower case, None for a reset; they replace those of the rows.
-        directories: Paths that were looked at, and whether each is a directory; None where nothing is there.
-        has_group: Whether the group of its sockets exists; None where that cannot be said.
-    """
-
-    rows: Mapping[str, _Row]
-    wanted: Mapping[str, str | None]
-    directories: Mapping[str, bool | None]
-    has_group: bool | None = None
-
-    def text(self, name: str) -> str:
-        """Return a value, "" for an unknown parameter."""
-        row = self.rows.get(name)
-        if row is None:
-            return ""
-        value = self.wanted.get(name, row.now)
-        return (row.without if value is None else value).strip()
-
-    def number(self, name: str) -> float | None:
-        """Return a number, in bytes where it is a size; None where there is none."""
-        row = self.rows.get(name)
-        if row is None:
-            return None
-        try:
-            return parse(self.text(name), row.unit, integer=True) * _BYTES.get(row.unit, 1)
-        except UsageProblem:
-            return None
-
-    def is_on(self, name: str) -> bool:
-        """Return whether a boolean, or an enum that knows off, is on."""
-        try:
-            return parse_bool(self.text(name)) == "on"
-        except UsageProblem:
-            return False
-
-    def is_missing(self, path: str, *, directory: bool = False) -> bool:
-        """Return whether there surely is no file, or directory, of a path; a relative one is in the data directory."""
-        return path in self.directories and self.directories[path] is not directory
-
-    def paths(self) -> tuple[str, ...]:
-        """Return the paths that the start opens."""
-        of_tls = [self.text(name) for name in TLS_FILES] if self.is_on("ssl") else []
-        directory = self.text("log_directory") if self.is_on("logging_collector") else ""
-        return tuple(filter(None, (*of_tls, directory, _above(directory), self.text("hba_file"))))
+_LONGEST_SOCKET: Final = 107
+"""Bytes of the path of a socket (unix(7), sun_path)."""
+_LONGEST_NAME: Final = 255
+_STATEMENT_STATS: Final = ("log_parser_stats", "log_planner_stats", "log_executor_stats")
+_TARGETS: Final = tuple(f"recovery_target{end}" for end in ("", "_xid", "_name", "_lsn", "_time"))
 
 
 class StartRule(Struct, frozen=True, kw_only=True):
@@ -136,11 +36,6 @@ class StartRule(Struct, frozen=True, kw_only=True):
     refusal: Callable[[NextStart], str]
     source: str
     seen_since: int | None = 15
-
-
-def _above(directory: str) -> str:
-    above = str(PurePosixPath(directory).parent) if directory else ""
-    return above if above not in (".", "/") else ""
 
 
 def _twice_a_segment(name: str) -> Callable[[NextStart], str]:
@@ -203,14 +98,80 @@ def _group(start: NextStart) -> str:
     return f'group "{group}" does not exist' if start.has_group is False else ""
 
 
-def _log_directory(start: NextStart) -> str:
-    directory = start.text("log_directory")
-    if not start.is_on("logging_collector") or not start.is_missing(directory, directory=True):
+def _log_file(start: NextStart) -> str:
+    if not start.is_on("logging_collector"):
         return ""
-    # The server makes the directory itself, and none above it (syslogger.c).
-    if not start.is_missing(directory) or start.is_missing(_above(directory), directory=True):
-        return f'could not open log file in "{directory}": No such file or directory'
+    directory, name = start.text("log_directory"), start.text("log_filename")
+    # The server makes the directory itself, and none above it.
+    is_file = start.is_missing(directory, directory=True) and not start.is_missing(directory)
+    is_lost = not directory or is_file or start.is_missing(above(directory), directory=True)
+    is_deeper = "/" in name and "%" not in name and start.is_missing(above(f"{directory}/{name}"), directory=True)
+    if is_lost or is_deeper or name in ("", ".", "..") or len(name.encode()) > _LONGEST_NAME:
+        return f'could not open log file "{directory}/{name}"'
     return ""
+
+
+def _slots(start: NextStart) -> str:
+    level, slots = start.text("wal_level").lower(), start.counts.get("slots", 0)
+    if level == "minimal" and slots:
+        return 'replication slots exist, but "wal_level" < "replica"'
+    # Since 19 a slot raises the level itself.
+    if level == "replica" and start.counts.get("logical_slots", 0) and "effective_wal_level" not in start.rows:
+        return 'logical replication slots exist, but "wal_level" < "logical"'
+    most = start.number("max_replication_slots")
+    if most is not None and slots > most:
+        return f'too many replication slots active before shutdown ({slots}): increase "max_replication_slots"'
+    return ""
+
+
+def _origins(start: NextStart) -> str:
+    name = "max_active_replication_origins"
+    most = start.number(name if name in start.rows else "max_replication_slots")
+    if most and start.counts.get("origins", 0) > most:
+        return (
+            f"could not find free replication state, increase {name if name in start.rows else 'max_replication_slots'}"
+        )
+    return ""
+
+
+def _prepared(start: NextStart) -> str:
+    most = start.number("max_prepared_transactions")
+    is_less = most is not None and start.counts.get("prepared", 0) > most
+    return "maximum number of prepared transactions reached" if is_less else ""
+
+
+def _sockets(start: NextStart) -> str:
+    for directory in start.socket_directories():
+        path = f"{directory}/.s.PGSQL.{start.text('port')}"
+        if len(path.encode()) > _LONGEST_SOCKET:
+            return f'Unix-domain socket path "{path}" is too long (maximum {_LONGEST_SOCKET} bytes)'
+        if start.is_missing(directory, directory=True):
+            return f'could not create lock file "{path}.lock": No such file or directory'
+    return ""
+
+
+def _targets(start: NextStart) -> str:
+    return "multiple recovery targets specified" if sum(bool(start.text(name)) for name in _TARGETS) > 1 else ""
+
+
+def _statement_stats(start: NextStart) -> str:
+    both = start.is_on("log_statement_stats") and any(map(start.is_on, _STATEMENT_STATS))
+    return 'cannot enable "log_statement_stats" when another of these statistics is on' if both else ""
+
+
+def _huge_pages(start: NextStart) -> str:
+    is_sysv = start.text("huge_pages").lower() == "on" and start.text("shared_memory_type").lower() == "sysv"
+    return 'huge pages not supported with the current "shared_memory_type" setting' if is_sysv else ""
+
+
+def _statistics(start: NextStart) -> str:
+    path = start.text("stats_temp_directory")
+    return f'could not open directory "{path}" after a crash' if start.is_missing(path, directory=True) else ""
+
+
+def _namespace(start: NextStart) -> str:
+    is_refused = start.is_on("db_user_namespace") and start.counts.get("md5_lines", 0)
+    return 'MD5 authentication is not supported when "db_user_namespace" is enabled' if is_refused else ""
 
 
 RULES: Final[tuple[StartRule, ...]] = (
@@ -242,10 +203,36 @@ RULES: Final[tuple[StartRule, ...]] = (
         source="be-secure-openssl.c (be_tls_init)",
     ),
     StartRule(
-        names=("log_directory", "logging_collector"),
-        refusal=_log_directory,
-        source="syslogger.c (SysLogger_Start)",
+        names=("log_directory", "log_filename", "logging_collector"),
+        refusal=_log_file,
+        source="syslogger.c (logfile_open)",
         seen_since=None,
+    ),
+    *(
+        StartRule(names=names, refusal=refusal, source=source, seen_since=None)
+        for names, refusal, source in (
+            (("wal_level", "max_replication_slots"), _slots, "slot.c (RestoreSlotFromDisk)"),
+            (
+                ("max_replication_slots", "max_active_replication_origins"),
+                _origins,
+                "origin.c (StartupReplicationOrigin)",
+            ),
+            (("max_prepared_transactions",), _prepared, "twophase.c (MarkAsPreparing)"),
+            (("unix_socket_directories", "port"), _sockets, "pqcomm.c (ListenServerPort)"),
+            (("listen_addresses", "port"), lambda start: start.cannot_listen, "postmaster.c (PostmasterMain)"),
+            (("huge_pages", "shared_memory_type"), _huge_pages, "sysv_shmem.c (PGSharedMemoryCreate)"),
+            (("stats_temp_directory",), _statistics, "fd.c (ReadDirExtended), 14"),
+            (("db_user_namespace",), _namespace, "hba.c (parse_hba_line), 14 to 16"),
+        )
+    ),
+    StartRule(
+        names=_TARGETS, refusal=_targets, source="xlogrecovery.c (error_multiple_recovery_targets)", seen_since=14
+    ),
+    StartRule(
+        names=("log_statement_stats", *_STATEMENT_STATS),
+        refusal=_statement_stats,
+        source="guc_tables.c (check_log_stats)",
+        seen_since=14,
     ),
     StartRule(names=("hba_file",), refusal=_access_file, source="postmaster.c (PostmasterMain)", seen_since=None),
     StartRule(names=("unix_socket_group",), refusal=_group, source="pqcomm.c (Setup_AF_UNIX)", seen_since=None),
@@ -253,58 +240,10 @@ RULES: Final[tuple[StartRule, ...]] = (
 """Of 14 to 19."""
 
 
-RULED: Final = frozenset(name for rule in RULES for name in rule.names)
-"""Parameters with a rule."""
+PARAMETERS: Final = tuple(dict.fromkeys(("effective_wal_level", *(name for rule in RULES for name in rule.names))))
+"""Parameters with a rule, and those that rules look at."""
 TLS: Final = frozenset(name for rule in RULES if rule.names[0] == "ssl" for name in rule.names)
 """Parameters that a change of certificates or protocols can be about."""
-
-
-def next_start(session: OperatorSession, wanted: Sequence[WantedParameter], *, is_here: bool) -> NextStart:
-    """Return what the next start reads when some changes of the system's scope are made.
-
-    Args:
-        session: To the server.
-        wanted: The changes.
-        is_here: It runs on this machine, whose groups are its groups.
-    """
-    texts = {each.name.lower(): each.value for each in wanted}
-    names = list(dict.fromkeys(("wal_segment_size", _PASSPHRASE, *(name for rule in RULES for name in rule.names))))
-    try:
-        with session.plain_words():
-            found = session.rows(_VALUES, names)
-    except ServerProblem:
-        found = session.rows(_IN_FORCE, names)
-    rows = {
-        row["name"]: _Row(
-            unit=row["unit"] or "", vartype=row["vartype"], now=row["now"] or "", without=row["without"] or ""
-        )
-        for row in found
-    }
-    start = NextStart(rows, texts, {})
-    group = start.text("unix_socket_group")
-    return replace(
-        start,
-        directories=_directories(session, start.paths()),
-        has_group=_has_group(group) if is_here and group and not group.isdecimal() else None,
-    )
-
-
-def _has_group(name: str) -> bool:
-    try:
-        grp.getgrnam(name)
-    except KeyError:
-        return False
-    return True
-
-
-def _directories(session: OperatorSession, paths: Sequence[str]) -> dict[str, bool | None]:
-    found: dict[str, bool | None] = {}
-    for path in paths:
-        # Where the role may not look, or the server may not, nothing is known.
-        with suppress(ServerProblem), session.plain_words():
-            rows = session.rows(_FILE, path)
-            found[path] = rows[0]["is_directory"] if rows else None
-    return found
 
 
 def refusal_by_rules(

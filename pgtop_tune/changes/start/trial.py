@@ -22,7 +22,8 @@ from pgtop_tune.changes.start.facts import (
     start_text,
     with_changes,
 )
-from pgtop_tune.changes.start.rules import RULED, TLS, NextStart, next_start, refusal_by_rules
+from pgtop_tune.changes.start.next_start import NextStart, next_start
+from pgtop_tune.changes.start.rules import PARAMETERS, TLS, refusal_by_rules
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start
 from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
 _AT_RESTART: Final = "postmaster"
+_WHERE_LIBRARIES: Final = "dynamic_library_path"
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -69,11 +71,17 @@ class StartTrials:
         changes = [change for change in changes if change.scope.kind is ScopeKind.SYSTEM and _is_taken(change, current)]
         if not changes:
             return
+        for change in changes:
+            # The file with such a name is a syntax error to every server (guc-file.l, QUALIFIED_ID).
+            if change.name.count(".") > 1:
+                raise ServerProblem(f"{change.name} has two dots: the server could not read its files again")
         at_restart = any(current[change.name.lower()].context == _AT_RESTART for change in changes)
+        with_libraries = at_restart or any(change.name.lower() == _WHERE_LIBRARIES for change in changes)
         is_here = bool(place.program)
-        before = next_start(session, (), is_here=is_here)
-        after = next_start(session, changes, is_here=is_here)
-        dry = self._dry(session, place, changes, (before, after), with_libraries=at_restart)
+        touched = frozenset(change.name.lower() for change in changes)
+        before = next_start(session, (), PARAMETERS, is_here=is_here, touched=touched)
+        after = next_start(session, changes, PARAMETERS, is_here=is_here)
+        dry = self._dry(session, place, changes, (before, after), with_libraries=with_libraries)
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
         refusal = refusal or refusal_by_rules(before, after, changes, session.major, tried=isinstance(dry, DryStart))
         if refusal:
@@ -156,7 +164,7 @@ def _is_word(parameter: Parameter, value: str) -> bool:
 def _is_taken(changes: WantedParameter, current: Mapping[str, Parameter]) -> bool:
     """Return whether a value is to be tried: not where the server refuses it before any start, in its own words."""
     parameter = current.get(changes.name.lower())
-    if parameter is None or changes.value is None or changes.name.lower() in RULED:
+    if parameter is None or changes.value is None or changes.name.lower() in PARAMETERS:
         return parameter is not None
     if "\n" in changes.value or (parameter.vartype == "enum" and not _is_word(parameter, changes.value)):
         return False

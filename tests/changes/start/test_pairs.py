@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
 from pgtop_tune.changes.model.change import Terms, WantedParameter
@@ -59,6 +60,12 @@ VALUES: Final[dict[str, tuple[str, ...]]] = {
     "io_method": ("sync", "worker"),
     "track_commit_timestamp": ("on",),
     "max_locks_per_transaction": ("10",),
+    "db_user_namespace": ("on",),
+    "max_replication_slots": ("1", "2"),
+    "dynamic_library_path": ("/nonexistent", "$libdir"),
+    "log_statement_stats": ("on",),
+    "huge_page_size": ("3kB",),
+    "port": ("6543", "1"),
 }
 TOGETHER: Final = (
     {"superuser_reserved_connections": "10", "max_connections": "10"},
@@ -72,8 +79,27 @@ TOGETHER: Final = (
     {"recovery_target": "immediate", "recovery_target_time": "2026-01-01 00:00:00"},
     {"ssl": "on", "ssl_cert_file": "nope.crt"},
     {"archive_command": "true", "archive_mode": "on"},
+    {"log_statement_stats": "on", "log_parser_stats": "on"},
+    {"huge_pages": "on", "shared_memory_type": "sysv"},
+    {"huge_pages": "on", "huge_page_size": "3kB"},
+    {"logging_collector": "on", "log_filename": ""},
+    {"logging_collector": "on", "log_filename": "deep/log"},
+    {"logging_collector": "on", "log_filename": "x" * 256},
+    {"logging_collector": "on", "log_directory": "", "log_filename": "postgresql.log"},
+    {"shared_preload_libraries": "plpgsql", "dynamic_library_path": "/nonexistent"},
+    {"shared_preload_libraries": "plpgsql"},
 )
 """Small servers: 20 connections, segments of 16 MB."""
+
+
+BEFORE: Final = ("ALTER SYSTEM SET wal_level = 'logical'", "ALTER SYSTEM SET max_prepared_transactions = 9")
+KEPT: Final = (
+    "SELECT pg_create_physical_replication_slot('one', true)",
+    "SELECT pg_create_logical_replication_slot('two', 'pgoutput')",
+    "CREATE TABLE t ()",
+    "BEGIN",
+    *(f"INSERT INTO t DEFAULT VALUES; PREPARE TRANSACTION 'p{number}'; BEGIN" for number in range(6)),
+)
 
 
 def pairs() -> Iterator[dict[str, str]]:
@@ -97,6 +123,14 @@ async def test_whatever_passes_starts_and_nothing_is_refused_that_would(
     make_server: Callable[..., Throwaway], tmp_path: Path, major: int
 ) -> None:
     server = make_server(major, max_connections="20")
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        # What is on the disk counts, too: two slots, and a transaction that is prepared.
+        for statement in BEFORE:
+            connection.execute(statement)
+    assert starts(server)
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        for statement in KEPT:
+            connection.execute(statement)
     data, wrong = str(server.data_dir), list[str]()
     before, tried = auto_conf.read(data), 0
     for number, values in enumerate(pairs()):

@@ -1,0 +1,265 @@
+"""The values and files that the next start of a server reads, and what else decides it. Blocking."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.changes.model.change import WantedParameter
+from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.statements import elements
+from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.model.parameter_values import parse, parse_bool
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.server.operator_session import OperatorSession
+
+_FILE: Final = "SELECT isdir AS is_directory FROM pg_stat_file(%s, true)"
+_VALUES: Final = """
+WITH lines AS MATERIALIZED (
+  SELECT lower(name) AS name, setting, seqno,
+         sourcefile = current_setting('data_directory') || '/postgresql.auto.conf' AS is_ours
+    FROM pg_file_settings WHERE name IS NOT NULL)
+SELECT s.name, s.unit, s.vartype, s.source, s.setting AS running,
+       coalesce(CASE WHEN s.source NOT IN ('command line', 'environment variable') THEN
+         (SELECT setting FROM lines WHERE name = lower(s.name) ORDER BY seqno DESC LIMIT 1) END, s.setting) AS now,
+       coalesce((SELECT setting FROM lines WHERE name = lower(s.name) AND NOT is_ours ORDER BY seqno DESC LIMIT 1),
+                s.boot_val) AS without
+  FROM pg_settings s WHERE s.name = ANY(%s)
+"""
+"""What the next start reads, and what it reads without the line of postgresql.auto.conf."""
+_IN_FORCE: Final = """
+SELECT name, unit, vartype, source, setting AS running, setting AS now, coalesce(reset_val, boot_val) AS without
+  FROM pg_settings WHERE name = ANY(%s)
+"""
+"""The same where the role may not look into the files."""
+_BYTES: Final = {"B": 1, "kB": 2**10, "8kB": 2**13, "16kB": 2**14, "32kB": 2**15, "MB": 2**20}
+TLS_FILES: Final = {
+    "ssl_cert_file": "server certificate file",
+    "ssl_key_file": "private key file",
+    "ssl_ca_file": "root certificate file",
+    "ssl_crl_file": "SSL certificate revocation list file",
+    "ssl_crl_dir": "SSL certificate revocation list directory",
+    "ssl_dh_params_file": "DH parameters file",
+}
+"""Parameters that name files of TLS, relative to the data directory, and what the server calls these files."""
+_COUNTS: Final = {
+    "slots": "SELECT count(*) AS n FROM pg_replication_slots",
+    "logical_slots": "SELECT count(*) AS n FROM pg_replication_slots WHERE slot_type = 'logical'",
+    "origins": "SELECT count(*) AS n FROM pg_replication_origin_status",
+    "prepared": "SELECT count(*) AS n FROM pg_prepared_xacts",
+    "md5_lines": "SELECT count(*) AS n FROM pg_hba_file_rules WHERE auth_method = 'md5'",
+}
+"""What the server keeps on its disk, and the lines of pg_hba.conf."""
+_COUNTED_FOR: Final = {
+    "wal_level": ("slots", "logical_slots"),
+    "max_replication_slots": ("slots", "origins"),
+    "max_active_replication_origins": ("origins",),
+    "max_prepared_transactions": ("prepared",),
+    "db_user_namespace": ("md5_lines",),
+}
+"""By the parameter whose change asks for it."""
+_LISTENING: Final = frozenset({"listen_addresses", "port"})
+_EVERY: Final = {"*": None, "0.0.0.0": "0.0.0.0", "::": "::"}
+_OTHERS: Final = "wal_segment_size", "ssl_passphrase_command"
+_NOT_HERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
+
+
+class _Row(Struct, frozen=True):
+    """A parameter.
+
+    Attributes:
+        unit: As pg_settings has it, "" without.
+        vartype: Its kind, likewise.
+        running: The value in force.
+        now: The value that the next start reads.
+        without: The one that it reads without a line of postgresql.auto.conf.
+        is_fixed: Given where the server is started: no file wins over it.
+    """
+
+    unit: str
+    vartype: str
+    running: str
+    now: str
+    without: str
+    is_fixed: bool
+
+
+class NextStart(Struct, frozen=True):
+    """The values and files of the next start.
+
+    Attributes:
+        rows: Parameters by name.
+        wanted: Values to be written, by name in lower case, None for a reset; they replace those of the rows.
+        directories: Paths that were looked at, and whether each is a directory; None where nothing is there.
+        counts: What the server keeps, by the names of `_COUNTS`; without what was not asked for or may not be read.
+        has_group: Whether the group of its sockets exists; None where that cannot be said.
+        cannot_listen: Why it could open no TCP port, "" where it could or that cannot be said.
+    """
+
+    rows: Mapping[str, _Row]
+    wanted: Mapping[str, str | None]
+    directories: Mapping[str, bool | None]
+    counts: Mapping[str, int]
+    has_group: bool | None = None
+    cannot_listen: str = ""
+
+    def text(self, name: str) -> str:
+        """Return a value, "" for an unknown parameter."""
+        row = self.rows.get(name)
+        if row is None:
+            return ""
+        value = row.now if row.is_fixed else self.wanted.get(name, row.now)
+        return (row.without if value is None else value).strip()
+
+    def number(self, name: str) -> float | None:
+        """Return a number, in bytes where it is a size; None where there is none."""
+        row = self.rows.get(name)
+        if row is None:
+            return None
+        try:
+            return parse(self.text(name), row.unit, integer=True) * _BYTES.get(row.unit, 1)
+        except UsageProblem:
+            return None
+
+    def is_on(self, name: str) -> bool:
+        """Return whether a boolean, or an enum that knows off, is on."""
+        try:
+            return parse_bool(self.text(name)) == "on"
+        except UsageProblem:
+            return False
+
+    def is_missing(self, path: str, *, directory: bool = False) -> bool:
+        """Return whether there surely is no file, or directory, of a path; a relative one is in the data directory."""
+        return path in self.directories and self.directories[path] is not directory
+
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths that the start opens."""
+        of_tls = [self.text(name) for name in TLS_FILES] if self.is_on("ssl") else []
+        logs: tuple[str, ...] = ()
+        if self.is_on("logging_collector"):
+            directory, file = self.text("log_directory"), self.text("log_filename")
+            logs = (directory, above(directory), above(f"{directory}/{file}"))
+        others = (self.text("hba_file"), self.text("stats_temp_directory"))
+        return tuple(filter(None, (*of_tls, *logs, *others, *self.socket_directories())))
+
+    def socket_directories(self) -> tuple[str, ...]:
+        """Return where its sockets are to be, but for abstract ones."""
+        names = elements("unix_socket_directories", self.text("unix_socket_directories")) or ()
+        return tuple(name for name in names if not name.startswith("@"))
+
+
+def above(path: str) -> str:
+    """Return the directory that a path is in; "" for the root and for the data directory."""
+    directory = str(PurePosixPath(path).parent) if path else ""
+    return directory if directory not in (".", "/") else ""
+
+
+def next_start(
+    session: OperatorSession,
+    changes: Sequence[WantedParameter],
+    parameters: Sequence[str],
+    *,
+    is_here: bool,
+    touched: frozenset[str] = frozenset(),
+) -> NextStart:
+    """Return what the next start reads when some changes of the system's scope are made.
+
+    Args:
+        session: To the server.
+        changes: The changes.
+        parameters: That are to be known.
+        is_here: It runs on this machine, whose groups and addresses are its own.
+        touched: Parameters whose rules are going to be asked, in lower case, besides those of the changes.
+    """
+    texts = {change.name.lower(): change.value for change in changes}
+    touched = touched | texts.keys()
+    names = list(dict.fromkeys((*_OTHERS, *parameters)))
+    try:
+        with session.plain_words():
+            read = session.rows(_VALUES, names)
+    except ServerProblem:
+        read = session.rows(_IN_FORCE, names)
+    rows = {
+        row["name"]: _Row(
+            unit=row["unit"] or "",
+            vartype=row["vartype"],
+            running=row["running"] or "",
+            now=row["now"] or "",
+            without=row["without"] or "",
+            is_fixed=row["source"] in AT_START,
+        )
+        for row in read
+    }
+    start = NextStart(rows=rows, wanted=texts, directories={}, counts={})
+    group = start.text("unix_socket_group")
+    return replace(
+        start,
+        directories=_directories(session, start.paths()),
+        counts=_counts(session, touched),
+        has_group=_has_group(group) if is_here and group and not group.isdecimal() else None,
+        cannot_listen=_cannot_listen(start) if is_here and not touched.isdisjoint(_LISTENING) else "",
+    )
+
+
+def _counts(session: OperatorSession, touched: frozenset[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in dict.fromkeys(count for parameter in touched for count in _COUNTED_FOR.get(parameter, ())):
+        with suppress(ServerProblem), session.plain_words():
+            counts[name] = session.rows(_COUNTS[name])[0]["n"]
+    return counts
+
+
+def _cannot_listen(start: NextStart) -> str:
+    """Return why no address could be opened; the port that it has now is its own, so that any port stands for it."""
+    addresses = elements("listen_addresses", start.text("listen_addresses"))
+    if addresses is None:
+        return 'invalid list syntax in parameter "listen_addresses"'
+    port, row = start.text("port"), start.rows.get("port")
+    number = 0 if row is None or port == row.running or not port.isdecimal() else int(port)
+    if not addresses or any(_can_listen(address, number) for address in addresses):
+        return ""
+    return f"could not create any TCP/IP sockets at {', '.join(addresses)}, port {port}"
+
+
+def _can_listen(address: str, port: int) -> bool:
+    try:
+        ways = socket.getaddrinfo(_EVERY.get(address, address), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return False
+    for family, kind, _, _, way in ways:
+        try:
+            with socket.socket(family, kind) as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(way)
+        except OSError as error:
+            if error.errno in _NOT_HERE:
+                continue
+        return True
+    return False
+
+
+def _has_group(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _directories(session: OperatorSession, paths: Sequence[str]) -> dict[str, bool | None]:
+    directories: dict[str, bool | None] = {}
+    for path in dict.fromkeys(paths):
+        # Where the role may not look, or the server may not, nothing is known.
+        with suppress(ServerProblem), session.plain_words():
+            rows = session.rows(_FILE, path)
+            directories[path] = rows[0]["is_directory"] if rows else None
+    return directories

@@ -39,6 +39,7 @@ from pgtop_tune.changes.server.one_change import (
 )
 from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
 from pgtop_tune.changes.server.statements import same
+from pgtop_tune.changes.server.way_in import check_after, check_value_back
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import quoted
@@ -80,7 +81,7 @@ def make(
         tell: Takes what other accounts cannot see of the changes.
 
     Raises:
-        ServerProblem: One was refused; nothing is changed.
+        ServerProblem: One was refused, or no new session gets in with it; nothing is changed.
         ChangedMeanwhile: One is not what the operator saw; nothing was changed.
         JournalProblem: The journal could not be written; nothing is changed.
         ConnectionProblem: The connection went away half-way; the journal has the changes as intended.
@@ -109,6 +110,7 @@ def make(
                 session.alter(change.name, change.value, change.scope)
                 made.append(change)
             settled = _read_back(session, changes, ChangeState.APPLIED)
+            check_after(session, changes, tell)
     except ServerProblem as problem:
         _withdraw(session, journal, changes, made, problem)
         raise
@@ -307,6 +309,7 @@ def _put_all_back(
         try:
             if (change.name, change.scope) in claimed:
                 raise claimed[change.name, change.scope]
+            check_value_back(session, change)
             put[change.id] = put_back(session, journal, change, together)
         except ServerProblem as problem:
             refused.append(Refusal(change, problem))

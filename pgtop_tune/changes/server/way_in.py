@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.changes.model.change import ParameterChange, Scope, ScopeKind, WantedParameter
+from pgtop_tune.changes.model.change import ParameterChange, Scope, WantedParameter
 from pgtop_tune.changes.server.statements import elements
 from pgtop_tune.errors import ConnectionProblem, LockedOut, NotLetIn, NotReady, ServerProblem
 from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
@@ -39,9 +39,7 @@ def decides(name: str, value: str | None) -> bool:
     return risk is not None and risk.kind in _TAKES
 
 
-def check_before(
-    session: OperatorSession, wanted: Iterable[WantedParameter], current: Mapping[str, Parameter]
-) -> None:
+def check_before(session: OperatorSession, wanted: Iterable[WantedParameter], current: Mapping[str, Parameter]) -> None:
     """Log in once with the values that a login reads, before they are written.
 
     Args:

@@ -210,9 +210,10 @@ class OperatorSession:
             return login_problem(error, state, there)
         except OSError as error:
             return connection_problem(error, there)
-        self._own.pids.add(connection.info.backend_pid)
+        pid = connection.info.backend_pid
+        self._own.pids.add(pid)
         connection.close()
-        self._own.pids.discard(connection.info.backend_pid)
+        self._own.pids.discard(pid)
         return None
 
     def load(self, library: str) -> None:

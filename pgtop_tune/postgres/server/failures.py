@@ -84,6 +84,9 @@ _LONGEST_WORDS: Final = 2_000
 _ENDED: Final = frozenset({"25P03", "25P04", "57P05"})
 """The server has ended the session: a time limit for idling in a transaction, for a transaction, for idling."""
 
+_OF_STATEMENTS: Final = ("22", "42", "55", "58")
+"""Beginnings of sqlstates of psycopg's OperationalError that leave the session as it was."""
+
 _TOO_SLOW: Final = "took longer than its time limit"
 
 
@@ -258,7 +261,7 @@ class PlainWords:
         import psycopg
 
         state = sqlstate_of(error)
-        lost = isinstance(error, psycopg.OperationalError) and not state.startswith(("22", "42", "55"))
+        lost = isinstance(error, psycopg.OperationalError) and not state.startswith(_OF_STATEMENTS)
         if lost or state in _ENDED:
             raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
         if isinstance(error, psycopg.Error):

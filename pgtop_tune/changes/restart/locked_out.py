@@ -61,17 +61,17 @@ def let_in_again(
     def of_file(changes: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
         return _keeping_out(selection(changes), of_system=True)
 
-    for known in known_servers(conninfo, of_file, directory, set_id):
+    for server in known_servers(conninfo, of_file, directory, set_id):
         try:
-            postmaster = _postmaster(known) if known.alone and holds_same_cluster(known) else None
+            postmaster = _postmaster(server) if server.alone and holds_same_cluster(server) else None
             if postmaster is None:
                 continue
-            with Journal(known.name, directory) as journal:
+            with Journal(server.name, directory) as journal:
                 chosen = of_file(journal.text().in_force)
-                changed = restore(known.place, chosen)
+                changed = restore(server.place, chosen)
             if changed:
                 written(frozenset(change.id for change in chosen))
-                tell(f"the server lets nobody in: old values are back in {known.place.data_directory}/{FILE_NAME}")
+                tell(f"the server lets nobody in: old values are back in {server.place.data_directory}/{FILE_NAME}")
             os.kill(postmaster, signal.SIGHUP)
         except (ClusterProblem, OSError):
             continue
@@ -85,8 +85,8 @@ def by_hand(conninfo: ConnInfo, selection: ServerSelection, directory: Path | No
     def keeping_out(changes: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
         return _keeping_out(selection(changes), of_system=False)
 
-    for known in known_servers(conninfo, keeping_out, directory, set_id):
-        statements = restoring(keeping_out(read(path_for(known.name.key, directory)).in_force))
+    for server in known_servers(conninfo, keeping_out, directory, set_id):
+        statements = restoring(keeping_out(read(path_for(server.name.key, directory)).in_force))
         return f"as a superuser, in PGOPTIONS='{OPTIONS}' psql, not through a pooler: {statements}"
     return ""
 
@@ -99,13 +99,13 @@ def _keeping_out(changes: Sequence[ParameterChange], *, of_system: bool) -> tupl
     )
 
 
-def _postmaster(known: Known) -> int | None:
+def _postmaster(server: Known) -> int | None:
     """The process that holds the data directory, where it is surely its server: the file that names it may be old.
 
     Raises:
         OSError: We may not look.
     """
-    data = Path(known.place.data_directory)
+    data = Path(server.place.data_directory)
     pid = pid_of(data)
     if pid is None:
         return None

@@ -1,5 +1,4 @@
-"""Whether sessions that begin after a change still get in: a trial login before it, and a new session after it.
-Blocking.
+"""Check that sessions get in after a change: a trial login before it is written, and a new session after it. Blocking.
 
 A value that the server takes from SET can end each new session, and with it the one that would revert it. So the values
 that a login depends on are tried in a session of ours before anything is written, and our open session takes a
@@ -39,27 +38,29 @@ def decides(name: str, value: str | None) -> bool:
     return risk is not None and risk.kind in _TAKES
 
 
-def check_before(session: OperatorSession, wanted: Iterable[WantedParameter], current: Mapping[str, Parameter]) -> None:
+def check_before(
+    session: OperatorSession, changes: Iterable[WantedParameter], current: Mapping[str, Parameter]
+) -> None:
     """Log in once with the values that a login reads, before they are written.
 
     Args:
         session: To the server.
-        wanted: The changes of a set.
+        changes: Those of a set.
         current: The parameters as they are, by name in lower case.
 
     Raises:
         ServerProblem: The login fails with them; nothing was changed.
     """
     tried: dict[Scope, dict[str, str]] = {}
-    for each in wanted:
-        parameter = current.get(each.name.lower())
-        if each.value is not None and parameter is not None and parameter.name in _TRIED:
-            tried.setdefault(each.scope, {})[parameter.name] = each.value
+    for change in changes:
+        parameter = current.get(change.name.lower())
+        if change.value is not None and parameter is not None and parameter.name in _TRIED:
+            tried.setdefault(change.scope, {})[parameter.name] = change.value
     for values in tried.values():
         problem = _tried(session, values, current)
         if problem:
-            words = ", ".join(f"{name} = {value}" for name, value in values.items())
-            raise ServerProblem(f"no new session gets in with {words}: {problem}", "nothing was changed")
+            assignments = ", ".join(f"{name} = {value}" for name, value in values.items())
+            raise ServerProblem(f"no new session gets in with {assignments}: {problem}", "nothing was changed")
 
 
 def check_value_back(session: OperatorSession, change: ParameterChange) -> None:
@@ -103,7 +104,7 @@ def check_after(
 
 
 def _tried(session: OperatorSession, values: Mapping[str, str], current: Mapping[str, Parameter]) -> str:
-    """Why a login with some values fails; "" where it succeeds, or where our role may not try."""
+    """Return why a login with some values fails; "" where it succeeds, or where our role may not try."""
     if not session.direct:
         return _loaded(session, values)
     permitted = {name: value for name, value in values.items() if _may_try(session, current[name])}
@@ -136,7 +137,7 @@ def _loaded(session: OperatorSession, values: Mapping[str, str]) -> str:
 
 
 def _is_at_fault(problem: ConnectionProblem, changes: Sequence[ParameterChange], *, other_database: bool) -> bool:
-    """Whether a login fails for changes, and not for a server that starts or a database that we may not use."""
+    """Return whether a login fails for changes, and not for a server that starts or a database closed to us."""
     if isinstance(problem, LockedOut):
         return True
     if isinstance(problem, NotReady) or (other_database and isinstance(problem, NotLetIn)):

@@ -172,8 +172,7 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
 
 def refusal_state(error: psycopg.OperationalError) -> str:
     """Return the sqlstate of a refused login by its English words; "" where they are not known."""
-    words = str(error)
-    return next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
+    return next((state for pattern, state in _REFUSALS if pattern.search(str(error))), "")
 
 
 def _kind(state: str) -> type[ConnectionProblem]:

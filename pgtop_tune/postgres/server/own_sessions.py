@@ -90,9 +90,9 @@ def bites(words: str, sqlstate: str) -> bool:
     return sqlstate in _BITES or (not sqlstate and _CUT.search(words) is not None)
 
 
-def ended_by_limit(words: str, sqlstate: str) -> bool:
-    """Whether a limit has surely ended a session, which may as well have crashed for `bites`."""
-    return sqlstate in _BITES or (not sqlstate and _LIMIT.search(words) is not None)
+def ended_by_limit(message: str, sqlstate: str) -> bool:
+    """Return whether a limit has surely ended a session; for `bites` the session may as well have crashed."""
+    return sqlstate in _BITES or (not sqlstate and _LIMIT.search(message) is not None)
 
 
 def lifting(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.changes.model.change import ParameterChange, Scope, WantedParameter
-from pgtop_tune.changes.server.statements import elements
+from pgtop_tune.changes.server.statements import elements, list_fault
 from pgtop_tune.errors import ConnectionProblem, LockedOut, NotLetIn, NotReady, ServerProblem
 from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 from pgtop_tune.model.postgres import Parameter
@@ -54,7 +54,10 @@ def check_before(
     tried: dict[Scope, dict[str, str]] = {}
     for change in changes:
         parameter = current.get(change.name.lower())
-        if change.value is not None and parameter is not None and parameter.name in _TRIED:
+        if change.value is None or parameter is None or parameter.name not in _TRIED:
+            continue
+        # A list that SET cannot write is refused in other words.
+        if not list_fault(parameter.name, change.value):
             tried.setdefault(change.scope, {})[parameter.name] = change.value
     for values in tried.values():
         problem = _tried(session, values, current)

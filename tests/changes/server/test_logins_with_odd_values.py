@@ -38,9 +38,9 @@ def odd_values(kind: str, least: str | None, most: str | None, choices: list[str
 
 
 def reloaded(connection: Connection) -> None:
-    before = connection.execute("SELECT pg_conf_load_time()").fetchone()
+    before = connection.execute("SELECT pg_conf_load_time()::text").fetchone()
     connection.execute("SELECT pg_reload_conf()")
-    assert eventually(lambda: connection.execute("SELECT pg_conf_load_time()").fetchone() != before)
+    assert eventually(lambda: connection.execute("SELECT pg_conf_load_time()::text").fetchone() != before)
 
 
 def refusal(server: Throwaway) -> str:

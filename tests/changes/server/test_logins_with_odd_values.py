@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pgtop_tune.changes.server.statements import is_unwritable_empty
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.postgres.server import own_sessions
@@ -60,7 +61,8 @@ def test_no_safe_value_keeps_a_new_session_out(make_server: Callable[..., Throwa
         connection.execute(own_sessions.lifting(own_sessions.of_major(major)).encode())
         for name, kind, least, most, choices in connection.execute(SETTINGS.encode()).fetchall():
             for value in odd_values(str(kind), least, most, choices):
-                for scope in SCOPES if risk_of(str(name), value) is None else ():
+                safe = risk_of(str(name), value) is None and not is_unwritable_empty(str(name), value)
+                for scope in SCOPES if safe else ():
                     parameter = sql.Identifier(*str(name).split("."))
                     try:
                         change = sql.SQL("{} SET {} = {}").format(sql.SQL(scope), parameter, sql.Literal(value))

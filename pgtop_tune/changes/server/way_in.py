@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.changes.model.change import ParameterChange, Scope, WantedParameter
 from pgtop_tune.changes.server.statements import elements, list_fault
-from pgtop_tune.errors import ConnectionProblem, LockedOut, NotLetIn, NotReady, ServerProblem
-from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
+from pgtop_tune.errors import ConnectionProblem, LockedOut, NotReady, ServerProblem
+from pgtop_tune.metrics.setting_risks import RISKS, RiskClass, risk_of
 from pgtop_tune.model.postgres import Parameter
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
-LIBRARIES: Final = ("session_preload_libraries", "local_preload_libraries")
-_TRIED: Final = (*LIBRARIES, "dynamic_library_path", "post_auth_delay", "event_triggers")
+_LIBRARIES: Final = ("session_preload_libraries", "local_preload_libraries")
+_TRIED: Final = (*_LIBRARIES, "dynamic_library_path", "post_auth_delay", "event_triggers")
 """What a login reads and the start-up packet may hold."""
 _PLUGINS: Final = "$libdir/plugins/"
 """Where a library of local_preload_libraries has to be (miscinit.c, load_libraries)."""
@@ -33,7 +33,14 @@ _TAKES: Final = frozenset({RiskClass.RUNS_CODE, RiskClass.LOCKS_OUT, RiskClass.U
 
 
 def decides(name: str, value: str | None) -> bool:
-    """Return whether a value can keep new sessions out: it loads libraries, locks out, or is not known."""
+    """Return whether a value can keep new sessions out: it loads libraries, locks out, or is not known.
+
+    Args:
+        name: Setting, in any case.
+        value: None resets it, to a value that is not known here.
+    """
+    if value is None:
+        return any(risk.kind in _TAKES for risk in RISKS.get(name.lower(), ()))
     risk = risk_of(name, value)
     return risk is not None and risk.kind in _TAKES
 
@@ -125,9 +132,9 @@ def _may_try(session: OperatorSession, parameter: Parameter) -> bool:
 def _loaded(session: OperatorSession, values: Mapping[str, str]) -> str:
     """Load libraries into the session that a pooler lends; it refuses a start-up packet with them."""
     is_superuser = bool(session.rows(_IS_SUPERUSER)[0]["permitted"])
-    for name in LIBRARIES if "dynamic_library_path" not in values else ():
+    for name in _LIBRARIES if "dynamic_library_path" not in values else ():
         for library in elements(name, values.get(name, "")) or ():
-            is_local = name != LIBRARIES[0]
+            is_local = name != _LIBRARIES[0]
             path = _PLUGINS + library if is_local and "/" not in library else library
             if not is_superuser and not is_local:
                 continue
@@ -141,8 +148,6 @@ def _loaded(session: OperatorSession, values: Mapping[str, str]) -> str:
 
 def _is_at_fault(problem: ConnectionProblem, changes: Sequence[ParameterChange], *, other_database: bool) -> bool:
     """Return whether a login fails for changes, and not for a server that starts or a database closed to us."""
-    if isinstance(problem, LockedOut):
-        return True
-    if isinstance(problem, NotReady) or (other_database and isinstance(problem, NotLetIn)):
+    if isinstance(problem, NotReady) or (other_database and not isinstance(problem, LockedOut)):
         return False
     return any(decides(change.name, change.value) for change in changes)

@@ -241,3 +241,29 @@ def test_an_encoding_that_one_database_cannot_convert_is_asked_for(fresh_server:
     with pytest.raises(psycopg.OperationalError, match="conversion between"):
         psycopg.connect(conninfo(fresh_server, "latin"))
     operator_session(place(fresh_server, "latin"), OwnSessions()).close()
+
+
+async def test_a_reset_that_brings_a_lock_out_is_taken_back(fresh_server: Throwaway, tmp_path: Path) -> None:
+    file = Path(str(fresh_server.data_dir)) / "postgresql.conf"
+    file.write_text(f"{file.read_text()}\n{LIBRARIES} = 'nope_lib'\n")
+    execute(fresh_server, f"ALTER SYSTEM SET {LIBRARIES} = 'plpgsql'", "SELECT pg_reload_conf()")
+    before = auto_conf_of(fresh_server)
+    control = control_to(place(fresh_server), tmp_path)
+    with pytest.raises(ServerProblem, match=r"no new session gets in with it.*nope_lib"):
+        await control.apply_set([WantedParameter(LIBRARIES, None)], Terms())
+    await control.aclose()
+    assert auto_conf_of(fresh_server) == before
+    assert not is_locked_out(fresh_server)
+
+
+async def test_a_safe_change_stays_where_logins_fail_for_another_reason(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    messages: list[str] = []
+    control = PostgresControl(place(fresh_server), directory=tmp_path, rules=Rules(tell=messages.append))
+    await control.list(("work_mem",))
+    execute(fresh_server, "ALTER ROLE postgres SET session_preload_libraries = 'nope_lib'")
+    [change] = await control.apply_set([WantedParameter("work_mem", "9MB")], Terms())
+    await control.aclose()
+    assert change.shown_after == "9MB"
+    assert "nope_lib" in messages[-1]

@@ -4,6 +4,8 @@ PgtopError
 ├── UsageProblem            the words on the command line, a configuration file, a typed value
 ├── ConnectionProblem       the server is not there or does not let us in
 │   ├── NotReady            it is there and may let us in soon: it starts, stops or recovers
+│   ├── NoAnswer            it listens, and the login does not end in time
+│   ├── LockedOut           it takes the credentials and ends each new session: a library, a setting, a trigger
 │   └── NotLetIn            it is there and says no: role, database, pg_hba.conf
 │       ├── PasswordNeeded  it would, with a password
 │       └── WrongPassword   it would, with another password
@@ -52,6 +54,14 @@ class ConnectionProblem(PgtopError):
 
 class NotReady(ConnectionProblem):
     """The server is there and may let us in soon: it starts, stops or recovers, or has just cut the connection."""
+
+
+class NoAnswer(ConnectionProblem):
+    """Something listens there, and the login does not end in time: a server that hangs, or another program."""
+
+
+class LockedOut(ConnectionProblem):
+    """The server takes the credentials and ends each new session: for a library, a setting, or a login trigger."""
 
 
 class NotLetIn(ConnectionProblem):

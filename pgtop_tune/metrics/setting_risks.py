@@ -9,6 +9,7 @@ Source: PostgreSQL documentation, "Server Configuration" of each major, "Reliabi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -185,6 +186,10 @@ def _absolute(value: str, parameter: Parameter | None) -> bool:
 
 def _no_log_name(value: str, parameter: Parameter | None) -> bool:
     return "/" in value or not value.endswith((".log", ".csv", ".json"))
+
+
+def _another_encoding(value: str, parameter: Parameter | None) -> bool:
+    return re.sub("[^a-z0-9]", "", value.lower()) not in ("utf8", "unicode", "sqlascii")
 
 
 _ON: Final = _one_of("on")
@@ -582,6 +587,15 @@ _ALL: Final[tuple[ValueRisk, ...]] = (
     ),
     *_rows(
         _LOCK,
+        "client_encoding",
+        _another_encoding,
+        "any other than UTF8",
+        "databases in an encoding without a conversion to it refuse every login",
+        tried_with_deadline=True,
+        announced=False,
+    ),
+    *_rows(
+        _LOCK,
         "default_transaction_read_only",
         _ON,
         "on",
@@ -706,7 +720,6 @@ SAFE: Final = frozenset(
         "checkpoint_timeout",
         "checkpoint_warning",
         "client_connection_check_interval",
-        "client_encoding",
         "client_min_messages",
         "cluster_name",
         "commit_delay",

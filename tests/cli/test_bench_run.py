@@ -75,7 +75,6 @@ def test_one_json_object_with_tps_percentiles_validity_and_command(tables: str, 
     assert {"SHORT-RUN", "CLOSED-LOOP", "NOT-DURABLE"} <= ids(record)
     assert " -n " in record["command"]
     assert " -b select-only " in record["command"]
-    assert record["generator"]["threads"] >= 1
     assert record["facts"]["warnings"] == []
     assert [step["name"] for step in record["facts"]["housekeeping"]] == [
         "truncate-history", "vacuum", "checkpoint", "quiet",

@@ -43,7 +43,7 @@ def test_the_server_means_the_same_by_these_spellings(server: Throwaway, value: 
         ("fsync", "on"), ("fsync", None), ("synchronous_commit", "remote_write"), ("wal_level", "logical"),
         ("max_wal_size", "0"), ("zero_damaged_pages", "off"), ("statement_timeout", "0"), ("statement_timeout", "5min"),
         ("max_connections", "200"), ("log_directory", "log"), ("log_filename", "postgresql-%a.log"),
-        ("auto_explain.log_min_duration", "0"), ("archive_library", ""),
+        ("auto_explain.log_min_duration", "0"), ("archive_library", ""), ("client_encoding", "utf-8"),
     ],
 )  # fmt: skip
 def test_safe_values_and_resets_pass(name: str, value: str | None) -> None:
@@ -55,6 +55,7 @@ def test_safe_values_and_resets_pass(name: str, value: str | None) -> None:
     [
         ("session_replication_role", "replica", RiskClass.LOSES_AT_ONCE),
         ("synchronous_standby_names", "nobody", RiskClass.LOCKS_OUT),
+        ("client_encoding", "LATIN5", RiskClass.LOCKS_OUT),
         ("archive_command", "/bin/true", RiskClass.LOSES_AT_ONCE),
         ("archive_command", "exit 0", RiskClass.LOSES_AT_ONCE),
         ("archive_command", "", RiskClass.LOCKS_OUT),

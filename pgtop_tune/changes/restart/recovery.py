@@ -143,7 +143,7 @@ def elsewhere(
         directory: Of the journals; paths.journal_dir() by default.
         set_id: Set that is meant: it has one journal, wherever its server is.
     """
-    for known in _known(conninfo, selection, directory, set_id):
+    for known in known_servers(conninfo, selection, directory, set_id):
         there = now_at(conninfo, known.place)
         if there is not None and there.endpoints != conninfo.endpoints:
             return Elsewhere(known.name.key, there, known.place.data_directory)
@@ -208,8 +208,8 @@ def recover(
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
     """
-    for known in _known(conninfo, selection, directory, set_id):
-        if not _is_the_same(known):
+    for known in known_servers(conninfo, selection, directory, set_id):
+        if not holds_same_cluster(known):
             tell(f"{known.place.data_directory} holds another cluster now: left alone")
         elif policy.is_meant(known):
             return _recovered(known, selection, directory, tell, policy, written)
@@ -232,7 +232,9 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def _known(conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str) -> Iterator[Known]:
+def known_servers(
+    conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str
+) -> Iterator[Known]:
     """Servers that may be meant, the one that was changed last first."""
     endpoints = {f"{each.host}:{each.port}" for each in conninfo.endpoints}
     # What cannot be read `revert` tells.
@@ -265,7 +267,7 @@ def _version(place: ServerPlace) -> str:
         return ""
 
 
-def _is_the_same(known: Known) -> bool:
+def holds_same_cluster(known: Known) -> bool:
     """Whether the data directory still holds the cluster of the journal, by the system identifier in its name."""
     identifier = known.name.key.partition("-")[0]
     try:

@@ -38,6 +38,7 @@ from pgtop_tune.changes.server.one_change import (
     put_back,
 )
 from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
+from pgtop_tune.changes.server.way_in import check_after, check_value_back
 from pgtop_tune.changes.statements import same
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
@@ -80,7 +81,7 @@ def make(
         tell: Takes what other accounts cannot see of the changes.
 
     Raises:
-        ServerProblem: One was refused; nothing is changed.
+        ServerProblem: One was refused, or no new session gets in with it; nothing is changed.
         ChangedMeanwhile: One is not what the operator saw; nothing was changed.
         JournalProblem: The journal could not be written; nothing is changed.
         ConnectionProblem: The connection went away half-way; the journal has the changes as intended.
@@ -109,6 +110,7 @@ def make(
                 session.alter(change.name, change.value, change.scope)
                 made.append(change)
             settled = _read_back(session, changes, ChangeState.APPLIED)
+            check_after(session, changes, tell)
     except ServerProblem as problem:
         _withdraw(session, journal, changes, made, problem)
         raise
@@ -117,7 +119,7 @@ def make(
     try:
         journal.write(*settled)
     except JournalProblem:
-        take_back(session, journal, changes, "the journal could not be written").check_none_refused()
+        take_back(session, journal, changes, "the journal could not be written", at_once=True).check_none_refused()
         raise
     _note_file(session, journal)
     return settled
@@ -130,6 +132,7 @@ def take_back(
     why: str = "",
     *,
     certain: bool = True,
+    at_once: bool = False,
 ) -> RevertOutcome:
     """Gives back what was there before, last change first, reloads, reads back; safe to be done again.
 
@@ -139,6 +142,7 @@ def take_back(
         changes: In force, in the order they were made.
         why: What is to be said about it, for instance the trip wire.
         certain: The journal is surely this server's, and says from now on what the server is.
+        at_once: The values were there a moment ago; else those that a login reads are tried before they are restored.
 
     Returns:
         What was done to each; what was refused is still in force.
@@ -163,7 +167,7 @@ def take_back(
         # What a program that is gone has left over ours is reverted first.
         for leftover in claims.leftovers:
             clear(session, [leftover], orphan_notes.setdefault(leftover.marker.name, []).append)
-        put, refused = _put_all_back(session, journal, changes, claims.refused)
+        put, refused = _put_all_back(session, journal, changes, claims.refused, at_once=at_once)
         _unmark(session, journal, changes, put)
     back = [change for change in reversed(changes) if change.id in put]
     settled = dropped
@@ -247,7 +251,7 @@ def _withdraw(
     try_renew(session, journal, changes[len(made) :])
     if made:
         refused = f"{changes[len(made)].name} was refused" if len(made) < len(changes) else problem.message
-        take_back(session, journal, made, refused).check_none_refused()
+        take_back(session, journal, made, refused, at_once=True).check_none_refused()
 
 
 def _mark(
@@ -298,6 +302,8 @@ def _put_all_back(
     journal: Journal,
     changes: Sequence[ParameterChange],
     claimed: Mapping[Target, ServerProblem] = MappingProxyType({}),
+    *,
+    at_once: bool,
 ) -> tuple[dict[str, PutBack], tuple[Refusal, ...]]:
     """What was done to each change by id, and which the server refused."""
     put: dict[str, PutBack] = {}
@@ -307,6 +313,8 @@ def _put_all_back(
         try:
             if (change.name, change.scope) in claimed:
                 raise claimed[change.name, change.scope]
+            if not at_once:
+                check_value_back(session, change)
             put[change.id] = put_back(session, journal, change, together)
         except ServerProblem as problem:
             refused.append(Refusal(change, problem))

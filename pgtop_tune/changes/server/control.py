@@ -27,7 +27,7 @@ from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
 from pgtop_tune.changes.selection import in_order, of_set, overdue
-from pgtop_tune.changes.server import change_set, markers, reverting
+from pgtop_tune.changes.server import change_set, markers, reverting, way_in
 from pgtop_tune.changes.server.claims import (
     EXPERIMENT,
     Claims,
@@ -414,6 +414,7 @@ class PostgresControl:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
         at_stake = unlocked_losses(self._rules, wanted, terms, current)
         ordered = in_order(wanted, current)
+        way_in.check_before(session, ordered, current)
         with Journal(self._journals.own(session), self.directory) as journal:
             if any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted):
                 session.check_permitted()

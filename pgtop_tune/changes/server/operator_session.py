@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
+from msgspec.structs import replace
 from psycopg.rows import dict_row
 
 from pgtop_tune.answer_shape import check_shape
@@ -27,13 +28,13 @@ from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.server import own_sessions
-from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Reached, ServerEndpoint
 from pgtop_tune.postgres.server.failures import (
     STATEMENT_HINTS,
     PlainWords,
     connection_problem,
-    libpq_problem,
     not_text,
+    refusal_state,
     refused_in_other_words,
     server_words,
     sqlstate_of,
@@ -41,7 +42,9 @@ from pgtop_tune.postgres.server.failures import (
 from pgtop_tune.postgres.server.libpq import connect
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import AT_START, pin, unpinned
-from pgtop_tune.sql_quoting import identifier, quoted
+from pgtop_tune.postgres.server.way_in import attempts, login_problem
+from pgtop_tune.sql_quoting import composed, identifier, literal, quoted
+from pgtop_tune.start_options import with_settings
 
 CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
 _ATTEMPTS: Final = 20
@@ -75,6 +78,7 @@ _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _CONFIG_FILE_ERROR: Final = "F0000"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _NOT_SUPPORTED: Final = "0A000"
+_NO_PLACE: Final = "53"
 _SWITCHED_OFF: Final = "ALTER SYSTEM is switched off on this server (allow_alter_system)"
 _UNKNOWN_NAME: Final = "42704"
 _KEEPALIVES: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
@@ -103,13 +107,15 @@ class OperatorSession:
         self._own = own
         self._conninfo = conninfo
         self._major = own_sessions.ALL_SINCE
+        self._switched_off: frozenset[str] = frozenset()
         try:
             self._begin("")
             self._prepare()
         except (ConnectionProblem, psycopg.Error) as error:
-            if not own_sessions.bites(str(error), sqlstate_of(error)):
-                raise
-            self._begin_without_limits(error)
+            if own_sessions.bites(str(error), sqlstate_of(error)):
+                self._begin_without_limits(error)
+            else:
+                self._begin_without_lock_out(error)
         self._own.pids.add(self._pid)
         self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
         try:
@@ -130,12 +136,25 @@ class OperatorSession:
                 row_factory=dict_row,
             )
         except psycopg.OperationalError as error:
-            raise libpq_problem(error, self._conninfo, _state_of(error, self._conninfo)) from None
+            raise login_problem(error, _state_of(error, self._conninfo), self._conninfo) from None
         except (OSError, UnicodeError) as error:
             # psycopg looks host names up by itself, before libpq has a say.
             raise connection_problem(error, self._conninfo) from None
         self._pid = self._connection.info.backend_pid
         self._major = self._connection.info.server_version // 10_000
+
+    def _begin_without_lock_out(self, problem: Exception) -> None:
+        """A library, a setting or a login trigger ends sessions as they begin, or holds them."""
+        for settings in attempts(problem):
+            try:
+                self._begin(with_settings("", settings))
+            except ConnectionProblem:
+                continue
+            self._lifted_from_start = False
+            self._switched_off = frozenset(settings)
+            self._prepare()
+            return
+        raise problem
 
     def _begin_without_limits(self, problem: Exception) -> None:
         """A limit is so low that it ends sessions before they can lift it, some of them even then."""
@@ -170,6 +189,41 @@ class OperatorSession:
             self._connection.close()
             raise
 
+    def new_login(self, settings: Mapping[str, str], database: str = "") -> ConnectionProblem | None:
+        """Log in once more at the address of this session, and log out.
+
+        Args:
+            settings: Parameters of the start-up packet.
+            database: Another database than ours.
+
+        Returns:
+            Why the server does not let us in; None where it does, or where that says nothing of a setting: a limit has
+            ended the session, or no place is free.
+        """
+        info = self._connection.info
+        endpoint = ServerEndpoint(host=info.host, port=info.port, hostaddr=info.hostaddr)
+        there = self._conninfo.pinned(Reached(endpoint, bool(self._connection.pgconn.ssl_in_use)))
+        there = replace(there, dbname=database or there.dbname)
+        try:
+            connection = connect(there, CONTROL_NAME, options=with_settings("", settings))
+        except psycopg.OperationalError as error:
+            state = refusal_state(error) or _state_of(error, there)
+            if state.startswith(_NO_PLACE) or own_sessions.ended_by_limit(str(error), state):
+                return None
+            return login_problem(error, state, there)
+        except OSError as error:
+            return connection_problem(error, there)
+        pid = connection.info.backend_pid
+        self._own.pids.add(pid)
+        connection.close()
+        self._own.pids.discard(pid)
+        return None
+
+    def load(self, library: str) -> None:
+        """Load a library into the session that serves us, as new sessions would. Raises psycopg's exceptions."""
+        with self._one_session():
+            self._run(str(composed("LOAD {library}", library=literal(library))))
+
     def answers(self) -> bool:
         """Whether the connection still leads to the server; a restart cuts it without a word to us."""
         try:
@@ -186,6 +240,7 @@ class OperatorSession:
         for parameter in found.values():
             check_shape(parameter)
         after = {_READ_ONLY, *own_sessions.LIMITS, *_KEEPALIVES} if self._direct else set()
+        after |= self._switched_off
         ours = [name for name in found if name in AT_START or name in after]
         if ours:
             lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(ours)}

@@ -401,6 +401,7 @@ def _taken_back(
     from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
     from pgtop_tune.changes.journal import read_all
     from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
+    from pgtop_tune.changes.restart.locked_out import by_hand, let_in_again
     from pgtop_tune.changes.restart.recovery import elsewhere, recover
     from pgtop_tune.changes.selection import overdue
     from pgtop_tune.changes.server.one_change import now_ms
@@ -409,7 +410,7 @@ def _taken_back(
     from pgtop_tune.cli.output import tell
     from pgtop_tune.cli.restarting import policy_for, restart_after_reverting
     from pgtop_tune.cli.signals import run_until_signalled
-    from pgtop_tune.errors import ConnectionProblem, NotLetIn
+    from pgtop_tune.errors import ConnectionProblem, LockedOut, NoAnswer, NotLetIn, PasswordNeeded, WrongPassword
 
     written: list[frozenset[str]] = []
 
@@ -464,6 +465,12 @@ def _taken_back(
             if outcome.settled or outcome.refused or not set_id:
                 return restarted(conninfo, outcome)
         except ConnectionProblem as error:
+            if not isinstance(error, PasswordNeeded | WrongPassword) and let_in_again(
+                conninfo, selection, directory, tell, set_id, written.append
+            ):
+                return restarted(conninfo, taken(conninfo))
+            if isinstance(error, LockedOut | NoAnswer):
+                error.hint = by_hand(conninfo, selection, directory, set_id) or error.hint
             if isinstance(error, NotLetIn) and not set_id:
                 raise
             problem = error
@@ -472,7 +479,7 @@ def _taken_back(
             policy = policy_for(conninfo, yes=yes, watchdog=watchdog)
             recovered = None
             # Another server may answer there while that of the set is down.
-            if not isinstance(problem, NotLetIn):
+            if not isinstance(problem, NotLetIn | LockedOut):
                 recovered = recover(conninfo, selection, directory, tell, policy, set_id, written.append)
             if recovered is None and problem is not None:
                 raise problem

@@ -9,7 +9,15 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, NotReady, PasswordNeeded, ServerProblem, WrongPassword
+from pgtop_tune.errors import (
+    ConnectionProblem,
+    NoAnswer,
+    NotLetIn,
+    NotReady,
+    PasswordNeeded,
+    ServerProblem,
+    WrongPassword,
+)
 from pgtop_tune.foreign_answers import MALFORMED, malformed
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
@@ -50,7 +58,8 @@ _CONNECT_HINTS: Final[Mapping[str, str]] = {
     "53300": "close some sessions, or raise the limit: max_connections, or CONNECTION LIMIT of the role or database",
     "57P03": "it is starting, stopping or recovering; trying again",
     "57P01": "it was shut down by an administrator; trying again",
-    "42501": "the role may not connect to this database",
+    "42501": "the role may not connect to this database, or its sessions load a library that they may not load",
+    "58P01": "sessions load a library that is not there: `pgtop-tune revert` reverts a change of pgtop-tune",
     "42704": "a setting in PGOPTIONS or options= does not exist on this server",
     "08P01": "a pooler rejects PGOPTIONS and options= unless its ignore_startup_parameters lists `options`",
 }
@@ -74,6 +83,9 @@ _REASONS: Final[Mapping[str, Reason]] = {
 _LONGEST_WORDS: Final = 2_000
 _ENDED: Final = frozenset({"25P03", "25P04", "57P05"})
 """The server has ended the session: a time limit for idling in a transaction, for a transaction, for idling."""
+
+_OF_STATEMENTS: Final = ("22", "42", "55", "58")
+"""Beginnings of sqlstates of psycopg's OperationalError that leave the session as it was."""
 
 _TOO_SLOW: Final = "took longer than its time limit"
 
@@ -113,14 +125,14 @@ def connection_problem(error: BaseException, conninfo: ConnInfo, *, reached: boo
         if isinstance(error, class_):
             cut = issubclass(class_, ConnectionResetError | BrokenPipeError)
             hint = _SILENT if reached and class_ is TimeoutError else hint
-            return (NotReady if cut else ConnectionProblem)(f"{where}: {words}", hint)
+            kind = NoAnswer if reached and class_ is TimeoutError else NotReady if cut else ConnectionProblem
+            return kind(f"{where}: {words}", hint)
     return ConnectionProblem(f"{where}: {server_words(error) or type(error).__name__}")
 
 
 def refused_in_other_words(error: psycopg.OperationalError) -> bool:
     """Whether a server has said something that is not understood here: it may speak another language."""
-    words = str(error)
-    return _ANSWERED.search(words) is not None and not any(pattern.search(words) for pattern, _ in _REFUSALS)
+    return _ANSWERED.search(str(error)) is not None and not refusal_state(error)
 
 
 def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: str = "") -> ConnectionProblem:
@@ -152,10 +164,15 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
     if _FORBIDDEN.search(words):
         return NotLetIn(message, "a keyword of the connection, or a PG* variable, excludes this server")
-    state = state or next((state for pattern, state in _REFUSALS if pattern.search(words)), "")
+    state = state or refusal_state(error)
     if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
         return WrongPassword(message, _CONNECT_HINTS[_PASSWORD_FAILED])
     return _kind(state)(message, _CONNECT_HINTS.get(state, ""))
+
+
+def refusal_state(error: psycopg.OperationalError) -> str:
+    """Return the sqlstate of a refused login by its English words; "" where they are not known."""
+    return next((state for pattern, state in _REFUSALS if pattern.search(str(error))), "")
 
 
 def _kind(state: str) -> type[ConnectionProblem]:
@@ -243,7 +260,7 @@ class PlainWords:
         import psycopg
 
         state = sqlstate_of(error)
-        lost = isinstance(error, psycopg.OperationalError) and not state.startswith(("22", "42", "55"))
+        lost = isinstance(error, psycopg.OperationalError) and not state.startswith(_OF_STATEMENTS)
         if lost or state in _ENDED:
             raise ConnectionProblem(f"{self._conninfo.describe()}: {server_words(error)}") from None
         if isinstance(error, psycopg.Error):

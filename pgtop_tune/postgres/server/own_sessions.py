@@ -69,6 +69,7 @@ _CUT: Final = re.compile(
 )
 """What is said of a session that a limit has ended while it began; libpq tells no sqlstate then, nor asyncpg where the
 server's last words came between two statements."""
+_LIMIT: Final = re.compile("(statement|transaction|idle-session) timeout")
 IN_FILES: Final = """
 SELECT DISTINCT ON (lower(name)) lower(name) AS name, setting, sourcefile || ':' || sourceline AS place
   FROM pg_file_settings WHERE lower(name) = ANY(%s) AND error IS NULL ORDER BY lower(name), seqno DESC
@@ -87,6 +88,11 @@ def of_major(major: int) -> tuple[str, ...]:
 def bites(words: str, sqlstate: str) -> bool:
     """Whether a limit may have ended a session, by the words and the sqlstate of its failure."""
     return sqlstate in _BITES or (not sqlstate and _CUT.search(words) is not None)
+
+
+def ended_by_limit(message: str, sqlstate: str) -> bool:
+    """Return whether a limit has surely ended a session; for `bites` the session may as well have crashed."""
+    return sqlstate in _BITES or (not sqlstate and _LIMIT.search(message) is not None)
 
 
 def lifting(names: Sequence[str]) -> str:

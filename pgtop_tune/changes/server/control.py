@@ -416,15 +416,16 @@ class PostgresControl:
         ordered = in_order(wanted, current)
         way_in.check_before(session, ordered, current)
         with Journal(self._journals.own(session), self.directory) as journal:
-            if any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted):
+            of_system = any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted)
+            if of_system:
                 session.check_permitted()
                 session.check_alter_system()
-                place = self._place(session)
-                check_auto_conf(session, place, self._tell_once)
+                check_auto_conf(session, self._place(session), self._tell_once)
                 # A restart has asked for itself, and its operator may have gone on in spite of the answer.
                 if not terms.with_restart:
-                    self._trials.check(session, place, ordered, current)
-                note_place(place, journal)
+                    self._trials.check(session, self._place(session), ordered, current)
+            if of_system or any(way_in.decides(parameter.name, parameter.value) for parameter in ordered):
+                note_place(self._place(session), journal)
             known = set(self._deadlines.ids)
             if terms.keep_within_s is not None or at_stake:
                 terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])

@@ -120,17 +120,17 @@ def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tu
 
 
 def server_before_restart(
-    session: OperatorSession, in_force: Sequence[ParameterChange], wanted: Sequence[WantedParameter]
+    session: OperatorSession, in_force: Sequence[ParameterChange], changes: Sequence[WantedParameter]
 ) -> ServerBeforeRestart:
     """The server as it is now.
 
     Args:
         session: To it.
         in_force: What the journal holds.
-        wanted: What is about to be written.
+        changes: What is about to be written.
     """
     row = session.rows(_STANDING)[0]
-    found = session.parameters((*(each.name for each in wanted), *NEEDED))
+    found = session.parameters((*(change.name for change in changes), *NEEDED))
     pid = postmaster_pid(session)
     return ServerBeforeRestart(
         **row,
@@ -138,7 +138,7 @@ def server_before_restart(
         parameters={parameter.name: parameter for parameter in found},
         place=find_place(session),
         pid=None if isinstance(pid, Unavailable) else pid,
-        next_start=next_start(session, wanted, PARAMETERS, is_here=not isinstance(pid, Unavailable)),
+        next_start=next_start(session, changes, PARAMETERS, is_here=not isinstance(pid, Unavailable)),
         library_directory=library_directory(session),
     )
 
@@ -151,20 +151,20 @@ def library_directory(session: OperatorSession) -> str:
 
 
 def restart_facts(
-    server: ServerBeforeRestart, wanted: Sequence[WantedParameter], dry: DryStart | Unavailable | None = None
+    server: ServerBeforeRestart, changes: Sequence[WantedParameter], dry: DryStart | Unavailable | None = None
 ) -> RestartFacts:
     """Return what the checks look at.
 
     Args:
         server: As it is now.
-        wanted: What is about to be written.
+        changes: What is about to be written.
         dry: What a start with it comes to; tried here where it is not given.
     """
-    values = values_after(server.parameters, server.pending, wanted)
+    values = values_after(server.parameters, server.pending, changes)
     here = server.pid is not None
     page_size = values.number("huge_page_size")
     pool = _pool(int(page_size or 0)) if here else None
-    dry = _tried(server, wanted) if dry is None else dry
+    dry = _tried(server, changes) if dry is None else dry
     return RestartFacts(
         major=server.major,
         values=values,
@@ -181,11 +181,11 @@ def restart_facts(
     )
 
 
-def _tried(server: ServerBeforeRestart, wanted: Sequence[WantedParameter]) -> DryStart | Unavailable:
+def _tried(server: ServerBeforeRestart, changes: Sequence[WantedParameter]) -> DryStart | Unavailable:
     if server.pid is None or not server.place.program:
         return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs are out of reach")
     try:
-        text = with_changes(auto_conf_text(server.place), wanted)
+        text = with_changes(auto_conf_text(server.place), changes)
         tried = start_text(server.place, text, server.next_start, with_libraries=True)
         return dry_start(server.place, tried, server.major, absent_libraries(server.library_directory, server.place))
     except ClusterProblem as problem:
@@ -201,11 +201,11 @@ def auto_conf_text(place: ServerPlace) -> str:
     return auto_conf.read(place.data_directory).decode("utf-8", "surrogateescape")
 
 
-def with_changes(text: str, wanted: Sequence[WantedParameter]) -> str:
+def with_changes(text: str, changes: Sequence[WantedParameter]) -> str:
     """Return the text of postgresql.auto.conf after changes. Pure."""
-    for each in wanted:
-        value = None if each.value is None else as_written(each.name, each.value)
-        text = auto_conf.with_value(text, each.name, value)
+    for change in changes:
+        value = None if change.value is None else as_written(change.name, change.value)
+        text = auto_conf.with_value(text, change.name, value)
     return text
 
 

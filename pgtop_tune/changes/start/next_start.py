@@ -98,7 +98,7 @@ class NextStart(Struct, frozen=True):
 
     Attributes:
         rows: Parameters by name.
-        wanted: Values to be written, by name in lower case, None for a reset; they replace those of the rows.
+        changes: Values to be written, by name in lower case, None for a reset; they replace those of the rows.
         directories: Paths that were looked at, and whether each is a directory; None where nothing is there.
         counts: What the server keeps, by the names of `_COUNTS`; without what was not asked for or may not be read.
         has_group: Whether the group of its sockets exists; None where that cannot be said.
@@ -106,7 +106,7 @@ class NextStart(Struct, frozen=True):
     """
 
     rows: Mapping[str, _Row]
-    wanted: Mapping[str, str | None]
+    changes: Mapping[str, str | None]
     directories: Mapping[str, bool | None]
     counts: Mapping[str, int]
     has_group: bool | None = None
@@ -117,7 +117,7 @@ class NextStart(Struct, frozen=True):
         row = self.rows.get(name)
         if row is None:
             return ""
-        value = row.now if row.is_fixed else self.wanted.get(name, row.now)
+        value = row.now if row.is_fixed else self.changes.get(name, row.now)
         return (row.without if value is None else value).strip()
 
     def number(self, name: str) -> float | None:
@@ -199,7 +199,7 @@ def next_start(
         )
         for row in read
     }
-    start = NextStart(rows=rows, wanted=texts, directories={}, counts={})
+    start = NextStart(rows=rows, changes=texts, directories={}, counts={})
     group = start.text("unix_socket_group")
     return replace(
         start,

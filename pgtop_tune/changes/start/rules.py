@@ -247,18 +247,18 @@ TLS: Final = frozenset(name for rule in RULES if rule.names[0] == "ssl" for name
 
 
 def refusal_by_rules(
-    before: NextStart, after: NextStart, wanted: Sequence[WantedParameter], major: int, *, tried: bool
+    before: NextStart, after: NextStart, changes: Sequence[WantedParameter], major: int, *, tried: bool
 ) -> str:
     """Return why changes keep the server from starting; "" where they do not.
 
     Args:
         before: What the next start reads now: a rule that refuses this refuses no change.
         after: What it reads then.
-        wanted: The changes.
+        changes: The changes.
         major: Version of the server.
         tried: The server's own program has passed it, so that the rules are left which that does not see.
     """
-    names = {each.name.lower() for each in wanted}
+    names = {change.name.lower() for change in changes}
     for rule in _rules(major, tried=tried):
         if not names.isdisjoint(rule.names) and (refusal := rule.refusal(after)) and not rule.refusal(before):
             return refusal

@@ -48,7 +48,7 @@ def index_of(data: Path) -> object:
 READERS: dict[str, Callable[[Path], object]] = {
     "log": log_pieces,
     "PG_VERSION": lambda data: recovery._version(place(data)),
-    "global/pg_control": lambda data: recovery._is_the_same(known(data)),
+    "global/pg_control": lambda data: recovery.holds_same_cluster(known(data)),
     "postmaster.pid": pid_of,
     "postmaster.pid ": listening,
     "postgresql.auto.conf": auto_conf.read,

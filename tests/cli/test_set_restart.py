@@ -190,7 +190,7 @@ def test_a_pending_value_goes_back_although_the_server_was_stopped(
 ) -> None:
     before = auto_conf_of(managed)
     process = subprocess.Popen(
-        [*PROGRAM, "set", "work_mem=9MB", "--for", "4s", "-w", "-d", conninfo(managed)],
+        [*PROGRAM, "set", "work_mem=9MB", "--for", "2s", "-w", "-d", conninfo(managed)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         env=environment(tmp_path), cwd=ROOT,
     )  # fmt: skip

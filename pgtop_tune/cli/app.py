@@ -22,6 +22,8 @@ from pgtop_tune.process.dispositions import reset_inherited
 from pgtop_tune.process.handed_on import command_line, take_over
 
 DEFAULT_COMMAND: Final = "top"
+_COMPLETIONS: Final = (["--install-completion"], ["--show-completion"])
+_SHELL_BY_NAME: Final = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 _OF_THE_PROGRAM: Final = ("--help", "--version", "--install-completion", "--show-completion")
 
 
@@ -189,6 +191,9 @@ def main() -> None:
 
 
 def _run(words: list[str], command: str) -> None:
+    if words[:1] in _COMPLETIONS and len(words) > 1:
+        # typer takes the name of a shell only where it does not look for the one that it runs in.
+        os.environ[_SHELL_BY_NAME] = "1"
     try:
         program(command)(args=words, prog_name=PROGRAM)
     except SystemExit:

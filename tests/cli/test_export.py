@@ -179,3 +179,10 @@ def test_a_dash_is_stdout_and_a_device_is_written_to_and_not_replaced(recording:
     report = run("report", str(recording), "-o", "-", home=tmp_path)
     assert report.status == 0, report.err
     assert report.out.startswith("<!doctype html>")
+
+
+def test_a_window_behind_the_end_has_no_rows(recording: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="nothing is recorded after 1h") as refused:
+        export(recording, output=tmp_path / "a.csv", metrics=METRICS, since="1h")
+    assert "5m" in refused.value.hint
+    assert not (tmp_path / "a.csv").exists()

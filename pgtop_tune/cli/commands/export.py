@@ -142,6 +142,7 @@ def _span(reader: RecordingReader, since: str, until: str, every: str | None) ->
     from pgtop_tune.export.catalogue import TimeSpan
     from pgtop_tune.recording.reader import without_frames
     from pgtop_tune.runtime.window import Timeline, moment, seconds
+    from pgtop_tune.units import duration
 
     first = next((frame for _, frame in reader.frames()), None)
     if first is None:
@@ -150,6 +151,8 @@ def _span(reader: RecordingReader, since: str, until: str, every: str | None) ->
     line = Timeline(reader.length_s, reader.length_s, began_ms)
     from_s = moment(since, line)
     until_s = moment(until, replace(line, shown_s=from_s))
+    if from_s >= reader.length_s > 0:
+        raise UsageProblem(f"nothing is recorded after {since}", f"the recording is {duration(reader.length_s)} long")
     if until_s < from_s:
         raise UsageProblem(f"{until} is before {since}", "+2m is two minutes after the first moment")
     return TimeSpan(from_s, until_s, 0.0 if every is None else seconds(every))
@@ -188,14 +191,18 @@ def _write(
 
             pyarrow()
             with new_file(output, force) as part:
-                return f"{write_parquet(part, rows, found()):,} rows"
+                return _rows(write_parquet(part, rows, found()))
         with text_to(output, force) as file:
             if kind is ExportFormat.CSV:
                 count = write_wide(file, rows, found) if wide else write_tidy(file, rows, found())
-                return f"{count:,} rows"
+                return _rows(count)
             written, left_out = write_openmetrics(file, rows, found(), output and output.absolute().parent)
             behind = f", {left_out:,} left out because the clock was set back" if left_out else ""
             return f"{written:,} values{behind}"
+
+
+def _rows(number: int) -> str:
+    return f"{number:,} row{'' if number == 1 else 's'}"
 
 
 # Where an export goes: a file that is there whole or not at all, or stdout; and how far it is.

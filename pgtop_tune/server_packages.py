@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 import sys
 from pathlib import Path
 from typing import Final
@@ -108,3 +109,28 @@ def own_libraries_hint(said: str, otherwise: str, root: Path = Path("/")) -> str
     if _NO_LIBRARY not in said or os.path.lexists(root / "proc/self/exe"):
         return ""
     return f"/proc is hidden, through which programs find the libraries beside them: {otherwise}"
+
+
+_OTHERS_WRITE: Final = 0o022
+
+
+def writable_by_others(path: Path) -> str:
+    """Return a part of the way to a program that other accounts than root can replace; "" where we are not root."""
+    if os.geteuid() != 0:
+        return ""
+    real = Path(os.path.realpath(path))
+    libraries = [real.parent.parent / "lib"] if (real.parent.parent / "lib").is_dir() else []
+    for part in (real, *real.parents, *libraries, path, *Path(os.path.abspath(path)).parents):
+        try:
+            status = part.lstat()
+        except OSError:
+            return str(part)
+        if status.st_uid != 0 or (not stat.S_ISLNK(status.st_mode) and _is_open(status)):
+            return str(part)
+    return ""
+
+
+def _is_open(status: os.stat_result) -> bool:
+    """Return whether others can write it; in a sticky directory they cannot replace a file of root's."""
+    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    return bool(status.st_mode & _OTHERS_WRITE) and not sticky

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import re
 import shutil
-import stat
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from msgspec import Struct
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.process import handed_on
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.server_packages import installed, own_libraries_hint, remedy
+from pgtop_tune.server_packages import installed, own_libraries_hint, remedy, writable_by_others
 
 OLDEST: Final = 130000
 """Before PostgreSQL 13 pgbench's options and log differ too much."""
@@ -28,7 +27,6 @@ _ANSWER_TIMEOUT_S: Final = 10.0
 _TRIES_TLS: Final = ("-n", "-t", "1", "-h", os.devnull, "-U", "nobody", "postgres")
 """There is no server; a libpq without TLS refuses PGSSLMODE=require before it finds that out."""
 NO_TLS: Final = "invalid when SSL support is not compiled in"
-_OTHERS_WRITE: Final = 0o022
 
 
 class Pgbench(Struct, frozen=True):
@@ -132,28 +130,6 @@ def probe(path: Path) -> Pgbench:
         raise LoadProblem(f"{path} is not a working pgbench: {words}", hint or INSTALL_HINT)
     version_num, version = parsed
     return Pgbench(path=path, version_num=version_num, version=version, library_path=library_path)
-
-
-def writable_by_others(path: Path) -> str:
-    """Return a part of the way to a program that other accounts than root can replace; "" where we are not root."""
-    if os.geteuid() != 0:
-        return ""
-    real = Path(os.path.realpath(path))
-    libraries = [real.parent.parent / "lib"] if (real.parent.parent / "lib").is_dir() else []
-    for part in (real, *real.parents, *libraries, path, *Path(os.path.abspath(path)).parents):
-        try:
-            status = part.lstat()
-        except OSError:
-            return str(part)
-        if status.st_uid != 0 or (not stat.S_ISLNK(status.st_mode) and _is_open(status)):
-            return str(part)
-    return ""
-
-
-def _is_open(status: os.stat_result) -> bool:
-    """Return whether others can write it; in a sticky directory they cannot replace a file of root's."""
-    sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
-    return bool(status.st_mode & _OTHERS_WRITE) and not sticky
 
 
 def _lacks_tls(pgbench: Pgbench) -> bool:

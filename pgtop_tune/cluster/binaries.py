@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.server_packages import installed, remedy
+from pgtop_tune.server_packages import installed, remedy, writable_by_others
 
 NEEDED: Final = ("postgres", "initdb", "pg_ctl")
 OLDEST_VERSION_NUM: Final = 140000
@@ -104,9 +104,14 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
     """Asks the postgres of a directory for its version.
 
     Raises:
-        ClusterProblem: It does not run or says something else.
+        ClusterProblem: It does not run or says something else, or we are root and other accounts can write it.
     """
     program = bin_dir / "postgres"
+    if stranger := writable_by_others(program):
+        raise ClusterProblem(
+            f"{program} is not run as root: other accounts can write {stranger}",
+            f"run pgtop-tune as another account, or take away their rights on {stranger}",
+        )
     environment = {**os.environ, **({"LD_LIBRARY_PATH": str(library_path)} if library_path else {})}
     try:
         answer = subprocess.run(

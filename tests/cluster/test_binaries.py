@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +30,19 @@ def install(tmp_path: Path) -> Install:
         return bin_dir
 
     return make
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may not run what others write")
+def test_root_runs_no_server_that_another_account_can_write(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = install("theirs", f"touch {tmp_path}/ran; {version('18.9')}")
+    os.chown(theirs / "postgres", pwd.getpwnam("nobody").pw_uid, -1)
+    monkeypatch.setenv("PATH", str(theirs), prepend=":")
+    with pytest.raises(ClusterProblem, match="is not run as root: other accounts can write"):
+        find(theirs)
+    assert not any(each.bin_dir == theirs for each in binaries.available())
+    assert not (tmp_path / "ran").exists()
 
 
 def version(text: str) -> str:

@@ -17,10 +17,10 @@ from pgtop_tune.changes.journal import Journal, path_for, read
 from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
 from pgtop_tune.changes.restart.offline import restore
 from pgtop_tune.changes.restart.recovery import Known, holds_same_cluster, known_servers
+from pgtop_tune.changes.server.markers import restoring_sql
 from pgtop_tune.changes.server.reverting import ServerSelection
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.server.way_in import decides
-from pgtop_tune.changes.statements import restoring
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem
@@ -86,7 +86,7 @@ def by_hand(conninfo: ConnInfo, selection: ServerSelection, directory: Path | No
         return _keeping_out(selection(changes), of_system=False)
 
     for server in known_servers(conninfo, keeping_out, directory, set_id):
-        statements = restoring(keeping_out(read(path_for(server.name.key, directory)).in_force))
+        statements = restoring_sql(keeping_out(read(path_for(server.name.key, directory)).in_force))
         return f"as a superuser, in PGOPTIONS='{OPTIONS}' psql, not through a pooler: {statements}"
     return ""
 

@@ -165,9 +165,13 @@ def take_back(
     orphan_notes: dict[str, list[str]] = {}
     with briefly_claimed(session, OwnSets.of(journal), unmarked) as claims:
         # What a program that is gone has left over ours is reverted first.
+        held: dict[Target, ServerProblem] = dict(claims.refused)
         for leftover in claims.leftovers:
-            clear(session, [leftover], orphan_notes.setdefault(leftover.marker.name, []).append)
-        put, refused = _put_all_back(session, journal, changes, claims.refused, at_once=at_once)
+            try:
+                clear(session, [leftover], orphan_notes.setdefault(leftover.marker.name, []).append)
+            except ServerProblem as problem:
+                held[leftover.target] = problem
+        put, refused = _put_all_back(session, journal, changes, held, at_once=at_once)
         _unmark(session, journal, changes, put)
     back = [change for change in reversed(changes) if change.id in put]
     settled = dropped

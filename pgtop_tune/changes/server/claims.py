@@ -271,15 +271,22 @@ def clear(session: OperatorSession, leftovers: Iterable[Leftover], tell: Callabl
         Names of the parameters that have their old values again.
 
     Raises:
-        ServerProblem: Refused, for instance because this role may not.
+        ServerProblem: Refused, for instance because this role may not; it says whose value that is.
     """
     reverted: list[str] = []
     of_system = False
     for entry in leftovers:
         name, scope = entry.marker.name, entry.target[1]
-        if entry.in_force:
-            session.alter(name, entry.marker.was, scope)
-        session.alter_marker(marker_name(name), None, scope)
+        try:
+            if entry.in_force:
+                session.alter(name, entry.marker.was, scope)
+            session.alter_marker(marker_name(name), None, scope)
+        except ServerProblem as problem:
+            raise ServerProblem(
+                f"{_left_by(entry.target, entry.marker)}, and cannot be reverted: {problem.message}",
+                f"a superuser reverts it: `pgtop-tune revert`, or in SQL {_without_marker(entry.target)}",
+                problem.sqlstate,
+            ) from None
         if entry.in_force:
             restart = any(overview.context == "postmaster" for overview in session.parameters([name]))
             tell(f"{orphan_words(entry.target, entry.marker)}{'; that takes effect with a restart' if restart else ''}")
@@ -505,9 +512,13 @@ def _unreadable(target: Target) -> PendingElsewhere:
 
 def orphan_words(target: Target, marker: Marker) -> str:
     """Say that a value was reverted which a program that is gone has left."""
+    return f"{_left_by(target, marker)}: back to {_old(marker)} first"
+
+
+def _left_by(target: Target, marker: Marker) -> str:
     scope = "" if target[1].kind is ScopeKind.SYSTEM else f" for {said(target[1])}"
     deadline = f", deadline {wall_clock(marker.until_ms)} at the server" if marker.until_ms else ""
-    return f"{_value(marker)}{scope} was left by {_who(marker.by)}{deadline}: back to {_old(marker)} first"
+    return f"{_value(marker)}{scope} was left by {_who(marker.by)}{deadline}"
 
 
 def _without_marker(target: Target) -> str:

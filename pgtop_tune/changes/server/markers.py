@@ -25,7 +25,7 @@ from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Scope, ScopeKind, WantedParameter
 from pgtop_tune.changes.model.deadline import deadline_ms
 from pgtop_tune.changes.server.scopes import named_now, present
-from pgtop_tune.changes.statements import is_unwritable_empty, same
+from pgtop_tune.changes.statements import is_unwritable_empty, restoring, same, statement
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.instance import Instance
 
@@ -149,6 +149,17 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
             or not (self.instance_digest and instance_digest)
             or self.instance_digest == instance_digest
         )
+
+
+def restoring_sql(changes: Sequence[ParameterChange]) -> str:
+    """Return the SQL that reverts changes by hand, the last one first, and removes their markers."""
+    texts = [restoring(changes)]
+    for change in changes:
+        name = marker_name(change.name)
+        if not change.kept:
+            known = f"SET {name} = ''; " if change.scope.kind is ScopeKind.SYSTEM else ""
+            texts.append(f"{known}{statement(name, None, change.scope)};")
+    return " ".join(texts)
 
 
 def marker_name(name: str) -> str:

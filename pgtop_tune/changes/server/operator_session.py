@@ -75,7 +75,8 @@ SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setc
 """
 """Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
-_CONFIG_FILE_ERROR: Final = "F0000"
+_NOT_OF_THE_FILE: Final = ("F0000", "53")
+"""Beginnings of sqlstates that say nothing of who may write it: a syntax error in it, a full disk."""
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _NOT_SUPPORTED: Final = "0A000"
 _NO_PLACE: Final = "53"
@@ -448,7 +449,7 @@ class OperatorSession:
     def _refused(self, error: psycopg.Error, name: str, scope: Scope) -> ServerProblem:
         words = "; ".join(filter(None, (error.diag.message_primary, error.diag.message_detail))) or str(error)
         state = sqlstate_of(error)
-        if scope.kind is ScopeKind.SYSTEM and FILE_NAME in words and state != _CONFIG_FILE_ERROR:
+        if scope.kind is ScopeKind.SYSTEM and FILE_NAME in words and not state.startswith(_NOT_OF_THE_FILE):
             hint = ELSEWHERE
             state = ""
         elif state == _INSUFFICIENT_PRIVILEGE:

@@ -10,7 +10,7 @@ from pgtop_tune.changes.journal import HeldSet, JournalText, ServerName, path_fo
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.selection import of_set
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
-from pgtop_tune.changes.statements import restoring
+from pgtop_tune.changes.server.markers import restoring_sql
 from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Kin
 
@@ -110,4 +110,6 @@ def _lost(text: JournalText, problem: JournalProblem | None) -> JournalProblem:
     changes: tuple[ParameterChange, ...] = text.in_force
     values = ", ".join(f"{change.name} = {change.value or 'default'}" for change in changes)
     reason = "no change journal has it any more" if problem is None else problem.message
-    return JournalProblem(f"{values} is in force, and {reason}", f"SQL that restores it by hand: {restoring(changes)}")
+    return JournalProblem(
+        f"{values} is in force, and {reason}", f"SQL that restores it by hand: {restoring_sql(changes)}"
+    )

@@ -187,17 +187,21 @@ def revert_left(
     ]
     if not targets:
         return RevertOutcome()
-    if any(scope.kind is ScopeKind.SYSTEM for _, scope in targets):
-        session.check_permitted()
     settled: list[ParameterChange] = []
+    refused: list[str] = []
     with briefly_claimed(session, own_sets, targets, adopt=adopt) as claims:
         for leftover in claims.leftovers:
             messages: list[str] = []
-            clear(session, [leftover], messages.append)
+            try:
+                clear(session, [leftover], messages.append)
+            except ServerProblem as problem:
+                # Another account's value that our role may not write keeps nobody from reverting ours.
+                refused.append(f"{problem.message}: {problem.hint}")
+                continue
             if leftover.in_force:
                 settled.append(_left_change(session, leftover.marker, leftover.target[1], messages))
-    for problem in claims.refused.values():
-        tell(f"{problem.message}: {problem.hint}")
+    for words in (*refused, *(f"{problem.message}: {problem.hint}" for problem in claims.refused.values())):
+        tell(words)
     return RevertOutcome(settled=tuple(settled), written=frozenset(change.id for change in settled))
 
 

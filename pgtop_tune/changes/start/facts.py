@@ -13,7 +13,7 @@ from msgspec import Struct
 from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
-from pgtop_tune.changes.start.next_start import TLS_FILES, NextStart, next_start
+from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart, next_start
 from pgtop_tune.changes.start.places import find_place, postmaster_pid
 from pgtop_tune.changes.start.rules import PARAMETERS, start_refusal
 from pgtop_tune.changes.start.values import values_after
@@ -210,7 +210,13 @@ def with_changes(text: str, changes: Sequence[WantedParameter]) -> str:
 
 
 def start_text(
-    place: ServerPlace, text: str, values: NextStart, *, with_libraries: bool, with_tls: bool = True
+    place: ServerPlace,
+    text: str,
+    values: NextStart,
+    *,
+    with_libraries: bool,
+    with_tls: bool = True,
+    may_ask: bool = False,
 ) -> StartText:
     """Return what is to be tried: relative names of TLS files are those of the data directory.
 
@@ -219,10 +225,11 @@ def start_text(
         text: Of postgresql.auto.conf.
         values: Those that the server would start with.
         with_libraries: Load shared_preload_libraries.
-        with_tls: Read certificates and keys; never where that would run ssl_passphrase_command.
+        with_tls: Read certificates and keys; not where that would run ssl_passphrase_command.
+        may_ask: Run that, too: it is what the operator wants, and has confirmed.
     """
     options = {} if with_libraries else {"shared_preload_libraries": ""}
-    if with_tls and not values.text("ssl_passphrase_command"):
+    if with_tls and (may_ask or not values.text(PASSPHRASE)):
         paths = ((name, values.text(name)) for name in TLS_FILES)
         options |= {name: f"{place.data_directory}/{path}" for name, path in paths if path and path[0] != "/"}
     else:

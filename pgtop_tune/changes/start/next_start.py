@@ -69,7 +69,8 @@ _COUNTED_FOR: Final = {
 """By the parameter whose change asks for it."""
 _LISTENING: Final = frozenset({"listen_addresses", "port"})
 _EVERY: Final = {"*": None, "0.0.0.0": "0.0.0.0", "::": "::"}
-_OTHERS: Final = "wal_segment_size", "ssl_passphrase_command"
+PASSPHRASE: Final = "ssl_passphrase_command"
+_OTHERS: Final = "wal_segment_size", PASSPHRASE
 _NOT_HERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
 
 

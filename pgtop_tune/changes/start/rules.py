@@ -242,8 +242,6 @@ RULES: Final[tuple[StartRule, ...]] = (
 
 PARAMETERS: Final = tuple(dict.fromkeys(("effective_wal_level", *(name for rule in RULES for name in rule.names))))
 """Parameters with a rule, and those that rules look at."""
-TLS: Final = frozenset(name for rule in RULES if rule.names[0] == "ssl" for name in rule.names)
-"""Parameters that a change of certificates or protocols can be about."""
 
 
 def refusal_by_rules(

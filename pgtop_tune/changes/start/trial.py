@@ -22,8 +22,8 @@ from pgtop_tune.changes.start.facts import (
     start_text,
     with_changes,
 )
-from pgtop_tune.changes.start.next_start import NextStart, next_start
-from pgtop_tune.changes.start.rules import PARAMETERS, TLS, refusal_by_rules
+from pgtop_tune.changes.start.next_start import PASSPHRASE, NextStart, next_start
+from pgtop_tune.changes.start.rules import PARAMETERS, refusal_by_rules
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start
 from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -108,10 +108,19 @@ class StartTrials:
         before, after = values
         if not place.program:
             return self._by_rules(Unavailable(Reason.NOT_LOCAL, place.why_not or "its programs are out of reach"))
-        with_tls = not TLS.isdisjoint(change.name.lower() for change in changes)
+        names = {change.name.lower() for change in changes}
+        with_tls = any(name == "ssl" or name.startswith("ssl_") for name in names)
+        may_ask = PASSPHRASE in names
         try:
             old = auto_conf_text(place)
-            new = start_text(place, with_changes(old, changes), after, with_libraries=with_libraries, with_tls=with_tls)
+            new = start_text(
+                place,
+                with_changes(old, changes),
+                after,
+                with_libraries=with_libraries,
+                with_tls=with_tls,
+                may_ask=may_ask,
+            )
             if new in self._passed and not with_libraries:
                 return DryStart()
             missing = absent_libraries(library_directory(session), place) if with_libraries else None

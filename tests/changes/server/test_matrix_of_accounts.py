@@ -541,3 +541,35 @@ async def test_revert_takes_what_others_left_after_its_deadline_and_with_adopt_w
     assert await asyncio.to_thread(revert) == [("work_mem", "5MB")]
     superuser.execute("ALTER SYSTEM RESET work_mem")
     superuser.execute("SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("was", ["4MB", "not a size"])
+async def test_what_cannot_be_reverted_of_others_keeps_nobody_from_reverting_what_is_ours(
+    accounts: tuple[Account, Account], superuser: Superuser, role: Callable[..., str], was: str
+) -> None:
+    name = role("pg_read_all_settings")
+    for grant in (
+        "GRANT SELECT ON pg_file_settings TO {}",
+        "GRANT EXECUTE ON FUNCTION pg_show_all_file_settings(), pg_reload_conf() TO {}",
+        "GRANT ALTER SYSTEM ON PARAMETER random_page_cost TO {}",
+    ):
+        superuser.execute(sql.SQL(grant).format(sql.Identifier(name)))
+    # Without the right to write work_mem, or with an old value that nobody could write.
+    ben = Account(accounts[1].server, accounts[1].directory, name if was == "4MB" else None)
+    await ben.control.apply_set([WantedParameter("random_page_cost", "2")], Terms())
+    superuser.execute("ALTER SYSTEM SET work_mem = '8MB'")
+    forge(superuser, now=("8MB",), was=was, until_ms=1000)
+    told: list[str] = []
+    try:
+        outcome = await asyncio.to_thread(
+            lambda: try_to_revert(ben.conninfo, directory=ben.directory, tell_of_others=told.append)
+        )
+    finally:
+        superuser.execute("ALTER SYSTEM RESET work_mem")
+        remove(superuser)
+        superuser.execute("SELECT pg_reload_conf()")
+    assert [change.name for change in outcome.settled] == ["random_page_cost"]
+    assert len(told) == 1
+    assert "work_mem = 8MB was left by" in told[0]
+    assert "ALTER SYSTEM RESET pgtop_tune.pending_work_mem" in told[0]
+    await ben.control.aclose()

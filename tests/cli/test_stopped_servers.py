@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -78,3 +79,26 @@ def test_the_old_values_are_in_the_file_and_nobody_starts_it(
         run_pg_ctl(server, "start", "-w", "-l", str(Path(str(server.socket_dir)) / "own.log"))
         assert is_up(server)
         assert auto_conf_of(server) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root trusts no link of the server's account")
+@pytest.mark.also_root
+def test_a_data_directory_behind_a_link_of_its_account_is_restored(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    with by_pg_ctl(make_server()) as server:
+        data = Path(str(server.data_dir))
+        run_pg_ctl(server, "stop", "-m", "fast")
+        status, real = data.stat(), data.with_name("real")
+        data.rename(real)
+        data.symlink_to("real")
+        os.lchown(data, status.st_uid, status.st_gid)
+        run_pg_ctl(server, "start", "-w", "-l", str(Path(str(server.socket_dir)) / "own.log"))
+        before = auto_conf_of(server)
+        ran = run("set", "work_mem=9MB", "-d", conninfo(server), home=tmp_path)
+        assert (ran.status, "was not tried" in ran.err) == (0, False), ran.err
+        run_pg_ctl(server, "stop", "-m", "fast")
+        ran = run("revert", "-d", conninfo(server), home=tmp_path)
+        assert (ran.status, auto_conf_of(server)) == (0, before), ran.err
+        data.unlink()
+        real.rename(data)

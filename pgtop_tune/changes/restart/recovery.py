@@ -275,8 +275,10 @@ def holds_same_cluster(known: Known) -> bool:
             (found,) = _IDENTIFIER.unpack(data.read("global/pg_control", _IDENTIFIER.size))
     except PermissionError:
         raise _not_permitted(Path(known.place.data_directory)) from None
-    except (OSError, struct.error):
+    except (FileNotFoundError, struct.error):
         return False
+    except OSError as error:
+        raise ClusterProblem(f"the server is down, and {known.place.data_directory}: {error.strerror}") from None
     # Where the server did not tell it, the journal is named after the endpoint.
     return not identifier.isdecimal() or identifier == str(found)
 

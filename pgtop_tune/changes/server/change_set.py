@@ -39,7 +39,9 @@ from pgtop_tune.changes.server.one_change import (
 )
 from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
 from pgtop_tune.changes.server.way_in import check_after, check_value_back
+from pgtop_tune.changes.start.places import included_line
 from pgtop_tune.changes.statements import same
+from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import quoted
@@ -156,6 +158,9 @@ def take_back(
     journal.owe()
     if certain:
         note_instance(session, journal)
+    of_file = any(change.scope.kind is ScopeKind.SYSTEM for change in changes)
+    included = included_line(session) if of_file else ""
+    lost = f"ALTER SYSTEM has written out what {included!r} of {FILE_NAME} includes: put that line back"
     places = [present(session, change) for change in changes]
     renamed = {place.change.id: place.renamed for place in places}
     dropped = [_dropped(place, why) for place in reversed(places) if place.gone]
@@ -177,7 +182,8 @@ def take_back(
     settled = dropped
     for change in _read_back(session, back, ChangeState.REVERTED):
         done = put[change.id]
-        why_so = (why, renamed[change.id], *orphan_notes.get(change.name, ()), done.note)
+        is_lost = included and done.wrote and change.scope.kind is ScopeKind.SYSTEM
+        why_so = (why, lost if is_lost else "", renamed[change.id], *orphan_notes.get(change.name, ()), done.note)
         notes = (*why_so, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
         settled.append(replace(change, state=state, message="; ".join(filter(None, notes))))

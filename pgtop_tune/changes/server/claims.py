@@ -458,6 +458,11 @@ def _unsafe(session: OperatorSession, target: Target, marker: Marker) -> Pending
     )
 
 
+def pending_words(target: Target, marker: Marker, remaining_ms: int | None) -> str:
+    """Say that a value is pending, of which program, and when it reverts."""
+    return _pending(target, marker, remaining_ms, None).message
+
+
 def _being_changed(target: Target, lock: _Lock) -> PendingElsewhere:
     if target == EXPERIMENT:
         return _Starting(

@@ -18,9 +18,9 @@ from pgtop_tune.changes.model.pending_set import PendingSet, pending_sets
 from pgtop_tune.changes.selection import everything, last, of_set
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.change_set import take_back
-from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear, is_over
+from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear, is_over, pending_words
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
-from pgtop_tune.changes.server.markers import Marker, all_markers, server_clock, try_renew
+from pgtop_tune.changes.server.markers import Marker, Target, all_markers, server_clock, try_renew
 from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
 from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
@@ -179,12 +179,16 @@ def revert_left(
         adopt: Also what came with a copy of another server, whatever its deadline.
     """
     own_sets, clock = OwnSets((), directory), server_clock(session)
-    targets = [
-        target
-        for target, marker in all_markers(session)
-        if not own_sets.has(marker.set_id)
-        and (is_over(marker.remaining_ms(clock)) or (adopt and not marker.is_of(session.instance)))
-    ]
+    targets: list[Target] = []
+    for target, marker in all_markers(session):
+        remaining_ms, is_of_here = marker.remaining_ms(clock), marker.is_of(session.instance)
+        if own_sets.has(marker.set_id):
+            continue
+        if is_over(remaining_ms) or (adopt and not is_of_here):
+            targets.append(target)
+        elif is_of_here:
+            # Also of this account, where its journal is not where it was.
+            tell(pending_words(target, marker, remaining_ms))
     if not targets:
         return RevertOutcome()
     settled: list[ParameterChange] = []

@@ -131,14 +131,14 @@ def server_before_restart(
     """
     row = session.rows(_STANDING)[0]
     found = session.parameters((*(change.name for change in changes), *NEEDED))
-    pid = postmaster_pid(session)
+    pid, place = postmaster_pid(session), find_place(session)
     return ServerBeforeRestart(
         **row,
         pending=pending(session, in_force),
         parameters={parameter.name: parameter for parameter in found},
-        place=find_place(session),
+        place=place,
         pid=None if isinstance(pid, Unavailable) else pid,
-        next_start=next_start(session, changes, PARAMETERS, is_here=not isinstance(pid, Unavailable)),
+        next_start=next_start(session, changes, PARAMETERS, place=place),
         library_directory=library_directory(session),
     )
 

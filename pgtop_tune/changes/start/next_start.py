@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import grp
+import os
+import pwd
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +19,7 @@ from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.parameter_values import parse, parse_bool
 
 if TYPE_CHECKING:
@@ -71,6 +74,9 @@ _LISTENING: Final = frozenset({"listen_addresses", "port"})
 _EVERY: Final = {"*": None, "0.0.0.0": "0.0.0.0", "::": "::"}
 PASSPHRASE: Final = "ssl_passphrase_command"
 _OTHERS: Final = "wal_segment_size", PASSPHRASE
+_LOGS: Final = frozenset({"log_directory", "logging_collector"})
+_ACL: Final = "system.posix_acl_access"
+_WRITE_AND_ENTER: Final = 0o3
 _NOT_HERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
 
 
@@ -103,6 +109,7 @@ class NextStart(Struct, frozen=True):
         directories: Paths that were looked at, and whether each is a directory; None where nothing is there.
         counts: What the server keeps, by the names of `_COUNTS`; without what was not asked for or may not be read.
         has_group: Whether the group of its sockets exists; None where that cannot be said.
+        is_log_closed: Its account may not write into the directory of its logs.
         cannot_listen: Why it could open no TCP port, "" where it could or that cannot be said.
     """
 
@@ -111,6 +118,7 @@ class NextStart(Struct, frozen=True):
     directories: Mapping[str, bool | None]
     counts: Mapping[str, int]
     has_group: bool | None = None
+    is_log_closed: bool = False
     cannot_listen: str = ""
 
     def text(self, name: str) -> str:
@@ -169,7 +177,7 @@ def next_start(
     changes: Sequence[WantedParameter],
     parameters: Sequence[str],
     *,
-    is_here: bool,
+    place: ServerPlace,
     touched: frozenset[str] = frozenset(),
 ) -> NextStart:
     """Return what the next start reads when some changes of the system's scope are made.
@@ -178,7 +186,7 @@ def next_start(
         session: To the server.
         changes: The changes.
         parameters: That are to be known.
-        is_here: It runs on this machine, whose groups and addresses are its own.
+        place: Where the server is: on this machine groups, addresses and permissions are looked at as well.
         touched: Parameters whose rules are going to be asked, in lower case, besides those of the changes.
     """
     texts = {change.name.lower(): change.value for change in changes}
@@ -200,6 +208,7 @@ def next_start(
         )
         for row in read
     }
+    is_here = bool(place.program)
     start = NextStart(rows=rows, changes=texts, directories={}, counts={})
     group = start.text("unix_socket_group")
     return replace(
@@ -207,8 +216,32 @@ def next_start(
         directories=_directories(session, start.paths()),
         counts=_counts(session, touched),
         has_group=_has_group(group) if is_here and group and not group.isdecimal() else None,
+        is_log_closed=is_here and not touched.isdisjoint(_LOGS) and _is_closed(start.text("log_directory"), place),
         cannot_listen=_cannot_listen(start) if is_here and not touched.isdisjoint(_LISTENING) else "",
     )
+
+
+def _is_closed(directory: str, place: ServerPlace) -> bool:
+    """Return whether the server's account surely may not make files in a directory, by its permissions."""
+    path = os.path.join(place.data_directory, directory)
+    if place.uid in (None, 0):
+        return False
+    try:
+        status = os.stat(path)
+        if _ACL in os.listxattr(path):
+            return False
+    except OSError:
+        return False
+    groups = {place.gid, *_groups_of(place.uid, place.gid)}
+    shift = 6 if status.st_uid == place.uid else 3 if status.st_gid in groups else 0
+    return status.st_mode >> shift & _WRITE_AND_ENTER != _WRITE_AND_ENTER
+
+
+def _groups_of(uid: int, gid: int | None) -> list[int]:
+    try:
+        return os.getgrouplist(pwd.getpwuid(uid).pw_name, uid if gid is None else gid)
+    except KeyError:
+        return []
 
 
 def _counts(session: OperatorSession, touched: frozenset[str]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -50,6 +51,7 @@ def find_place(session: OperatorSession) -> ServerPlace:
     except OSError as error:
         return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process is hidden: {error.strerror}")
     me = here()
+    data = _real_path(pid, data)
     how = managed(server, data, of.get("config_file", ""), me)
     logs = Path(data) / of.get("log_directory", "") if of.get("logging_collector") == "on" else ""
     return ServerPlace(
@@ -73,6 +75,20 @@ def find_place(session: OperatorSession) -> ServerPlace:
     )
 
 
+def _real_path(pid: int, data_directory: str) -> str:
+    """Return where a data directory really is: a link of the server's account on the way could lead root elsewhere.
+
+    Args:
+        pid: Its postmaster, which works in it (miscinit.c, ChangeToDataDir).
+        data_directory: By the name that the server has for it.
+    """
+    try:
+        working, named = os.stat(f"/proc/{pid}/cwd"), os.stat(data_directory)
+        return os.readlink(f"/proc/{pid}/cwd") if os.path.samestat(working, named) else data_directory
+    except OSError:
+        return data_directory
+
+
 def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable[[str], None]) -> None:
     """Make sure that postgresql.auto.conf is the server's to write, and that ALTER SYSTEM keeps all of its lines.
 
@@ -94,8 +110,7 @@ def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable
             text = auto_conf.read(place.data_directory).decode("utf-8", "replace")
     if text is None:
         try:
-            with session.plain_words():
-                text = str(session.rows(_AUTO_CONF_TEXT, auto_conf.FILE_NAME)[0]["content"] or "")
+            text = _text_over_sql(session)
         except ServerProblem:
             tell(f"{auto_conf.FILE_NAME} cannot be read: ALTER SYSTEM would write out what lines of it include")
             return
@@ -105,6 +120,20 @@ def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable
             f"{auto_conf.FILE_NAME} includes a file ({included[0].strip()}): ALTER SYSTEM would write its lines out",
             "move that line into postgresql.conf; nothing was changed",
         )
+
+
+def included_line(session: OperatorSession) -> str:
+    """Return the line of postgresql.auto.conf that includes a file; "" where there is none, or it cannot be read."""
+    try:
+        included = _INCLUDE.search(_text_over_sql(session))
+    except ServerProblem:
+        return ""
+    return "" if included is None else included[0].strip()
+
+
+def _text_over_sql(session: OperatorSession) -> str:
+    with session.plain_words():
+        return str(session.rows(_AUTO_CONF_TEXT, auto_conf.FILE_NAME)[0]["content"] or "")
 
 
 def note_place(place: ServerPlace, journal: Journal) -> None:

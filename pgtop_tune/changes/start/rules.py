@@ -106,6 +106,8 @@ def _log_file(start: NextStart) -> str:
     is_file = start.is_missing(directory, directory=True) and not start.is_missing(directory)
     is_lost = not directory or is_file or start.is_missing(above(directory), directory=True)
     is_deeper = "/" in name and "%" not in name and start.is_missing(above(f"{directory}/{name}"), directory=True)
+    if start.is_log_closed:
+        return f'could not open log file "{directory}/{name}": Permission denied'
     if is_lost or is_deeper or name in ("", ".", "..") or len(name.encode()) > _LONGEST_NAME:
         return f'could not open log file "{directory}/{name}"'
     return ""

@@ -77,10 +77,9 @@ class StartTrials:
                 raise ServerProblem(f"{change.name} has two dots: the server could not read its files again")
         at_restart = any(current[change.name.lower()].context == _AT_RESTART for change in changes)
         with_libraries = at_restart or any(change.name.lower() == _WHERE_LIBRARIES for change in changes)
-        is_here = bool(place.program)
         touched = frozenset(change.name.lower() for change in changes)
-        before = next_start(session, (), PARAMETERS, is_here=is_here, touched=touched)
-        after = next_start(session, changes, PARAMETERS, is_here=is_here)
+        before = next_start(session, (), PARAMETERS, place=place, touched=touched)
+        after = next_start(session, changes, PARAMETERS, place=place)
         dry = self._dry(session, place, changes, (before, after), with_libraries=with_libraries)
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
         refusal = refusal or refusal_by_rules(before, after, changes, session.major, tried=isinstance(dry, DryStart))

@@ -46,3 +46,17 @@ async def test_a_file_that_is_not_ours_to_write_is_left_as_it_is(
     assert await control.in_force() == ()
     await control.aclose()
     assert (file.is_symlink(), file.read_bytes(), file.stat().st_mode) == before
+
+
+async def test_an_include_that_came_meanwhile_is_told_when_a_revert_writes_it_out(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    server = make_server()
+    control = PostgresControl(resolve(conninfo(server)), directory=tmp_path)
+    (made,) = await control.apply_set(WANTED, Terms())
+    file = Path(str(server.data_dir)) / "postgresql.auto.conf"
+    file.write_bytes(file.read_bytes() + b"include_if_exists 'more.conf'\n")
+    (undone,) = await control.undo_these([made.id])
+    assert "include_if_exists 'more.conf'" in undone.message
+    assert undone.shown_after == "4MB"
+    await control.aclose()

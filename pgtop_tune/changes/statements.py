@@ -68,6 +68,12 @@ def check_list(session: OperatorSession, parameter: Parameter, wanted: WantedPar
         _check_reset_empties(session, parameter, wanted)
 
 
+def value_after_reset(session: OperatorSession, parameter: Parameter) -> str:
+    """Return what a parameter has without a line of postgresql.auto.conf: that of another file, or its default."""
+    lines = session.rows(_IN_OTHER_FILES, parameter.name)
+    return str(lines[0]["setting"]) if lines else parameter.boot_val
+
+
 def _can_be_put_back(session: OperatorSession, parameter: Parameter, wanted: WantedParameter, stored: str) -> bool:
     if wanted.scope.kind is ScopeKind.SYSTEM and is_unwritable_empty(parameter.name, stored):
         return not _without_line(session, parameter)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
@@ -29,7 +30,7 @@ from pgtop_tune.changes.model.restart import RestartPlan
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.selection import in_order
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import Rules
+from pgtop_tune.changes.server.one_change import Rules, with_reset_values
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.cli.assignments import PARAMETER_NAMES, SESSION_CONTEXTS, check_known
@@ -132,7 +133,11 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
             await _check(conninfo, asked, current)
             if asked.scope is not None:
                 await control.ask(lambda session: check_lists(session, asked.wanted))
-        confirmed = _unlocked(asked, current)
+        valued = asked
+        if asked.wanted and any(each.value is None for each in asked.wanted):
+            with_values = await control.ask(lambda session: with_reset_values(session, asked.wanted, current))
+            valued = replace(asked, wanted=with_values)
+        confirmed = _unlocked(valued, current)
         if asked.scope is None:
             _show_options(asked.wanted, current)
             return 0

@@ -46,14 +46,20 @@ class _Meant(TypedDict):
     password: Secret | None
 
 
-def resolve_words(words: ConnectionWords) -> ConnInfo:
+def resolve_words(words: ConnectionWords, *, is_another: bool = False) -> ConnInfo:
     """The connection meant by the words.
+
+    Args:
+        words: As typed.
+        is_another: It is not the operator's own server: PGPASSWORD goes there after a yes alone.
 
     Raises:
         UsageProblem: Words that libpq refuses, or that contradict each other.
     """
     from pgtop_tune.postgres.server.conninfo import resolve
 
+    if is_another:
+        return with_inherited_password(resolve(**_meant(words), inherits=False))
     return resolve(**_meant(words))
 
 

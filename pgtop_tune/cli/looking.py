@@ -27,11 +27,17 @@ _DEADLINE_S: Final = 15.0
 _FRAMES: Final = 4
 
 
-def let_in(words: ConnectionWords, act: Callable[[ConnInfo], _T]) -> _T:
-    """Acts on the server that the words mean; where it wants a password and somebody can type one, again with it."""
+def let_in(words: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_another: bool = False) -> _T:
+    """Acts on the server that the words mean; where it wants a password and somebody can type one, again with it.
+
+    Args:
+        words: Which server.
+        act: What to do.
+        is_another: It is not the operator's own one, which PGPASSWORD is for without a question.
+    """
     from pgtop_tune.errors import PasswordNeeded
 
-    conninfo = resolve_words(words)
+    conninfo = resolve_words(words, is_another=is_another)
     while True:
         try:
             return act(conninfo)
@@ -88,17 +94,18 @@ class _Newest:
         """Nothing to let go of."""
 
 
-def look(words: ConnectionWords, seconds: float = 0.0) -> Interval:
+def look(words: ConnectionWords, seconds: float = 0.0, *, is_another: bool = False) -> Interval:
     """Frames of a server and its machine.
 
     Args:
         words: Which server.
         seconds: How long at least; rates are those of its last second.
+        is_another: As for `let_in`.
 
     Raises:
         ConnectionProblem: It is not there or does not let us in.
     """
-    return let_in(words, lambda conninfo: asyncio.run(_look(conninfo, seconds)))
+    return let_in(words, lambda conninfo: asyncio.run(_look(conninfo, seconds)), is_another=is_another)
 
 
 def look_closely(words: ConnectionWords, seconds: float, workload: Workload | None, disk: DiskKind | None) -> Looked:

@@ -561,6 +561,8 @@ _ALL: Final[tuple[ValueRisk, ...]] = (
         "sessions that find no place are refused",
         announced=False,
     ),
+    *_rows(_LOCK, "listen_addresses", _one_of(""), "''", "no client gets in over TCP/IP", announced=False),
+    *_rows(_LOCK, "unix_socket_permissions", _one_of("0", "00", "000", "0000"), "0", "no client gets in by a socket"),
     *_rows(
         _LOCK,
         "superuser_reserved_connections",
@@ -675,12 +677,10 @@ RISKS: Final[Mapping[str, tuple[ValueRisk, ...]]] = MappingProxyType(
 
 SAFE: Final = frozenset(
     [
-        "listen_addresses",
         "port",
         "search_path",
         "unix_socket_directories",
         "unix_socket_group",
-        "unix_socket_permissions",
         "allow_in_place_tablespaces",
         "application_name",
         "archive_timeout",

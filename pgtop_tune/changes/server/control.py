@@ -37,7 +37,7 @@ from pgtop_tune.changes.server.claims import (
     clear,
     pending_notes,
 )
-from pgtop_tune.changes.server.one_change import Rules, SeenValue, now_ms, unlocked_losses, who
+from pgtop_tune.changes.server.one_change import Rules, SeenValue, now_ms, unlocked_losses, who, with_reset_values
 from pgtop_tune.changes.server.own_journals import OwnJournals
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.reverting import (
@@ -412,9 +412,10 @@ class PostgresControl:
         if not terms.of_experiment:
             check_free((each.name for each in wanted), session.instance)
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
-        at_stake = unlocked_losses(self._rules, wanted, terms, current)
+        valued = with_reset_values(session, wanted, current)
+        at_stake = unlocked_losses(self._rules, valued, terms, current)
         ordered = in_order(wanted, current)
-        way_in.check_before(session, ordered, current)
+        way_in.check_before(session, valued, current, ends=terms.keep_within_s is not None)
         with Journal(self._journals.own(session), self.directory) as journal:
             of_system = any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted)
             if of_system:

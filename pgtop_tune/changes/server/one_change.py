@@ -21,7 +21,14 @@ from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeK
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.server.scopes import oids
 from pgtop_tune.changes.start.values import AT_START
-from pgtop_tune.changes.statements import check_list, is_unwritable_empty, out_of_order, said, same
+from pgtop_tune.changes.statements import (
+    check_list,
+    is_unwritable_empty,
+    out_of_order,
+    said,
+    same,
+    value_after_reset,
+)
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 from pgtop_tune.model.postgres import Parameter
@@ -43,6 +50,25 @@ class Rules(Struct, frozen=True):
     allow_unsafe: bool = False
     fenced: bool = False
     tell: Callable[[str], None] = lambda message: None
+
+
+def with_reset_values(
+    session: OperatorSession, wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]
+) -> tuple[WantedParameter, ...]:
+    """Return the changes with the values that resets of the system's scope bring: they are judged as typed ones.
+
+    A value whose risk is not known stays a reset.
+    """
+    valued = []
+    for change in wanted:
+        parameter = current.get(change.name.lower())
+        if change.value is None and change.scope.kind is ScopeKind.SYSTEM and parameter is not None:
+            value = value_after_reset(session, parameter)
+            risk = risk_of(change.name, value, parameter)
+            if risk is None or risk.kind is not RiskClass.UNKNOWN:
+                change = replace(change, value=value)
+        valued.append(change)
+    return tuple(valued)
 
 
 def unlocked_losses(

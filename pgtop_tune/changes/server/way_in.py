@@ -33,12 +33,14 @@ _TAKES: Final = frozenset({RiskClass.RUNS_CODE, RiskClass.LOCKS_OUT, RiskClass.U
 
 
 def decides(name: str, value: str | None) -> bool:
-    """Return whether a value can keep new sessions out: it loads libraries, locks out, or is not known.
+    """Return whether a value can keep new sessions out: a login reads it, it loads libraries, or is not known.
 
     Args:
         name: Setting, in any case.
         value: None resets it, to a value that is not known here.
     """
+    if name.lower() in _TRIED:
+        return True
     if value is None:
         return any(risk.kind in _TAKES for risk in RISKS.get(name.lower(), ()))
     risk = risk_of(name, value)
@@ -46,7 +48,11 @@ def decides(name: str, value: str | None) -> bool:
 
 
 def check_before(
-    session: OperatorSession, changes: Iterable[WantedParameter], current: Mapping[str, Parameter]
+    session: OperatorSession,
+    changes: Iterable[WantedParameter],
+    current: Mapping[str, Parameter],
+    *,
+    ends: bool = True,
 ) -> None:
     """Log in once with the values that a login reads, before they are written.
 
@@ -54,9 +60,10 @@ def check_before(
         session: To the server.
         changes: Those of a set.
         current: The parameters as they are, by name in lower case.
+        ends: They revert by themselves, also when no session gets in; else all of them have to be tried.
 
     Raises:
-        ServerProblem: The login fails with them; nothing was changed.
+        ServerProblem: The login fails with them, or is not possible; nothing was changed.
     """
     tried: dict[Scope, dict[str, str]] = {}
     for change in changes:
@@ -65,6 +72,12 @@ def check_before(
             continue
         # A list that SET cannot write is refused in other words.
         if not list_fault(parameter.name, change.value):
+            if not ends and (why := _cannot_be_tried(session, parameter)):
+                raise ServerProblem(
+                    f"{parameter.name} can keep every session out, and {why}",
+                    "pass --for 5m, after which it reverts, or connect to the server itself as a superuser; nothing "
+                    "was changed",
+                )
             tried.setdefault(change.scope, {})[parameter.name] = change.value
     for values in tried.values():
         problem = _tried(session, values, current)
@@ -111,6 +124,16 @@ def check_after(
     if _is_at_fault(problem, changes, other_database=scope.database not in ("", database)):
         raise ServerProblem(f"no new session gets in with it: {problem.message}", "the change was taken back")
     tell(f"a new session is refused, and not for this change: {problem.message}")
+
+
+def _cannot_be_tried(session: OperatorSession, parameter: Parameter) -> str:
+    """Return why no login of ours can try a value; "" where one can."""
+    if session.direct:
+        return "" if _may_try(session, parameter) else "this role cannot try it in a session of its own"
+    loads = parameter.name in _LIBRARIES
+    if loads and (parameter.context not in _OF_SUPERUSERS or session.rows(_IS_SUPERUSER)[0]["permitted"]):
+        return ""
+    return "no login can be tried through a pooler"
 
 
 def _tried(session: OperatorSession, values: Mapping[str, str], current: Mapping[str, Parameter]) -> str:

@@ -46,7 +46,7 @@ def diff(
     from pgtop_tune.cli.output import say, tell, write_for_programs
     from pgtop_tune.cli.parameter_rows import differing, in_columns
 
-    sides = _side(a, no_password), _side(b, no_password)
+    sides = _side(a, no_password), _side(b, no_password, is_another=not _is_recording(a))
     unseen = next((str(side.unseen) for side in sides if side.unseen is not None), "")
     settings = settings_differing(sides[0].settings, sides[1].settings)
     found = (*differing(sides[0].parameters, sides[1].parameters), *settings)
@@ -83,8 +83,18 @@ class _Side(Struct, frozen=True):
     unseen: Unavailable | None
 
 
-def _side(side: str, no_password: bool) -> _Side:
+def _is_recording(side: str) -> bool:
+    # A pipe or a device is no name of a database either.
+    return Path(side).exists() and not Path(side).is_dir()
+
+
+def _side(side: str, no_password: bool, *, is_another: bool = False) -> _Side:
     """A server or a recording.
+
+    Args:
+        side: As typed.
+        no_password: Ask for none.
+        is_another: It is the second of two servers: PGPASSWORD is for the first.
 
     Raises:
         RecordingProblem: A file that is no recording, or has no parameters.
@@ -96,10 +106,9 @@ def _side(side: str, no_password: bool) -> _Side:
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable
 
-    # A pipe or a device is no name of a database either.
-    if Path(side).exists() and not Path(side).is_dir():
+    if _is_recording(side):
         return _recorded(Path(side))
-    interval = look(ConnectionWords(side, no_password=no_password))
+    interval = look(ConnectionWords(side, no_password=no_password), is_another=is_another)
     sample = interval.now(sections.parameters)
     parameters = {} if sample is None else {each.name: each for each in sample.parameters}
     setup = sections.setup(interval.newest)

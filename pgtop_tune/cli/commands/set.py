@@ -39,6 +39,20 @@ Anyway = Annotated[
 ]
 
 
+AllowUnsafe = Annotated[
+    bool, typer.Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
+]
+Confirm = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--confirm",
+        metavar="NAME",
+        show_default=False,
+        help="Unlock a value that is not safe; without a terminal, the name to type.",
+    ),
+]
+
+
 def set_parameters(
     *,
     assignments: Annotated[
@@ -53,18 +67,8 @@ def set_parameters(
     restart: Restart = False,
     yes: Yes = False,
     anyway: Anyway = False,
-    allow_unsafe: Annotated[
-        bool, typer.Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
-    ] = False,
-    confirm: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--confirm",
-            metavar="NAME",
-            show_default=False,
-            help="With --allow-unsafe and no terminal: the name to type.",
-        ),
-    ] = None,
+    allow_unsafe: AllowUnsafe = False,
+    confirm: Confirm = None,
     connection: ConnectionOptions,
 ) -> None:
     """Set parameters of a running server: show the SQL, write the journal, change, read back.
@@ -126,13 +130,15 @@ def reset_parameters(
     restart: Restart = False,
     yes: Yes = False,
     anyway: Anyway = False,
+    allow_unsafe: AllowUnsafe = False,
+    confirm: Confirm = None,
     words: ConnectionOptions,
 ) -> None:
     """Reset parameters: remove their entries from postgresql.auto.conf, or from a role or a database.
 
     The value of the configuration files, or the server's default, applies again. The journal records the change as for
-    `set`, and `revert` restores the entry. A setting of the operating system gets its boot value, and the command
-    removes our line in sysctl.d.
+    `set`, and `revert` restores the entry. The value that applies is judged as a typed one. A setting of the operating
+    system gets its boot value, and the command removes our line in sysctl.d.
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """
@@ -156,6 +162,8 @@ def reset_parameters(
         for_s=for_seconds(for_how_long),
         reason=reason,
         dry_run=dry_run,
+        allow_unsafe=allow_unsafe,
+        confirmed=frozenset(confirm or ()),
         restart=restart,
         yes=yes,
         anyway=anyway,

@@ -226,9 +226,9 @@ def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
         yield OUT_OF_REACH.get(parameter.source, "") and f"{name}: {OUT_OF_REACH[parameter.source]}"
         risk = risk_of(name, value, parameter)
         if risk is not None and risk.kind is RiskClass.RUNS_CODE:
-            yield "" if name in view.confirmed else f"{name} = {value} {risk.words}: --confirm {name} unlocks it"
+            yield "" if name in view.confirmed else f"{name} {risk.words}: --confirm {name} unlocks it; it is {value}"
         elif risk is not None and not view.unsafe:
-            yield f"{name} = {value} {risk.words}: --allow-unsafe unlocks it"
+            yield f"{name} {risk.words}: --allow-unsafe unlocks it; it is {value}"
     buffers, ram_bytes = _buffers(arm, view), view.facts.ram_bytes
     if ram_bytes is not None and buffers >= ram_bytes:
         yield f"shared_buffers {about(buffers)} does not fit in {about(ram_bytes)} of memory"

@@ -289,6 +289,14 @@ class ConnInfo(Struct, frozen=True):
         return arguments
 
 
+_PLACE: Final = ("host", "hostaddr", "port", "user")
+
+
+def belongs_to_service(keywords: Mapping[str, str]) -> bool:
+    """Return whether words name a service and leave its host, port and user as they are: its password is for these."""
+    return "service" in keywords and not any(keywords.get(keyword) for keyword in _PLACE)
+
+
 def resolve(
     target: str = "",
     *,
@@ -322,7 +330,7 @@ def resolve(
     wanted = {keyword: value for keyword, value in given.items() if value} | parsed(target)
     if password is not None:
         wanted["password"] = password.reveal()
-    if not inherits and not {"password", "service"} & set(wanted):
+    if not inherits and "password" not in wanted and not belongs_to_service(wanted):
         wanted["password"] = ""
     found = asked(wanted)
     inherited = handed_on.inherited_password() if inherits else None

@@ -21,6 +21,7 @@ from pgtop_tune.postgres.server.conninfo import (
     ConnInfo,
     ServerEndpoint,
     asked,
+    belongs_to_service,
     parsed,
     resolved,
 )
@@ -30,7 +31,6 @@ NO_PASSFILE: Final = f"{os.devnull}/none"
 _FORBIDDEN: Final = ("sslkeylogfile", "gssdelegation", "servicefile")
 """Keywords by which an address could have files written or read, or get the operator's Kerberos ticket."""
 _SCHEMES: Final = ("postgresql://", "postgres://")
-_PLACE: Final = ("host", "hostaddr", "port", "user")
 
 
 class OtherAddress(Struct, frozen=True):
@@ -59,7 +59,7 @@ def resolve_other(address: OtherAddress, watched: ConnInfo) -> ConnInfo:
     """
     keywords = _keywords(address, watched)
     own_secrets = {keyword for keyword in SECRET_KEYWORDS if keywords.get(keyword)}
-    if "password" not in keywords and not _belongs_to_service(keywords):
+    if "password" not in keywords and not belongs_to_service(keywords):
         # An empty one keeps libpq from PGPASSWORD and from the operator's service, and leads to .pgpass.
         keywords["password"] = ""
     connection = resolved(keywords, asked(keywords))
@@ -96,11 +96,6 @@ def _keywords(address: OtherAddress, watched: ConnInfo) -> dict[str, str]:
         # The variable is about the operator's own server.
         keywords = {"hostaddr": "", "user": watched.user} | keywords
     return keywords
-
-
-def _belongs_to_service(keywords: dict[str, str]) -> bool:
-    """Return whether the words name a service and leave its host, port and user as they are."""
-    return "service" in keywords and not any(keywords.get(keyword) for keyword in _PLACE)
 
 
 def _same_address(connection: ConnInfo, watched: ConnInfo) -> bool:

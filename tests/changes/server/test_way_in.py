@@ -15,7 +15,7 @@ from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import LockedOut, ServerProblem
+from pgtop_tune.errors import LockedOut, ServerProblem, UnsafeChange
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from tests.cli.runs import run
@@ -110,6 +110,9 @@ async def test_behind_a_pooler_a_library_is_loaded_before_it_is_written(
                 await control.apply_set([WantedParameter(LIBRARIES, "nope_lib", scope)], Terms())
         assert (auto_conf_of(fresh_server), stored(fresh_server)) == (before, [])
         await control.apply_set([WantedParameter(LIBRARIES, "plpgsql")], Terms())
+        for name, value in (("post_auth_delay", "30"), ("event_triggers", "on")):
+            with pytest.raises(ServerProblem, match="no login can be tried through a pooler"):
+                await control.apply_set([WantedParameter(name, value)], Terms())
         await control.aclose()
 
 
@@ -118,7 +121,11 @@ async def test_a_role_that_may_not_try_a_value_has_it_taken_back(fresh_server: T
     control = control_to(place(fresh_server, user="tuner"), tmp_path)
     before = auto_conf_of(fresh_server)
     with pytest.raises(ServerProblem, match=r"no new session gets in with it.*nope_lib"):
+        await control.apply_set([WantedParameter(LIBRARIES, "nope_lib")], Terms(600.0))
+    # Killed before its proof it would stay for good.
+    with pytest.raises(ServerProblem, match="this role cannot try it") as refused:
         await control.apply_set([WantedParameter(LIBRARIES, "nope_lib")], Terms())
+    assert "--for" in refused.value.hint
     await control.aclose()
     assert auto_conf_of(fresh_server) == before
     assert not is_locked_out(fresh_server)
@@ -169,12 +176,13 @@ async def test_an_old_value_that_keeps_everybody_out_is_not_restored(fresh_serve
 
 
 def test_where_the_role_may_not_switch_it_off_the_file_is_restored(fresh_server: Throwaway, tmp_path: Path) -> None:
-    execute(fresh_server, "CREATE ROLE tuner LOGIN", *GRANTS)
+    execute(fresh_server, "CREATE ROLE tuner LOGIN", *GRANTS, f"GRANT SET ON PARAMETER {LIBRARIES} TO tuner")
     library, before = library_of(fresh_server), auto_conf_of(fresh_server)
     words = ("-h", str(fresh_server.socket_dir), "-p", str(fresh_server.port), "-U", "tuner", "-d", "postgres")
     value = f"{LIBRARIES}={library}"
     ran = run("set", value, "--confirm", LIBRARIES, *words, home=tmp_path)
     assert ran.status == 0, ran.err
+    execute(fresh_server, f"REVOKE SET ON PARAMETER {LIBRARIES} FROM tuner")
     library.unlink()
     assert is_locked_out(fresh_server)
     ran = run("revert", *words, home=tmp_path)
@@ -242,13 +250,13 @@ def test_an_encoding_that_one_database_cannot_convert_is_asked_for(fresh_server:
     operator_session(place(fresh_server, "latin"), OwnSessions()).close()
 
 
-async def test_a_reset_that_brings_a_lock_out_is_taken_back(fresh_server: Throwaway, tmp_path: Path) -> None:
+async def test_a_reset_that_brings_a_lock_out_is_refused(fresh_server: Throwaway, tmp_path: Path) -> None:
     file = Path(str(fresh_server.data_dir)) / "postgresql.conf"
     file.write_text(f"{file.read_text()}\n{LIBRARIES} = 'nope_lib'\n")
     execute(fresh_server, f"ALTER SYSTEM SET {LIBRARIES} = 'plpgsql'", "SELECT pg_reload_conf()")
     before = auto_conf_of(fresh_server)
     control = control_to(place(fresh_server), tmp_path)
-    with pytest.raises(ServerProblem, match=r"no new session gets in with it.*nope_lib"):
+    with pytest.raises(ServerProblem, match=r"no new session gets in with session_preload_libraries = nope_lib"):
         await control.apply_set([WantedParameter(LIBRARIES, None)], Terms())
     await control.aclose()
     assert auto_conf_of(fresh_server) == before
@@ -266,3 +274,17 @@ async def test_a_safe_change_stays_where_logins_fail_for_another_reason(
     await control.aclose()
     assert change.shown_after == "9MB"
     assert "nope_lib" in messages[-1]
+
+
+async def test_a_reset_is_judged_by_the_value_that_it_brings(fresh_server: Throwaway, tmp_path: Path) -> None:
+    file = Path(str(fresh_server.data_dir)) / "postgresql.conf"
+    file.write_text(f"{file.read_text()}\nfull_page_writes = off\nsession_replication_role = replica\n")
+    set_back = ("ALTER SYSTEM SET full_page_writes = on", "ALTER SYSTEM SET session_replication_role = origin")
+    execute(fresh_server, *set_back, "SELECT pg_reload_conf()")
+    before = auto_conf_of(fresh_server)
+    control = PostgresControl(place(fresh_server), directory=tmp_path, rules=Rules(fenced=True))
+    for name in ("full_page_writes", "session_replication_role"):
+        with pytest.raises(UnsafeChange, match=name):
+            await control.apply_set([WantedParameter(name, None)], Terms())
+    await control.aclose()
+    assert auto_conf_of(fresh_server) == before

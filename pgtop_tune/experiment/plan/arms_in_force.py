@@ -16,6 +16,7 @@ from pgtop_tune.errors import ConnectionProblem, PgtopError
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
 from pgtop_tune.experiment.plan.parts import ExperimentParts, until
+from pgtop_tune.experiment.plan.status import arm_words
 from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 
 _SLACK_S: Final = 3600.0
@@ -103,6 +104,8 @@ class ArmsInForce:
         names = tuple(name for name, _ in arm.parameters)
         if names:
             await self._parts.doors.listed(names)
+        # What runs code is shown whole before it is put into force.
+        self._told(f"setting {arm.name}: {arm_words(arm)}")
         each_s = self._plan.time_s + self._plan.warm_up_s + 120
         terms = Terms(
             keep_within_s=len(stage.cells) * each_s + stage.scale * 10 + _SLACK_S,

@@ -14,7 +14,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS, queue
-from pgtop_tune.host.machine_setup import machine_details
+from pgtop_tune.host.machine_setup import machine_details, mount_points
+from pgtop_tune.host.mounts import mount_of, parse_mountinfo
 from pgtop_tune.host.over_sql import ReadFiles
 from pgtop_tune.host.process_files import parse_lineage
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, path_of
@@ -22,13 +23,14 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import AfterReboot, MachineDetails
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
+_MOUNTS: Final = "proc/self/mountinfo"
 _OWN: Final = "proc/self/stat"
 _FIXED: Final = (
     *map(path_of, SYSCTLS),
     *map(path_of, TRANSPARENT),
     "proc/meminfo",
     "proc/cpuinfo",
-    "proc/self/mountinfo",
+    _MOUNTS,
     f"{_CLOCK}/current_clocksource",
     f"{_CLOCK}/available_clocksource",
 )
@@ -67,10 +69,16 @@ async def remote_details(
             if content is not None:
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_bytes(content)
-        details = machine_details(root, disks, directories, pid)
+        details = machine_details(root, disks, {}, pid)
+    mounted = parse_mountinfo(dict(zip(paths, found, strict=True))[_MOUNTS] or b"")
+    # No link can be seen over SQL, and pg_wal is the directory that is often one.
+    mounts = {role: mount_of(directory, mounted) for role, directory in directories.items()}
+    linked = [role for role, mount in mounts.items() if role == "wal" and mount and not mount.point.endswith("/pg_wal")]
     return replace(
         details,
         settings=tuple(replace(each, writable=False, after_reboot=_NOT_READ) for each in details.settings),
         queues=tuple(replace(each, stacked=disks[each.name]) for each in details.queues),
+        mounts=mount_points({role: mount for role, mount in mounts.items() if role not in linked}),
+        unplaced=tuple(linked),
         numa_nodes=numa_nodes,
     )

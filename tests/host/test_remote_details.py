@@ -41,7 +41,25 @@ async def test_they_are_the_same_but_for_what_stands_in_etc(tmp_path: Path) -> N
     assert not isinstance(postmaster, Unavailable)
     # Which processes are its children is not asked for.
     assert found.postmaster == replace(postmaster, children_adj=None)
-    assert (found.mounts, found.queues, found.clock_source) == (here.mounts, here.queues, here.clock_source)
+    assert (found.queues, found.clock_source) == (here.queues, here.clock_source)
+    assert [mount.point for mount in found.mounts] == [mount.point for mount in here.mounts]
+
+
+async def test_where_pg_wal_lies_cannot_be_told_over_sql_unless_it_is_a_mount(tmp_path: Path) -> None:
+    async def unplaced(mounts: str) -> Sequence[str]:
+        write(tmp_path, {**FILES, "proc/self/stat": STAT, "proc/self/mountinfo": mounts})
+
+        async def read(paths: Sequence[str]) -> list[bytes | None] | Unavailable:
+            files = [tmp_path / path.lstrip("/") for path in paths]
+            return [file.read_bytes() if file.is_file() else None for file in files]
+
+        found = await remote_details(read, {}, DIRECTORIES, 1)
+        assert not isinstance(found, Unavailable)
+        return found.unplaced
+
+    wal = "31 30 259:3 / /pg/data/pg_wal rw,noatime shared:3 - xfs /dev/nvme1n1 rw\n"
+    assert await unplaced(FILES["proc/self/mountinfo"]) == ("wal",)
+    assert await unplaced(FILES["proc/self/mountinfo"] + wal) == ()
 
 
 async def test_a_server_that_does_not_hand_out_its_files_says_why() -> None:

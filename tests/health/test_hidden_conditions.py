@@ -1,0 +1,95 @@
+"""Conditions that a check could pass over: behind a link, in another namespace, after the next start, in a map."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.health.check import Severity
+from pgtop_tune.host.block_devices import ROOT
+from pgtop_tune.host.machine_setup import machine_details
+from tests.support.real_check import checked
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A directory of a file system that is gone after a reboot."""
+    if not MEMORY.is_dir():
+        pytest.skip(f"no {MEMORY} here")
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="pgtop-test-") as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+class TestLinks:
+    def test_wal_that_a_link_leads_into_memory_is_found(
+        self, make_server: Callable[..., Throwaway], in_memory: Path
+    ) -> None:
+        server = make_server(fsync="on")
+        data, moved = Path(str(server.data_dir)), in_memory / "wal"
+        server._end("fast")
+        shutil.copytree(data / "pg_wal", moved)
+        shutil.rmtree(data / "pg_wal")
+        (data / "pg_wal").symlink_to(moved)
+        owner = data.stat()
+        for path in (moved, *moved.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid)
+        server._start()
+        report = checked(server, "postgres", select=("DISK",))
+        (finding,) = [found for check, found in report.findings if check.id == "DISK-03" and "tmpfs" in found.says]
+        assert finding.severity is Severity.CRITICAL
+        assert finding.says.startswith("wal on tmpfs")
+
+    def test_a_data_directory_and_a_directory_above_it_are_followed_to_their_mounts(self, tmp_path: Path) -> None:
+        fast, far = tmp_path / "fast", tmp_path / "far"
+        (fast / "17/main").mkdir(parents=True)
+        far.mkdir()
+        (tmp_path / "var").symlink_to("fast/17")
+        (fast / "17/main/pg_wal").symlink_to(f"../../../var/../../{far.name}")
+        (fast / "17/circle").symlink_to("circle")
+        root = tmp_path / "root"
+        (root / "proc/self").mkdir(parents=True)
+        (root / "proc/self/mountinfo").write_text(
+            "22 1 259:1 / / rw,relatime - ext4 /dev/vda1 rw\n"
+            f"23 22 259:2 / {fast} rw,noatime - ext4 /dev/vdb1 rw,nobarrier\n"
+            f"24 22 259:3 / {far} rw,noatime - xfs /dev/vdc1 rw\n"
+        )
+        data = f"{tmp_path}/var/main"
+        found = machine_details(root, [], {"data": data, "wal": f"{data}/pg_wal", "temp": f"{fast}/17/circle"}, None)
+        assert {mount.point: mount.roles for mount in found.mounts} == {str(fast): ("data",), str(far): ("wal",)}
+        assert found.unplaced == ("temp",)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes mounts")
+    def test_the_mounts_are_those_of_the_servers_process(self, tmp_path: Path) -> None:
+        # Its pg_wal is a link of its own namespace, to a file system that only this has.
+        (tmp_path / "data").mkdir()
+        (tmp_path / "own").mkdir()
+        script = (
+            "mount -t tmpfs own own && mkdir own/wal && mount -t tmpfs -o noatime wal own/wal"
+            ' && mount -t tmpfs data data && ln -s "$PWD/own/wal" data/pg_wal && echo made && exec sleep 60'
+        )
+        child = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert child.stdout is not None
+            if child.stdout.readline() != "made\n":
+                pytest.skip("no mounts can be made here")
+            directories = {"data": f"{tmp_path}/data", "wal": f"{tmp_path}/data/pg_wal"}
+            found = machine_details(ROOT, [], directories, child.pid)
+            assert {mount.point: mount.roles for mount in found.mounts} == {
+                f"{tmp_path}/data": ("data",),
+                f"{tmp_path}/own/wal": ("wal",),
+            }
+        finally:
+            child.kill()
+            child.wait()

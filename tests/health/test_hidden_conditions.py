@@ -9,13 +9,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.machine_setup import machine_details
+from tests.support.processes import eventually
 from tests.support.real_check import checked
+from tests.support.servers import Servers, conninfo
 
 MEMORY = Path("/dev/shm")
 
@@ -93,3 +96,38 @@ class TestLinks:
         finally:
             child.kill()
             child.wait()
+
+
+@pytest.mark.parametrize("major", [14, 15])
+def test_two_synchronous_standbys_are_counted_now_and_after_the_loss_of_one(
+    make_server: Callable[..., Throwaway], servers: Servers, major: int, tmp_path: Path
+) -> None:
+    tool = servers.binaries(15).bin_dir / "pg_receivewal"
+    if not tool.exists():
+        pytest.skip("no pg_receivewal here")
+    server = make_server(major)
+
+    def said(names: str) -> str:
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("SET synchronous_commit = local")
+            admin.execute(psycopg.sql.SQL("ALTER SYSTEM SET synchronous_standby_names = {}").format(names))
+            admin.execute("SELECT pg_reload_conf()")
+            named = "SELECT 1 FROM pg_stat_replication WHERE sync_state <> 'async' AND state = 'streaming'"
+            assert eventually(lambda: admin.execute(named).fetchone() is not None)
+        report = checked(server, "postgres", select=("REP-02",))
+        return "; ".join(f"{finding.severity} {finding.says}" for _, finding in report.findings)
+
+    standby = subprocess.Popen(
+        [
+            str(tool), f"--directory={tmp_path}", f"--host={server.socket_dir}", f"--port={server.port}",
+            f"--username={server.user}", "--synchronous",
+        ],
+        env={**os.environ, "PGAPPNAME": "s1"},
+    )  # fmt: skip
+    try:
+        assert said("FIRST 2 (s1, s2)").startswith("critical 1 of 2 synchronous standbys are connected: every commit")
+        assert said("ANY 2 (s1, s2)").startswith("critical 1 of 2 synchronous standbys are connected: every commit")
+        assert said("s1").startswith("warning if one synchronous standby is lost, every commit waits")
+    finally:
+        standby.terminate()
+        standby.wait()

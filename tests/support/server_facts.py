@@ -220,10 +220,12 @@ def slots(*found: Slot) -> dict[str, Any]:
     return {"slots": SlotSample(float(SECOND), NOW_MS, LSN, NEXT_XID, found)}
 
 
-def standby(behind_bytes: int = 0, behind_ms: float = 0.0, sync_state: str = "async") -> Sender:
+def standby(
+    behind_bytes: int = 0, behind_ms: float = 0.0, sync_state: str = "async", state: str = "streaming"
+) -> Sender:
     """A standby that is so far behind."""
     at = LSN - behind_bytes
     return Sender(
-        4_100, "replicator", "standby1", "10.0.0.8", "streaming", LSN, LSN, LSN, at, 0.1, 0.1, behind_ms, sync_state,
+        4_100, "replicator", "standby1", "10.0.0.8", state, LSN, LSN, LSN, at, 0.1, 0.1, behind_ms, sync_state,
         NOW_MS,
     )  # fmt: skip

@@ -25,6 +25,7 @@ from pgtop_tune.health.further_rows import (
 )
 
 _HBA: Final = "pg_hba.conf"
+_IDENT: Final = "pg_ident.conf"
 
 
 class DatabaseState(Struct, frozen=True):
@@ -233,6 +234,7 @@ class HbaRule(Struct, frozen=True):
         address: As written: address, name, "all", "samehost", "samenet"; None for local.
         error: In the server's words and language; None for a good line.
         file_name: None before 16.
+        map: Name of the map in pg_ident.conf; None without one.
     """
 
     line_number: int
@@ -244,12 +246,47 @@ class HbaRule(Struct, frozen=True):
     method: str | None
     error: str | None
     file_name: str | None = None
+    map: str | None = None
 
     @property
     def place(self) -> str:
         """ "line 7 of pg_hba.conf"; files of another name with their path. Foreign text."""
-        usual = self.file_name is None or PurePosixPath(self.file_name).name == _HBA
-        return f"line {self.line_number} of {_HBA if usual else self.file_name}"
+        return _place(self.line_number, self.file_name, _HBA)
+
+
+def _place(line_number: int, file_name: str | None, usual_name: str) -> str:
+    usual = file_name is None or PurePosixPath(file_name).name == usual_name
+    return f"line {line_number} of {usual_name if usual else file_name}"
+
+
+class IdentLine(Struct, frozen=True):
+    """A line of pg_ident.conf, or of a file that it includes (16+): who may log in as whom.
+
+    Attributes:
+        map_name: Lines of pg_hba.conf name it.
+        sys_name: Who the client is by its proof; a regular expression after a slash.
+        role_name: As whom it may log in; from 16 on also "all", "+group" and a regular expression after a slash.
+        error: In the server's words and language; None for a good line.
+        file_name: None before 16.
+        any_account, any_principal: Whether a regular expression matches accounts, and principals of Kerberos, of any
+            name.
+        superusers: Those that the role stands for, and that may log in; at most twenty.
+    """
+
+    line_number: int
+    map_name: str
+    sys_name: str
+    role_name: str
+    error: str | None
+    file_name: str | None
+    any_account: bool
+    any_principal: bool
+    superusers: Sequence[str]
+
+    @property
+    def place(self) -> str:
+        """ "line 3 of pg_ident.conf"; files of another name with their path. Foreign text."""
+        return _place(self.line_number, self.file_name, _IDENT)
 
 
 class FileError(Struct, frozen=True):
@@ -340,6 +377,13 @@ HBA: Final = Question(
     "pg_hba_file_rules",
     opens="GRANT SELECT ON pg_hba_file_rules and GRANT EXECUTE ON FUNCTION pg_hba_file_rules() grant access",
 )
+IDENT: Final = Question(
+    "check_ident",
+    IdentLine,
+    "pg_ident_file_mappings; before 15 the file itself",
+    opens="15 and later: GRANT SELECT ON pg_ident_file_mappings and GRANT EXECUTE ON FUNCTION "
+    "pg_ident_file_mappings(), before: GRANT pg_read_server_files and pg_read_all_settings grant access",
+)
 FILE_ERRORS: Final = Question(
     "check_file_errors",
     FileError,
@@ -393,7 +437,7 @@ CONTROL: Final = Question(
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
-    SUPERUSERS, PASSWORDS, EXPIRING, HBA, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
+    SUPERUSERS, PASSWORDS, EXPIRING, HBA, IDENT, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
     RELATIONS, OBJECTS, PUBLIC, CONNECTION_LIMITS, TABLESPACES, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS, CONTROL,
 )  # type: ignore[assignment]  # fmt: skip
 """All of them."""

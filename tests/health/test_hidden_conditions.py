@@ -131,3 +131,72 @@ def test_two_synchronous_standbys_are_counted_now_and_after_the_loss_of_one(
     finally:
         standby.terminate()
         standby.wait()
+
+
+class TestMaps:
+    """Who becomes whom by pg_ident.conf."""
+
+    @pytest.mark.parametrize("major", [14, 15, 18])
+    def test_accounts_that_a_map_makes_superusers_are_found(
+        self, make_server: Callable[..., Throwaway], major: int
+    ) -> None:
+        server = make_server(major)
+        data = Path(str(server.data_dir))
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("CREATE ROLE app LOGIN")
+            # This session stays: rules are read as they are in the files, whether they are in force or not.
+            rules = (
+                "local all boss scram-sha-256",
+                "local all all peer map=anyone",
+                "host all all 0.0.0.0/0 ident map=far",
+                "host all all ::1/128 ident map=loose",
+                "local all all trust",
+            )
+            maps = (
+                "# map account role",
+                "anyone /^(.*)$ postgres",
+                "anyone /^(.*)$ boss",
+                "anyone /^(.*)$ \\1",
+                'anyone "/^x"   app # ends anywhere',
+                "far /.* postgres",
+                "loose /^(admin|app)$ app",
+                "loose /pg app",
+                "unused /.* postgres",
+                "anyone root postgres",
+            )
+            admin.execute("CREATE ROLE boss SUPERUSER LOGIN")
+            (data / "pg_hba.conf").write_text("".join(f"{rule}\n" for rule in rules))
+            (data / "pg_ident.conf").write_text("".join(f"{line}\n" for line in maps))
+            report = checked(server, "postgres", select=("SEC-01", "SEC-15"))
+        said = {(check.id, finding.severity.value, finding.says) for check, finding in report.findings}
+        ours = {each for each in said if "pg_ident" in each[2]}
+        assert ours == {
+            (
+                "SEC-15", "high",
+                "line 2 of pg_ident.conf (anyone /^(.*)$ postgres): any account may log in as superuser postgres",
+            ),
+            (
+                "SEC-15", "warning",
+                "line 5 of pg_ident.conf (anyone /^x app): each account whose name contains ^x may log in as app",
+            ),
+            (
+                "SEC-01", "high",
+                "line 6 of pg_ident.conf (far /.* postgres): any account may log in as superuser postgres",
+            ),
+            (
+                "SEC-15", "warning",
+                "line 8 of pg_ident.conf (loose /pg app): each account whose name contains pg may log in as app",
+            ),
+        }  # fmt: skip
+
+    def test_a_role_that_may_not_read_the_maps_is_told_so(self, make_server: Callable[..., Throwaway]) -> None:
+        server = make_server(15)
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("CREATE ROLE watcher LOGIN")
+            admin.execute("GRANT SELECT ON pg_hba_file_rules TO watcher")
+            admin.execute("GRANT EXECUTE ON FUNCTION pg_hba_file_rules() TO watcher")
+            rules = "local all all trust\nlocal all all peer map=anyone\n"
+            (Path(str(server.data_dir)) / "pg_hba.conf").write_text(rules)
+            report = checked(server, "postgres", select=("SEC-15",), user="watcher")
+        assert [check.id for check, _ in report.findings] == ["SEC-15"]
+        assert any("pg_ident_file_mappings" in why.reason for _, why in report.unknowns)

@@ -14,6 +14,7 @@ from pgtop_tune.health.questions import (
     ExpiringPassword,
     FileError,
     HbaRule,
+    IdentLine,
     KeyState,
     SuperuserLogin,
     WeakPassword,
@@ -89,6 +90,17 @@ OPEN = answered("database", DatabaseState("bench", ["public"], None, None, None)
 COPIED = sections(**slots(slot("a", active_pid=None, failover=True)))
 IN_TRANSACTION = {"state": "idle in transaction", "xact_start_ms": NOW_MS}
 VACUUM = ProgressRow(9, "VACUUM", "bench", "orders", "scanning heap", 1, 2, "blocks", None, None, "", *(None,) * 5)
+
+
+def ident(pattern: str = "/.*", role: str = "postgres", **matches: bool) -> IdentLine:
+    matched = {"any_account": False, "any_principal": False} | matches
+    superusers = ("postgres",) if role == "postgres" else ()
+    return IdentLine(3, "staff", pattern, role, None, None, superusers=superusers, **matched)
+
+
+def mapped(method: str, address: str | None, *lines: IdentLine) -> dict[str, Any]:
+    rule = HbaRule(7, "host", ["all"], ["all"], address, "255.0.0.0", method, None, map="staff")
+    return {"answers": {"check_hba": (rule,), "check_ident": lines}, **setting(listen_addresses="*")}
 
 
 def expiring(remaining_s: float | None) -> dict[str, Any]:
@@ -266,6 +278,12 @@ CASES: tuple[Case, ...] = (
     ("SEC-01", rules(hba("trust", "0.0.0.0", "0.0.0.0")), CRITICAL),
     ("SEC-01", rules(hba("trust", "10.0.0.0", "255.0.0.0"), listen="localhost"), WARNING),
     ("SEC-01", rules(hba("trust", "127.0.0.1", "255.255.255.255")), None),
+    ("SEC-01", mapped("gss", "10.0.0.0", ident(any_principal=True)), CRITICAL),
+    ("SEC-01", mapped("ident", None, ident(any_account=True)), None),
+    ("SEC-01", mapped("gss", "10.0.0.0", ident("/^.*@EXAMPLE\\.ORG$")), None),
+    ("SEC-01", mapped("gss", "10.0.0.0", ident("/^.*@EXAMPLE\\.ORG")), WARNING),
+    ("SEC-01", mapped("gss", "10.0.0.0", ident("/^.*$", role="\\1", any_principal=True)), None),
+    ("SEC-01", mapped("scram-sha-256", "10.0.0.0", ident(any_account=True)), None),
     ("SEC-01", rules(hba("trust", None, type_="local")), None),
     ("SEC-01", rules(hba("password", "all")), HIGH),
     ("SEC-01", rules(hba("password", "all", type_="hostssl")), None),

@@ -309,12 +309,34 @@ class ConfiguredLine(Struct, frozen=True):
         setting: As written in the line that counts; None where every line of it has an error.
         place: File and line of that line.
         stored: The value in postgresql.auto.conf; None where that file does not set it.
+        next: The value that the next start reads.
     """
 
     name: str
     setting: str | None
     place: str | None
     stored: str | None
+    next: str | None = None
+
+
+class StartFile(Struct, frozen=True):
+    """A file that the next start opens, or a library that it or each session loads.
+
+    Attributes:
+        database, role: Of ALTER ROLE … SET, ALTER DATABASE … SET; None for all.
+        name: The parameter.
+        value: Of the parameter.
+        part: Path, or name of a library.
+    """
+
+    database: str | None
+    role: str | None
+    name: str
+    value: str
+    part: str
+    is_library: bool
+    is_there: bool
+    is_directory: bool
 
 
 class StartOptions(Struct, frozen=True):
@@ -396,6 +418,13 @@ CONFIGURED: Final = Question(
     "pg_file_settings",
     opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access",
 )
+START_FILES: Final = Question(
+    "check_start_files",
+    StartFile,
+    "pg_file_settings, pg_config(), pg_stat_file()",
+    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings(), pg_config(), "
+    "pg_stat_file(text, boolean) and GRANT pg_read_server_files grant access",
+)
 START_OPTIONS: Final = Question("check_start_options", StartOptions, "postmaster.opts")
 SCOPED: Final = Question("check_scoped_settings", ScopedSettings, "pg_db_role_setting")
 ENCRYPTION: Final = Question(
@@ -437,7 +466,8 @@ CONTROL: Final = Question(
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
-    SUPERUSERS, PASSWORDS, EXPIRING, HBA, IDENT, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
+    SUPERUSERS, PASSWORDS, EXPIRING, HBA, IDENT, FILE_ERRORS, CONFIGURED, START_FILES, START_OPTIONS, SCOPED,
+    ENCRYPTION, ARCHIVE_QUEUE,
     RELATIONS, OBJECTS, PUBLIC, CONNECTION_LIMITS, TABLESPACES, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS, CONTROL,
 )  # type: ignore[assignment]  # fmt: skip
 """All of them."""

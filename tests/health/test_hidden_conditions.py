@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.machine_setup import machine_details
@@ -200,3 +201,53 @@ class TestMaps:
             report = checked(server, "postgres", select=("SEC-15",), user="watcher")
         assert [check.id for check, _ in report.findings] == ["SEC-15"]
         assert any("pg_ident_file_mappings" in why.reason for _, why in report.unknowns)
+
+
+class TestNextStart:
+    """Values that a reload accepts."""
+
+    @pytest.mark.parametrize("major", [14, 18])
+    def test_a_server_that_would_not_start_is_found_before(
+        self, make_server: Callable[..., Throwaway], major: int
+    ) -> None:
+        server = make_server(major)
+        data = Path(str(server.data_dir))
+
+        def said(*statements: str) -> list[str]:
+            with psycopg.connect(conninfo(server), autocommit=True) as admin:
+                for statement in statements:
+                    admin.execute(statement.encode())
+            report = checked(server, "postgres", select=("CFG-11", "OS"))
+            assert not [why for check, why in report.unknowns if check.id == "CFG-11"]
+            return [f"{each.severity} {each.says}" for check, each in report.findings if check.id == "CFG-11"]
+
+        assert said() == []
+        # Those of now are no news, and a value that is fine is none either.
+        assert said("ALTER SYSTEM SET max_connections = 50", "SELECT pg_reload_conf()") == []
+        (large,) = said("ALTER SYSTEM SET shared_buffers = '4000GB'", "SELECT pg_reload_conf()")
+        assert large.startswith("critical the server does not start again: it needs 4.02 TB of shared memory, of ")
+        (pages,) = said(
+            "ALTER SYSTEM RESET shared_buffers", "ALTER SYSTEM SET huge_pages = on", "SELECT pg_reload_conf()"
+        )
+        assert pages.startswith("critical the server does not start again: it needs ")
+        assert "huge pages" in pages
+        (wal,) = said(
+            "ALTER SYSTEM RESET huge_pages", "ALTER SYSTEM SET wal_level = minimal", "SELECT pg_reload_conf()"
+        )
+        assert "max_wal_senders" in wal
+        # A file that was edited is read by the next start, reloaded or not.
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("ALTER SYSTEM RESET wal_level")
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write("shared_preload_libraries = 'pg_stat_statements, nonexist'\n")
+        assert said("CREATE ROLE app LOGIN", "ALTER ROLE app SET session_preload_libraries = 'auto_explain'") == [
+            "critical the server does not start again: there is no library nonexist, which shared_preload_libraries "
+            "names"
+        ]
+        both = said("ALTER ROLE app SET session_preload_libraries = 'elsewhere'")
+        assert both[1] == (
+            "high no session of role app can start: there is no library elsewhere, which session_preload_libraries "
+            "names"
+        )
+        with pytest.raises(ClusterProblem):
+            server.restart()

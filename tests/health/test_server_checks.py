@@ -9,6 +9,7 @@ import pytest
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.questions import (
     ArchiveQueue,
+    ConfiguredLine,
     DatabaseState,
     Encryption,
     ExpiringPassword,
@@ -16,6 +17,7 @@ from pgtop_tune.health.questions import (
     HbaRule,
     IdentLine,
     KeyState,
+    StartFile,
     SuperuserLogin,
     WeakPassword,
 )
@@ -90,6 +92,27 @@ OPEN = answered("database", DatabaseState("bench", ["public"], None, None, None)
 COPIED = sections(**slots(slot("a", active_pid=None, failover=True)))
 IN_TRANSACTION = {"state": "idle in transaction", "xact_start_ms": NOW_MS}
 VACUUM = ProgressRow(9, "VACUUM", "bench", "orders", "scanning heap", 1, 2, "blocks", None, None, "", *(None,) * 5)
+
+
+ARCHIVE_LIBRARY = row_of("archive_library", "gone", "", "string", "sighup")
+FAILOVER = row_of("synchronized_standby_slots", "s1, S2", "", "string", "sighup")
+FAILS_OVER = slot("orders", slot_type="logical", failover=True)
+
+
+def synchronous(names: str, *states: str, commit: str = "on", state: str = "streaming") -> dict[str, Any]:
+    standbys = (standby(sync_state=each, state=state) for each in states)
+    return {**setting(synchronous_standby_names=names, synchronous_commit=commit), **replicated(*standbys)}
+
+
+def written(name: str, value: str) -> ConfiguredLine:
+    return ConfiguredLine(name, None, None, None, value)
+
+
+def library(parameter: str, role: str | None = None, *, is_there: bool = False) -> StartFile:
+    return StartFile(
+        database=None, role=role, name=parameter, value="some, gone", part="gone", is_library=True, is_there=is_there,
+        is_directory=False,
+    )  # fmt: skip
 
 
 def ident(pattern: str = "/.*", role: str = "postgres", **matches: bool) -> IdentLine:
@@ -241,15 +264,16 @@ CASES: tuple[Case, ...] = (
     ("REP-01", replicated(standby(0, 60_000)), HIGH),
     ("REP-02", setting(synchronous_standby_names="standby1"), CRITICAL),
     ("REP-02", setting(synchronous_standby_names="standby1", synchronous_commit="local"), None),
-    ("REP-02", {**setting(synchronous_standby_names="x"), **replicated(standby(sync_state="sync"))}, WARNING),
-    ("REP-02", {**setting(synchronous_standby_names="2 (*)"), **replicated(standby(sync_state="sync"))}, CRITICAL),
-    ("REP-02", {**setting(synchronous_standby_names="any 2(a, b)"), **replicated(*[standby(sync_state="quorum")] * 2)}, WARNING),
-    ("REP-02", {**setting(synchronous_standby_names="ANY 1 (a, b)"), **replicated(*[standby(sync_state="quorum")] * 2)}, None),
-    ("REP-02", {**setting(synchronous_standby_names="a, b"), **replicated(standby(sync_state="sync"), standby(sync_state="potential"))}, None),
-    ("REP-02", {**setting(synchronous_standby_names="a"), **replicated(standby(sync_state="potential", state="catchup"))}, CRITICAL),
-    ("REP-02", {**setting(synchronous_standby_names="a", synchronous_commit="off"), **scoped("synchronous_commit", "remote_apply")}, CRITICAL),
-    ("REP-02", {**setting(synchronous_standby_names="a", synchronous_commit="off"), **scoped("synchronous_commit", "local")}, None),
-    ("REP-02", {"more": (row_of("synchronized_standby_slots", "s1, S2", "", "string", "sighup"),), **sections(**slots(slot("orders", slot_type="logical", failover=True), slot("s1", active_pid=None), slot("S2")))}, HIGH),
+    ("REP-02", synchronous("x", "sync"), WARNING),
+    ("REP-02", synchronous("2 (*)", "sync"), CRITICAL),
+    ("REP-02", synchronous("any 2(a, b)", "quorum", "quorum"), WARNING),
+    ("REP-02", synchronous("ANY 1 (a, b)", "quorum", "quorum"), None),
+    ("REP-02", synchronous("a, b", "sync", "potential"), None),
+    ("REP-02", synchronous("a", "potential", state="catchup"), CRITICAL),
+    ("REP-02", {**synchronous("a", commit="off"), **scoped("synchronous_commit", "remote_apply")}, CRITICAL),
+    ("REP-02", {**synchronous("a", commit="off"), **scoped("synchronous_commit", "local")}, None),
+    ("REP-02", {"more": (FAILOVER,), **sections(**slots(FAILS_OVER, slot("s1", active_pid=None), slot("S2")))}, HIGH),
+    ("REP-02", {"more": (FAILOVER,), **sections(**slots(FAILS_OVER, slot("s1"), slot("S2")))}, None),
     ("REP-02", {**setting(synchronous_standby_names="x"), **replicated(standby())}, CRITICAL),
     ("REP-03", receiving("streaming"), None),
     ("REP-03", receiving(None), HIGH),
@@ -278,6 +302,13 @@ CASES: tuple[Case, ...] = (
     ("SEC-01", rules(hba("trust", "0.0.0.0", "0.0.0.0")), CRITICAL),
     ("SEC-01", rules(hba("trust", "10.0.0.0", "255.0.0.0"), listen="localhost"), WARNING),
     ("SEC-01", rules(hba("trust", "127.0.0.1", "255.255.255.255")), None),
+    ("CFG-11", answered("configured", written("shared_buffers", "400GB")), CRITICAL),
+    ("CFG-11", answered("configured", written("max_connections", "50"), written("shared_buffers", "4GB")), None),
+    ("CFG-11", answered("configured", written("max_wal_size", "16MB")), CRITICAL),
+    ("CFG-11", answered("start_files", library("shared_preload_libraries")), CRITICAL),
+    ("CFG-11", answered("start_files", library("shared_preload_libraries", is_there=True)), None),
+    ("CFG-11", answered("start_files", library("session_preload_libraries", role="app")), HIGH),
+    ("CFG-11", {**answered("start_files", library("archive_library")), "more": (ARCHIVE_LIBRARY,)}, HIGH),
     ("SEC-01", mapped("gss", "10.0.0.0", ident(any_principal=True)), CRITICAL),
     ("SEC-01", mapped("ident", None, ident(any_account=True)), None),
     ("SEC-01", mapped("gss", "10.0.0.0", ident("/^.*@EXAMPLE\\.ORG$")), None),

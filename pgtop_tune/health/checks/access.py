@@ -16,8 +16,8 @@ from pgtop_tune.health.checks.security import loopback, mapped_finding
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.further_rows import CatalogueCondition, RolePower
-from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.mapped_logins import mapped_logins
+from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CERTIFICATE, HBA, IDENT, OBJECTS, PASSWORDLESS, POWERS, HbaRule
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, unmistakable

@@ -297,6 +297,7 @@ CASES: tuple[Case, ...] = (
     ("LOG-05", setting(log_temp_files="-1"), INFO),
     ("OBS-01", setting(track_io_timing="off"), INFO),
     ("OBS-02", setting(compute_query_id="off"), WARNING),
+    ("OBS-02", answered("objects"), WARNING),
     ("OBS-02", {"more": (row_of("pg_stat_statements.track", "none", "", "enum", "superuser"),)}, WARNING),
     ("OBS-03", setting(debug_assertions="on"), HIGH),
     ("SEC-01", rules(hba("trust", "0.0.0.0", "0.0.0.0")), CRITICAL),

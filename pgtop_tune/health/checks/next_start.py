@@ -13,7 +13,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.at_next_start import other_values, restart_facts, start_files
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import set_parameter, set_parameters, words
 from pgtop_tune.health.questions import CONFIGURED, CONTROL, HBA, START_FILES, StartFile
 from pgtop_tune.health.rules import Scoped
 from pgtop_tune.model.absence import Unavailable
@@ -50,14 +50,7 @@ def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
     """The values that are in force, for the next start as well."""
     known = needs.parameters(facts)
-    fixes = [set_parameter(known.row(name), known.shown(name)) for name in names]
-    if len(fixes) < 2:
-        return fixes[0] if fixes else None
-    return Fix(
-        do="\n".join(fix.do for fix in fixes),
-        undo="\n".join(fix.undo for fix in reversed(fixes)),
-        remark="the values in force, for the next start as well",
-    )
+    return set_parameters([(known.row(name), known.shown(name)) for name in names]) if names else None
 
 
 def _libraries(facts: CheckFacts) -> Iterator[Finding | Unknown]:

@@ -35,10 +35,11 @@ def in_memory() -> Iterator[Path]:
 
 
 class TestLinks:
+    @pytest.mark.parametrize("major", [14, 18])
     def test_wal_that_a_link_leads_into_memory_is_found(
-        self, make_server: Callable[..., Throwaway], in_memory: Path
+        self, make_server: Callable[..., Throwaway], in_memory: Path, major: int
     ) -> None:
-        server = make_server(fsync="on")
+        server = make_server(major, fsync="on")
         data, moved = Path(str(server.data_dir)), in_memory / "wal"
         server._end("fast")
         shutil.copytree(data / "pg_wal", moved)
@@ -251,3 +252,22 @@ class TestNextStart:
         )
         with pytest.raises(ClusterProblem):
             server.restart()
+
+
+@pytest.mark.parametrize("major", [14, 18])
+def test_what_archives_another_file_and_what_counts_for_nobody(
+    make_server: Callable[..., Throwaway], major: int
+) -> None:
+    server = make_server(major, archive_mode="on", archive_command="cp /nowhere/%f /archive/%f")
+    for database in ("postgres", "template1"):
+        with psycopg.connect(conninfo(server, database), autocommit=True) as admin:
+            admin.execute("DROP EXTENSION IF EXISTS pg_stat_statements")
+    report = checked(server, "postgres", select=("ARC-04", "OBS-02"))
+    said = {check.id: finding for check, finding in report.findings}
+    assert said["ARC-04"].says.endswith("does not name the file to archive, %p: it copies another one")
+    created = said["OBS-02"]
+    assert "in no database" in created.says
+    assert created.fix is not None
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute(created.fix.do.encode())
+    assert not [check for check, _ in checked(server, "postgres", select=("OBS-02",)).findings]

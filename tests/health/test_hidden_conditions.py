@@ -73,7 +73,7 @@ class TestLinks:
         assert {mount.point: mount.roles for mount in found.mounts} == {str(fast): ("data",), str(far): ("wal",)}
         assert found.unplaced == ("temp",)
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes mounts")
+    @pytest.mark.root
     def test_the_mounts_are_those_of_the_servers_process(self, tmp_path: Path) -> None:
         # Its pg_wal is a link of its own namespace, to a file system that only this has.
         (tmp_path / "data").mkdir()

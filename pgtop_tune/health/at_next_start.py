@@ -1,4 +1,4 @@
-"""What the next start of the server reads, for the rules that say whether it starts. Pure: nothing is run or loaded."""
+"""Facts about the next start of the server, for the rules that say whether it starts. Pure: nothing is run."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ def other_values(facts: CheckFacts) -> dict[str, str]:
         Missing: The parameters, or the configuration files, were not seen.
     """
     written = {line.name: line.next for _, line in facts.have(CONFIGURED)}
-    others = {}
+    next_texts = {}
     for row in facts.have(needs.PARAMETERS).parameters:
         if row.context not in _READ_AT_START or row.source in AT_START or is_of_session(row):
             continue
         value = written.get(row.name.lower(), row.boot_val if row.pending_restart else None)
         if value is not None and with_value(row, value, row.source).setting != row.setting:
-            others[row.name] = value
-    return others
+            next_texts[row.name] = value
+    return next_texts
 
 
-def restart_facts(facts: CheckFacts, others: Mapping[str, str]) -> RestartFacts:
+def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFacts:
     """Return what the checks before a restart look at.
 
     Args:
         facts: What was asked.
-        others: As `other_values` has them.
+        next_texts: As `other_values` has them.
 
     Raises:
         Missing: The server or its parameters were not seen.
     """
     now = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
     server, major = facts.have(needs.SERVER), needs.major(facts)
-    values = ValuesAfter(now, others)
+    values = ValuesAfter(now, next_texts)
     page_bytes = values.number("huge_page_size")
     return RestartFacts(
         major=major,
         values=values,
         dry=_NOT_TRIED,
-        rule_refusal=start_refusal(_next_start(facts, now, others), major, tried=False),
+        rule_refusal=start_refusal(_next_start(facts, now, next_texts), major, tried=False),
         memory_bytes=_memory_bytes(facts),
         pool=_pool(facts, int(page_bytes or 0)),
         held_pages=_held_pages(facts),
@@ -68,13 +68,13 @@ def restart_facts(facts: CheckFacts, others: Mapping[str, str]) -> RestartFacts:
     )
 
 
-def _next_start(facts: CheckFacts, now: Mapping[str, Parameter], others: Mapping[str, str]) -> NextStart:
+def _next_start(facts: CheckFacts, now: Mapping[str, Parameter], next_texts: Mapping[str, str]) -> NextStart:
     rows = {
         name: StartValue(
             unit=row.unit,
             vartype=row.vartype,
             running=row.setting,
-            now=others.get(name, row.setting),
+            now=next_texts.get(name, row.setting),
             without=row.boot_val,
             is_fixed=row.source in AT_START,
         )
@@ -117,20 +117,20 @@ def _memory_bytes(facts: CheckFacts) -> int | None:
 
 def _pool(facts: CheckFacts, page_bytes: int) -> HugePages | None:
     """The pool of a page size, of the kernel's default one for 0."""
-    seen, machine = needs.MEMORY.of(facts), needs.MACHINE.of(facts)
-    if isinstance(seen, Unavailable):
+    memory_sample, machine = needs.MEMORY.of(facts), needs.MACHINE.of(facts)
+    if isinstance(memory_sample, Unavailable):
         return None
     usual = None if isinstance(machine, Unavailable) else machine.huge_page_bytes
-    wanted = page_bytes or usual or min((pool.page_bytes for pool in seen.huge_pages), default=None)
-    return next((pool for pool in seen.huge_pages if pool.page_bytes == wanted), None)
+    pool_page_bytes = page_bytes or usual or min((pool.page_bytes for pool in memory_sample.huge_pages), default=None)
+    return next((pool for pool in memory_sample.huge_pages if pool.page_bytes == pool_page_bytes), None)
 
 
 def _held_pages(facts: CheckFacts) -> int:
     """Those that the running server may give back."""
     try:
         pool = _pool(facts, int(needs.parameters(facts).number("huge_page_size")))
-        held = pool is not None and huge_pages_used(facts).used is not False
-        return huge_pages_needed(facts, pool.page_bytes) if pool is not None and held else 0
+        may_hold = pool is not None and huge_pages_used(facts).used is not False
+        return huge_pages_needed(facts, pool.page_bytes) if pool is not None and may_hold else 0
     except Missing:
         return 0
 
@@ -140,7 +140,7 @@ def _primary(facts: CheckFacts, system_identifier: str) -> dict[str, int] | None
     if isinstance(content, Unavailable):
         return None
     try:
-        found = [settings_of_primary(row.content, system_identifier) for _, row in content]
+        recorded = [settings_of_primary(row.content, system_identifier) for _, row in content]
     except ValueError:
         return None
-    return {name: int(value) for name, value in found[0].items() if value.isdecimal()} if found else None
+    return {name: int(value) for name, value in recorded[0].items() if value.isdecimal()} if recorded else None

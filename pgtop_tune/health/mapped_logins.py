@@ -1,4 +1,4 @@
-"""Who may log in as whom by the maps of pg_ident.conf: names that any account fits, and patterns that fit too many.
+"""Logins by the maps of pg_ident.conf: patterns that any account fits, or more accounts than are meant.
 
 Source: PostgreSQL documentation, "User Name Maps"; check_usermap() in hba.c.
 """
@@ -38,10 +38,10 @@ class MappedLogin(Struct, frozen=True):
 
     @property
     def says(self) -> str:
-        """Who may log in as whom; foreign text."""
+        """Return who may log in as whom; foreign text."""
         whom = f"as superuser {', '.join(self.superusers)}" if self.superusers else f"as {self.line.role_name}"
-        who = "any account" if self.anybody else f"each account whose name contains {self.line.sys_name[1:]}"
-        return f"{who} may log in {whom}"
+        accounts = "any account" if self.anybody else f"each account whose name contains {self.line.sys_name[1:]}"
+        return f"{accounts} may log in {whom}"
 
 
 def mapped_logins(facts: CheckFacts) -> Iterator[MappedLogin]:
@@ -76,15 +76,15 @@ def _anchored(pattern: str) -> bool:
 
 
 def _may_be_for(rule: HbaRule, line: IdentLine, earlier: Sequence[HbaRule]) -> bool:
-    """Whether a rule may be the one for a role, whose name may be a pattern or a group."""
+    """Return whether a rule may be the one for a role, whose name may be a pattern or a group."""
     plain = line.role_name[:1] not in ("/", "+") and line.role_name != "all"
     return _is_for(rule, line.role_name, earlier) if plain else True
 
 
 def _is_for(rule: HbaRule, role: str, earlier: Sequence[HbaRule]) -> bool:
-    """Whether a rule is the first for a role in some database; a group or a pattern may hold it."""
-    held = any(user in ("all", role) or user[:1] in ("+", "/") for user in rule.users)
-    return held and not any(_covers(each, rule, role) for each in earlier)
+    """Return whether a rule is the first for a role in some database; a group or a pattern may hold it."""
+    may_be_in_it = any(user in ("all", role) or user[:1] in ("+", "/") for user in rule.users)
+    return may_be_in_it and not any(_covers(first, rule, role) for first in earlier)
 
 
 def _covers(earlier: HbaRule, rule: HbaRule, role: str) -> bool:

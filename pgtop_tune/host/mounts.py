@@ -98,10 +98,10 @@ class MountNamespace(Struct, frozen=True):
         """
         if self.top is None:
             return None
-        left = path.split("/")[::-1]
+        parts = path.split("/")[::-1]
         done, links = "", 0
-        while left:
-            part = left.pop()
+        while parts:
+            part = parts.pop()
             if part in ("", "."):
                 continue
             if part == "..":
@@ -110,7 +110,7 @@ class MountNamespace(Struct, frozen=True):
             here = f"{done}/{part}"
             mount = mount_of(here, self.mounts)
             if mount is not None and mount.kind in NETWORK_KINDS:
-                return "/".join((here, *reversed(left)))
+                return "/".join((here, *reversed(parts)))
             try:
                 target = os.readlink(self.top + here)
             except PermissionError:
@@ -121,7 +121,7 @@ class MountNamespace(Struct, frozen=True):
             links += 1
             if links > _LINKS_MOST:
                 return None
-            left += target.split("/")[::-1]
+            parts += target.split("/")[::-1]
             if target.startswith("/"):
                 done = ""
         return done or "/"
@@ -139,12 +139,12 @@ def namespace_of(pid: int | None, root: Path) -> MountNamespace:
         pid: Of the postmaster.
         root: Where /proc is found.
     """
-    ours = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
-    theirs = parse_mountinfo(bytes_of(root / f"proc/{pid}/mountinfo")) if pid is not None else ()
-    if not theirs or theirs == ours:
-        return MountNamespace(ours)
+    own_mounts = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
+    server_mounts = parse_mountinfo(bytes_of(root / f"proc/{pid}/mountinfo")) if pid is not None else ()
+    if not server_mounts or server_mounts == own_mounts:
+        return MountNamespace(own_mounts)
     top = root / f"proc/{pid}/root"
-    return MountNamespace(theirs, str(top) if os.access(top / ".", os.X_OK) else None)
+    return MountNamespace(server_mounts, str(top) if os.access(top / ".", os.X_OK) else None)
 
 
 def _unescape(word: bytes) -> str:

@@ -25,7 +25,7 @@ def _behind(ahead: int | None, position: int | None) -> int | None:
 
 
 class SynchronousStandbys(Struct, frozen=True):
-    """How many standbys a commit waits for, and how many can answer.
+    """Standbys that a commit waits for, and those that can answer.
 
     Attributes:
         needed: Number of FIRST or ANY in synchronous_standby_names; 1 for a plain list of names.

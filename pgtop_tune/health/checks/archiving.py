@@ -203,11 +203,11 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 def _commands(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     yield from _nothing(facts, limits)
-    known = needs.parameters(facts)
-    for name, (wanted, so) in _OF_RECOVERY.items():
-        row = known.find(name)
+    parameters = needs.parameters(facts)
+    for name, (needed, so) in _OF_RECOVERY.items():
+        row = parameters.find(name)
         command = "" if row is None else row.setting.replace("%%", "")
-        lacking = [word for word in wanted if word not in command]
+        lacking = [word for word in needed if word not in command]
         if row is not None and row.setting and lacking:
             yield Finding(
                 severity=Severity.WARNING,

@@ -111,7 +111,7 @@ def _by(percent: float, limits: Limits) -> Severity | None:
 
 
 def _less(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
-    """What is advised to be lower, of the largest term first."""
+    """Return what is advised to be lower, of the largest term first."""
     names = tuple(dict.fromkeys(name for term in terms for name in _OF_TERM.get(term.what, ())))
     fix = _ending(facts, names, lambda changed: _is_within(facts, changed, limits))
     if fix is not None:
@@ -146,7 +146,7 @@ def _ending(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters]
     if not is_enough(changes):
         return None
     for name in tuple(changes):
-        without = {other: value for other, value in changes.items() if other != name}
+        without = {kept: value for kept, value in changes.items() if kept != name}
         if without and is_enough(without):
             changes = without
     return set_parameters([(server.row(name), value) for name, value in changes.items()])

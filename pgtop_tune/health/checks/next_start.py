@@ -25,21 +25,23 @@ _BLAMED: Final[Mapping[str, Sequence[str]]] = {
     "shared memory": ("shared_buffers",),
     "reach": ("listen_addresses", "unix_socket_directories"),
 }
-"""Subject of a check before a restart → parameters that it can be about; others are about any that changes."""
+"""Subject of a check before a restart → parameters that it can be about; next_texts are about any that changes."""
 _PRELOADED: Final = "shared_preload_libraries"
 _ARCHIVING: Final = "archive_library"
 
 
 def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    others = other_values(facts)
-    for check in checks(restart_facts(facts, others)):
-        if check.verdict is not RestartVerdict.IMPOSSIBLE or not (others or check.subject == FILES):
+    next_texts = other_values(facts)
+    for check in checks(restart_facts(facts, next_texts)):
+        if check.verdict is not RestartVerdict.IMPOSSIBLE or not (next_texts or check.subject == FILES):
             continue
-        names = [name for name in _BLAMED.get(check.subject, ()) if name in others] or list(others)
+        names = [name for name in _BLAMED.get(check.subject, ()) if name in next_texts] or list(next_texts)
         yield Finding(
             severity=Severity.CRITICAL,
             says=f"the server does not start again: {check.words.removeprefix('the server would not start: ')}",
-            evidence=tuple(Evidence(f"{name} = {others[name]} at the next start", CONFIGURED.source) for name in names)
+            evidence=tuple(
+                Evidence(f"{name} = {next_texts[name]} at the next start", CONFIGURED.source) for name in names
+            )
             or (Evidence(check.words, "values of the configuration files"),),
             fix=_back(facts, names) or words(check.hint or "Correct this before the next start."),
             subject=check.subject,
@@ -49,8 +51,8 @@ def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
     """The values that are in force, for the next start as well."""
-    known = needs.parameters(facts)
-    return set_parameters([(known.row(name), known.shown(name)) for name in names]) if names else None
+    parameters = needs.parameters(facts)
+    return set_parameters([(parameters.row(name), parameters.shown(name)) for name in names]) if names else None
 
 
 def _libraries(facts: CheckFacts) -> Iterator[Finding | Unknown]:
@@ -89,7 +91,7 @@ def _shorter(facts: CheckFacts, file: StartFile) -> Fix:
     row = needs.parameters(facts).row(file.name)
     value = other_values(facts).get(file.name, file.value)
     named = elements(file.name, value) or (value,)
-    return set_parameter(row, ", ".join(quoted(each) for each in named if each != file.part))
+    return set_parameter(row, ", ".join(quoted(library) for library in named if library != file.part))
 
 
 CHECKS: Final[tuple[Check, ...]] = (

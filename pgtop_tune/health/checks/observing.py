@@ -184,21 +184,21 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
         )
 
 
-def _created_nowhere(facts: CheckFacts, known: Parameters) -> Iterator[Finding | Unknown]:
+def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Iterator[Finding | Unknown]:
     """Libraries that count, and whose views no database has."""
-    library = known.visible("shared_preload_libraries")
+    library = parameters.visible("shared_preload_libraries")
     loaded = () if library is None else elements(library.name, library.setting) or ()
     names = [name for name in _WITH_VIEWS if name in loaded]
     if not names:
         return
-    seen = facts.have(OBJECTS)
-    rows = [row for _, row in seen if row.kind == "extension"]
+    extensions = facts.have(OBJECTS)
+    rows = [row for _, row in extensions if row.kind == "extension"]
     created = {row.name[0] for row in rows}
-    home = "postgres" if "postgres" in seen.asked or not seen.asked else seen.asked[0]
+    home = "postgres" if "postgres" in extensions.asked or not extensions.asked else extensions.asked[0]
     for name in names:
         if name in created:
             continue
-        if seen.refused or any(row.n_all > _EXTENSIONS_MOST for row in rows):
+        if extensions.refused or any(row.n_all > _EXTENSIONS_MOST for row in rows):
             yield Unknown(f"whether extension {name} is in one of the databases that were not seen whole")
             continue
         do, undo = (composed(f"{verb} EXTENSION {{name}};", name=identifier(name)) for verb in ("CREATE", "DROP"))
@@ -207,7 +207,7 @@ def _created_nowhere(facts: CheckFacts, known: Parameters) -> Iterator[Finding |
             says=f"{name} is loaded, and its extension is in no database: it counts, and nobody can read it",
             evidence=(
                 setting(facts, "shared_preload_libraries"),
-                Evidence(f"{len(seen.asked)} databases without {name}", "pg_extension.extname"),
+                Evidence(f"{len(extensions.asked)} databases without {name}", "pg_extension.extname"),
             ),
             fix=in_database(home, do, undo, remark="on the primary" if on_standby(facts) else ""),
             subject=f"extension {name}",

@@ -196,15 +196,15 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
 
 
 def _waiting_commits(facts: CheckFacts) -> str:
-    """Whose commits wait for standbys; "" where none do."""
+    """Return whose commits wait for standbys; "" where none do."""
     if needs.parameters(facts).text("synchronous_commit") not in _WAITING_FOR_NOBODY:
         return "every commit"
     waiting = [
-        found
-        for found in scoped(facts, ("synchronous_commit",))
-        if not found.is_off and found.value.lower() not in _WAITING_FOR_NOBODY
+        assignment
+        for assignment in scoped(facts, ("synchronous_commit",))
+        if not assignment.is_off and assignment.value.lower() not in _WAITING_FOR_NOBODY
     ]
-    return f"every commit of {', '.join(found.where for found in waiting[:_SHOWN])}" if waiting else ""
+    return f"every commit of {', '.join(assignment.where for assignment in waiting[:_SHOWN])}" if waiting else ""
 
 
 def _failover(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:

@@ -90,7 +90,7 @@ def _rules(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
-    """That a map lets in too many."""
+    """Return the finding that a map lets in too many."""
     rule, line = login.rule, login.line
     pattern = line.sys_name if login.anybody else f"/^{line.sys_name[1:].removeprefix('^').removesuffix('$')}$"
     do = "Name the accounts" if login.anybody else f"Write {pattern}"

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.host.block_devices import ROOT
+from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.machine_setup import machine_details
+from pgtop_tune.model.host import FileSystemSample
 from tests.support.processes import eventually
 from tests.support.real_check import checked
 from tests.support.servers import Servers, conninfo
@@ -94,6 +97,16 @@ class TestLinks:
             assert {mount.point: mount.roles for mount in found.mounts} == {
                 f"{tmp_path}/data": ("data",),
                 f"{tmp_path}/own/wal": ("wal",),
+            }
+            local = LocalHost(time.monotonic)
+            local.set_server(child.pid)
+            local.set_directories(f"{tmp_path}/data")
+            space = local.sample(()).file_systems
+            local.close()
+            assert isinstance(space, FileSystemSample)
+            assert {(each.mount, each.kind, each.roles) for each in space.file_systems} == {
+                (f"{tmp_path}/data", "tmpfs", ("data",)),
+                (f"{tmp_path}/own/wal", "tmpfs", ("wal",)),
             }
         finally:
             child.kill()
@@ -227,6 +240,11 @@ class TestNextStart:
         assert said("ALTER SYSTEM SET max_connections = 50", "SELECT pg_reload_conf()") == []
         (large,) = said("ALTER SYSTEM SET shared_buffers = '4000GB'", "SELECT pg_reload_conf()")
         assert large.startswith("critical the server does not start again: it needs 4.02 TB of shared memory, of ")
+        report = checked(server, "postgres", select=("CFG-11", "OS"))
+        (fix,) = [finding.fix for check, finding in report.findings if check.id == "CFG-11"]
+        assert fix is not None
+        assert said(*fix.do.splitlines()) == []
+        assert said(*fix.undo.splitlines()) == [large]
         (pages,) = said(
             "ALTER SYSTEM RESET shared_buffers", "ALTER SYSTEM SET huge_pages = on", "SELECT pg_reload_conf()"
         )

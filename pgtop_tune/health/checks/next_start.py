@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.changes.model.restart import RestartVerdict
 from pgtop_tune.changes.start.checks import FILES, checks
 from pgtop_tune.changes.start.rules import PARAMETERS
@@ -52,7 +54,11 @@ def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
     """The values that are in force, for the next start as well."""
     parameters = needs.parameters(facts)
-    return set_parameters([(parameters.row(name), parameters.shown(name)) for name in names]) if names else None
+    if not names:
+        return None
+    fix = set_parameters([(parameters.row(name), parameters.shown(name)) for name in names])
+    # Nothing to propose: it is what is there now.
+    return replace(fix, parameter=None)
 
 
 def _libraries(facts: CheckFacts) -> Iterator[Finding | Unknown]:

@@ -39,6 +39,7 @@ class Mount(Struct, frozen=True):
         options: Options of the file system ("upperdir=/…"), not those of the mount.
         device: Its device number, "254:0"; "0:…" for file systems without a device of their own.
         flags: Options of the mount: "rw", "noatime".
+        id: Its number in the namespace; 0 where it is not known.
     """
 
     point: str
@@ -47,6 +48,7 @@ class Mount(Struct, frozen=True):
     options: tuple[str, ...]
     device: str = ""
     flags: tuple[str, ...] = ()
+    id: int = 0
 
 
 def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
@@ -64,6 +66,7 @@ def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
                     options=tuple(_unescape(option) for option in there[2].split(b",")),
                     device=_unescape(here[2]),
                     flags=tuple(_unescape(flag) for flag in here[5].split(b",")),
+                    id=int(here[0]) if here[0].isdigit() else 0,
                 )
             )
     return tuple(mounts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -84,3 +85,25 @@ async def test_a_real_server_hands_out_its_machine(server: Throwaway) -> None:
     assert found.live("vm.swappiness") == here
     assert not isinstance(found.postmaster, Unavailable)
     assert [mount.roles for mount in found.mounts] == [("data",)]
+
+
+@pytest.mark.parametrize("major", [14, 18])
+async def test_a_data_directory_behind_a_link_is_found_by_the_files_that_a_backend_has_open(
+    make_server: Callable[..., Throwaway], tmp_path: Path, major: int
+) -> None:
+    """The path leads through a link from the disk into memory, where the server's files are."""
+    server = make_server(major)
+    data = str(server.data_dir)
+    if not data.startswith("/dev/shm/"):
+        pytest.skip("no server in memory here")
+    (tmp_path / "linked").symlink_to(data)
+    reader = PostgresReader(resolve(conninfo(server)), time.monotonic)
+    try:
+        await reader.connect()
+        directories = {"data": f"{tmp_path}/linked", "wal": f"{tmp_path}/linked/pg_wal"}
+        found = await remote_details(reader.server_files, {}, directories, 1)
+    finally:
+        await reader.aclose()
+    assert not isinstance(found, Unavailable)
+    assert [(mount.kind, mount.roles) for mount in found.mounts] == [("tmpfs", ("data",))]
+    assert found.unplaced == ("wal",)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 @decodes
 async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
     """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
+    from pgtop_tune.host.block_devices import ROOT
     from pgtop_tune.host.locality import local_postmaster
+    from pgtop_tune.host.mounts import namespace_of
     from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 
@@ -25,8 +27,12 @@ async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
     def free_bytes(directory: str) -> int | str:
         if isinstance(postmaster, Unavailable):
             return "the server runs on another machine, or in a container"
+        namespace = namespace_of(postmaster, ROOT)
+        real = namespace.real_path(directory)
+        if real is None:
+            return f"{directory} is not readable"
         try:
-            found = os.statvfs(f"/proc/{postmaster}/root{directory}" if os.geteuid() == 0 else directory)
+            found = os.statvfs(f"{namespace.top}{real}")
         except OSError as problem:
             return f"{directory}: {problem.strerror}"
         return found.f_bavail * found.f_frsize

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.changes.statements import statement
@@ -30,13 +31,27 @@ def set_parameter(parameter: Parameter, value: str) -> Fix:
     return Fix(
         f"{_statement(parameter.name, value)};{end}",
         f"{stored_again(parameter)};{end}",
-        remark="; ".join(filter(None, (_WHEN.get(parameter.context, ""), _tried(parameter.name, value)))),
+        remark="; ".join(filter(None, (_WHEN.get(parameter.context, ""), _tried(f"{parameter.name}={value}")))),
         parameter=(parameter.name, value),
     )
 
 
-def _tried(name: str, value: str) -> str:
-    return f"`pgtop-tune set {shlex.quote(f'{name}={value}')}` tries first whether the server starts with it"
+def set_parameters(values: Sequence[tuple[Parameter, str]]) -> Fix:
+    """ALTER SYSTEM to values of one or more parameters, none of which is set where the server is started."""
+    if len(values) == 1:
+        return set_parameter(*values[0])
+    reload = [] if all(parameter.context == "postmaster" for parameter, _ in values) else [_RELOAD]
+    restarted = ", ".join(parameter.name for parameter, _ in values if parameter.context == "postmaster")
+    tried = _tried(*(f"{parameter.name}={value}" for parameter, value in values))
+    return Fix(
+        "\n".join([*(f"{_statement(parameter.name, value)};" for parameter, value in values), *reload]),
+        "\n".join([*(f"{stored_again(parameter)};" for parameter, _ in reversed(values)), *reload]),
+        remark="; ".join(filter(None, (restarted and f"{restarted} after a restart", tried))),
+    )
+
+
+def _tried(*assignments: str) -> str:
+    return f"`pgtop-tune set {shlex.join(assignments)}` tries first whether the server starts with it"
 
 
 def stored_again(parameter: Parameter) -> str:

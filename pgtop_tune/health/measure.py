@@ -16,6 +16,7 @@ from msgspec import Struct
 from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.health import needs
 from pgtop_tune.health.facts import CheckFacts, Missing
+from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.flush_meter import (
     LEAST_S,
     METHODS,
@@ -27,6 +28,7 @@ from pgtop_tune.host.flush_meter import (
     timer_overhead_ns,
 )
 from pgtop_tune.host.locality import working_directory
+from pgtop_tune.host.mounts import namespace_of
 from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.steady_state import unrest
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -194,7 +196,11 @@ async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     if not asked.server.local or not data:
         return _ELSEWHERE
     method, pace = asked.parameters.text("wal_sync_method"), asked.pace
-    directory = Path(data) / "pg_wal"
+    namespace = namespace_of(pid, ROOT)
+    real = await asyncio.to_thread(namespace.real_path, f"{data}/pg_wal")
+    if real is None:
+        return Unavailable(Reason.NO_PERMISSION, "where pg_wal leads is not readable; run as root or the server's user")
+    directory = Path(f"{namespace.top}{real}")
     told = await _told(asked, directory)
     # Their program tells means only; how slow the slowest are takes our own meter.
     seconds = pace.slowest_s if method in told else pace.flushes_s

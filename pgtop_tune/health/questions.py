@@ -25,6 +25,7 @@ from pgtop_tune.health.further_rows import (
 )
 
 _HBA: Final = "pg_hba.conf"
+_IDENT: Final = "pg_ident.conf"
 
 
 class DatabaseState(Struct, frozen=True):
@@ -233,6 +234,7 @@ class HbaRule(Struct, frozen=True):
         address: As written: address, name, "all", "samehost", "samenet"; None for local.
         error: In the server's words and language; None for a good line.
         file_name: None before 16.
+        map: Name of the map in pg_ident.conf; None without one.
     """
 
     line_number: int
@@ -244,12 +246,47 @@ class HbaRule(Struct, frozen=True):
     method: str | None
     error: str | None
     file_name: str | None = None
+    map: str | None = None
 
     @property
     def place(self) -> str:
         """ "line 7 of pg_hba.conf"; files of another name with their path. Foreign text."""
-        usual = self.file_name is None or PurePosixPath(self.file_name).name == _HBA
-        return f"line {self.line_number} of {_HBA if usual else self.file_name}"
+        return _place(self.line_number, self.file_name, _HBA)
+
+
+def _place(line_number: int, file_name: str | None, usual_name: str) -> str:
+    usual = file_name is None or PurePosixPath(file_name).name == usual_name
+    return f"line {line_number} of {usual_name if usual else file_name}"
+
+
+class IdentLine(Struct, frozen=True):
+    """A line of pg_ident.conf, or of a file that it includes (16+): who may log in as whom.
+
+    Attributes:
+        map_name: Lines of pg_hba.conf name it.
+        sys_name: Who the client is by its proof; a regular expression after a slash.
+        role_name: As whom it may log in; from 16 on also "all", "+group" and a regular expression after a slash.
+        error: In the server's words and language; None for a good line.
+        file_name: None before 16.
+        any_account, any_principal: Whether a regular expression matches accounts, and principals of Kerberos, of any
+            name.
+        superusers: Those that the role stands for, and that may log in; at most twenty.
+    """
+
+    line_number: int
+    map_name: str
+    sys_name: str
+    role_name: str
+    error: str | None
+    file_name: str | None
+    any_account: bool
+    any_principal: bool
+    superusers: Sequence[str]
+
+    @property
+    def place(self) -> str:
+        """ "line 3 of pg_ident.conf"; files of another name with their path. Foreign text."""
+        return _place(self.line_number, self.file_name, _IDENT)
 
 
 class FileError(Struct, frozen=True):
@@ -272,12 +309,34 @@ class ConfiguredLine(Struct, frozen=True):
         setting: As written in the line that counts; None where every line of it has an error.
         place: File and line of that line.
         stored: The value in postgresql.auto.conf; None where that file does not set it.
+        next: The value that the next start reads.
     """
 
     name: str
     setting: str | None
     place: str | None
     stored: str | None
+    next: str | None = None
+
+
+class StartFile(Struct, frozen=True):
+    """A file that the next start opens, or a library that it or each session loads.
+
+    Attributes:
+        database, role: Of ALTER ROLE … SET, ALTER DATABASE … SET; None for all.
+        name: The parameter.
+        value: Of the parameter.
+        part: Path, or name of a library.
+    """
+
+    database: str | None
+    role: str | None
+    name: str
+    value: str
+    part: str
+    is_library: bool
+    is_there: bool
+    is_directory: bool
 
 
 class StartOptions(Struct, frozen=True):
@@ -340,6 +399,13 @@ HBA: Final = Question(
     "pg_hba_file_rules",
     opens="GRANT SELECT ON pg_hba_file_rules and GRANT EXECUTE ON FUNCTION pg_hba_file_rules() grant access",
 )
+IDENT: Final = Question(
+    "check_ident",
+    IdentLine,
+    "pg_ident_file_mappings; before 15 the file itself",
+    opens="15 and later: GRANT SELECT ON pg_ident_file_mappings and GRANT EXECUTE ON FUNCTION "
+    "pg_ident_file_mappings(), before: GRANT pg_read_server_files and pg_read_all_settings grant access",
+)
 FILE_ERRORS: Final = Question(
     "check_file_errors",
     FileError,
@@ -351,6 +417,13 @@ CONFIGURED: Final = Question(
     ConfiguredLine,
     "pg_file_settings",
     opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access",
+)
+START_FILES: Final = Question(
+    "check_start_files",
+    StartFile,
+    "pg_file_settings, pg_config(), pg_stat_file()",
+    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings(), pg_config(), "
+    "pg_stat_file(text, boolean) and GRANT pg_read_server_files grant access",
 )
 START_OPTIONS: Final = Question("check_start_options", StartOptions, "postmaster.opts")
 SCOPED: Final = Question("check_scoped_settings", ScopedSettings, "pg_db_role_setting")
@@ -393,7 +466,8 @@ CONTROL: Final = Question(
 
 QUESTIONS: Final[tuple[Question[object], ...]] = (
     DATABASE_STATE, TABLES, BLOAT, INDEXES, FOREIGN_KEYS, SEQUENCES, KEYS,
-    SUPERUSERS, PASSWORDS, EXPIRING, HBA, FILE_ERRORS, CONFIGURED, START_OPTIONS, SCOPED, ENCRYPTION, ARCHIVE_QUEUE,
+    SUPERUSERS, PASSWORDS, EXPIRING, HBA, IDENT, FILE_ERRORS, CONFIGURED, START_FILES, START_OPTIONS, SCOPED,
+    ENCRYPTION, ARCHIVE_QUEUE,
     RELATIONS, OBJECTS, PUBLIC, CONNECTION_LIMITS, TABLESPACES, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS, CONTROL,
 )  # type: ignore[assignment]  # fmt: skip
 """All of them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.host.kernel_text import entries_of, read_once, text_of
-from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, mount_of, parse_mountinfo
+from pgtop_tune.host.kernel_text import entries_of, text_of
+from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, MountNamespace, mount_of, namespace_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskCounters
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
@@ -62,7 +62,7 @@ def server_directories(data_directory: str, places: ServerPlaces = NOWHERE_ELSE)
     return directories | ({"log": places.log_directory} if places.log_directory else {})
 
 
-def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT) -> Roles:
+def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT, namespace: MountNamespace | None = None) -> Roles:
     """Finds the devices of every directory.
 
     Looks into directories: a dead network mount can hold the call up where a symbolic link leads there; make it off
@@ -71,11 +71,12 @@ def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT) -> Roles:
     Args:
         directories: Role → absolute path.
         sys_root: Where /proc and /sys are found; the directories themselves are taken as they are.
+        namespace: Of the server; None for ours.
     """
     devices: dict[str, tuple[str, ...]] = {}
     unplaced: list[str] = []
     for role, directory in directories.items():
-        found = carriers(directory, sys_root)
+        found = carriers(directory, sys_root, namespace)
         if isinstance(found, Unavailable):
             unplaced.append(f"{role}: {found}")
             continue
@@ -84,30 +85,27 @@ def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT) -> Roles:
     return Roles(devices, tuple(unplaced))
 
 
-def carriers(directory: str, sys_root: Path = ROOT) -> tuple[str, ...] | Unavailable:
+def carriers(
+    directory: str, sys_root: Path = ROOT, namespace: MountNamespace | None = None
+) -> tuple[str, ...] | Unavailable:
     """The block devices under a directory: the volume or whole disk first, then the disks a volume is made of."""
-    try:
-        mounts = parse_mountinfo(read_once(sys_root / "proc/self/mountinfo"))
-    except OSError:
-        mounts = ()
-    return _carriers(directory, mounts, sys_root, _OVERLAYS_DEEP)
+    return _carriers(directory, namespace or namespace_of(None, sys_root), sys_root, _OVERLAYS_DEEP)
 
 
 def _carriers(
-    directory: str, mounts: Sequence[Mount], sys_root: Path, overlays_left: int
+    directory: str, namespace: MountNamespace, sys_root: Path, overlays_left: int
 ) -> tuple[str, ...] | Unavailable:
-    far = _on_network(mount_of(directory, mounts))
-    if far is not None:
-        return far
-    real = os.path.realpath(directory)
-    mount = mount_of(real, mounts)
+    real = namespace.real_path(directory)
+    if real is None or namespace.top is None:
+        return _not_readable(directory)
+    mount = mount_of(real, namespace.mounts)
     far = _on_network(mount)
     if far is not None:
         return far
     try:
-        device = os.stat(real).st_dev
+        device = os.stat(namespace.top + real).st_dev
     except PermissionError:
-        return Unavailable(Reason.NO_PERMISSION, f"{directory} is not readable; run as the server's user or root")
+        return _not_readable(directory)
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{directory}: {problem.strerror or problem}")
     number = sys_root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}"
@@ -117,12 +115,16 @@ def _carriers(
         return Unavailable(Reason.FAILED, f"{directory}: no {number} and no mount that holds it")
     upper = next((option[9:] for option in mount.options if option.startswith("upperdir=")), "")
     if upper and overlays_left and os.path.isdir(upper):
-        return _carriers(upper, mounts, sys_root, overlays_left - 1)
+        return _carriers(upper, namespace, sys_root, overlays_left - 1)
     names = _names_of_sources(mount, sys_root)
     if names:
         return names
     why = _NO_DISK.get(mount.kind, "there is no block device under it")
     return Unavailable(Reason.NOT_SUPPORTED, f"{directory} is on {mount.kind}: {why}")
+
+
+def _not_readable(directory: str) -> Unavailable:
+    return Unavailable(Reason.NO_PERMISSION, f"{directory} is not readable; run as the server's user or root")
 
 
 def _on_network(mount: Mount | None) -> Unavailable | None:

@@ -53,7 +53,7 @@ from pgtop_tune.host.kernel_text import (
 from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.machine_setup import machine_details, read_setup
 from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
-from pgtop_tune.host.mounts import Background, FileSystems, Mount, parse_mountinfo, places_of
+from pgtop_tune.host.mounts import Background, FileSystems, MountNamespace, namespace_of, places_of
 from pgtop_tune.host.other_programs import OtherPrograms
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread, pgbench_processes
 from pgtop_tune.metrics import sections
@@ -146,6 +146,7 @@ class LocalHost:
         self._last_setup: MachineSetup | None = None
         self._setup = Background(self._read_setup, sections.setup.every_s, clock)
         self._group: ServerGroup | None = None
+        self._postmaster_pid: int | None = None
         self._nodes: tuple[int, ...] | None = None
         self._numa: NumaSample | Unavailable = NOT_YET
         self._numa_due_s = 0.0
@@ -200,14 +201,16 @@ class LocalHost:
             places: What it keeps elsewhere.
         """
         directories = self._directories = server_directories(data_directory, places) if data_directory else {}
-        self._roles = roles_of(directories, self._root)
+        namespace = self._namespace()
+        self._roles = roles_of(directories, self._root, namespace)
         self._setup = Background(self._read_setup, sections.setup.every_s, self._clock)
-        self._file_systems.watch(places_of(directories, self._mounts()))
+        self._file_systems.watch(places_of(directories, namespace), namespace.top or "")
 
     def set_server(self, postmaster_pid: int) -> None:
-        """Says whose control group counts. Reads two small files."""
+        """Says whose control group and mounts count; before `set_directories`. Reads three small files."""
+        self._postmaster_pid = postmaster_pid
         membership = self._read_if_there(f"proc/{postmaster_pid}/cgroup")
-        self._group = ServerGroup(parse_membership(membership), self._mounts())
+        self._group = ServerGroup(parse_membership(membership), namespace_of(None, self._root).mounts)
 
     def sample(
         self,
@@ -283,8 +286,8 @@ class LocalHost:
         except OSError:
             return b""
 
-    def _mounts(self) -> tuple[Mount, ...]:
-        return parse_mountinfo(self._read_if_there("proc/self/mountinfo"))
+    def _namespace(self) -> MountNamespace:
+        return namespace_of(self._postmaster_pid, self._root)
 
     def _read_facts(self) -> HostFacts:
         def word(name: str) -> str:
@@ -302,7 +305,7 @@ class LocalHost:
         )
 
     def _read_setup(self) -> MachineSetup:
-        found = read_setup(self._root, self._clock(), self._roles.devices, self._directories)
+        found = read_setup(self._root, self._clock(), self._roles.devices, self._directories, self._namespace())
         before = self._last_setup
         # The same object as long as nothing changes, so that frames stay small.
         if before is None or replace(found, at_s=before.at_s) != before:

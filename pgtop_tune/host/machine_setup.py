@@ -8,7 +8,6 @@ Documentation/ABI/stable/sysfs-block, proc_pid_mountinfo(5).
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,9 +18,9 @@ from msgspec import Struct
 from pgtop_tune.host import block_devices
 from pgtop_tune.host.block_devices import queue
 from pgtop_tune.host.clock_state import clock_in_step
-from pgtop_tune.host.kernel_text import bytes_of, or_why, read_once, text_of
+from pgtop_tune.host.kernel_text import or_why, read_once, text_of
 from pgtop_tune.host.memory_files import parse_meminfo
-from pgtop_tune.host.mounts import Mount, mount_of, parse_mountinfo
+from pgtop_tune.host.mounts import Mount, MountNamespace, namespace_of
 from pgtop_tune.host.open_files import parse_limit
 from pgtop_tune.host.system_settings import default_page_bytes, live_value, names, path_of, settings
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -37,7 +36,11 @@ _WORD: Final = re.compile(r"^([^\t:]+?)\s*:\s*(.*)$", re.MULTILINE)
 
 
 def read_setup(
-    root: Path, at_s: float, devices: Mapping[str, tuple[str, ...]], directories: Mapping[str, str]
+    root: Path,
+    at_s: float,
+    devices: Mapping[str, tuple[str, ...]],
+    directories: Mapping[str, str],
+    namespace: MountNamespace | None = None,
 ) -> MachineSetup:
     """What there is to be known; what cannot be read is empty.
 
@@ -48,13 +51,13 @@ def read_setup(
         at_s: The time it is read.
         devices: Roles by name in /proc/diskstats.
         directories: The server's, by role.
+        namespace: Of the server; None for ours.
     """
     cpuinfo = text_of(root / "proc/cpuinfo")
     found = _WORD.findall(cpuinfo)
     models = [value for name, value in found if name in ("model name", "cpu model", "Model")]
     sockets = {value for name, value in found if name == "physical id"}
     below = any("hypervisor" in value.split() for name, value in found if name == "flags")
-    mounts = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
     return MachineSetup(
         at_s=at_s,
         cpu_model=" ".join(models[0].split()) if models else "",
@@ -63,7 +66,7 @@ def read_setup(
         clock_source=text_of(root / _CLOCK),
         settings=tuple(_settings(root)),
         disks=tuple(_disk(name, roles, root) for name, roles in devices.items() if queue(name, root).is_dir()),
-        mounts=tuple(_mounts(directories, mounts)),
+        mounts=tuple(_mounts(directories, namespace or namespace_of(None, root))),
     )
 
 
@@ -103,9 +106,9 @@ def _disk(name: str, roles: tuple[str, ...], root: Path) -> DiskSetup:
     )
 
 
-def _mounts(directories: Mapping[str, str], mounts: tuple[Mount, ...]) -> Iterator[MountSetup]:
+def _mounts(directories: Mapping[str, str], namespace: MountNamespace) -> Iterator[MountSetup]:
     for role, directory in directories.items():
-        mount = mount_of(os.path.realpath(directory), mounts)
+        mount = namespace.mount(directory)
         if mount is not None:
             options = {*mount.flags, *mount.options}
             yield MountSetup(
@@ -136,7 +139,7 @@ NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the p
 def machine_details(
     root: Path, devices: Iterable[str], directories: Mapping[str, str], postmaster_pid: int | None
 ) -> MachineDetails:
-    """Everything there is to read.
+    """Everything there is to read. Looks into directories of the server: call it in a thread of its own.
 
     Args:
         root: Where /proc, /sys and /etc are found.
@@ -146,7 +149,8 @@ def machine_details(
     """
     names = tuple(devices)
     facts = machine_facts(root)
-    mounts = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
+    namespace = namespace_of(postmaster_pid, root)
+    mounts = {role: namespace.mount(directory) for role, directory in directories.items()}
     return MachineDetails(
         settings=settings(root, names),
         queues=tuple(
@@ -155,7 +159,8 @@ def machine_details(
             )
             for disk in block_devices.disks(names, root)
         ),
-        mounts=_mount_points(directories, mounts),
+        mounts=mount_points(mounts),
+        unplaced=tuple(role for role, mount in mounts.items() if mount is None and namespace.mounts),
         postmaster=NO_POSTMASTER if postmaster_pid is None else postmaster(postmaster_pid, root),
         clock_source=text_of(root / _CLOCK_SOURCES / "current_clocksource"),
         clock_sources=tuple(text_of(root / _CLOCK_SOURCES / "available_clocksource").split()),
@@ -198,10 +203,14 @@ def _target(link: Path) -> str:
         return ""
 
 
-def _mount_points(directories: Mapping[str, str], mounts: tuple[Mount, ...]) -> tuple[MountPoint, ...]:
+def mount_points(mounts: Mapping[str, Mount | None]) -> tuple[MountPoint, ...]:
+    """Return the mounts that hold something, each once with its roles.
+
+    Args:
+        mounts: By role; None where it cannot be told.
+    """
     roles: dict[Mount, tuple[str, ...]] = {}
-    for role, directory in directories.items():
-        mount = mount_of(directory, mounts)
+    for role, mount in mounts.items():
         if mount is not None:
             roles[mount] = (*roles.get(mount, ()), role)
     return tuple(

@@ -1,5 +1,6 @@
-"""Mounts, and the space on the file systems that PostgreSQL uses. Source: proc_pid_mountinfo(5),
-statvfs(3).
+"""Mounts as the server's own process has them, and the space on the file systems that PostgreSQL uses.
+
+Sources: proc_pid_mountinfo(5), proc_pid_root(5), path_resolution(7), statvfs(3).
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
+from pgtop_tune.host.kernel_text import bytes_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample
@@ -21,6 +24,8 @@ NETWORK_KINDS: Final = frozenset(
     | {"fuse.sshfs", "fuse.glusterfs"}
 )
 """File systems whose disks are another machine's, and which can hang when that is gone."""
+_LINKS_MOST: Final = 40
+"""As many as the kernel follows in one path."""
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
@@ -34,6 +39,7 @@ class Mount(Struct, frozen=True):
         options: Options of the file system ("upperdir=/…"), not those of the mount.
         device: Its device number, "254:0"; "0:…" for file systems without a device of their own.
         flags: Options of the mount: "rw", "noatime".
+        id: Its number in the namespace; 0 where it is not known.
     """
 
     point: str
@@ -42,6 +48,7 @@ class Mount(Struct, frozen=True):
     options: tuple[str, ...]
     device: str = ""
     flags: tuple[str, ...] = ()
+    id: int = 0
 
 
 def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
@@ -59,6 +66,7 @@ def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
                     options=tuple(_unescape(option) for option in there[2].split(b",")),
                     device=_unescape(here[2]),
                     flags=tuple(_unescape(flag) for flag in here[5].split(b",")),
+                    id=int(here[0]) if here[0].isdigit() else 0,
                 )
             )
     return tuple(mounts)
@@ -72,6 +80,74 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
         if inside and (best is None or len(mount.point) >= len(best.point)):
             best = mount
     return best
+
+
+class MountNamespace(Struct, frozen=True):
+    """The mounts that a process has.
+
+    Attributes:
+        mounts: In the order they were made.
+        top: What goes before an absolute path of that process, so that we reach its file: "" where it has our mounts,
+            else "/proc/PID/root"; None where its files are out of our reach.
+    """
+
+    mounts: tuple[Mount, ...]
+    top: str | None = ""
+
+    def real_path(self, path: str) -> str | None:
+        """Return an absolute path with its links followed as the process would; None where we may not look for links.
+
+        A network file system is not looked into, because it can hang: a path is followed up to its mount point.
+        """
+        if self.top is None:
+            return None
+        parts = path.split("/")[::-1]
+        done, links = "", 0
+        while parts:
+            part = parts.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                done = done.rpartition("/")[0]
+                continue
+            here = f"{done}/{part}"
+            mount = mount_of(here, self.mounts)
+            if mount is not None and mount.kind in NETWORK_KINDS:
+                return "/".join((here, *reversed(parts)))
+            try:
+                target = os.readlink(self.top + here)
+            except PermissionError:
+                return None
+            except OSError:  # No link, or nothing of that name.
+                done = here
+                continue
+            links += 1
+            if links > _LINKS_MOST:
+                return None
+            parts += target.split("/")[::-1]
+            if target.startswith("/"):
+                done = ""
+        return done or "/"
+
+    def mount(self, path: str) -> Mount | None:
+        """Return the mount that holds a directory or file; None where that cannot be told."""
+        real = self.real_path(path)
+        return None if real is None else mount_of(real, self.mounts)
+
+
+def namespace_of(pid: int | None, root: Path) -> MountNamespace:
+    """Return the mounts of a process; ours where it has the same, or is not known.
+
+    Args:
+        pid: Of the postmaster.
+        root: Where /proc is found.
+    """
+    own_mounts = parse_mountinfo(bytes_of(root / "proc/self/mountinfo"))
+    server_mounts = parse_mountinfo(bytes_of(root / f"proc/{pid}/mountinfo")) if pid is not None else ()
+    if not server_mounts or server_mounts == own_mounts:
+        return MountNamespace(own_mounts)
+    top = root / f"proc/{pid}/root"
+    return MountNamespace(server_mounts, str(top) if os.access(top / ".", os.X_OK) else None)
 
 
 def _unescape(word: bytes) -> str:
@@ -144,36 +220,21 @@ class MountPlace(Struct, frozen=True):
     roles: tuple[str, ...]
 
 
-def places_of(directories: Mapping[str, str], mounts: Sequence[Mount]) -> tuple[MountPlace, ...]:
+def places_of(directories: Mapping[str, str], namespace: MountNamespace) -> tuple[MountPlace, ...]:
     """The mounts of the server's directories, in the order of the roles. Call it off the event loop.
 
     A directory we may not look at is left out: whether a symbolic link leads it elsewhere cannot be known.
 
     Args:
         directories: Role → absolute path.
-        mounts: Of /proc/self/mountinfo.
+        namespace: Of the server.
     """
     roles: dict[Mount, tuple[str, ...]] = {}
     for role, directory in directories.items():
-        mount = _mount(directory, mounts)
+        mount = namespace.mount(directory)
         if mount is not None:
             roles[mount] = (*roles.get(mount, ()), role)
     return tuple(MountPlace(mount, names) for mount, names in roles.items())
-
-
-def _mount(directory: str, mounts: Sequence[Mount]) -> Mount | None:
-    mount = mount_of(directory, mounts)
-    if mount is None or mount.kind in NETWORK_KINDS:
-        return mount
-    real = os.path.realpath(directory)
-    mount = mount_of(real, mounts)
-    if mount is None or mount.kind in NETWORK_KINDS:
-        return mount
-    try:
-        os.stat(real)
-    except OSError:
-        return None
-    return mount
 
 
 class FileSystems:
@@ -191,10 +252,16 @@ class FileSystems:
         self._latest: FileSystemSample | None = None
         self._due_s = 0.0
 
-    def watch(self, places: Sequence[MountPlace]) -> None:
-        """Says which; waits a little for the first answers, so call it off the event loop."""
+    def watch(self, places: Sequence[MountPlace], top: str = "") -> None:
+        """Says which; waits a little for the first answers, so call it off the event loop.
+
+        Args:
+            places: As `places_of` has them.
+            top: Of the namespace that they are from.
+        """
         self._watched = tuple(
-            (place, Background(self._asking(place), sections.file_systems.every_s, self._clock)) for place in places
+            (place, Background(self._asking(place, top), sections.file_systems.every_s, self._clock))
+            for place in places
         )
         for _, background in self._watched:
             background.latest(_FIRST_WAIT_S)
@@ -215,12 +282,12 @@ class FileSystems:
             )
         return self._latest if self._latest.file_systems or self._latest.unanswered else NOT_YET
 
-    def _asking(self, place: MountPlace) -> Callable[[], FileSystem | str]:
+    def _asking(self, place: MountPlace, top: str) -> Callable[[], FileSystem | str]:
         mount = place.mount
 
         def ask() -> FileSystem | str:
             try:
-                found = self._statvfs(mount.point)
+                found = self._statvfs(top + mount.point)
             except OSError as problem:
                 return problem.strerror or str(problem)
             return FileSystem(

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from pgtop_tune.host import psutil_rows as rows
 from pgtop_tune.host.block_devices import DiskCap, Roles, server_directories, with_cap
 from pgtop_tune.host.kernel_sections import choose_disks
-from pgtop_tune.host.mounts import NETWORK_KINDS, FileSystems, Mount, mount_of, places_of
+from pgtop_tune.host.mounts import NETWORK_KINDS, FileSystems, Mount, MountNamespace, mount_of, places_of
 from pgtop_tune.host.psutil_processes import FAILURES, PsutilProcesses, io_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -104,7 +104,7 @@ class PsutilHost:
         """See `host.local.LocalHost.set_directories`. Call it off the event loop."""
         directories = server_directories(data_directory, places) if data_directory else {}
         mounts = self._mounts(directories)
-        self._file_systems.watch(places_of(directories, mounts))
+        self._file_systems.watch(places_of(directories, MountNamespace(tuple(mounts))))
         self._places = {role: _place(path, mounts) for role, path in directories.items()}
         self._roles = Roles({})
 

@@ -6,6 +6,7 @@ cannot be listed over SQL: it is told as not read. Sources as in `machine_detail
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS, queue
-from pgtop_tune.host.machine_setup import machine_details
+from pgtop_tune.host.machine_setup import machine_details, mount_points
+from pgtop_tune.host.mounts import Mount, mount_of, parse_mountinfo
 from pgtop_tune.host.over_sql import ReadFiles
 from pgtop_tune.host.process_files import parse_lineage
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, path_of
@@ -22,16 +24,22 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import AfterReboot, MachineDetails
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
+_MOUNTS: Final = "proc/self/mountinfo"
 _OWN: Final = "proc/self/stat"
 _FIXED: Final = (
     *map(path_of, SYSCTLS),
     *map(path_of, TRANSPARENT),
     "proc/meminfo",
     "proc/cpuinfo",
-    "proc/self/mountinfo",
+    _MOUNTS,
     f"{_CLOCK}/current_clocksource",
     f"{_CLOCK}/available_clocksource",
 )
+_OPEN: Final = tuple(f"proc/self/fdinfo/{number}" for number in range(3, 48))
+"""Open files of the backend, without those that it was started with."""
+_OF_KERNEL: Final = frozenset({"proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2"})
+"""Of files that are no data, the one that is just being read among them."""
+_MOUNT_ID: Final = re.compile(rb"^mnt_id:\s*(\d+)", re.MULTILINE)
 _NOT_READ: Final = AfterReboot(not_read=("files of a machine that is seen over SQL",))
 
 
@@ -57,7 +65,7 @@ async def remote_details(
     pid = parse_lineage(own[0]).parent_pid
     process = (f"proc/{pid}/limits", f"proc/{pid}/oom_score_adj")
     queues = [f"{queue(name, Path())}/{setting}" for name in disks for setting in (*QUEUE_SETTINGS, "rotational")]
-    paths: Sequence[str] = (*_FIXED, *process, *queues)
+    paths: Sequence[str] = (*_FIXED, *_OPEN, *process, *queues)
     found = await read_files([f"/{path}" for path in paths])
     if isinstance(found, Unavailable):
         return found
@@ -67,10 +75,42 @@ async def remote_details(
             if content is not None:
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_bytes(content)
-        details = machine_details(root, disks, directories, pid)
+        details = machine_details(root, disks, {}, pid)
+    contents = dict(zip(paths, found, strict=True))
+    mounts, linked = _placed(directories, parse_mountinfo(contents[_MOUNTS] or b""), [contents[name] for name in _OPEN])
     return replace(
         details,
         settings=tuple(replace(each, writable=False, after_reboot=_NOT_READ) for each in details.settings),
         queues=tuple(replace(each, stacked=disks[each.name]) for each in details.queues),
+        mounts=mount_points(mounts),
+        unplaced=linked,
         numa_nodes=numa_nodes,
     )
+
+
+def _placed(
+    directories: Mapping[str, str], mounts: Sequence[Mount], open_files: Sequence[bytes | None]
+) -> tuple[dict[str, Mount | None], tuple[str, ...]]:
+    """The mounts by role, and the roles that a link may lead elsewhere: over SQL no link can be followed.
+
+    A backend keeps files of its database open. They say where the data directory is; pg_wal is a link more often, and
+    known only where it is a mount of its own.
+
+    Args:
+        directories: Role → absolute path.
+        mounts: Of the server's process.
+        open_files: What the kernel says of the backend's open files.
+    """
+    placed = {role: mount_of(directory, mounts) for role, directory in directories.items()}
+    by_id = {mount.id: mount for mount in mounts if mount.kind not in _OF_KERNEL}
+    ids = {int(number[1]) for text in open_files if text and (number := _MOUNT_ID.search(text))}
+    used = [by_id[number] for number in sorted(ids) if number in by_id]
+    linked = []
+    data, wal = placed.get("data"), placed.get("wal")
+    if data is not None and used and data not in used:
+        placed["data"] = used[0] if len(used) == 1 else None
+        linked += [] if len(used) == 1 else ["data"]
+    if wal is not None and not wal.point.endswith("/pg_wal"):
+        placed["wal"] = None
+        linked.append("wal")
+    return placed, tuple(linked)

@@ -20,6 +20,7 @@ SESSIONS: Final = "sessions"
 SHARED: Final = "shared memory"
 PARALLEL: Final = "parallel workers"
 AUTOVACUUM: Final = "autovacuum"
+PAGE_TABLES: Final = "page tables"
 _SYSTEM_BYTES: Final = 2 * GB
 _SYSTEM_SHARE: Final = 8
 _PAGE_BYTES: Final = 4096
@@ -94,12 +95,12 @@ def terms(use: MemoryUse) -> tuple[Term, ...]:
         Term(PARALLEL, use.parallel_workers * sort, f"{use.parallel_workers} parallel workers × {hashed}"),
         Term(AUTOVACUUM, workers * each, f"{workers} autovacuum workers × {about(each)}"),
         Term(
-            "page tables",
+            PAGE_TABLES,
             sessions * tables,
             f"{sessions} connections × {about(tables)} of page tables, without huge pages",
         ),
     )
-    said = (term for term in found if term.what != "page tables" or use.small_pages)
+    said = (term for term in found if term.what != PAGE_TABLES or use.small_pages)
     return tuple(sorted(said, key=lambda term: -term.size_bytes))
 
 

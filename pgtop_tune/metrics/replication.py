@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -12,11 +14,46 @@ from pgtop_tune.metrics.vacuum import age
 from pgtop_tune.model.replication import Receiver, Sender, Slot
 
 WINDOW_S: Final = 30.0
+_COUNTED: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
+_NAMED: Final = frozenset({"sync", "quorum", "potential"})
+_UP_TO_DATE: Final = frozenset({"streaming", "stopping"})
 
 
 def _behind(ahead: int | None, position: int | None) -> int | None:
     """Bytes between two positions, taken at nearly the same moment: never negative."""
     return None if ahead is None or position is None else max(ahead - position, 0)
+
+
+class SynchronousStandbys(Struct, frozen=True):
+    """Standbys that a commit waits for, and those that can answer.
+
+    Attributes:
+        needed: Number of FIRST or ANY in synchronous_standby_names; 1 for a plain list of names.
+        ready: Standbys of these names that are connected and up to date.
+    """
+
+    needed: int
+    ready: int
+
+
+def synchronous_standbys(names: str, senders: Iterable[Sender]) -> SynchronousStandbys:
+    """Return what commits wait for. Source: SyncRepGetCandidateStandbys() in syncrep.c.
+
+    Args:
+        names: synchronous_standby_names; not empty.
+        senders: Rows of pg_stat_replication.
+    """
+    counted = _COUNTED.match(names)
+    return SynchronousStandbys(
+        needed=1 if counted is None else int(counted[1]),
+        ready=sum(1 for sender in senders if sender.sync_state in _NAMED and sender.state in _UP_TO_DATE),
+    )
+
+
+def with_fewer(names: str, number: int) -> str:
+    """Return synchronous_standby_names that wait for another number of the same standbys."""
+    counted = _COUNTED.match(names)
+    return names if counted is None else f"{names[: counted.start(1)]}{number}{names[counted.end(1) :]}"
 
 
 class SenderLag(Struct, frozen=True):

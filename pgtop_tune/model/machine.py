@@ -261,6 +261,7 @@ class MachineDetails(Struct, frozen=True, gc=False):
         settings: Of the operating system, as `system_settings.settings` has them.
         queues: Disks under the server's directories.
         mounts: Of the server's directories.
+        unplaced: What lies where nobody knows, by role: a symbolic link may lead it elsewhere.
         postmaster: Its process.
         clock_source: current_clocksource; "" where the kernel does not say.
         clock_sources: available_clocksource.
@@ -273,6 +274,7 @@ class MachineDetails(Struct, frozen=True, gc=False):
     settings: tuple[SystemSetting, ...]
     queues: tuple[Queue, ...] = ()
     mounts: tuple[MountPoint, ...] = ()
+    unplaced: tuple[str, ...] = ()
     postmaster: PostmasterFacts | Unavailable = NOT_RECORDED
     clock_source: str = ""
     clock_sources: tuple[str, ...] = ()

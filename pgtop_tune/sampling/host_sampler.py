@@ -150,9 +150,9 @@ class HostSampler:
         found = None if isinstance(postmaster, Unavailable) else postmaster
         self._remote, self._absent, self._postmaster_pid, self._elsewhere = False, None, found, None
         self._directory = facts.data_directory or (None if found is None else self._host.working_directory(found))
-        await asyncio.to_thread(self._host.set_directories, self._directory, self._places)
         if found is not None:
             self._host.set_server(found)
+        await asyncio.to_thread(self._host.set_directories, self._directory, self._places)
         self._processes, self._processes_due_s = NOT_YET, self._clock() + _AFTER_FIRST_PICTURE_S
         self._pgbench_due_s = self._pgbench_again_s = self._processes_due_s
         return replace(facts, local=True, postmaster_pid=found)

@@ -26,7 +26,7 @@ from tests.support.certificates import Authority
 from tests.support.health_facts import found, unknown
 from tests.support.made_conditions import ARCHIVE_COMMANDS, RULES
 from tests.support.real_check import DEADLINE_S, checked, ids
-from tests.support.server_facts import LSN, NOW_MS, RESET_MS, spoiled, wal
+from tests.support.server_facts import LSN, NOW_MS, RESET_MS, row_of, spoiled, wal
 from tests.support.servers import conninfo
 
 BY_ID = {check.id: check for check in CHECKS}
@@ -54,7 +54,7 @@ def test_a_server_that_trusts_nobody(make_server: Callable[..., Throwaway]) -> N
 
 @pytest.mark.parametrize(("command", "is_nothing"), [*((each, True) for each in ARCHIVE_COMMANDS), *(
     (each, False) for each in ("cp %p /archive/%f", "pgbackrest --stanza=main archive-push %p", "false",
-                               "test ! -f /archive/%f && cp %p /archive/%f", "/opt/archive.sh %f",
+                               "test ! -f /archive/%f && cp %p /archive/%f", "cp pg_wal/%f /archive/%f",
                                "cp %p /archive/%f || exit 1", "cp %p /archive/%f && true", "cp %p /archive/%f; exit",
                                "gzip -c %p | ssh db2 'cat > /archive/%f'", "cp %p /archive/true",
                                "cp %p /archive/%f >> /var/log/archive 2>&1")
@@ -62,6 +62,24 @@ def test_a_server_that_trusts_nobody(make_server: Callable[..., Throwaway]) -> N
 def test_archive_commands_that_do_nothing(command: str, is_nothing: bool) -> None:
     said = found(BY_ID["ARC-04"], spoiled({"archive_command": command}))
     assert [finding.severity for finding in said] == ([Severity.HIGH] if is_nothing else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "severity"),
+    [
+        ("archive_command", "cp /tmp/%f /archive/%f", Severity.HIGH),
+        ("archive_command", "/usr/bin/rsync %%p db2:/archive/%f", Severity.HIGH),
+        ("archive_command", "/opt/archive.sh %f", Severity.WARNING),
+        ("restore_command", "cp /archive/%f pg_wal/", Severity.WARNING),
+        ("restore_command", "cp /archive/%f %p", None),
+        ("archive_cleanup_command", "pg_archivecleanup /archive %f", Severity.WARNING),
+        ("archive_cleanup_command", "pg_archivecleanup /archive %r", None),
+    ],
+)
+def test_commands_that_do_not_name_their_file(name: str, command: str, severity: Severity | None) -> None:
+    rows = () if name == "archive_command" else (row_of(name, command, "", "string", "sighup"),)
+    said = found(BY_ID["ARC-04"], spoiled({} if rows else {name: command}, more=rows))
+    assert [finding.severity for finding in said] == ([] if severity is None else [severity])
 
 
 def test_an_archive_that_has_grown_old(make_server: Callable[..., Throwaway]) -> None:

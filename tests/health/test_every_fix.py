@@ -23,6 +23,7 @@ from pgtop_tune.model.machine import PostmasterFacts
 from tests.health import test_access_checks as access
 from tests.health import test_bounds as bounds
 from tests.health import test_fixes_where_they_cannot_run as where
+from tests.health import test_hidden_conditions as hidden
 from tests.health import test_host_checks as host
 from tests.health import test_parity as parity
 from tests.health import test_schema_checks as schema
@@ -281,6 +282,7 @@ EXECUTED: Mapping[Callable[..., Any], Collection[str]] = {
     test_a_standby_that_replays_nothing: {"REP-03"},
     test_memory_that_is_divided_badly: MEMORY,
     test_the_kernel: {"OS-04", "OS-07"},
+    hidden.TestNextStart.test_a_server_that_would_not_start_is_found_before: {"CFG-11"},
     bounds.test_a_value_that_suits_no_server_is_found_mended_and_put_back: bounds.FOUND,
     schema.test_each_condition_of_a_database_is_found_mended_and_put_back: {row[0] for row in IN_A_DATABASE},
     schema.test_rights_of_roles_are_found_taken_away_and_given_back: {row[0] for row in OF_ROLES},

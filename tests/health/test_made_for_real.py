@@ -11,6 +11,7 @@ from tests.health import test_assertions as assertions
 from tests.health import test_backup_tools as tools
 from tests.health import test_bounds as bounds
 from tests.health import test_fixes_of_19 as passwords
+from tests.health import test_hidden_conditions as hidden
 from tests.health import test_listening as listening
 from tests.health import test_machine_conditions as conditions
 from tests.health import test_machine_tree as tree
@@ -25,6 +26,7 @@ from tests.support.made_objects import IN_A_DATABASE, OF_ROLES
 
 MADE: Mapping[Callable[..., Any], Collection[str]] = {
     assertions.test_a_server_that_was_compiled_with_assertions: assertions.FOUND,
+    hidden.TestNextStart.test_a_server_that_would_not_start_is_found_before: {"CFG-11"},
     conditions.test_a_control_group_that_holds_its_server_back: {"OS-11", "CPU-02"},
     conditions.test_what_the_kernel_may_still_promise: {"OS-02"},
     conditions.test_a_pool_of_huge_pages_that_the_server_does_not_use: {"HUGE-01"},

@@ -52,9 +52,33 @@ def test_the_broken_configuration_fails_the_memory_rule_with_its_arithmetic() ->
     total = 1000 * 72 * MIB + 20 * GIB + 3 * GIB + 4 * 64 * MIB + 1000 * 40 * MIB + 2 * GIB
     assert f"{100 * total / (16 * GIB):.0f} % of the memory" in finding.says
     assert finding.fix is not None
-    assert finding.fix.parameter == ("shared_buffers", "2560MB")
-    assert """ALTER SYSTEM SET "shared_buffers" = '2560MB'""" in finding.fix.do
+    # No single one of them would end it.
+    assert finding.fix.do.splitlines() == [
+        """ALTER SYSTEM SET "work_mem" = '8704kB';""",
+        """ALTER SYSTEM SET "max_connections" = '100';""",
+        """ALTER SYSTEM SET "shared_buffers" = '2560MB';""",
+        "SELECT pg_reload_conf();",
+    ]
     assert 'ALTER SYSTEM RESET "shared_buffers"' in finding.fix.undo
+    assert "pgtop-tune set work_mem=8704kB max_connections=100 shared_buffers=2560MB" in finding.fix.remark
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"work_mem": "1GB"}, "work_mem"),
+        ({"shared_buffers": "22GB", "shared_memory_size": "22500MB", "huge_pages_status": "off"}, "shared_buffers"),
+        ({"maintenance_work_mem": "8GB"}, "maintenance_work_mem"),
+        ({"autovacuum_work_mem": "8GB"}, "autovacuum_work_mem"),
+        ({"temp_buffers": "1GB"}, "temp_buffers"),
+        ({"hash_mem_multiplier": "64"}, "hash_mem_multiplier"),
+    ],
+)
+def test_the_memory_rule_is_kept_by_the_parameter_that_breaks_it(parameters: dict[str, str], name: str) -> None:
+    (finding,) = found(check("MEM-01"), spoilt(parameters, memory_bytes=24 * GIB))
+    assert finding.fix is not None
+    assert finding.fix.parameter is not None
+    assert finding.fix.parameter[0] == name
 
 
 def test_a_well_set_server_passes_every_memory_check() -> None:

@@ -9,12 +9,15 @@ import pytest
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.questions import (
     ArchiveQueue,
+    ConfiguredLine,
     DatabaseState,
     Encryption,
     ExpiringPassword,
     FileError,
     HbaRule,
+    IdentLine,
     KeyState,
+    StartFile,
     SuperuserLogin,
     WeakPassword,
 )
@@ -89,6 +92,38 @@ OPEN = answered("database", DatabaseState("bench", ["public"], None, None, None)
 COPIED = sections(**slots(slot("a", active_pid=None, failover=True)))
 IN_TRANSACTION = {"state": "idle in transaction", "xact_start_ms": NOW_MS}
 VACUUM = ProgressRow(9, "VACUUM", "bench", "orders", "scanning heap", 1, 2, "blocks", None, None, "", *(None,) * 5)
+
+
+ARCHIVE_LIBRARY = row_of("archive_library", "gone", "", "string", "sighup")
+FAILOVER = row_of("synchronized_standby_slots", "s1, S2", "", "string", "sighup")
+FAILS_OVER = slot("orders", slot_type="logical", failover=True)
+
+
+def synchronous(names: str, *states: str, commit: str = "on", state: str = "streaming") -> dict[str, Any]:
+    standbys = (standby(sync_state=each, state=state) for each in states)
+    return {**setting(synchronous_standby_names=names, synchronous_commit=commit), **replicated(*standbys)}
+
+
+def written(name: str, value: str) -> ConfiguredLine:
+    return ConfiguredLine(name, None, None, None, value)
+
+
+def library(parameter: str, role: str | None = None, *, is_there: bool = False) -> StartFile:
+    return StartFile(
+        database=None, role=role, name=parameter, value="some, gone", part="gone", is_library=True, is_there=is_there,
+        is_directory=False,
+    )  # fmt: skip
+
+
+def ident(pattern: str = "/.*", role: str = "postgres", **matches: bool) -> IdentLine:
+    matched = {"any_account": False, "any_principal": False} | matches
+    superusers = ("postgres",) if role == "postgres" else ()
+    return IdentLine(3, "staff", pattern, role, None, None, superusers=superusers, **matched)
+
+
+def mapped(method: str, address: str | None, *lines: IdentLine) -> dict[str, Any]:
+    rule = HbaRule(7, "host", ["all"], ["all"], address, "255.0.0.0", method, None, map="staff")
+    return {"answers": {"check_hba": (rule,), "check_ident": lines}, **setting(listen_addresses="*")}
 
 
 def expiring(remaining_s: float | None) -> dict[str, Any]:
@@ -229,7 +264,16 @@ CASES: tuple[Case, ...] = (
     ("REP-01", replicated(standby(0, 60_000)), HIGH),
     ("REP-02", setting(synchronous_standby_names="standby1"), CRITICAL),
     ("REP-02", setting(synchronous_standby_names="standby1", synchronous_commit="local"), None),
-    ("REP-02", {**setting(synchronous_standby_names="x"), **replicated(standby(sync_state="sync"))}, None),
+    ("REP-02", synchronous("x", "sync"), WARNING),
+    ("REP-02", synchronous("2 (*)", "sync"), CRITICAL),
+    ("REP-02", synchronous("any 2(a, b)", "quorum", "quorum"), WARNING),
+    ("REP-02", synchronous("ANY 1 (a, b)", "quorum", "quorum"), None),
+    ("REP-02", synchronous("a, b", "sync", "potential"), None),
+    ("REP-02", synchronous("a", "potential", state="catchup"), CRITICAL),
+    ("REP-02", {**synchronous("a", commit="off"), **scoped("synchronous_commit", "remote_apply")}, CRITICAL),
+    ("REP-02", {**synchronous("a", commit="off"), **scoped("synchronous_commit", "local")}, None),
+    ("REP-02", {"more": (FAILOVER,), **sections(**slots(FAILS_OVER, slot("s1", active_pid=None), slot("S2")))}, HIGH),
+    ("REP-02", {"more": (FAILOVER,), **sections(**slots(FAILS_OVER, slot("s1"), slot("S2")))}, None),
     ("REP-02", {**setting(synchronous_standby_names="x"), **replicated(standby())}, CRITICAL),
     ("REP-03", receiving("streaming"), None),
     ("REP-03", receiving(None), HIGH),
@@ -253,11 +297,25 @@ CASES: tuple[Case, ...] = (
     ("LOG-05", setting(log_temp_files="-1"), INFO),
     ("OBS-01", setting(track_io_timing="off"), INFO),
     ("OBS-02", setting(compute_query_id="off"), WARNING),
+    ("OBS-02", answered("objects"), WARNING),
     ("OBS-02", {"more": (row_of("pg_stat_statements.track", "none", "", "enum", "superuser"),)}, WARNING),
     ("OBS-03", setting(debug_assertions="on"), HIGH),
     ("SEC-01", rules(hba("trust", "0.0.0.0", "0.0.0.0")), CRITICAL),
     ("SEC-01", rules(hba("trust", "10.0.0.0", "255.0.0.0"), listen="localhost"), WARNING),
     ("SEC-01", rules(hba("trust", "127.0.0.1", "255.255.255.255")), None),
+    ("CFG-11", answered("configured", written("shared_buffers", "400GB")), CRITICAL),
+    ("CFG-11", answered("configured", written("max_connections", "50"), written("shared_buffers", "4GB")), None),
+    ("CFG-11", answered("configured", written("max_wal_size", "16MB")), CRITICAL),
+    ("CFG-11", answered("start_files", library("shared_preload_libraries")), CRITICAL),
+    ("CFG-11", answered("start_files", library("shared_preload_libraries", is_there=True)), None),
+    ("CFG-11", answered("start_files", library("session_preload_libraries", role="app")), HIGH),
+    ("CFG-11", {**answered("start_files", library("archive_library")), "more": (ARCHIVE_LIBRARY,)}, HIGH),
+    ("SEC-01", mapped("gss", "10.0.0.0", ident(any_principal=True)), CRITICAL),
+    ("SEC-01", mapped("ident", None, ident(any_account=True)), None),
+    ("SEC-01", mapped("gss", "10.0.0.0", ident("/^.*@EXAMPLE\\.ORG$")), None),
+    ("SEC-01", mapped("gss", "10.0.0.0", ident("/^.*@EXAMPLE\\.ORG")), WARNING),
+    ("SEC-01", mapped("gss", "10.0.0.0", ident("/^.*$", role="\\1", any_principal=True)), None),
+    ("SEC-01", mapped("scram-sha-256", "10.0.0.0", ident(any_account=True)), None),
     ("SEC-01", rules(hba("trust", None, type_="local")), None),
     ("SEC-01", rules(hba("password", "all")), HIGH),
     ("SEC-01", rules(hba("password", "all", type_="hostssl")), None),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.host.block_devices import block_devices, carriers, roles_of, server_directories
-from pgtop_tune.host.mounts import mount_of, parse_mountinfo
+from pgtop_tune.host.mounts import MountNamespace, mount_of, parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
 
@@ -218,3 +218,20 @@ class TestMounts:
         found = mount_of(path, parse_mountinfo(text.encode()))
         assert found is not None
         assert found.source == source
+
+
+def test_a_link_that_may_be_there_leaves_the_place_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # Root may look everywhere, so the refusal has to be made up.
+    def refuse(path: str) -> str:
+        if path.endswith("pg_wal"):
+            raise PermissionError(13, "Permission denied")
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "readlink", refuse)
+    mounts = parse_mountinfo(b"22 1 259:1 / / rw - ext4 /dev/vda rw\n23 22 0:9 / /far rw - nfs4 box:/pg rw\n")
+    ours = MountNamespace(mounts)
+    assert ours.mount("/pg/data/pg_wal") is None
+    assert ours.mount("/pg/data") == mounts[0]
+    # A network mount is not looked into.
+    assert ours.mount("/far/data/pg_wal") == mounts[1]
+    assert MountNamespace(mounts, top=None).mount("/pg/data") is None

@@ -20,7 +20,7 @@ from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
 from pgtop_tune.host.kernel_sections import parse_net_dev, parse_speed
 from pgtop_tune.host.local import LocalHost, read_frequencies
 from pgtop_tune.host.memory_files import parse_id_list, parse_node, parse_thp
-from pgtop_tune.host.mounts import Background, FileSystems, parse_mountinfo, places_of
+from pgtop_tune.host.mounts import Background, FileSystems, MountNamespace, parse_mountinfo, places_of
 from pgtop_tune.host.process_files import parse_schedstat, parse_thread
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskSample, FileSystemSample, NetworkSample, ProcessSample
@@ -146,7 +146,7 @@ class TestFileSystems:
         mounts = parse_mountinfo(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:9 / /far rw - nfs4 box:/x rw\n")
         systems = FileSystems(lambda: now_s, statvfs)
         try:
-            systems.watch(places_of({"data": "/", "tablespace far": "/far/t"}, mounts))
+            systems.watch(places_of({"data": "/", "tablespace far": "/far/t"}, MountNamespace(mounts)))
             now_s = 3.0
             found = systems.sample()
             assert isinstance(found, FileSystemSample)
@@ -180,7 +180,9 @@ class TestFileSystems:
 
         systems = FileSystems(lambda: now_s, statvfs)
         try:
-            systems.watch(places_of({"data": "/"}, parse_mountinfo(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")))
+            systems.watch(
+                places_of({"data": "/"}, MountNamespace(parse_mountinfo(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")))
+            )
             found = systems.sample()
             assert isinstance(found, FileSystemSample)
             assert [row.mount for row in found.file_systems] == ["/"]

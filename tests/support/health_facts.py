@@ -60,6 +60,7 @@ _WELL_SET: Final[Mapping[str, str]] = {
     "shared_memory_size_in_huge_pages": "2100",
     "wal_level": "replica",
 }
+_BUILT_IN: Final[Mapping[str, str]] = {"temp_buffers": "8MB", "hash_mem_multiplier": "2"}
 SETTINGS: Final[Mapping[str, str]] = {
     "vm.nr_hugepages": "2200",
     "vm.swappiness": "5",
@@ -146,7 +147,11 @@ def spoilt(
         seconds: Of the made-up session, when the two looks were.
     """
     shown = {**_WELL_SET, **(parameters or {})}
-    rows = tuple(parameter(name, value) for name, value in shown.items() if name not in without)
+    rows = tuple(
+        replace(parameter(name, value), boot_val=_BUILT_IN.get(name, ""))
+        for name, value in shown.items()
+        if name not in without
+    )
     started = frames.facts(version_num=major * 10_000 + 1, version=f"{major}.1", **(server or {}))
 
     def one(second: int) -> Frame:

@@ -257,6 +257,16 @@ MADE: Final[dict[str, tuple[str, Situation]]] = {
             bench={"silences": (Silence(EPOCH_MS + 1000, None, 30.0, 5.0),)},
         ),
     ),
+    "one standby of two": (
+        "out.syncrep",
+        Situation(
+            waits={"IPC:SyncRep": 16.0},
+            tps=0.0,
+            server={"replication": standby},
+            parameters=(parameter("synchronous_standby_names", "FIRST 2 (b, c)", "FIRST 2 (b, c)", vartype="string"),),
+            bench={"silences": (Silence(EPOCH_MS + 1000, None, 30.0, 5.0),)},
+        ),
+    ),
     "hot row": (
         "lock.row",
         _waits({"Lock:transactionid": 8.0, "Lock:tuple": 4.0, "LWLock:LockManager": 1.5}, backends=queued_rows("", "")),

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune.health.facts import Answer, CheckFacts, Refused
+from pgtop_tune.health.further_rows import CatalogueCondition
 from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, DatabaseSample
@@ -106,6 +107,10 @@ zero_damaged_pages|off||bool|superuser
 """name, setting, unit, vartype, context of pg_settings."""
 
 
+STATEMENTS: Final = CatalogueCondition("extension", 1, ["pg_stat_statements"], "1.12", "1.12")
+"""What the library of the well-set server counts for."""
+
+
 def spoiled(
     parameters: Mapping[str, str] | None = None,
     *,
@@ -145,7 +150,7 @@ def spoiled(
         "databases": DatabaseSample(float(SECOND), (database_row(),)),
         "database_limits": limits(),
     }
-    given = answers or {}
+    given = {"check_objects": (STATEMENTS,), **(answers or {})}
     answered: dict[str, Answer[Any] | Unavailable] = {
         question.name: Answer(tuple(("bench", row) for row in given.get(question.name, ())), ("bench",), tuple(refused))
         for question in QUESTIONS
@@ -220,10 +225,12 @@ def slots(*found: Slot) -> dict[str, Any]:
     return {"slots": SlotSample(float(SECOND), NOW_MS, LSN, NEXT_XID, found)}
 
 
-def standby(behind_bytes: int = 0, behind_ms: float = 0.0, sync_state: str = "async") -> Sender:
+def standby(
+    behind_bytes: int = 0, behind_ms: float = 0.0, sync_state: str = "async", state: str = "streaming"
+) -> Sender:
     """A standby that is so far behind."""
     at = LSN - behind_bytes
     return Sender(
-        4_100, "replicator", "standby1", "10.0.0.8", "streaming", LSN, LSN, LSN, at, 0.1, 0.1, behind_ms, sync_state,
+        4_100, "replicator", "standby1", "10.0.0.8", state, LSN, LSN, LSN, at, 0.1, 0.1, behind_ms, sync_state,
         NOW_MS,
     )  # fmt: skip

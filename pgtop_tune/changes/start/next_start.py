@@ -80,7 +80,7 @@ _WRITE_AND_ENTER: Final = 0o3
 _NOT_HERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
 
 
-class _Row(Struct, frozen=True):
+class StartValue(Struct, frozen=True):
     """A parameter.
 
     Attributes:
@@ -113,7 +113,7 @@ class NextStart(Struct, frozen=True):
         cannot_listen: Why it could open no TCP port, "" where it could or that cannot be said.
     """
 
-    rows: Mapping[str, _Row]
+    rows: Mapping[str, StartValue]
     changes: Mapping[str, str | None]
     directories: Mapping[str, bool | None]
     counts: Mapping[str, int]
@@ -198,7 +198,7 @@ def next_start(
     except ServerProblem:
         read = session.rows(_IN_FORCE, names)
     rows = {
-        row["name"]: _Row(
+        row["name"]: StartValue(
             unit=row["unit"] or "",
             vartype=row["vartype"],
             running=row["running"] or "",

@@ -12,6 +12,7 @@ from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_st
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
 from pgtop_tune.metrics.load import failed_s, failure_of
+from pgtop_tune.metrics.replication import synchronous_standbys
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.units import duration
@@ -20,7 +21,6 @@ _REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
 """What an absence says besides the reason, which the sentence has said."""
 _ALL: Final = 0.9
 _SYNCREP: Final = "IPC:SyncRep"
-_SYNCHRONOUS: Final = ("sync", "quorum")
 _WORDS: Final = 200
 
 
@@ -84,10 +84,11 @@ def _syncrep(facts: Facts) -> Hit | None:
     waiting = active.get(_SYNCREP, 0.0)
     if replication is None or waiting < 1.0 or waiting < _ALL * sum(active.values()):
         return None
-    if any(sender.sync_state in _SYNCHRONOUS for sender in replication.senders):
-        return None
     # Read once a minute: right after a change it may still be the value of before.
     names = facts.setting("synchronous_standby_names") or ""
+    standbys = synchronous_standbys(names, replication.senders)
+    if standbys.ready >= standbys.needed:
+        return None
     wanted = f", synchronous_standby_names is {name(names)}" if names else ""
     return Hit(
         sentence=(

@@ -12,12 +12,13 @@ from pgtop_tune.health.bounds import Bound, bounded
 from pgtop_tune.health.catalogue_conditions import Condition, conditions
 from pgtop_tune.health.certificate import ends_at
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown, about_several
-from pgtop_tune.health.checks.security import loopback
+from pgtop_tune.health.checks.security import loopback, mapped_finding
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.further_rows import CatalogueCondition, RolePower
+from pgtop_tune.health.mapped_logins import mapped_logins
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.questions import CERTIFICATE, HBA, OBJECTS, PASSWORDLESS, POWERS, HbaRule
+from pgtop_tune.health.questions import CERTIFICATE, HBA, IDENT, OBJECTS, PASSWORDLESS, POWERS, HbaRule
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, unmistakable
 from pgtop_tune.units import duration
@@ -241,7 +242,7 @@ def _md5_lines(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _trusted_here(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _trusted_here(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     rules = [
         rule
         for _, rule in facts.have(HBA)
@@ -259,6 +260,9 @@ def _trusted_here(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             ),
             subject="trust",
         )
+    for login in mapped_logins(facts):
+        if loopback(login.rule.address, login.rule.netmask):
+            yield mapped_finding(login, Severity.HIGH if login.superusers else Severity.WARNING)
 
 
 def _lines(rules: list[HbaRule]) -> str:
@@ -333,6 +337,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="auth-trust.html",
         needs=(HBA,),
+        asks=(IDENT,),
         look=_trusted_here,
     ),
 )

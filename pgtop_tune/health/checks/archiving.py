@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS
@@ -35,6 +35,18 @@ _FORGETS: Final = re.compile(
 )
 """The end of a command line that succeeds even where the copy fails. Source: POSIX, "Shell Command Language"."""
 _SEGMENT: Final = ("%p", "%f")
+_PATHS: Final = ("%p", "pg_wal/%f")
+"""The file to archive: the command runs in the data directory."""
+_COPIES: Final = frozenset(
+    {"cp", "mv", "dd", "cat", "install", "rsync", "scp", "gzip", "lz4", "zstd", "xz", "aws", "gsutil", "rclone"}
+    | {"pgbackrest", "wal-g", "barman-wal-archive", "barman-cloud-wal-archive"}
+)
+"""Programs that archive what they are given, and find nothing by themselves."""
+_OF_RECOVERY: Final = {
+    "restore_command": (("%f", "%p"), "no segment of the archive gets to where recovery reads it"),
+    "archive_cleanup_command": (("%r",), "it cannot know which segments are still needed"),
+}
+"""Command → what it has to name, and what happens without. Source: "Archive Recovery", archive_cleanup_command."""
 _NAME: Final = re.compile(r"[0-9A-F]{24}")
 _ONE_ARCHIVER_SINCE: Final = 16
 """15 took the library. Source: pgarch.c, LoadArchiveLibrary."""
@@ -146,7 +158,9 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     first = PurePosixPath(row.setting.split()[0].rstrip(";")).name
     if first == _REFUSES:
         return
-    if first in _DOES_NOTHING or _NOWHERE in row.setting or not any(word in row.setting for word in _SEGMENT):
+    # Two of them are one that the shell sees.
+    command = row.setting.replace("%%", "")
+    if first in _DOES_NOTHING or _NOWHERE in row.setting or not any(word in command for word in _SEGMENT):
         yield Finding(
             severity=Severity.HIGH,
             says=f"archive_command {row.setting!r} archives nothing: the server then removes WAL that is nowhere else",
@@ -155,6 +169,21 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 "Set a command that copies %p to the archive, and take a base backup: WAL from before is lost.",
                 "Set the former archive_command, and SELECT pg_reload_conf();",
             ),
+            subject="archive_command",
+        )
+    elif not any(word in command for word in _PATHS):
+        copies = first in _COPIES
+        yield Finding(
+            severity=Severity.HIGH if copies else Severity.WARNING,
+            says=f"archive_command {row.setting!r} does not name the file to archive, %p"
+            + (": it copies another one" if copies else ""),
+            evidence=(setting(facts, "archive_mode", "archive_command"),),
+            fix=words(
+                "Hand over %p (or pg_wal/%f), try to restore what is in the archive, and take a base backup if that "
+                "fails.",
+                "Set the former archive_command, and SELECT pg_reload_conf();",
+            ),
+            confidence=Confidence.HIGH if copies else Confidence.LOW,
             subject="archive_command",
         )
     elif (end := _FORGETS.search(row.setting)) is not None:
@@ -170,6 +199,26 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             ),
             subject="archive_command",
         )
+
+
+def _commands(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    yield from _nothing(facts, limits)
+    parameters = needs.parameters(facts)
+    for name, (needed, so) in _OF_RECOVERY.items():
+        row = parameters.find(name)
+        command = "" if row is None else row.setting.replace("%%", "")
+        lacking = [word for word in needed if word not in command]
+        if row is not None and row.setting and lacking:
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{name} {row.setting!r} lacks {' and '.join(lacking)}: {so}",
+                evidence=(setting(facts, name),),
+                fix=words(
+                    f"Name {' and '.join(lacking)} in the command, then SELECT pg_reload_conf();",
+                    f"Set the former {name}, and SELECT pg_reload_conf();",
+                ),
+                subject=name,
+            )
 
 
 def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -299,7 +348,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.HIGH,
         page="runtime-config-wal.html#GUC-ARCHIVE-COMMAND",
         needs=(needs.PARAMETERS,),
-        look=_nothing,
+        look=_commands,
     ),
     Check(
         id="ARC-05",

@@ -56,7 +56,7 @@ def _space(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             says=f"{place.mount} is {share(percent)} full, {about(place.available_bytes)} are left",
             evidence=(
                 Evidence(f"{about(used)} of {about(whole)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
-                Evidence(f"holds {_roles(place)} ({place.kind} on {place.source})", "/proc/self/mountinfo"),
+                Evidence(f"holds {_roles(place)} ({place.kind} on {place.source})", "/proc/PID/mountinfo"),
             ),
             fix=words(
                 "free space or enlarge the volume; never delete files in pg_wal: slots, archiving and wal_keep_size "
@@ -80,14 +80,15 @@ def _inodes(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             says=f"{share(percent)} of the inodes of {place.mount} are used: no file can be created despite free space",
             evidence=(
                 Evidence(f"{place.inodes_free} of {place.inodes} are left", "statvfs(3) f_files, f_favail"),
-                Evidence(f"holds {_roles(place)}", "/proc/self/mountinfo"),
+                Evidence(f"holds {_roles(place)}", "/proc/PID/mountinfo"),
             ),
             fix=words("remove the source of many small files, or recreate the file system with more inodes"),
             subject=place.mount,
         )
 
 
-def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _unplaced(facts)
     for place in _mounts(facts):
         if place.kind in _USUAL:
             continue
@@ -95,7 +96,7 @@ def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             severity=severity,
             says=f"{_roles(place)} on {place.kind}: {said}",
-            evidence=(Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/self/mountinfo"),),
+            evidence=(Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/PID/mountinfo"),),
             fix=words(do),
             subject=place.point,
         )
@@ -123,10 +124,11 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
     )
 
 
-def _options(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _options(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _unplaced(facts)
     for place in _mounts(facts):
         options = frozenset(place.options)
-        evidence = (Evidence(f"{place.point}: {','.join(place.options)}", "/proc/self/mountinfo"),)
+        evidence = (Evidence(f"{place.point}: {','.join(place.options)}", "/proc/PID/mountinfo"),)
         if unsafe := sorted(options & _NO_BARRIERS):
             yield Finding(
                 severity=Severity.CRITICAL,
@@ -202,6 +204,14 @@ def _mounts(facts: CheckFacts) -> tuple[MountPoint, ...]:
     return tuple(place for place in found if _keeps(place))
 
 
+def _unplaced(facts: CheckFacts) -> Iterator[Unknown]:
+    roles = [role for role in facts.have(needs.MACHINE).unplaced if role.startswith(_KEEPS)]
+    if roles:
+        yield Unknown(
+            f"{', '.join(roles)}: a symbolic link may lead to another disk; the server's account and root can follow it"
+        )
+
+
 def _own_queues(facts: CheckFacts) -> list[Queue]:
     """Those that order requests themselves: not volumes made of other disks.
 
@@ -221,7 +231,7 @@ def _together(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             severity=Severity.INFO,
             says=f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
-            evidence=(Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/self/mountinfo, /sys/block"),),
+            evidence=(Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/PID/mountinfo, /sys/block"),),
             fix=words("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
             subject=disk.name,
         )

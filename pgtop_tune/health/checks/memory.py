@@ -5,26 +5,35 @@ Source: PostgreSQL documentation, "Resource Consumption"; 8 bytes of page table 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import set_parameter, set_parameters, words
 from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import advised, also_scoped, counted, counted_s
+from pgtop_tune.health.rules import advised, advised_or, also_scoped, counted, counted_s
 from pgtop_tune.metrics import memory_rule
-from pgtop_tune.metrics.memory_rule import MemoryUse, page_tables_bytes
-from pgtop_tune.model.postgres import ParameterSample
+from pgtop_tune.metrics.memory_rule import MemoryUse, Term, page_tables_bytes
+from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.units import GB, MB, about, count, duration, share_of
 
 _GROUP: Final = "memory"
 _RESOURCES: Final = "runtime-config-resource.html"
 _HOUR_S: Final = 3600.0
 _SHOWN: Final = 3
+_OF_TERM: Final[Mapping[str, tuple[str, ...]]] = {
+    memory_rule.SHARED: ("shared_buffers",),
+    memory_rule.SESSIONS: ("work_mem", "hash_mem_multiplier", "temp_buffers", "max_connections"),
+    memory_rule.PARALLEL: ("work_mem", "hash_mem_multiplier"),
+    memory_rule.AUTOVACUUM: ("autovacuum_work_mem", "maintenance_work_mem"),
+    memory_rule.PAGE_TABLES: ("max_connections", "shared_buffers"),
+}
+"""Term of the memory rule → the parameters that lower it, in the order in which they are to be tried."""
 
 
 def _use(server: Parameters, major: int, limit_bytes: int, pages: HugePageUse) -> MemoryUse:
@@ -53,12 +62,10 @@ def autovacuum_bytes(server: Parameters) -> float:
 
 
 def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    server, there = needs.parameters(facts), memory(facts)
-    pages = huge_pages_used(facts)
-    terms = memory_rule.terms(_use(server, needs.major(facts), there.limit_bytes, pages))
+    there, pages = memory(facts), huge_pages_used(facts)
+    terms = _terms(needs.parameters(facts), facts)
     beside: tuple[Evidence, ...] = ()
     if there.of_group and pages.used:
-        terms = tuple(term for term in terms if term.what != memory_rule.SHARED)
         beside = (Evidence("the limit of a control group does not count memory in huge pages", "cgroup-v2.rst"),)
     total = sum(term.size_bytes for term in terms)
     percent = 100 * total / there.limit_bytes
@@ -75,8 +82,16 @@ def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             _pages_evidence(pages),
             *beside,
         ),
-        fix=_less(facts),
+        fix=_less(facts, terms, limits),
     )
+
+
+def _terms(server: Parameters, facts: CheckFacts) -> tuple[Term, ...]:
+    """Terms of the memory rule with these parameters, largest first, without what a control group does not count."""
+    there, pages = memory(facts), huge_pages_used(facts)
+    terms = memory_rule.terms(_use(server, needs.major(facts), there.limit_bytes, pages))
+    uncounted = there.of_group and pages.used
+    return tuple(term for term in terms if not (uncounted and term.what == memory_rule.SHARED))
 
 
 def _pages_evidence(pages: HugePageUse) -> Evidence:
@@ -95,19 +110,78 @@ def _by(percent: float, limits: Limits) -> Severity | None:
     return None
 
 
-def _less(facts: CheckFacts) -> Fix:
-    """The first of those that are advised to be lower."""
+def _less(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
+    """Return what is advised to be lower, of the largest term first."""
+    names = tuple(dict.fromkeys(name for term in terms for name in _OF_TERM.get(term.what, ())))
+    fix = _ending(facts, names, lambda changed: _is_within(facts, changed, limits))
+    if fix is not None:
+        return fix
+    lower = ", ".join(f"{name}={value}" for name in names if (value := _lower(facts, name)) is not None)
+    enough = "allow fewer connections (max_connections), or add memory"
+    return words(f"Set {lower}; that is not enough: {enough}." if lower else f"{enough.capitalize()}.")
+
+
+def _ending(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters], bool]) -> Fix | None:
+    """Lower values that end a finding: one parameter where that will do, else as few as will; None where none do.
+
+    Args:
+        facts: What was asked.
+        names: Parameters, in the order in which they are to be tried.
+        ends: Whether the finding is gone with these parameters.
+    """
     server = needs.parameters(facts)
-    for name in ("shared_buffers", "max_connections", "work_mem", "autovacuum_work_mem", "maintenance_work_mem"):
-        fix = advised(facts, name)
-        if fix.parameter is not None and _number(server, name, fix.parameter[1]) < server.number(name):
-            return fix
-    return advised(facts, "max_connections")
+    lower = {name: value for name in dict.fromkeys(names) if (value := _lower(facts, name)) is not None}
+
+    def is_enough(changes: Mapping[str, str]) -> bool:
+        return ends(_changed(facts, changes))
+
+    for name, value in lower.items():
+        if is_enough({name: value}):
+            return set_parameter(server.row(name), value)
+    changes: dict[str, str] = {}
+    for name, value in lower.items():
+        changes[name] = value
+        if is_enough(changes):
+            break
+    if not is_enough(changes):
+        return None
+    for name in tuple(changes):
+        without = {kept: value for kept, value in changes.items() if kept != name}
+        if without and is_enough(without):
+            changes = without
+    return set_parameters([(server.row(name), value) for name, value in changes.items()])
 
 
-def _number(server: Parameters, name: str, value: str) -> float:
-    row = server.row(name)
-    return Parameters(ParameterSample(0.0, (with_value(row, value, row.source),))).number(name)
+def _lower(facts: CheckFacts, name: str) -> str | None:
+    """A lower value of a parameter: the advised one, the server's default where nothing is advised; None without."""
+    row = needs.parameters(facts).visible(name)
+    if row is None or row.source in AT_START:
+        return None
+    fix = advised_or(facts, name, row.boot_val or row.setting)
+    is_lower = fix.parameter is not None and _number(row, fix.parameter[1]) < _number(row, row.setting)
+    return fix.parameter[1] if fix.parameter is not None and is_lower else None
+
+
+def _changed(facts: CheckFacts, changes: Mapping[str, str]) -> Parameters:
+    """The parameters with other values, as the server would have them."""
+    rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
+    changed = {name: with_value(rows[name], value, rows[name].source) for name, value in changes.items()}
+    shared = rows.get("shared_memory_size")
+    if shared is not None and "shared_buffers" in changed:
+        freed = _number(rows["shared_buffers"]) - _number(changed["shared_buffers"])
+        changed[shared.name] = with_value(shared, f"{max(_number(shared) - freed, 0) / MB:.0f}MB", shared.source)
+    return Parameters(ParameterSample(0.0, tuple((rows | changed).values())))
+
+
+def _is_within(facts: CheckFacts, server: Parameters, limits: Limits) -> bool:
+    total = sum(term.size_bytes for term in _terms(server, facts))
+    return _by(100 * total / memory(facts).limit_bytes, limits) is None
+
+
+def _number(row: Parameter, value: str | None = None) -> float:
+    """A row's value, or another one of it, in bytes where it is a size."""
+    typed = row if value is None else with_value(row, value, row.source)
+    return Parameters(ParameterSample(0.0, (typed,))).number(row.name)
 
 
 def _shared_buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -124,8 +198,19 @@ def _shared_buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         severity=severity,
         says=f"shared_buffers is {share_of(percent, 'the memory')}",
         evidence=(Evidence(f"shared_buffers {about(size)}", "pg_settings.setting"), there.evidence),
-        fix=advised(facts, "shared_buffers"),
+        fix=_sized(facts, limits),
     )
+
+
+def _sized(facts: CheckFacts, limits: Limits) -> Fix:
+    """The advised size; words where other parameters leave too little memory for it."""
+    fix = advised(facts, "shared_buffers")
+    if fix.parameter is None:
+        return fix
+    size = _number(needs.parameters(facts).row("shared_buffers"), fix.parameter[1])
+    if 100 * size / memory(facts).limit_bytes >= limits["low"]:
+        return fix
+    return words("lower max_connections or work_mem first (MEM-01): they leave no memory for more shared_buffers")
 
 
 def _work_mem(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -155,8 +240,23 @@ def _cache_size(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         severity=Severity.WARNING,
         says=f"effective_cache_size is {about(size)}, {than}",
         evidence=(Evidence(f"effective_cache_size {about(size)}", "pg_settings.setting"), there.evidence),
-        fix=advised(facts, "effective_cache_size"),
+        fix=_cache_fix(facts, there.limit_bytes),
     )
+
+
+def _cache_fix(facts: CheckFacts, limit_bytes: float) -> Fix:
+    """The advised size; where shared_buffers is larger than that, it is shared_buffers that is wrong."""
+    fix = advised(facts, "effective_cache_size")
+    server = needs.parameters(facts)
+    buffers = server.number("shared_buffers")
+    if fix.parameter is None or _number(server.row(fix.parameter[0]), fix.parameter[1]) >= buffers:
+        return fix
+
+    def ends(changed: Parameters) -> bool:
+        return changed.number("shared_buffers") <= changed.number("effective_cache_size") <= limit_bytes
+
+    lower = _ending(facts, ("shared_buffers",), ends)
+    return lower or words("Lower shared_buffers first (MEM-02): a cache cannot be smaller than that.")
 
 
 def _autovacuum(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -166,6 +266,11 @@ def _autovacuum(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     severity = _by(percent, limits)
     if severity is None:
         return
+
+    def is_within(changed: Parameters) -> bool:
+        size = changed.whole("autovacuum_max_workers") * autovacuum_bytes(changed)
+        return _by(100 * size / there.limit_bytes, limits) is None
+
     yield Finding(
         severity=severity,
         says=f"autovacuum may use {share_of(percent, 'the memory')}",
@@ -173,9 +278,8 @@ def _autovacuum(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             Evidence(f"{workers} workers × {about(each)} = {about(workers * each)}", "pg_settings.setting"),
             there.evidence,
         ),
-        fix=advised(
-            facts, "autovacuum_work_mem" if server.number("autovacuum_work_mem") >= 0 else "maintenance_work_mem"
-        ),
+        fix=_ending(facts, _OF_TERM[memory_rule.AUTOVACUUM], is_within)
+        or words("Allow fewer workers (autovacuum_max_workers), or less maintenance_work_mem."),
     )
 
 

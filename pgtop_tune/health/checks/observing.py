@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from pgtop_tune.advice.rules.server import SLOW_CLOCK_NS
+from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold
+from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import preloading, set_parameter, words
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.health.questions import OBJECTS, SCOPED
 from pgtop_tune.health.rules import (
     advice_facts,
     advised_or,
     also_scoped,
+    in_database,
     on_standby,
     scoped,
     scoped_finding,
@@ -23,8 +25,13 @@ from pgtop_tune.health.rules import (
     value_is,
 )
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.sql_quoting import composed, identifier
 
 _GROUP: Final = "logging and statistics"
+_WITH_VIEWS: Final = ("pg_stat_statements", "pg_stat_kcache", "pg_wait_sampling", "pg_qualstats", "pg_stat_monitor")
+"""Libraries that count for views of the extension of their name."""
+_EXTENSIONS_MOST: Final = 50
+"""So many of a database are asked for."""
 _EVERY_STATEMENT: Final = (
     "log_parser_stats", "log_planner_stats", "log_executor_stats", "log_statement_stats", "debug_print_parse",
     "debug_print_rewritten", "debug_print_plan", "log_duration",
@@ -145,7 +152,7 @@ def _io_timing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     known = needs.parameters(facts)
     track, queries = known.find("pg_stat_statements.track"), known.row("compute_query_id")
     if track is None:
@@ -165,6 +172,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 fix=advised_or(facts, row.name, better),
                 subject=row.name,
             )
+    yield from _created_nowhere(facts, known)
     planning = known.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
         yield Finding(
@@ -173,6 +181,36 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             evidence=(setting(facts, "pg_stat_statements.track_planning"),),
             fix=set_parameter(planning, "off"),
             subject="track_planning",
+        )
+
+
+def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Iterator[Finding | Unknown]:
+    """Libraries that count, and whose views no database has."""
+    library = parameters.visible("shared_preload_libraries")
+    loaded = () if library is None else elements(library.name, library.setting) or ()
+    names = [name for name in _WITH_VIEWS if name in loaded]
+    if not names:
+        return
+    extensions = facts.have(OBJECTS)
+    rows = [row for _, row in extensions if row.kind == "extension"]
+    created = {row.name[0] for row in rows}
+    home = "postgres" if "postgres" in extensions.asked or not extensions.asked else extensions.asked[0]
+    for name in names:
+        if name in created:
+            continue
+        if extensions.refused or any(row.n_all > _EXTENSIONS_MOST for row in rows):
+            yield Unknown(f"whether extension {name} is in one of the databases that were not seen whole")
+            continue
+        do, undo = (composed(f"{verb} EXTENSION {{name}};", name=identifier(name)) for verb in ("CREATE", "DROP"))
+        yield Finding(
+            severity=Severity.WARNING,
+            says=f"{name} is loaded, and its extension is in no database: it counts, and nobody can read it",
+            evidence=(
+                setting(facts, "shared_preload_libraries"),
+                Evidence(f"{len(extensions.asked)} databases without {name}", "pg_extension.extname"),
+            ),
+            fix=in_database(home, do, undo, remark="on the primary" if on_standby(facts) else ""),
+            subject=f"extension {name}",
         )
 
 
@@ -283,6 +321,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="pgstatstatements.html",
         needs=(needs.PARAMETERS,),
+        asks=(OBJECTS,),
         look=_statements,
     ),
     Check(

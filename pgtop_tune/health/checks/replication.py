@@ -7,23 +7,25 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, setting
-from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, scoped, setting
+from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags, synchronous_standbys, with_fewer
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import Sql, composed, identifier, literal
+from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted
 from pgtop_tune.units import GB, about, duration
 
 _GROUP: Final = "replication"
 _VIEW: Final = "pg_stat_replication"
 _BACKUP: Final = "backup"
-_SYNCHRONOUS: Final = frozenset({"sync", "quorum"})
+_FAILOVER_SINCE: Final = 17
+_SHOWN: Final = 3
 _WAITING_FOR_NOBODY: Final = frozenset({"off", "local"})
 
 
@@ -146,22 +148,96 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
         yield Unknown(ON_STANDBY)
         return
     known, sample = needs.parameters(facts), facts.have(needs.REPLICATION)
-    names = known.text("synchronous_standby_names")
-    if not names or known.text("synchronous_commit") in _WAITING_FOR_NOBODY:
+    row = known.row("synchronous_standby_names")
+    commits = _waiting_commits(facts)
+    if not row.setting or not commits:
         return
-    if not any(sender.sync_state in _SYNCHRONOUS for sender in sample.senders):
+    if any(sender.sync_state is None for sender in sample.senders):
+        yield Unknown("which standbys are synchronous is hidden from this role; GRANT pg_read_all_stats grants access")
+        return
+    standbys = synchronous_standbys(row.setting, sample.senders)
+    evidence = (
+        setting(facts, "synchronous_standby_names", "synchronous_commit"),
+        Evidence(
+            f"{standbys.ready} of {len(sample.senders)} senders are up to date and named there, {standbys.needed} "
+            "needed",
+            f"{_VIEW}.sync_state, state",
+        ),
+    )
+    if standbys.ready > standbys.needed:
+        return
+    if standbys.ready == standbys.needed:
         yield Finding(
-            severity=Severity.CRITICAL,
-            says="no synchronous standby is connected: every commit waits for one",
+            severity=Severity.WARNING,
+            says=f"if one synchronous standby is lost, {commits} waits: {standbys.needed} needed, {standbys.ready} "
+            "connected",
+            evidence=evidence,
+            fix=words(
+                f"Add a standby that synchronous_standby_names names, or let more names answer: ANY {standbys.needed} "
+                "(…)."
+            ),
+            subject="spare",
+        )
+        return
+    fewer = with_fewer(row.setting, standbys.ready) if standbys.ready else ""
+    alone = "commits are then on this server alone; it is better to restore a standby of that name"
+    yield Finding(
+        severity=Severity.CRITICAL,
+        says=f"no synchronous standby is connected: {commits} waits for one"
+        if not standbys.ready
+        else f"{standbys.ready} of {standbys.needed} synchronous standbys are connected: {commits} waits",
+        evidence=evidence,
+        fix=replace(
+            set_parameter(row, fewer),
+            remark=f"commits then wait for {standbys.ready}; it is better to restore the other" if fewer else alone,
+        ),
+        subject="standbys",
+    )
+
+
+def _waiting_commits(facts: CheckFacts) -> str:
+    """Return whose commits wait for standbys; "" where none do."""
+    if needs.parameters(facts).text("synchronous_commit") not in _WAITING_FOR_NOBODY:
+        return "every commit"
+    waiting = [
+        assignment
+        for assignment in scoped(facts, ("synchronous_commit",))
+        if not assignment.is_off and assignment.value.lower() not in _WAITING_FOR_NOBODY
+    ]
+    return f"every commit of {', '.join(assignment.where for assignment in waiting[:_SHOWN])}" if waiting else ""
+
+
+def _failover(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    """Slots that logical replication waits for (17 and later)."""
+    row = needs.parameters(facts).find("synchronized_standby_slots")
+    names = () if row is None else elements(row.name, row.setting) or ()
+    if row is None or not names or on_standby(facts):
+        return
+    slots = facts.have(needs.SLOTS).slots
+    if not any(slot.failover for slot in slots):
+        return
+    used = {slot.slot_name for slot in slots if slot.active_pid is not None}
+    idle = [name for name in names if name not in used]
+    if idle:
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"no standby uses slot {', '.join(idle[:_SHOWN])}: subscribers whose slots fail over wait for it",
             evidence=(
-                setting(facts, "synchronous_standby_names", "synchronous_commit"),
-                Evidence(f"{len(sample.senders)} senders, none sync or quorum", f"{_VIEW}.sync_state"),
+                setting(facts, "synchronized_standby_slots"),
+                Evidence(f"{', '.join(sorted(used & set(names))) or 'none'} in use", "pg_replication_slots.active_pid"),
             ),
             fix=replace(
-                set_parameter(known.row("synchronous_standby_names"), ""),
-                remark="commits are then on this server alone; it is better to restore a standby of that name",
+                set_parameter(row, ", ".join(quoted(name) for name in names if name in used)),
+                remark="subscribers may then be ahead of that standby; it is better to restore it",
             ),
+            subject="slots",
         )
+
+
+def _both(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _synchronous(facts, limits)
+    if needs.major(facts) >= _FAILOVER_SINCE:
+        yield from _failover(facts, limits)
 
 
 def _upstream(facts: CheckFacts) -> str | None:
@@ -268,11 +344,11 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="REP-02",
         group=_GROUP,
         title="synchronous standby",
-        why="A commit that waits for a missing standby waits forever.",
+        why="A commit that waits for a missing standby waits forever; so does a subscriber.",
         severity=Severity.CRITICAL,
         page="warm-standby.html#SYNCHRONOUS-REPLICATION",
         needs=(needs.SERVER, needs.PARAMETERS, needs.REPLICATION),
-        look=_synchronous,
+        look=_both,
     ),
     Check(
         id="REP-03",

@@ -10,7 +10,17 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.questions import DATABASE_STATE, ENCRYPTION, EXPIRING, HBA, PASSWORDS, SUPERUSERS, HbaRule
+from pgtop_tune.health.mapped_logins import MappedLogin, mapped_logins
+from pgtop_tune.health.questions import (
+    DATABASE_STATE,
+    ENCRYPTION,
+    EXPIRING,
+    HBA,
+    IDENT,
+    PASSWORDS,
+    SUPERUSERS,
+    HbaRule,
+)
 from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.safe_text import is_plain
@@ -72,6 +82,30 @@ def _rules(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             fix=_closed(rule),
             subject=rule.place,
         )
+
+    for login in mapped_logins(facts):
+        if not loopback(login.rule.address, login.rule.netmask):
+            severity = Severity.CRITICAL if login.superusers and reachable else Severity.HIGH
+            yield mapped_finding(login, severity if login.superusers or reachable else Severity.WARNING)
+
+
+def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
+    """Return the finding that a map lets in too many."""
+    rule, line = login.rule, login.line
+    pattern = line.sys_name if login.anybody else f"/^{line.sys_name[1:].removeprefix('^').removesuffix('$')}$"
+    do = "Name the accounts" if login.anybody else f"Write {pattern}"
+    return Finding(
+        severity=severity if login.anybody else Severity.WARNING,
+        says=f"{line.place} ({line.map_name} {line.sys_name} {line.role_name}): {login.says}",
+        evidence=(
+            Evidence(f"{line.place}: {line.map_name} {line.sys_name} {line.role_name}", IDENT.source),
+            Evidence(f"{rule.place}: {_shown(rule)} map={rule.map}", "pg_hba_file_rules.options"),
+        ),
+        fix=words(
+            f"{do} in {line.place}, then SELECT pg_reload_conf();", "Restore the line, and SELECT pg_reload_conf();"
+        ),
+        subject=login.subject,
+    )
 
 
 def _closed(rule: HbaRule) -> Fix:
@@ -322,6 +356,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="auth-pg-hba-conf.html",
         needs=(needs.PARAMETERS, HBA),
+        asks=(IDENT,),
         look=_rules,
     ),
     Check(

@@ -6,6 +6,7 @@ SELECT line_number,
        address,
        netmask,
        auth_method AS method,
+       (SELECT substr(o, 5) FROM unnest(options) o WHERE o LIKE 'map=%' LIMIT 1) AS map,
        error,
        NULL::text AS file_name  -- until 15
        file_name  -- from 16

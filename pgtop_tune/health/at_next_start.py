@@ -1,0 +1,146 @@
+"""Facts about the next start of the server, for the rules that say whether it starts. Pure: nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pgtop_tune.changes.start.checks import RestartFacts
+from pgtop_tune.changes.start.next_start import NextStart, StartValue
+from pgtop_tune.changes.start.rules import start_refusal
+from pgtop_tune.changes.start.values import AT_START, ValuesAfter
+from pgtop_tune.health import needs
+from pgtop_tune.health.configured import is_of_session, with_value
+from pgtop_tune.health.control_file import settings_of_primary
+from pgtop_tune.health.facts import CheckFacts, Missing
+from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, memory
+from pgtop_tune.health.questions import CONFIGURED, CONTROL, HBA, START_FILES, StartFile
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.host import HugePages
+from pgtop_tune.model.postgres import Parameter
+
+_READ_AT_START: Final = frozenset({"postmaster", "sighup"})
+_NOT_TRIED: Final = Unavailable(Reason.SWITCHED_OFF, "a check runs no program of the server")
+
+
+def other_values(facts: CheckFacts) -> dict[str, str]:
+    """Return the values of parameters that the next start reads and that are others now, as they are written.
+
+    Raises:
+        Missing: The parameters, or the configuration files, were not seen.
+    """
+    written = {line.name: line.next for _, line in facts.have(CONFIGURED)}
+    next_texts = {}
+    for row in facts.have(needs.PARAMETERS).parameters:
+        if row.context not in _READ_AT_START or row.source in AT_START or is_of_session(row):
+            continue
+        value = written.get(row.name.lower(), row.boot_val if row.pending_restart else None)
+        if value is not None and with_value(row, value, row.source).setting != row.setting:
+            next_texts[row.name] = value
+    return next_texts
+
+
+def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFacts:
+    """Return what the checks before a restart look at.
+
+    Args:
+        facts: What was asked.
+        next_texts: As `other_values` has them.
+
+    Raises:
+        Missing: The server or its parameters were not seen.
+    """
+    now = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
+    server, major = facts.have(needs.SERVER), needs.major(facts)
+    values = ValuesAfter(now, next_texts)
+    page_bytes = values.number("huge_page_size")
+    return RestartFacts(
+        major=major,
+        values=values,
+        dry=_NOT_TRIED,
+        rule_refusal=start_refusal(_next_start(facts, now, next_texts), major, tried=False),
+        memory_bytes=_memory_bytes(facts),
+        pool=_pool(facts, int(page_bytes or 0)),
+        held_pages=_held_pages(facts),
+        in_recovery=server.in_recovery,
+        primary=_primary(facts, server.system_identifier) if server.in_recovery else None,
+        here=not isinstance(needs.MEMORY.of(facts), Unavailable),
+    )
+
+
+def _next_start(facts: CheckFacts, now: Mapping[str, Parameter], next_texts: Mapping[str, str]) -> NextStart:
+    rows = {
+        name: StartValue(
+            unit=row.unit,
+            vartype=row.vartype,
+            running=row.setting,
+            now=next_texts.get(name, row.setting),
+            without=row.boot_val,
+            is_fixed=row.source in AT_START,
+        )
+        for name, row in now.items()
+    }
+    return NextStart(rows=rows, changes={}, directories=_directories(facts), counts=_counts(facts))
+
+
+def _directories(facts: CheckFacts) -> dict[str, bool | None]:
+    return {
+        file.part: file.is_directory if file.is_there else None for file in start_files(facts) if not file.is_library
+    }
+
+
+def start_files(facts: CheckFacts) -> tuple[StartFile, ...]:
+    """Return files and libraries that were looked for; none where they could not be."""
+    files = START_FILES.of(facts)
+    return () if isinstance(files, Unavailable) else tuple(file for _, file in files)
+
+
+def _counts(facts: CheckFacts) -> dict[str, int]:
+    counts = {}
+    slots, horizon, rules = needs.SLOTS.of(facts), needs.HORIZON.of(facts), HBA.of(facts)
+    if not isinstance(slots, Unavailable):
+        counts["slots"] = len(slots.slots)
+        counts["logical_slots"] = sum(slot.slot_type == "logical" for slot in slots.slots)
+    if not isinstance(horizon, Unavailable):
+        counts["prepared"] = len(horizon.prepared)
+    if not isinstance(rules, Unavailable):
+        counts["md5_lines"] = sum(rule.method == "md5" for _, rule in rules)
+    return counts
+
+
+def _memory_bytes(facts: CheckFacts) -> int | None:
+    try:
+        return memory(facts).limit_bytes
+    except Missing:
+        return None
+
+
+def _pool(facts: CheckFacts, page_bytes: int) -> HugePages | None:
+    """The pool of a page size, of the kernel's default one for 0."""
+    memory_sample, machine = needs.MEMORY.of(facts), needs.MACHINE.of(facts)
+    if isinstance(memory_sample, Unavailable):
+        return None
+    usual = None if isinstance(machine, Unavailable) else machine.huge_page_bytes
+    pool_page_bytes = page_bytes or usual or min((pool.page_bytes for pool in memory_sample.huge_pages), default=None)
+    return next((pool for pool in memory_sample.huge_pages if pool.page_bytes == pool_page_bytes), None)
+
+
+def _held_pages(facts: CheckFacts) -> int:
+    """Those that the running server may give back."""
+    try:
+        pool = _pool(facts, int(needs.parameters(facts).number("huge_page_size")))
+        may_hold = pool is not None and huge_pages_used(facts).used is not False
+        return huge_pages_needed(facts, pool.page_bytes) if pool is not None and may_hold else 0
+    except Missing:
+        return 0
+
+
+def _primary(facts: CheckFacts, system_identifier: str) -> dict[str, int] | None:
+    content = CONTROL.of(facts)
+    if isinstance(content, Unavailable):
+        return None
+    try:
+        recorded = [settings_of_primary(row.content, system_identifier) for _, row in content]
+    except ValueError:
+        return None
+    return {name: int(value) for name, value in recorded[0].items() if value.isdecimal()} if recorded else None

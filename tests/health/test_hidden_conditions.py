@@ -1,0 +1,291 @@
+"""Conditions that a check could pass over: behind a link, in another namespace, after the next start, in a map."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.errors import ClusterProblem
+from pgtop_tune.health.check import Severity
+from pgtop_tune.host.block_devices import ROOT
+from pgtop_tune.host.local import LocalHost
+from pgtop_tune.host.machine_setup import machine_details
+from pgtop_tune.model.host import FileSystemSample
+from tests.support.processes import eventually
+from tests.support.real_check import checked
+from tests.support.servers import Servers, conninfo
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A directory of a file system that is gone after a reboot."""
+    if not MEMORY.is_dir():
+        pytest.skip(f"no {MEMORY} here")
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="pgtop-test-") as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+class TestLinks:
+    @pytest.mark.parametrize("major", [14, 18])
+    def test_wal_that_a_link_leads_into_memory_is_found(
+        self, make_server: Callable[..., Throwaway], in_memory: Path, major: int
+    ) -> None:
+        server = make_server(major, fsync="on")
+        data, moved = Path(str(server.data_dir)), in_memory / "wal"
+        server._end("fast")
+        shutil.copytree(data / "pg_wal", moved)
+        shutil.rmtree(data / "pg_wal")
+        (data / "pg_wal").symlink_to(moved)
+        owner = data.stat()
+        for path in (moved, *moved.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid)
+        server._start()
+        report = checked(server, "postgres", select=("DISK",))
+        (finding,) = [found for check, found in report.findings if check.id == "DISK-03" and "tmpfs" in found.says]
+        assert finding.severity is Severity.CRITICAL
+        assert finding.says.startswith("wal on tmpfs")
+
+    def test_a_data_directory_and_a_directory_above_it_are_followed_to_their_mounts(self, tmp_path: Path) -> None:
+        fast, far = tmp_path / "fast", tmp_path / "far"
+        (fast / "17/main").mkdir(parents=True)
+        far.mkdir()
+        (tmp_path / "var").symlink_to("fast/17")
+        (fast / "17/main/pg_wal").symlink_to(f"../../../var/../../{far.name}")
+        (fast / "17/circle").symlink_to("circle")
+        root = tmp_path / "root"
+        (root / "proc/self").mkdir(parents=True)
+        (root / "proc/self/mountinfo").write_text(
+            "22 1 259:1 / / rw,relatime - ext4 /dev/vda1 rw\n"
+            f"23 22 259:2 / {fast} rw,noatime - ext4 /dev/vdb1 rw,nobarrier\n"
+            f"24 22 259:3 / {far} rw,noatime - xfs /dev/vdc1 rw\n"
+        )
+        data = f"{tmp_path}/var/main"
+        found = machine_details(root, [], {"data": data, "wal": f"{data}/pg_wal", "temp": f"{fast}/17/circle"}, None)
+        assert {mount.point: mount.roles for mount in found.mounts} == {str(fast): ("data",), str(far): ("wal",)}
+        assert found.unplaced == ("temp",)
+
+    @pytest.mark.root
+    def test_the_mounts_are_those_of_the_servers_process(self, tmp_path: Path) -> None:
+        # Its pg_wal is a link of its own namespace, to a file system that only this has.
+        (tmp_path / "data").mkdir()
+        (tmp_path / "own").mkdir()
+        script = (
+            "mount -t tmpfs own own && mkdir own/wal && mount -t tmpfs -o noatime wal own/wal"
+            ' && mount -t tmpfs data data && ln -s "$PWD/own/wal" data/pg_wal && echo made && exec sleep 60'
+        )
+        child = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert child.stdout is not None
+            if child.stdout.readline() != "made\n":
+                pytest.skip("no mounts can be made here")
+            directories = {"data": f"{tmp_path}/data", "wal": f"{tmp_path}/data/pg_wal"}
+            found = machine_details(ROOT, [], directories, child.pid)
+            assert {mount.point: mount.roles for mount in found.mounts} == {
+                f"{tmp_path}/data": ("data",),
+                f"{tmp_path}/own/wal": ("wal",),
+            }
+            local = LocalHost(time.monotonic)
+            local.set_server(child.pid)
+            local.set_directories(f"{tmp_path}/data")
+            space = local.sample(()).file_systems
+            local.close()
+            assert isinstance(space, FileSystemSample)
+            assert {(each.mount, each.kind, each.roles) for each in space.file_systems} == {
+                (f"{tmp_path}/data", "tmpfs", ("data",)),
+                (f"{tmp_path}/own/wal", "tmpfs", ("wal",)),
+            }
+        finally:
+            child.kill()
+            child.wait()
+
+
+@pytest.mark.parametrize("major", [14, 15])
+def test_two_synchronous_standbys_are_counted_now_and_after_the_loss_of_one(
+    make_server: Callable[..., Throwaway], servers: Servers, major: int, tmp_path: Path
+) -> None:
+    tool = servers.binaries(15).bin_dir / "pg_receivewal"
+    if not tool.exists():
+        pytest.skip("no pg_receivewal here")
+    server = make_server(major)
+
+    def said(names: str) -> str:
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("SET synchronous_commit = local")
+            admin.execute(psycopg.sql.SQL("ALTER SYSTEM SET synchronous_standby_names = {}").format(names))
+            admin.execute("SELECT pg_reload_conf()")
+            named = "SELECT 1 FROM pg_stat_replication WHERE sync_state <> 'async' AND state = 'streaming'"
+            assert eventually(lambda: admin.execute(named).fetchone() is not None)
+        report = checked(server, "postgres", select=("REP-02",))
+        return "; ".join(f"{finding.severity} {finding.says}" for _, finding in report.findings)
+
+    standby = subprocess.Popen(
+        [
+            str(tool), f"--directory={tmp_path}", f"--host={server.socket_dir}", f"--port={server.port}",
+            f"--username={server.user}", "--synchronous",
+        ],
+        env={**os.environ, "PGAPPNAME": "s1"},
+    )  # fmt: skip
+    try:
+        assert said("FIRST 2 (s1, s2)").startswith("critical 1 of 2 synchronous standbys are connected: every commit")
+        assert said("ANY 2 (s1, s2)").startswith("critical 1 of 2 synchronous standbys are connected: every commit")
+        assert said("s1").startswith("warning if one synchronous standby is lost, every commit waits")
+    finally:
+        standby.terminate()
+        standby.wait()
+
+
+class TestMaps:
+    """Who becomes whom by pg_ident.conf."""
+
+    @pytest.mark.parametrize("major", [14, 15, 18])
+    def test_accounts_that_a_map_makes_superusers_are_found(
+        self, make_server: Callable[..., Throwaway], major: int
+    ) -> None:
+        server = make_server(major)
+        data = Path(str(server.data_dir))
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("CREATE ROLE app LOGIN")
+            # This session stays: rules are read as they are in the files, whether they are in force or not.
+            rules = (
+                "local all boss scram-sha-256",
+                "local all all peer map=anyone",
+                "host all all 0.0.0.0/0 ident map=far",
+                "host all all ::1/128 ident map=loose",
+                "local all all trust",
+            )
+            maps = (
+                "# map account role",
+                "anyone /^(.*)$ postgres",
+                "anyone /^(.*)$ boss",
+                "anyone /^(.*)$ \\1",
+                'anyone "/^x"   app # ends anywhere',
+                "far /.* postgres",
+                "loose /^(admin|app)$ app",
+                "loose /pg app",
+                "unused /.* postgres",
+                "anyone root postgres",
+            )
+            admin.execute("CREATE ROLE boss SUPERUSER LOGIN")
+            (data / "pg_hba.conf").write_text("".join(f"{rule}\n" for rule in rules))
+            (data / "pg_ident.conf").write_text("".join(f"{line}\n" for line in maps))
+            report = checked(server, "postgres", select=("SEC-01", "SEC-15"))
+        said = {(check.id, finding.severity.value, finding.says) for check, finding in report.findings}
+        ours = {each for each in said if "pg_ident" in each[2]}
+        assert ours == {
+            (
+                "SEC-15", "high",
+                "line 2 of pg_ident.conf (anyone /^(.*)$ postgres): any account may log in as superuser postgres",
+            ),
+            (
+                "SEC-15", "warning",
+                "line 5 of pg_ident.conf (anyone /^x app): each account whose name contains ^x may log in as app",
+            ),
+            (
+                "SEC-01", "high",
+                "line 6 of pg_ident.conf (far /.* postgres): any account may log in as superuser postgres",
+            ),
+            (
+                "SEC-15", "warning",
+                "line 8 of pg_ident.conf (loose /pg app): each account whose name contains pg may log in as app",
+            ),
+        }  # fmt: skip
+
+    def test_a_role_that_may_not_read_the_maps_is_told_so(self, make_server: Callable[..., Throwaway]) -> None:
+        server = make_server(15)
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("CREATE ROLE watcher LOGIN")
+            admin.execute("GRANT SELECT ON pg_hba_file_rules TO watcher")
+            admin.execute("GRANT EXECUTE ON FUNCTION pg_hba_file_rules() TO watcher")
+            rules = "local all all trust\nlocal all all peer map=anyone\n"
+            (Path(str(server.data_dir)) / "pg_hba.conf").write_text(rules)
+            report = checked(server, "postgres", select=("SEC-15",), user="watcher")
+        assert [check.id for check, _ in report.findings] == ["SEC-15"]
+        assert any("pg_ident_file_mappings" in why.reason for _, why in report.unknowns)
+
+
+class TestNextStart:
+    """Values that a reload accepts."""
+
+    @pytest.mark.parametrize("major", [14, 18])
+    def test_a_server_that_would_not_start_is_found_before(
+        self, make_server: Callable[..., Throwaway], major: int
+    ) -> None:
+        server = make_server(major)
+        data = Path(str(server.data_dir))
+
+        def said(*statements: str) -> list[str]:
+            with psycopg.connect(conninfo(server), autocommit=True) as admin:
+                for statement in statements:
+                    admin.execute(statement.encode())
+            report = checked(server, "postgres", select=("CFG-11", "OS"))
+            assert not [why for check, why in report.unknowns if check.id == "CFG-11"]
+            return [f"{each.severity} {each.says}" for check, each in report.findings if check.id == "CFG-11"]
+
+        assert said() == []
+        # Those of now are no news, and a value that is fine is none either.
+        assert said("ALTER SYSTEM SET max_connections = 50", "SELECT pg_reload_conf()") == []
+        (large,) = said("ALTER SYSTEM SET shared_buffers = '4000GB'", "SELECT pg_reload_conf()")
+        assert large.startswith("critical the server does not start again: it needs 4.02 TB of shared memory, of ")
+        report = checked(server, "postgres", select=("CFG-11", "OS"))
+        (fix,) = [finding.fix for check, finding in report.findings if check.id == "CFG-11"]
+        assert fix is not None
+        assert said(*fix.do.splitlines()) == []
+        assert said(*fix.undo.splitlines()) == [large]
+        (pages,) = said(
+            "ALTER SYSTEM RESET shared_buffers", "ALTER SYSTEM SET huge_pages = on", "SELECT pg_reload_conf()"
+        )
+        assert pages.startswith("critical the server does not start again: it needs ")
+        assert "huge pages" in pages
+        (wal,) = said(
+            "ALTER SYSTEM RESET huge_pages", "ALTER SYSTEM SET wal_level = minimal", "SELECT pg_reload_conf()"
+        )
+        assert "max_wal_senders" in wal
+        # A file that was edited is read by the next start, reloaded or not.
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("ALTER SYSTEM RESET wal_level")
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write("shared_preload_libraries = 'pg_stat_statements, nonexist'\n")
+        assert said("CREATE ROLE app LOGIN", "ALTER ROLE app SET session_preload_libraries = 'auto_explain'") == [
+            "critical the server does not start again: there is no library nonexist, which shared_preload_libraries "
+            "names"
+        ]
+        both = said("ALTER ROLE app SET session_preload_libraries = 'elsewhere'")
+        assert both[1] == (
+            "high no session of role app can start: there is no library elsewhere, which session_preload_libraries "
+            "names"
+        )
+        with pytest.raises(ClusterProblem):
+            server.restart()
+
+
+@pytest.mark.parametrize("major", [14, 18])
+def test_what_archives_another_file_and_what_counts_for_nobody(
+    make_server: Callable[..., Throwaway], major: int
+) -> None:
+    server = make_server(major, archive_mode="on", archive_command="cp /nowhere/%f /archive/%f")
+    for database in ("postgres", "template1"):
+        with psycopg.connect(conninfo(server, database), autocommit=True) as admin:
+            admin.execute("DROP EXTENSION IF EXISTS pg_stat_statements")
+    report = checked(server, "postgres", select=("ARC-04", "OBS-02"))
+    said = {check.id: finding for check, finding in report.findings}
+    assert said["ARC-04"].says.endswith("does not name the file to archive, %p: it copies another one")
+    created = said["OBS-02"]
+    assert "in no database" in created.says
+    assert created.fix is not None
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute(created.fix.do.encode())
+    assert not [check for check, _ in checked(server, "postgres", select=("OBS-02",)).findings]

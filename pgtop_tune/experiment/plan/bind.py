@@ -228,7 +228,7 @@ def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
         if risk is not None and risk.kind is RiskClass.RUNS_CODE:
             yield "" if name in view.confirmed else f"{name} {risk.words}: --confirm {name} unlocks it; it is {value}"
         elif risk is not None and not view.unsafe:
-            yield f"{name} {risk.words}: --allow-unsafe unlocks it; it is {value}"
+            yield f"{name} = {value} {risk.words}: --allow-unsafe unlocks it"
     buffers, ram_bytes = _buffers(arm, view), view.facts.ram_bytes
     if ram_bytes is not None and buffers >= ram_bytes:
         yield f"shared_buffers {about(buffers)} does not fit in {about(ram_bytes)} of memory"

@@ -327,6 +327,7 @@ class PostgresReader:
     async def _read_activity(self, context: ReadContext) -> Activity:
         """pg_stat_get_activity() without our own sessions, and who blocks those that wait for a lock."""
         seen = await context.fetch("activity")
+        await self._activity_rows.convert(context, seen)
         activity = self._activity_rows.activity(self._clock(), seen)
         pids = self._locks.waiters(activity)
         if not pids:

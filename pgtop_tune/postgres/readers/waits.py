@@ -125,7 +125,7 @@ class WaitReader:
                     old += _old(now_ms, pids, began, *values)
                 if count is not None:
                     counts.append(count)
-        except (_Unnamed, UnicodeDecodeError):
+        except _Unnamed:
             return None
         return WaitLook(counts, 1, old)
 

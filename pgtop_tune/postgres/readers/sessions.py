@@ -93,15 +93,20 @@ def shown_query(text: bytes, encoding: str | None = "UTF8") -> str:
     return without_secrets(decoder(encoding or "UTF8")(text)[:QUERY_CHARACTERS])
 
 
-async def _converted(context: ReadContext, text: bytes, encoding: str) -> str:
-    """Return a text in an encoding that Python does not know, as the server converts it."""
+def needs_server(text: bytes, encoding: str | None) -> bool:
+    """Return whether the server alone can read a text."""
+    return bool(encoding) and not is_known(encoding or "") and not text.isascii()
+
+
+async def converted(context: ReadContext, text: bytes, encoding: str) -> bytes:
+    """Return a text that only the server can read in UTF-8; as it is where the server cannot, either."""
     for cut in range(_LONGEST_CHARACTER):
         try:
             rows = await context.connection.fetch(_CONVERT, text[: len(text) - cut].hex(), encoding)
         except asyncpg.PostgresError:
             continue
-        return shown_query(bytes(rows[0]["query"]))
-    return shown_query(text, encoding)
+        return bytes(rows[0]["query"])
+    return text
 
 
 class ActivityRows:
@@ -115,14 +120,11 @@ class ActivityRows:
 
     async def convert(self, context: ReadContext, rows: Iterable[Any]) -> None:
         """Has the server convert those texts of rows that Python cannot read. Raises as `ReadConnection.fetch` does."""
-        unread = {
-            (row["query"], row["query_encoding"])
-            for row in rows
-            if row["query_encoding"] and not is_known(row["query_encoding"])
-            and row["query"] and not row["query"].isascii()
-        }  # fmt: skip
-        for text, encoding in list(unread - self._queries.keys())[:CONVERTED_AT_MOST]:
-            self._queries[text, encoding] = await _converted(context, text, encoding)
+        strange = [row for row in rows if row["query"] and not is_known(row["query_encoding"] or "UTF8")]
+        texts = {(row["query"], row["query_encoding"]) for row in strange}
+        unread = [each for each in texts - self._queries.keys() if needs_server(*each)]
+        for text, encoding in unread[:CONVERTED_AT_MOST]:
+            self._queries[text, encoding] = shown_query(await converted(context, text, encoding))
 
     def activity(self, at_s: float, rows: Iterable[Any]) -> Activity:
         """Rows of activity.14.sql: the fields of Backend up to `query` (as bytes), its encoding, then now_ms and

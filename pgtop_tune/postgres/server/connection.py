@@ -113,6 +113,8 @@ class ReadConnection:
     """Prepared statements over one connection, one at a time.
 
     Attributes:
+        conninfo: What the operator asked for.
+        own: Our sessions.
         endpoint: Where the connection was made.
         backend_pid: Of the session, as the server said when we connected; behind a pooler nobody's.
         answered: When the answer of the last `fetch` had come; perhaps before it was called.
@@ -124,8 +126,8 @@ class ReadConnection:
 
     def __init__(self, raw: Any, endpoint: ServerEndpoint, conninfo: ConnInfo, own: OwnSessions) -> None:
         self._raw = raw
-        self._conninfo = conninfo
-        self._own = own
+        self.conninfo = conninfo
+        self.own = own
         self._prepared: dict[str, Any] = {}
         self._names = 0
         self._busy = asyncio.Lock()
@@ -273,8 +275,8 @@ class ReadConnection:
         """Of looks that are sent later the server knows nothing yet: what it has counted is noted with the answer."""
         # Nobody may wait for it any more.
         if not asked.rows.done():
-            self._own.transactions += asked.transactions
-            asked.rows.set_result((rows, Answered(time.perf_counter(), self._own.transactions)))
+            self.own.transactions += asked.transactions
+            asked.rows.set_result((rows, Answered(time.perf_counter(), self.own.transactions)))
 
     @property
     def _may_ask(self) -> bool:
@@ -339,12 +341,12 @@ class ReadConnection:
 
     def terminate(self) -> None:
         """Drops the connection at once."""
-        self._own.pids.discard(self.backend_pid)
+        self.own.pids.discard(self.backend_pid)
         self._raw.terminate()
 
     async def aclose(self) -> None:
         """Says goodbye to the server, or drops the connection when it does not answer."""
-        self._own.pids.discard(self.backend_pid)
+        self.own.pids.discard(self.backend_pid)
         try:
             await self._raw.close(timeout=1.0)
         except (*_LOST, asyncpg.PostgresError):
@@ -373,7 +375,7 @@ class ReadConnection:
             return await answer
         finally:
             self._count(started, transactions=transactions, calls=calls)
-            self.answered = Answered(time.perf_counter(), self._own.transactions)
+            self.answered = Answered(time.perf_counter(), self.own.transactions)
 
     async def _until_bytes_come(self, answer: Any) -> None:
         try:
@@ -385,14 +387,14 @@ class ReadConnection:
             raise
 
     def _count(self, started: float, *, transactions: int = 1, calls: int = 1) -> None:
-        self._own.statement_ms += (time.perf_counter() - started) * 1000
-        self._own.statements += 1
-        self._own.transactions += transactions
-        self._own.calls += calls
+        self.own.statement_ms += (time.perf_counter() - started) * 1000
+        self.own.statements += 1
+        self.own.transactions += transactions
+        self.own.calls += calls
 
     def _lost(self, error: BaseException) -> ConnectionProblem:
         self.terminate()
-        return connection_problem(error, self._conninfo, reached=True)
+        return connection_problem(error, self.conninfo, reached=True)
 
 
 def _server_end(raw: Any) -> tuple[str, bool]:

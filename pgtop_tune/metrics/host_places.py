@@ -195,7 +195,7 @@ def _node_gauge(pick: Callable[[NumaNode], float | None]) -> Callable[[Interval]
     return row_gauge(sections.numa, lambda sample: sample.nodes, lambda row: row.node, pick)
 
 
-def _node_rate(pick: Callable[[NumaNode], float]) -> Callable[[Interval], dict[int, float]]:
+def _node_rate(pick: Callable[[NumaNode], float | None]) -> Callable[[Interval], dict[int, float]]:
     return row_rate(sections.numa, lambda sample: sample.nodes, lambda row: row.node, pick)
 
 

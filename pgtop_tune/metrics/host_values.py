@@ -172,6 +172,12 @@ def used_bytes(memory: MemorySample) -> int | None:
     return None if memory.available_bytes is None else max(memory.total_bytes - memory.available_bytes, 0)
 
 
+def swap_used_bytes(memory: MemorySample) -> int | None:
+    """Swap space in use; None where its size or what is free of it is not known."""
+    total, free = memory.swap_total_bytes, memory.swap_free_bytes
+    return None if total is None or free is None else max(total - free, 0)
+
+
 def swap_rate(pick: Callable[[MemorySample], int | None]) -> Callable[[Interval], float | None]:
     """Pages swapped, as bytes per second."""
 

@@ -19,6 +19,8 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.statements import StatementTexts
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.readers import statements
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.survey import survey
 from tests.postgres.conftest import place
 from tests.postgres.reading import backends, reading
 from tests.support.quick_server import quick_server
@@ -145,3 +147,14 @@ async def test_where_the_file_of_texts_is_gone_sessions_tell_theirs(babel: Babel
         texts = await shown(reader, babel)
         for other, word in TEXTS.items():
             assert f'1 AS "{word}"' in texts, other
+
+
+@pytest.mark.parametrize("encoding", ["UTF8", "EUC_JP", "EUC_TW"])
+async def test_a_name_of_no_encoding_takes_no_answer_of_a_check_with_it(babel: Babel, encoding: str) -> None:
+    names = ("check_roles", "check_database", "check_scoped_settings")
+    found = await survey(place(babel.server, encoding), OwnSessions(), 18, names, ("check_database",), 30.0)
+    lost = {name: rows for name, rows in found.here.answers.items() if isinstance(rows, Unavailable)}
+    assert not lost
+    refused = [one.database for one in found.everywhere if one.refused]
+    assert [name.startswith("d") for name in refused] == [True]
+    assert {one.database for one in found.everywhere} >= {"SQL_ASCII", *TEXTS}

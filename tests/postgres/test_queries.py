@@ -132,6 +132,7 @@ OF_A_LIST = {
     "blocking",
     "tail_blockers",
     "locks",
+    "running_texts",
     "statement_counters",
     "statement_texts",
     "relation_tables",

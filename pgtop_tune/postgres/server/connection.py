@@ -20,7 +20,7 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoin
 from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.rows import TEXT_ARRAYS, TEXTS, NamedRow, RowForm, text_array, text_decoders
-from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, transport_of
+from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, error_fields, transport_of
 from pgtop_tune.postgres.server.search_path import pin
 
 ANSWER_TIMEOUT_S: Final = 4.0
@@ -77,6 +77,8 @@ _LOST: Final[tuple[type[BaseException], ...]] = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.IdleInTransactionSessionTimeoutError,
 )
+_ENDING: Final = ("FATAL", "PANIC")
+"""Severities after which there is no session."""
 _STALE: Final[tuple[type[BaseException], ...]] = (
     asyncpg.InvalidCachedStatementError,
     asyncpg.OutdatedSchemaCacheError,
@@ -206,6 +208,8 @@ class ReadConnection:
             except _LOST as error:
                 raise self._lost(error) from None
             except asyncpg.PostgresError as error:
+                if getattr(error, "severity_en", None) in _ENDING:
+                    raise self._lost(error) from None
                 if not self._converted or sqlstate_of(error) not in encodings.NOT_CONVERTED:
                     raise
         await self._read_in(self._raw.get_settings().server_encoding)
@@ -393,6 +397,10 @@ class ReadConnection:
         self.own.calls += calls
 
     def _lost(self, error: BaseException) -> ConnectionProblem:
+        """Why the connection is gone: in the server's words where it has said why."""
+        if self._as_bytes is not None and self._as_bytes.farewell and not sqlstate_of(error):
+            fields = error_fields(self._as_bytes.farewell)
+            error = asyncpg.PostgresError.new({letter: self._decode(value) for letter, value in fields.items()})
         self.terminate()
         return connection_problem(error, self.conninfo, reached=True)
 

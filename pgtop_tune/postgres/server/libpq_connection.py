@@ -30,6 +30,7 @@ _OWN_KEYWORDS: Final = frozenset({"application_name", "client_encoding"})
 """Parameters of a session that libpq sends by themselves; others go through `options`."""
 _FIELDS: Final[Mapping[str, str]] = {
     "S": "severity",
+    "V": "severity_nonlocalized",
     "C": "sqlstate",
     "M": "message_primary",
     "D": "message_detail",

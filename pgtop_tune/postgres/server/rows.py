@@ -90,7 +90,7 @@ _DECODERS: Final[Mapping[int, Callable[[bytes], Any]]] = {
 
 TEXTS: Final[Mapping[int, str]] = {19: "name", 25: "text", 1043: "varchar"}
 """Types whose values are texts, by their oid."""
-TEXT_ARRAYS: Final[Mapping[int, str]] = {1003: "_name", 1009: "_text"}
+TEXT_ARRAYS: Final[Mapping[int, str]] = {1003: "name[]", 1009: "text[]"}
 _TEXT: Final = 25
 
 

@@ -22,7 +22,6 @@ from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.search_path import AT_START
 from pgtop_tune.secret import without_secrets
 
-
 _OF_OUR_SESSION: Final = frozenset({*AT_START, "client_encoding"})
 """Parameters that every session of ours begins with: pg_settings has our value, and hides the server's."""
 

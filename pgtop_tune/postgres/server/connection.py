@@ -398,7 +398,9 @@ class ReadConnection:
 
     def _lost(self, error: BaseException) -> ConnectionProblem:
         """Why the connection is gone: in the server's words where it has said why."""
-        if self._as_bytes is not None and self._as_bytes.farewell and not sqlstate_of(error):
+        # asyncpg gives a connection that was closed under a statement a state of its own (08003).
+        unsaid = sqlstate_of(error)[:2] in ("", "08")
+        if unsaid and self._as_bytes is not None and self._as_bytes.farewell:
             fields = error_fields(self._as_bytes.farewell)
             error = asyncpg.PostgresError.new({letter: self._decode(value) for letter, value in fields.items()})
         self.terminate()

@@ -12,6 +12,7 @@ Source: chapter "Frontend/Backend Protocol": extended query, message formats.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct, pack
@@ -170,10 +171,24 @@ class RowsAsBytes(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`: asyncpg is told as well."""
+        if exc is not None and not self._rest:
+            self._read_farewell()
         self._rest = b""
         self._theirs.connection_lost(exc)
         while self._awaited:
             self._end_transaction()
+
+    def _read_farewell(self) -> None:
+        """What the server said before a write of ours failed: asyncio does not read it any more."""
+        socket = self._transport.get_extra_info("socket")
+        if socket is None or self._transport.get_extra_info("ssl_object") is not None:
+            return
+        try:
+            data = os.read(socket.fileno(), _PIECE)
+        except OSError:
+            return
+        if data[:1] == b"E" and any(word in data for word in _FATAL):
+            self.farewell = data
 
     def eof_received(self) -> bool | None:
         """See `asyncio.Protocol`."""

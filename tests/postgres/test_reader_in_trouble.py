@@ -243,15 +243,18 @@ async def test_a_recovery_conflict_is_told_in_the_servers_words(
             await reader.waits(60_000)
             superuser.execute("DROP DATABASE doomed")
 
+            words = ""
+
             async def is_lost() -> bool:
+                nonlocal words
                 try:
                     await reader.read(sections.wal)
                 except ConnectionProblem as problem:
-                    assert "terminating connection due to conflict with recovery" in problem.message
-                    return True
-                return False
+                    words = problem.message
+                return bool(words)
 
             await eventually(is_lost)
+            assert "terminating connection due to conflict with recovery" in words
 
 
 RIGHTS = {

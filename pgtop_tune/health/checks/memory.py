@@ -13,7 +13,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Sever
 from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
-from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory
+from pgtop_tune.health.measures import HugePageUse, huge_pages_used, kernel_page_bytes, memory
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import advised, also_scoped, counted, counted_s
 from pgtop_tune.metrics import memory_rule
@@ -27,8 +27,9 @@ _HOUR_S: Final = 3600.0
 _SHOWN: Final = 3
 
 
-def _use(server: Parameters, major: int, limit_bytes: int, pages: HugePageUse) -> MemoryUse:
+def _use(facts: CheckFacts, limit_bytes: int, pages: HugePageUse) -> MemoryUse:
     """The memory rule for what is set; shared memory is taken to be in huge pages where that is not known."""
+    server, major = needs.parameters(facts), needs.major(facts)
     shared = server.find("shared_memory_size")
     return MemoryUse(
         major=major,
@@ -43,6 +44,7 @@ def _use(server: Parameters, major: int, limit_bytes: int, pages: HugePageUse) -
         maintenance_work_mem_bytes=autovacuum_bytes(server),
         hash_mem_multiplier=server.number("hash_mem_multiplier"),
         small_pages=pages.used is False,
+        page_bytes=kernel_page_bytes(facts),
     )
 
 
@@ -53,9 +55,9 @@ def autovacuum_bytes(server: Parameters) -> float:
 
 
 def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    server, there = needs.parameters(facts), memory(facts)
+    there = memory(facts)
     pages = huge_pages_used(facts)
-    terms = memory_rule.terms(_use(server, needs.major(facts), there.limit_bytes, pages))
+    terms = memory_rule.terms(_use(facts, there.limit_bytes, pages))
     beside: tuple[Evidence, ...] = ()
     if there.of_group and pages.used:
         terms = tuple(term for term in terms if term.what != memory_rule.SHARED)
@@ -188,7 +190,8 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
         yield Unknown(pages.source)
         return
     connections, buffers = server.whole("max_connections"), server.number("shared_buffers")
-    each = page_tables_bytes(buffers)
+    page_bytes = kernel_page_bytes(facts)
+    each = page_tables_bytes(buffers, page_bytes)
     percent = 100 * connections * each / there.limit_bytes
     severity = _by(percent, limits)
     if severity is None:
@@ -198,7 +201,8 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
         says=f"page tables may use {about(connections * each)}, {share_of(percent, 'the memory')}",
         evidence=(
             Evidence(
-                f"{connections} connections × shared_buffers {about(buffers)} ÷ 4 kB × 8 bytes = {about(each)} each",
+                f"{connections} connections × shared_buffers {about(buffers)} ÷ {about(page_bytes)} × 8 bytes = "
+                f"{about(each)} each",
                 "pg_settings, 8 bytes a page",
             ),
             there.evidence,

@@ -198,9 +198,9 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
 
 
 def _page_bytes(interval: Interval) -> int:
-    """Of the kernel; the usual size where the machine was not seen."""
-    seen = sections.machine(interval.newest)
-    return USUAL_PAGE_BYTES if isinstance(seen, Unavailable) else seen.page_size_bytes
+    """Return the kernel's page size; the usual one where the machine was not seen."""
+    host = sections.machine(interval.newest)
+    return USUAL_PAGE_BYTES if isinstance(host, Unavailable) else host.page_size_bytes
 
 
 def _with_memory(machine: Machine | None, interval: Interval) -> Machine | None:

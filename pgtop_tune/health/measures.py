@@ -118,8 +118,8 @@ class HugePageUse(Struct, frozen=True):
 
 def kernel_page_bytes(facts: CheckFacts) -> int:
     """Pages of memory that is in no huge pages; the usual size where the machine was not seen."""
-    seen = needs.HOST.of(facts)
-    return USUAL_PAGE_BYTES if isinstance(seen, Unavailable) else seen.page_size_bytes
+    host = needs.HOST.of(facts)
+    return USUAL_PAGE_BYTES if isinstance(host, Unavailable) else host.page_size_bytes
 
 
 def huge_pages_used(facts: CheckFacts) -> HugePageUse:

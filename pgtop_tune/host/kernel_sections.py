@@ -49,11 +49,11 @@ def parse_diskstats(diskstats: bytes) -> tuple[DiskCounters, ...]:
     Raises:
         ValueError: A number is none that the kernel writes.
     """
-    lines = [words for line in diskstats.split(b"\n") if (words := line.split(None, _DISK_FILES_FIELDS))]
-    whole = [words for words in lines if len(words) >= _DISK_FILES_FIELDS]
-    if lines and not whole:
+    lines = [fields for line in diskstats.split(b"\n") if (fields := line.split(None, _DISK_FILES_FIELDS))]
+    devices = [fields for fields in lines if len(fields) >= _DISK_FILES_FIELDS]
+    if lines and not devices:
         raise ValueError(f"/proc/diskstats: too few fields in {b' '.join(lines[0])[:80]!r}")
-    return tuple(map(_disk_files_counters, whole))
+    return tuple(map(_disk_files_counters, devices))
 
 
 def _disk_files_counters(words: list[bytes]) -> DiskCounters:
@@ -336,7 +336,7 @@ _MEMORY_LINES: Final = (
 
 def untold_figures(cpu: CpuSample, memory: MemorySample) -> tuple[UntoldFigure, ...]:
     """Return the figures whose lines this system's /proc lacks, each once."""
-    told = (
+    optional_fields = (
         (cpu.total, _CPU_LINES, "/proc/stat"),
         (cpu, _STAT_LINES, "/proc/stat"),
         (cpu, tuple((f"load_{minutes}m", "no", (f"host.load_{minutes}m",)) for minutes in (1, 5, 15)), "/proc/loadavg"),
@@ -345,15 +345,15 @@ def untold_figures(cpu: CpuSample, memory: MemorySample) -> tuple[UntoldFigure, 
         (memory, (("swap_out_pages", "no pswpout in", ("host.swap.out",)),), "/proc/vmstat"),
     )
     missing = [
-        UntoldFigure(metric, f"this system has {what} {file}")
-        for section, lines, file in told
-        for field, what, metrics in lines
+        UntoldFigure(metric, f"this system has {absent} {file}")
+        for section, lines, file in optional_fields
+        for field, absent, metrics in lines
         if getattr(section, field) is None
         for metric in metrics
     ]
     if used_bytes(memory) is None:
-        why = "this system has neither page cache nor MemAvailable in /proc/meminfo"
-        missing.append(UntoldFigure("host.memory.used", why))
+        reason = "this system has neither page cache nor MemAvailable in /proc/meminfo"
+        missing.append(UntoldFigure("host.memory.used", reason))
     return tuple({figure.metric: figure for figure in reversed(missing)}.values())[::-1]
 
 
@@ -371,8 +371,8 @@ def boot_of(read: Read) -> str:
 def kernel_of(read: Read) -> str:
     """Return the kernel's release: osrelease, else the third word of /proc/version; "" where neither is there."""
     release = if_there(read, "proc/sys/kernel/osrelease").decode("utf-8", "replace").strip()
-    words = if_there(read, "proc/version").decode("utf-8", "replace").split()
-    return release or (words[2] if len(words) > 2 else "")
+    version = if_there(read, "proc/version").decode("utf-8", "replace").split()
+    return release or (version[2] if len(version) > 2 else "")
 
 
 def if_there(read: Read, path: str) -> bytes:

@@ -211,5 +211,5 @@ def _amounts(meminfo: bytes) -> dict[bytes, int]:
 def _default_pool(amounts: Mapping[bytes, int]) -> tuple[HugePages, ...]:
     """Empty where the kernel was built without huge pages, or does not tell of them."""
     names = (b"Hugepagesize", b"HugePages_Total", b"HugePages_Free", b"HugePages_Rsvd", b"HugePages_Surp")
-    found = [amounts[name] for name in names if name in amounts]
-    return (HugePages(*found),) if len(found) == len(names) else ()
+    counts = [amounts[name] for name in names if name in amounts]
+    return (HugePages(*counts),) if len(counts) == len(names) else ()

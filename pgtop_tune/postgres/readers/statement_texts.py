@@ -165,6 +165,6 @@ async def _readable(context: ReadContext, row: dict[str, Any]) -> dict[str, Any]
 
 
 def _text(queryid: int, query: Any, encoding: str | None, characters: int) -> StatementText:
-    """Of our own statements the mark is all that anybody needs to know; their texts are long."""
+    """Return a text; of our own statements, which are long, the mark alone."""
     words = decoder(encoding or "UTF8")(bytes(query))[:TEXT_CHARACTERS]
     return StatementText(queryid, OWN_MARK if OWN_MARK in words else without_secrets(words), characters)

@@ -397,7 +397,7 @@ class ReadConnection:
         self.own.calls += calls
 
     def _lost(self, error: BaseException) -> ConnectionProblem:
-        """Why the connection is gone: in the server's words where it has said why."""
+        """Return why the connection is gone: in the server's words where it has said why."""
         # asyncpg gives a connection that was closed under a statement a state of its own (08003).
         unsaid = sqlstate_of(error)[:2] in ("", "08")
         if unsaid and self._as_bytes is not None and self._as_bytes.farewell:

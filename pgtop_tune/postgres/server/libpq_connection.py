@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 class ServerSettings:
-    """What the server said of itself when we connected, and how values of its types are read.
+    """Settings that the server told when we connected, and decoders of its types.
 
     Attributes:
         server_encoding: Of the database.

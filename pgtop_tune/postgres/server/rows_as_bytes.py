@@ -152,7 +152,7 @@ class RowsAsBytes(asyncio.Protocol):
             self._hand_on(data[at:])
 
     def _hand_on(self, data: bytes) -> None:
-        """What is for asyncpg; a session is ended by a message of its own."""
+        """Hands on what is for asyncpg; the server ends a session with a message of its own."""
         if data[:1] == b"E" and any(word in data for word in _FATAL):
             self.farewell = data
         self._theirs.data_received(data)
@@ -179,7 +179,7 @@ class RowsAsBytes(asyncio.Protocol):
             self._end_transaction()
 
     def _read_farewell(self) -> None:
-        """What the server said before a write of ours failed: asyncio does not read it any more."""
+        """Reads what the server said before a write of ours failed: asyncio does not read it any more."""
         socket = self._transport.get_extra_info("socket")
         if socket is None or self._transport.get_extra_info("ssl_object") is not None:
             return

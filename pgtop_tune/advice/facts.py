@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.host.machine_setup import MachineFacts
+from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.machine import SystemSetting
@@ -119,6 +120,8 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         wal_buffers_full_per_s: How often they were full since the counters began.
         clock_ns: What reading the clock costs, measured.
         wal_segment_bytes: Of this cluster.
+        block_bytes: Of this server: BLCKSZ.
+        page_bytes: Of memory that is not in huge pages.
         wal_bytes_per_s: Measured under the load that counts.
         wal_rate_source: Where that rate is from.
         wal_disk_bytes: Size of the file system of pg_wal.
@@ -163,6 +166,8 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
     wal_buffers_full_per_s: float | None = None
     clock_ns: float | None = None
     wal_segment_bytes: int = 16 * MB
+    block_bytes: int = 8192
+    page_bytes: int = USUAL_PAGE_BYTES
     wal_bytes_per_s: float | None = None
     wal_rate_source: str = ""
     wal_disk_bytes: int | None = None

@@ -15,6 +15,7 @@ from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
 from pgtop_tune.metrics.server import WAL_BYTES, client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters, HostFacts
@@ -184,6 +185,8 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         wal_buffers_full_per_s=_wal_buffers_full_per_s(interval, server),
         clock_ns=_clock_ns(interval),
         wal_segment_bytes=server.wal_segment_bytes,
+        block_bytes=server.block_bytes,
+        page_bytes=_page_bytes(interval),
         wal_bytes_per_s=rate,
         wal_rate_source=source,
         wal_disk_bytes=_wal_disk_bytes(interval),
@@ -192,6 +195,12 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         pending={each.name: each.pending for each in sample.parameters if each.pending is not None},
         unsuitable=beside.unsuitable,
     )
+
+
+def _page_bytes(interval: Interval) -> int:
+    """Return the kernel's page size; the usual one where the machine was not seen."""
+    host = sections.machine(interval.newest)
+    return USUAL_PAGE_BYTES if isinstance(host, Unavailable) else host.page_size_bytes
 
 
 def _with_memory(machine: Machine | None, interval: Interval) -> Machine | None:

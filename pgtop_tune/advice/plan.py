@@ -117,6 +117,7 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
             autovacuum_max_workers=workers,
             maintenance_work_mem_bytes=own if keeps_own else maintenance,
             hash_mem_multiplier=facts.hash_mem_multiplier,
+            page_bytes=facts.page_bytes,
         ),
         maintenance_bytes=maintenance,
         autovacuum_work_mem=as_set(own) if keeps_own and own is not None else "-1",

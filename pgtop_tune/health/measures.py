@@ -12,6 +12,7 @@ from pgtop_tune.health.check import Evidence
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics.host_places import GROUP_CPUS, GROUP_MEMORY_MAX
 from pgtop_tune.metrics.host_values import untold
+from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.units import about
 
@@ -113,6 +114,12 @@ class HugePageUse(Struct, frozen=True):
 
     used: bool | None
     source: str
+
+
+def kernel_page_bytes(facts: CheckFacts) -> int:
+    """Pages of memory that is in no huge pages; the usual size where the machine was not seen."""
+    host = needs.HOST.of(facts)
+    return USUAL_PAGE_BYTES if isinstance(host, Unavailable) else host.page_size_bytes
 
 
 def huge_pages_used(facts: CheckFacts) -> HugePageUse:

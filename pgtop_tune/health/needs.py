@@ -13,6 +13,7 @@ from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.machine import MachineDetails
+from pgtop_tune.model.parameter_values import unit_bytes
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.model.setup import Measured
 
@@ -118,9 +119,7 @@ class Parameters:
         sample: pg_settings.
     """
 
-    _UNITS: Final = {"": 1.0, "B": 1.0, "kB": 1024.0, "8kB": 8192.0, "MB": 1024.0**2, "GB": 1024.0**3} | {
-        "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
-    }  # fmt: skip
+    _SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
     def __init__(self, sample: ParameterSample) -> None:
         self._of = {parameter.name: parameter for parameter in sample.parameters}
@@ -169,7 +168,7 @@ class Parameters:
         row = self.row(name)
         try:
             value = float(row.setting)
-            return value if value < 0 else value * self._unit(row.unit)
+            return value if value < 0 else value * self._SECONDS.get(row.unit, unit_bytes(row.unit))
         except ValueError:
             why = Unavailable(Reason.NOT_SUPPORTED, f"{name} is not a number: {row.setting}")
             raise Missing(name, why) from None
@@ -177,12 +176,6 @@ class Parameters:
     def whole(self, name: str) -> int:
         """`number`, whole. Raises as `row`."""
         return int(self.number(name))
-
-    def _unit(self, unit: str) -> float:
-        if unit in self._UNITS:
-            return self._UNITS[unit]
-        digits = unit.rstrip("BkMG")
-        return float(digits) * self._UNITS[unit[len(digits) :]]
 
 
 def parameters(facts: CheckFacts) -> Parameters:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.host.kernel_text import unsigned
 from pgtop_tune.host.memory_files import parse_meminfo, parse_node
+from pgtop_tune.metrics.host_values import used_bytes
 from pgtop_tune.model.host import (
     CpuSample,
     CpuTimes,
@@ -30,6 +31,7 @@ from pgtop_tune.model.host import (
     NetworkSample,
     PressureLine,
     PressureSample,
+    UntoldFigure,
 )
 from pgtop_tune.model.machine import NumaSample
 
@@ -42,19 +44,19 @@ _BY_ROLE_ONLY: Final = ("loop", "ram", "sr", "fd")
 def parse_diskstats(diskstats: bytes) -> tuple[DiskCounters, ...]:
     """Every block device of the file, partitions too, in the kernel's order and without roles.
 
+    Shorter lines are left out: before Linux 2.6.25 those of partitions have four numbers.
+
     Raises:
-        ValueError: The content is not what the kernel writes.
+        ValueError: A number is none that the kernel writes.
     """
-    return tuple(
-        _disk_files_counters(words)
-        for line in diskstats.split(b"\n")
-        if (words := line.split(None, _DISK_FILES_FIELDS))
-    )
+    lines = [fields for line in diskstats.split(b"\n") if (fields := line.split(None, _DISK_FILES_FIELDS))]
+    devices = [fields for fields in lines if len(fields) >= _DISK_FILES_FIELDS]
+    if lines and not devices:
+        raise ValueError(f"/proc/diskstats: too few fields in {b' '.join(lines[0])[:80]!r}")
+    return tuple(map(_disk_files_counters, devices))
 
 
 def _disk_files_counters(words: list[bytes]) -> DiskCounters:
-    if len(words) < _DISK_FILES_FIELDS:
-        raise ValueError(f"/proc/diskstats: too few fields in {b' '.join(words)[:80]!r}")
     numbers = [unsigned(word) for word in words[3:_DISK_FILES_FIELDS]]
     return DiskCounters(
         name=words[2].decode("ascii", "replace"),
@@ -105,8 +107,9 @@ def choose_disks(
     return (*carriers, *others)
 
 
-_TIMES = 10
-_LABELS = (b"ctxt", b"procs_running", b"procs_blocked")
+_TIMES: Final = 10
+_REQUIRED_TIMES: Final = 4
+"""user, nice, system and idle; the others came one by one, guest_nice with Linux 2.6.33."""
 
 
 def parse_stat(at_s: float, stat: bytes, loadavg: bytes) -> CpuSample:
@@ -115,7 +118,7 @@ def parse_stat(at_s: float, stat: bytes, loadavg: bytes) -> CpuSample:
     Args:
         at_s: When the files were read.
         stat: Content of /proc/stat.
-        loadavg: Content of /proc/loadavg.
+        loadavg: Content of /proc/loadavg; empty where it cannot be read.
 
     Raises:
         ValueError: The content is not what the kernel writes.
@@ -126,17 +129,14 @@ def parse_stat(at_s: float, stat: bytes, loadavg: bytes) -> CpuSample:
         raise ValueError("/proc/stat does not begin with the cpu line")
     words = [line.split(None, 2) for line in lines if line.startswith((b"ctxt", b"intr", b"procs_"))]
     found = {word[0]: unsigned(word[1]) for word in words if len(word) > 1}
-    missing = [label.decode() for label in _LABELS if label not in found]
-    if missing:
-        raise ValueError(f"/proc/stat has no {missing[0]}")
     load_1m, load_5m, load_15m = _loads(loadavg)
     return CpuSample(
         at_s=at_s,
         total=cpus[0],
         cores=tuple(cpus[1:]),
-        context_switches=found[b"ctxt"],
-        procs_running=found[b"procs_running"],
-        procs_blocked=found[b"procs_blocked"],
+        context_switches=found.get(b"ctxt"),
+        procs_running=found.get(b"procs_running"),
+        procs_blocked=found.get(b"procs_blocked"),
         load_1m=load_1m,
         load_5m=load_5m,
         load_15m=load_15m,
@@ -158,12 +158,16 @@ def parse_boot_time(stat: bytes) -> int:
 
 def _times(line: bytes) -> CpuTimes:
     words = line.split()
-    if len(words) <= _TIMES:
+    if len(words) <= _REQUIRED_TIMES:
         raise ValueError(f"/proc/stat: too few fields in {line[:80]!r}")
-    return CpuTimes(words[0].decode("ascii"), *map(unsigned, words[1 : _TIMES + 1]))
+    times: list[int | None] = [*map(unsigned, words[1 : _TIMES + 1])]
+    user, nice, system, idle, *more = times + [None] * (_TIMES - len(times))
+    return CpuTimes(words[0].decode("ascii"), user or 0, nice or 0, system or 0, idle or 0, *more)
 
 
-def _loads(loadavg: bytes) -> tuple[float, float, float]:
+def _loads(loadavg: bytes) -> tuple[float | None, float | None, float | None]:
+    if not loadavg:
+        return None, None, None
     words = loadavg.split(None, 3)
     if len(words) < 3:
         raise ValueError("/proc/loadavg: too few fields")
@@ -203,7 +207,7 @@ _MEGABIT = 1_000_000
 
 
 def parse_net_dev(net_dev: bytes, speed_of: Callable[[str], bytes]) -> tuple[InterfaceCounters, ...]:
-    """Interfaces that have carried a packet, in the kernel's order.
+    """Interfaces that have carried a packet, in the kernel's order; lines with too few numbers are left out.
 
     Args:
         net_dev: Content of /proc/net/dev.
@@ -224,7 +228,7 @@ def _counters(line: bytes, speed_of: Callable[[str], bytes]) -> InterfaceCounter
     label, colon, rest = line.rpartition(b":")
     words = rest.split()
     if not colon or len(words) < _FIELDS:
-        raise ValueError(f"/proc/net/dev: too few fields in {line[:80]!r}")
+        return None
     numbers = [unsigned(word) for word in words[:_FIELDS]]
     if not (numbers[1] or numbers[9]):
         return None
@@ -271,8 +275,9 @@ def node_paths(node: int) -> tuple[str, str]:
 
 
 def cpu_section(at_s: float, read: Read) -> CpuSample:
-    """See `parse_stat`."""
-    return parse_stat(at_s, *map(read, CPU_PATHS))
+    """See `parse_stat`; only /proc/stat has to be there."""
+    stat, loadavg = CPU_PATHS
+    return parse_stat(at_s, read(stat), if_there(read, loadavg))
 
 
 def memory_section(at_s: float, read: Read) -> MemorySample:
@@ -295,6 +300,79 @@ def network_section(at_s: float, read: Read) -> NetworkSample:
 def numa_section(at_s: float, read: Read, nodes: Sequence[int]) -> NumaSample:
     """See `parse_node`."""
     return NumaSample(at_s, tuple(parse_node(node, *map(read, node_paths(node))) for node in nodes))
+
+
+_CPU_LINES: Final = (
+    ("iowait_ticks", "no iowait in", ("host.cpu.iowait",)),
+    ("irq_ticks", "no irq in", ("host.cpu.irq", "host.cpu.hardirq")),
+    ("softirq_ticks", "no softirq in", ("host.cpu.softirq",)),
+    ("steal_ticks", "no steal in", ("host.cpu.steal",)),
+    ("guest_ticks", "no guest in", ("host.cpu.guest",)),
+)
+_STAT_LINES: Final = (
+    ("context_switches", "no ctxt in", ("host.context_switches",)),
+    ("procs_running", "no procs_running in", ("host.run_queue",)),
+    ("procs_blocked", "no procs_blocked in", ("host.blocked",)),
+    ("interrupts", "no intr in", ("host.interrupts",)),
+)
+_MEMORY_LINES: Final = (
+    ("available_bytes", "no MemAvailable in", ("host.memory.available",)),
+    ("buffers_bytes", "no Buffers in", ("host.memory.cache",)),
+    ("cached_bytes", "no Cached in", ("host.memory.cache",)),
+    ("shmem_bytes", "no Shmem in", ("host.memory.shared", "host.memory.cache")),
+    ("dirty_bytes", "no Dirty in", ("host.memory.dirty",)),
+    ("writeback_bytes", "no Writeback in", ("host.memory.writeback",)),
+    ("page_tables_bytes", "no PageTables in", ("host.memory.page_tables",)),
+    ("committed_bytes", "no Committed_AS in", ("host.memory.committed",)),
+    ("commit_limit_bytes", "no CommitLimit in", ("host.memory.commit_limit",)),
+    ("anon_huge_bytes", "no AnonHugePages in", ("host.memory.anon_huge",)),
+    ("shmem_huge_bytes", "no ShmemHugePages in", ("host.memory.shmem_huge",)),
+    ("file_huge_bytes", "no FileHugePages in", ("host.memory.file_huge",)),
+    ("swap_total_bytes", "no SwapTotal in", ("host.swap.used",)),
+    ("swap_free_bytes", "no sound SwapFree in", ("host.swap.used",)),
+)
+"""Fields that may be None, the words for it, and the figures that are unknown without them."""
+
+
+def untold_figures(cpu: CpuSample, memory: MemorySample) -> tuple[UntoldFigure, ...]:
+    """Return the figures whose lines this system's /proc lacks, each once."""
+    optional_fields = (
+        (cpu.total, _CPU_LINES, "/proc/stat"),
+        (cpu, _STAT_LINES, "/proc/stat"),
+        (cpu, tuple((f"load_{minutes}m", "no", (f"host.load_{minutes}m",)) for minutes in (1, 5, 15)), "/proc/loadavg"),
+        (memory, _MEMORY_LINES, "/proc/meminfo"),
+        (memory, (("swap_in_pages", "no pswpin in", ("host.swap.in",)),), "/proc/vmstat"),
+        (memory, (("swap_out_pages", "no pswpout in", ("host.swap.out",)),), "/proc/vmstat"),
+    )
+    missing = [
+        UntoldFigure(metric, f"this system has {absent} {file}")
+        for section, lines, file in optional_fields
+        for field, absent, metrics in lines
+        if getattr(section, field) is None
+        for metric in metrics
+    ]
+    if used_bytes(memory) is None:
+        reason = "this system has neither page cache nor MemAvailable in /proc/meminfo"
+        missing.append(UntoldFigure("host.memory.used", reason))
+    return tuple({figure.metric: figure for figure in reversed(missing)}.values())[::-1]
+
+
+def boot_of(read: Read) -> str:
+    """Return what tells one boot from another: boot_id, else the moment of the boot; "" where neither is there."""
+    boot_id = if_there(read, "proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
+    if boot_id:
+        return boot_id
+    try:
+        return f"boot at {parse_boot_time(if_there(read, CPU_PATHS[0]))}"
+    except ValueError:
+        return ""
+
+
+def kernel_of(read: Read) -> str:
+    """Return the kernel's release: osrelease, else the third word of /proc/version; "" where neither is there."""
+    release = if_there(read, "proc/sys/kernel/osrelease").decode("utf-8", "replace").strip()
+    version = if_there(read, "proc/version").decode("utf-8", "replace").split()
+    return release or (version[2] if len(version) > 2 else "")
 
 
 def if_there(read: Read, path: str) -> bytes:

@@ -26,13 +26,17 @@ from pgtop_tune.host.block_devices import (
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_sections import (
     NODES_PATH,
+    boot_of,
     choose_disks,
     cpu_section,
+    if_there,
+    kernel_of,
     memory_section,
     network_section,
     numa_section,
     parse_diskstats,
     pressure_section,
+    untold_figures,
 )
 from pgtop_tune.host.kernel_text import (
     NO_DISKSTATS,
@@ -290,18 +294,20 @@ class LocalHost:
         return namespace_of(self._postmaster_pid, self._root)
 
     def _read_facts(self) -> HostFacts:
-        def word(name: str) -> str:
-            return read_once(self._root / "proc/sys/kernel" / name).decode("utf-8", "replace").strip()
+        def read(path: str) -> bytes:
+            return read_once(self._root / path)
 
+        cpu, memory = cpu_section(self._clock(), self._read), memory_section(self._clock(), self._read)
         return HostFacts(
-            hostname=word("hostname"),
-            kernel=word("osrelease"),
+            hostname=if_there(read, "proc/sys/kernel/hostname").decode("utf-8", "replace").strip(),
+            kernel=kernel_of(read),
             source="local",
-            boot_id=word("random/boot_id"),
-            cpu_count=len(cpu_section(self._clock(), self._read).cores),
+            boot_id=boot_of(read),
+            cpu_count=max(len(cpu.cores), 1),
             ticks_per_s=os.sysconf("SC_CLK_TCK"),
             page_size_bytes=self._page_bytes,
-            memory_bytes=memory_section(self._clock(), self._read).total_bytes,
+            memory_bytes=memory.total_bytes,
+            untold=untold_figures(cpu, memory),
         )
 
     def _read_setup(self) -> MachineSetup:

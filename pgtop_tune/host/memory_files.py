@@ -110,15 +110,15 @@ def parse_node(node: int, meminfo: bytes, numastat: bytes) -> NumaNode:
             node=node,
             total_bytes=amounts[b"MemTotal"],
             free_bytes=amounts[b"MemFree"],
-            file_bytes=amounts[b"FilePages"],
-            anon_bytes=amounts[b"AnonPages"],
-            shmem_bytes=amounts[b"Shmem"],
-            dirty_bytes=amounts[b"Dirty"],
+            file_bytes=amounts.get(b"FilePages"),
+            anon_bytes=amounts.get(b"AnonPages"),
+            shmem_bytes=amounts.get(b"Shmem"),
+            dirty_bytes=amounts.get(b"Dirty"),
             huge_pages=amounts.get(b"HugePages_Total", 0),
             huge_pages_free=amounts.get(b"HugePages_Free", 0),
-            hit_pages=pages[b"numa_hit"],
-            miss_pages=pages[b"numa_miss"],
-            foreign_pages=pages[b"numa_foreign"],
+            hit_pages=pages.get(b"numa_hit"),
+            miss_pages=pages.get(b"numa_miss"),
+            foreign_pages=pages.get(b"numa_foreign"),
         )
     except KeyError as missing:
         raise ValueError(f"node{node} has no {missing.args[0].decode('ascii', 'replace')}") from None
@@ -144,28 +144,33 @@ def parse_meminfo(
         The sample, with the pool of the default huge page size only (meminfo has no other).
 
     Raises:
-        ValueError: The content is not what the kernel writes.
+        ValueError: The content is not what the kernel writes: without MemTotal and MemFree there is no figure at all.
     """
     amounts = _amounts(meminfo)
     swapped = parse_vmstat(vmstat)
+    cached = amounts.get(b"Cached")
+    swap_total, swap_free = amounts.get(b"SwapTotal"), amounts.get(b"SwapFree")
+    if swap_total is not None and swap_free is not None and swap_free > swap_total:
+        # WSL 1 writes -n as 2^54 − n kB there.
+        swap_free = None
     try:
         return MemorySample(
             at_s=at_s,
             total_bytes=amounts[b"MemTotal"],
             free_bytes=amounts[b"MemFree"],
             available_bytes=amounts.get(b"MemAvailable"),
-            buffers_bytes=amounts[b"Buffers"],
-            cached_bytes=amounts[b"Cached"] + amounts.get(b"SReclaimable", 0),
-            shmem_bytes=amounts[b"Shmem"],
-            dirty_bytes=amounts[b"Dirty"],
-            writeback_bytes=amounts[b"Writeback"],
-            page_tables_bytes=amounts[b"PageTables"],
+            buffers_bytes=amounts.get(b"Buffers"),
+            cached_bytes=None if cached is None else cached + amounts.get(b"SReclaimable", 0),
+            shmem_bytes=amounts.get(b"Shmem"),
+            dirty_bytes=amounts.get(b"Dirty"),
+            writeback_bytes=amounts.get(b"Writeback"),
+            page_tables_bytes=amounts.get(b"PageTables"),
             anon_huge_bytes=amounts.get(b"AnonHugePages"),
             shmem_huge_bytes=amounts.get(b"ShmemHugePages"),
-            committed_bytes=amounts[b"Committed_AS"],
-            commit_limit_bytes=amounts[b"CommitLimit"],
-            swap_total_bytes=amounts[b"SwapTotal"],
-            swap_free_bytes=amounts[b"SwapFree"],
+            committed_bytes=amounts.get(b"Committed_AS"),
+            commit_limit_bytes=amounts.get(b"CommitLimit"),
+            swap_total_bytes=swap_total,
+            swap_free_bytes=swap_free,
             swap_in_pages=swapped.get("pswpin"),
             swap_out_pages=swapped.get("pswpout"),
             thp_mode=parse_thp(thp),
@@ -204,15 +209,7 @@ def _amounts(meminfo: bytes) -> dict[bytes, int]:
 
 
 def _default_pool(amounts: Mapping[bytes, int]) -> tuple[HugePages, ...]:
-    """Empty where the kernel was built without huge pages."""
-    if b"Hugepagesize" not in amounts:
-        return ()
-    return (
-        HugePages(
-            page_bytes=amounts[b"Hugepagesize"],
-            total=amounts[b"HugePages_Total"],
-            free=amounts[b"HugePages_Free"],
-            reserved=amounts[b"HugePages_Rsvd"],
-            surplus=amounts[b"HugePages_Surp"],
-        ),
-    )
+    """Empty where the kernel was built without huge pages, or does not tell of them."""
+    names = (b"Hugepagesize", b"HugePages_Total", b"HugePages_Free", b"HugePages_Rsvd", b"HugePages_Surp")
+    counts = [amounts[name] for name in names if name in amounts]
+    return (HugePages(*counts),) if len(counts) == len(names) else ()

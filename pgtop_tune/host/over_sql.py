@@ -19,8 +19,11 @@ from pgtop_tune.host.kernel_sections import (
     NETWORK_PATH,
     NODES_PATH,
     PRESSURE_PATHS,
+    boot_of,
     choose_disks,
     cpu_section,
+    if_there,
+    kernel_of,
     memory_section,
     network_section,
     node_paths,
@@ -28,6 +31,7 @@ from pgtop_tune.host.kernel_sections import (
     parse_diskstats,
     pressure_section,
     speed_path,
+    untold_figures,
 )
 from pgtop_tune.host.kernel_text import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_NUMA, NO_PROC, NO_PSI, or_why
 from pgtop_tune.host.memory_files import USUAL_PAGE_BYTES, parse_id_list, pool_paths, with_pools
@@ -56,7 +60,7 @@ _SEARCH_EVERY_S: Final = 60.0
 _DISKSTATS: Final = "proc/diskstats"
 _FAST: Final = (*CPU_PATHS, *MEMORY_PATHS[:2], *PRESSURE_PATHS, _DISKSTATS, NETWORK_PATH)
 _KERNEL: Final = "proc/sys/kernel"
-_FACTS: Final = (f"{_KERNEL}/hostname", f"{_KERNEL}/osrelease", f"{_KERNEL}/random/boot_id")
+_FACTS: Final = (f"{_KERNEL}/hostname", f"{_KERNEL}/osrelease", f"{_KERNEL}/random/boot_id", "proc/version")
 _OWN: Final = ("proc/self/stat", "proc/self/auxv", "proc/self/cgroup", "proc/self/mountinfo")
 _OWN_IO: Final = "proc/self/io"
 _PAGE_SIZE, _TICKS = 6, 17
@@ -115,7 +119,7 @@ class SqlHost:
         if isinstance(first, Unavailable):
             return first
         contents = {path: content for path, content in zip((*_FACTS, *_OWN), first, strict=True) if content}
-        if not {*_FACTS, "proc/self/stat"} <= contents.keys():
+        if "proc/self/stat" not in contents:
             return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host numbers need Linux")
         self._reads_io = not isinstance(await self._read_files([f"/{_OWN_IO}"]), Unavailable)
         basics = [*_FAST, *MEMORY_PATHS, NODES_PATH]
@@ -232,20 +236,22 @@ class SqlHost:
                 raise FileNotFoundError(f"/{path} does not exist")
             return found[path]
 
-        def word(path: str) -> str:
-            return own[path].decode("utf-8", "replace").strip()
+        def fact(path: str) -> bytes:
+            return own.get(path) or read(path)
 
         mounts = parse_mountinfo(own.get("proc/self/mountinfo", b""))
         vector = parse_auxv(own.get("proc/self/auxv", b""))
+        cpu, memory = cpu_section(0.0, read), memory_section(0.0, read)
         self._facts = HostFacts(
-            hostname=word(_FACTS[0]),
-            kernel=word(_FACTS[1]),
+            hostname=if_there(fact, _FACTS[0]).decode("utf-8", "replace").strip(),
+            kernel=kernel_of(fact),
             source=SOURCE,
-            boot_id=word(_FACTS[2]),
-            cpu_count=len(cpu_section(0.0, read).cores),
+            boot_id=boot_of(fact),
+            cpu_count=max(len(cpu.cores), 1),
             ticks_per_s=vector.get(_TICKS, _USUAL[_TICKS]),
             page_size_bytes=vector.get(_PAGE_SIZE, _USUAL[_PAGE_SIZE]),
-            memory_bytes=memory_section(0.0, read).total_bytes,
+            memory_bytes=memory.total_bytes,
+            untold=untold_figures(cpu, memory),
         )
         self.postmaster_pid = parse_lineage(own["proc/self/stat"]).parent_pid
         self._nodes = parse_id_list(found.get(NODES_PATH, b""))

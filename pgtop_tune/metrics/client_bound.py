@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import sessions
 from pgtop_tune.metrics.catalogue import Interval, share
-from pgtop_tune.metrics.host_values import all_ticks, busy_ticks
+from pgtop_tune.metrics.host_values import busy_ticks, ticks_share
 from pgtop_tune.metrics.load import running, work_window_s
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, BenchSample
@@ -187,9 +187,7 @@ def _machine_busy(interval: Interval, window_s: float) -> float | None:
 
 
 def _busy(older: CpuSample, newer: CpuSample) -> float | None:
-    whole = all_ticks(newer.total) - all_ticks(older.total)
-    busy = busy_ticks(newer.total) - busy_ticks(older.total)
-    return None if busy < 0 else share(busy, whole)
+    return ticks_share(older.total, newer.total, busy_ticks)
 
 
 def _host_facts(interval: Interval) -> HostFacts | None:

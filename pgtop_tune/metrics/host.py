@@ -125,7 +125,7 @@ COMMITTED = Metric(
 SWAP_USED = Metric(
     "host.swap.used", "swap", "bytes", "Swap space in use. Untouched pages there do no harm; look at in and out.",
     "/proc/meminfo SwapTotal − SwapFree",
-    values.gauge(sections.memory, lambda memory: memory.swap_total_bytes - memory.swap_free_bytes),
+    values.gauge(sections.memory, values.swap_used_bytes),
 )  # fmt: skip
 SWAP_IN = Metric(
     "host.swap.in", "in", "bytes/s", "Read back from swap per second: a task waited for each of these pages.",

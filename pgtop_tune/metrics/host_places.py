@@ -72,6 +72,17 @@ def section_rate(
     return lambda interval: values(interval).get(0)
 
 
+def _stalled(pick: Callable[[CgroupSample], float | None]) -> Callable[[Interval], float | None]:
+    """Share of the wall time that a group was stalled, 0 to 100, of a counter in microseconds."""
+    value = section_rate(sections.cgroup, pick, 1e-4)
+
+    def at_most_all(interval: Interval) -> float | None:
+        found = value(interval)
+        return None if found is None else min(found, 100.0)
+
+    return at_most_all
+
+
 _WINDOW_S: Final = 120.0
 _SHORTEST_S: Final = 9.0
 """Two looks at file systems; less says nothing of a rate."""
@@ -195,7 +206,7 @@ def _node_gauge(pick: Callable[[NumaNode], float | None]) -> Callable[[Interval]
     return row_gauge(sections.numa, lambda sample: sample.nodes, lambda row: row.node, pick)
 
 
-def _node_rate(pick: Callable[[NumaNode], float]) -> Callable[[Interval], dict[int, float]]:
+def _node_rate(pick: Callable[[NumaNode], float | None]) -> Callable[[Interval], dict[int, float]]:
     return row_rate(sections.numa, lambda sample: sample.nodes, lambda row: row.node, pick)
 
 
@@ -260,7 +271,8 @@ def _throttled(interval: Interval) -> float | None:
         return None
     periods = (newer.cpu_periods or 0) - (older.cpu_periods or 0)
     throttled = (newer.cpu_throttled_periods or 0) - (older.cpu_throttled_periods or 0)
-    return share(throttled, periods) if throttled >= 0 else None
+    found = share(throttled, periods) if throttled >= 0 else None
+    return None if found is None else min(found, 100.0)
 
 
 GROUP_MEMORY = Metric(
@@ -299,15 +311,15 @@ GROUP_THROTTLED_TIME = Metric(
 )  # fmt: skip
 GROUP_IO_SOME = Metric(
     "host.cgroup.io_some", "io", "%", "Share of the time in which at least one task of the group waited for a disk.",
-    "io.pressure some: Δ total / Δt", section_rate(sections.cgroup, lambda group: group.io_some_us, 1e-4),
+    "io.pressure some: Δ total / Δt", _stalled(lambda group: group.io_some_us),
 )  # fmt: skip
 GROUP_IO_FULL = Metric(
     "host.cgroup.io_full", "io full", "%", "Share of the time in which tasks of the group waited for a disk and none made progress.",
-    "io.pressure full: Δ total / Δt", section_rate(sections.cgroup, lambda group: group.io_full_us, 1e-4),
+    "io.pressure full: Δ total / Δt", _stalled(lambda group: group.io_full_us),
 )  # fmt: skip
 GROUP_MEMORY_SOME = Metric(
     "host.cgroup.memory_some", "mem", "%", "Share of the time in which at least one task of the group waited for memory.",
-    "memory.pressure some: Δ total / Δt", section_rate(sections.cgroup, lambda group: group.memory_some_us, 1e-4), critical=5.0,
+    "memory.pressure some: Δ total / Δt", _stalled(lambda group: group.memory_some_us), critical=5.0,
 )  # fmt: skip
 
 NODE_METRICS: Final = (

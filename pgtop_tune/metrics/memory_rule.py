@@ -23,7 +23,7 @@ AUTOVACUUM: Final = "autovacuum"
 PAGE_TABLES: Final = "page tables"
 _SYSTEM_BYTES: Final = 2 * GB
 _SYSTEM_SHARE: Final = 8
-_PAGE_BYTES: Final = 4096
+USUAL_PAGE_BYTES: Final = 4096
 _ENTRY_BYTES: Final = 8
 _WORKERS: Final = 3
 """autovacuum_max_workers where it is not known: the server's default."""
@@ -46,7 +46,8 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
         autovacuum_max_workers: None for the server's default.
         maintenance_work_mem_bytes: Of each autovacuum worker; None for `maintenance_bytes`.
         hash_mem_multiplier: None for the major's default.
-        small_pages: Whether shared memory is in 4 kB pages, and each session has page tables for all of it.
+        small_pages: Whether shared memory is in no huge pages, and each session has page tables for all of it.
+        page_bytes: Of those pages.
     """
 
     major: int
@@ -61,6 +62,7 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
     maintenance_work_mem_bytes: float | None = None
     hash_mem_multiplier: float | None = None
     small_pages: bool = False
+    page_bytes: int = USUAL_PAGE_BYTES
 
 
 class Term(Struct, frozen=True):
@@ -85,7 +87,7 @@ def terms(use: MemoryUse) -> tuple[Term, ...]:
     workers = _WORKERS if use.autovacuum_max_workers is None else use.autovacuum_max_workers
     each = use.maintenance_work_mem_bytes
     each = maintenance_bytes(use.major, use.ram_bytes, workers) if each is None else each
-    tables = page_tables_bytes(use.shared_buffers_bytes) if use.small_pages else 0.0
+    tables = page_tables_bytes(use.shared_buffers_bytes, use.page_bytes) if use.small_pages else 0.0
     system = min(_SYSTEM_BYTES, use.ram_bytes / _SYSTEM_SHARE)
     hashed = f"work_mem {about(use.work_mem_bytes)} × hash_mem_multiplier {times:g}"
     found = (
@@ -140,9 +142,10 @@ def maintenance_bytes(major: int, ram_bytes: float, workers: int = _WORKERS) -> 
     return max(min(ram_bytes / 16, ram_bytes * _OF_AUTOVACUUM / max(workers, 1), most), _LEAST_MAINTENANCE)
 
 
-def page_tables_bytes(shared_buffers_bytes: float) -> float:
-    """Page tables of a backend that has touched all of shared_buffers, with 4 kB pages: 8 bytes a page."""
-    return shared_buffers_bytes / _PAGE_BYTES * _ENTRY_BYTES
+def page_tables_bytes(shared_buffers_bytes: float, page_bytes: int) -> float:
+    """Page tables of a backend that has touched all of shared_buffers: 8 bytes a page, of 4 kB or of 16 or 64 on arm64
+    and ppc64le."""
+    return shared_buffers_bytes / page_bytes * _ENTRY_BYTES
 
 
 def hash_multiplier(major: int, hash_mem_multiplier: float | None) -> float:

@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Final
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, share
+from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval
 from pgtop_tune.metrics.durability import AtRisk, risks
-from pgtop_tune.metrics.host_values import all_ticks
+from pgtop_tune.metrics.host_values import ticks_share
 from pgtop_tune.metrics.parameter_changes import changed_values, short_value
 from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.server import checkpoints_between
@@ -216,9 +216,7 @@ def steal(evidence: RunEvidence) -> Doubt | None:
     if ends is None:
         return None
     older, newer = ends[0].total, ends[1].total
-    if older.steal_ticks is None or newer.steal_ticks is None:
-        return None
-    stolen = share(newer.steal_ticks - older.steal_ticks, all_ticks(newer) - all_ticks(older))
+    stolen = ticks_share(older, newer, lambda times: times.steal_ticks)
     if stolen is None or stolen <= STEAL:
         return None
     return Doubt(

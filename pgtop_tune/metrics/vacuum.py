@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.growth import Grown, grown_rows
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, IndexCounters, RelationSample, TableCounters
+
+R = TypeVar("R", TableCounters, IndexCounters)
 
 _XID_MASK: Final = 0xFFFF_FFFF
 _HALF: Final = 1 << 31
@@ -245,18 +248,36 @@ def _same(row: Any) -> None:
     """Counters of a table carry no moment of their reset: one that went backwards is how it shows."""
 
 
-def table_rates(interval: Interval) -> list[Grown[TableCounters]]:
+class GrownRelation(Grown[R], frozen=True):
+    """A table or an index, and by how much its counters grew.
+
+    Attributes:
+        size_bytes: As of the last vacuum or analyze; None where the size of a block is not known.
+    """
+
+    size_bytes: int | None
+
+
+def table_rates(interval: Interval) -> list[GrownRelation[TableCounters]]:
     """Tables of the frame, with what they counted since the look before (15 s and more)."""
-    return grown_rows(
+    grown = grown_rows(
         interval, sections.relations, lambda sample: sample.tables, lambda table: table.oid, _same, TABLE_COUNTERS
     )
+    return [_sized(interval, each, each.row.pages) for each in grown]
 
 
-def index_rates(interval: Interval) -> list[Grown[IndexCounters]]:
+def index_rates(interval: Interval) -> list[GrownRelation[IndexCounters]]:
     """Indexes of the frame, with what they counted since the look before."""
-    return grown_rows(
+    grown = grown_rows(
         interval, sections.relations, lambda sample: sample.indexes, lambda index: index.oid, _same, INDEX_COUNTERS
     )
+    return [_sized(interval, each, each.row.pages) for each in grown]
+
+
+def _sized(interval: Interval, grown: Grown[R], pages: int) -> GrownRelation[R]:
+    server = sections.server(interval.newest)
+    size_bytes = None if isinstance(server, Unavailable) else pages * server.block_bytes
+    return GrownRelation(grown.row, grown.seconds, grown.by, size_bytes)
 
 
 def hot_percent(table: TableCounters) -> float | None:

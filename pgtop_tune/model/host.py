@@ -111,7 +111,7 @@ class HostFacts(Struct, frozen=True, gc=False):
         ticks_per_s: sysconf(_SC_CLK_TCK).
         page_size_bytes: sysconf(_SC_PAGESIZE).
         memory_bytes: MemTotal.
-        untold: Figures that this source does not have; empty where /proc is read.
+        untold: Figures that this source does not have: of /proc those of lines that this kernel or container lacks.
     """
 
     hostname: str
@@ -160,10 +160,11 @@ class CpuSample(Struct, frozen=True, gc=False):
     procs_running: int | None
     """Runnable now, on a CPU or waiting for one (`procs_running`)."""
     procs_blocked: int | None
-    """Blocked on I/O now (`procs_blocked`). None for this and the two before it: psutil does not tell."""
-    load_1m: float
-    load_5m: float
-    load_15m: float
+    """Blocked on I/O now (`procs_blocked`). None for this and the two before it: nobody tells (`HostFacts.untold`)."""
+    load_1m: float | None
+    load_5m: float | None
+    load_15m: float | None
+    """None for the three where /proc/loadavg is missing."""
     interrupts: int | None = None
     """Hardware interrupts served since boot (first number of `intr`); None where it is not known."""
 
@@ -181,7 +182,7 @@ class HugePages(Struct, frozen=True, gc=False):
 class MemorySample(Struct, frozen=True, gc=False):
     """/proc/meminfo in bytes, swap traffic of /proc/vmstat in pages, transparent huge pages from /sys.
 
-    None is an amount that psutil does not tell on this system (`HostFacts.untold`).
+    None is an amount that nobody tells on this system (`HostFacts.untold`).
     """
 
     at_s: float
@@ -201,8 +202,8 @@ class MemorySample(Struct, frozen=True, gc=False):
     """Both None in a kernel that does not count them."""
     committed_bytes: int | None
     commit_limit_bytes: int | None
-    swap_total_bytes: int
-    swap_free_bytes: int
+    swap_total_bytes: int | None
+    swap_free_bytes: int | None
     swap_in_pages: int | None
     swap_out_pages: int | None
     """Since boot; None where /proc/vmstat cannot be read."""

@@ -80,20 +80,22 @@ class NumaNode(Struct, frozen=True, gc=False):
         miss_pages: Allocated here although another node was wanted.
         foreign_pages: Wanted here and allocated on another node.
         huge_pages, huge_pages_free: Pool of the default size on this node.
+
+    None is an amount that this kernel does not tell.
     """
 
     node: int
     total_bytes: int
     free_bytes: int
-    file_bytes: int
-    anon_bytes: int
-    shmem_bytes: int
-    dirty_bytes: int
+    file_bytes: int | None
+    anon_bytes: int | None
+    shmem_bytes: int | None
+    dirty_bytes: int | None
     huge_pages: int
     huge_pages_free: int
-    hit_pages: int
-    miss_pages: int
-    foreign_pages: int
+    hit_pages: int | None
+    miss_pages: int | None
+    foreign_pages: int | None
 
 
 class NumaSample(Struct, frozen=True, gc=False):

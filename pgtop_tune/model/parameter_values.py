@@ -71,6 +71,12 @@ def show(value: float, unit: str, *, integer: bool) -> str:
     return f"{round(scaled)}{chosen}" if integer else f"{scaled:g}{chosen}"
 
 
+def unit_bytes(unit: str) -> int:
+    """Return the bytes of one unit of a size: 8192 for "8kB", 32768 for "32kB"; 1 for what is no size."""
+    match = _UNIT.fullmatch(unit)
+    return int(match["count"] or 1) * _MEMORY[match["name"]] if match and match["name"] in _MEMORY else 1
+
+
 def parse_bool(text: str) -> str:
     """ "on" or "off" for what the server takes as such: on, true, yes, 1 and their beginnings.
 

@@ -19,7 +19,7 @@ from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.postgres import Activity, DatabaseCounters, ParameterSample, ServerFacts, StatementTotals
 from pgtop_tune.model.tail import Blocker
 from pgtop_tune.model.waits import WaitLook
-from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.readers import relations, server
 from pgtop_tune.postgres.readers.section_readers import ReadContext, SectionReaders
 from pgtop_tune.postgres.readers.server import LogReader, log_closed, read_parameters
@@ -27,6 +27,7 @@ from pgtop_tune.postgres.readers.sessions import ActivityRows, LockReader
 from pgtop_tune.postgres.readers.statements import StatementReader
 from pgtop_tune.postgres.readers.waits import WaitReader
 from pgtop_tune.postgres.server.capabilities import Capabilities, too_old
+from pgtop_tune.postgres.server.closed_rights import fetch_open, with_grants
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
@@ -293,6 +294,7 @@ class PostgresReader:
         except (asyncpg.PostgresError, ServerProblem, *MALFORMED) as error:
             pause_s = min(refusal.pause_s * 2, _LONGEST_PAUSE_S) if refusal else _FIRST_PAUSE_S
             unavailable = absence(malformed(error) if isinstance(error, MALFORMED) else error)
+            unavailable = await with_grants(context.connection, unavailable, self._texts_of(name))
             self._refusals[name] = _Refusal(unavailable, pause_s, self._clock() + pause_s)
             return unavailable
         except ConnectionProblem:
@@ -303,8 +305,13 @@ class PostgresReader:
             del self._refusals[name]
         return answer
 
+    def _texts_of(self, name: str) -> list[str]:
+        """Statements of a reading."""
+        queries = {section.name: section.queries for section in sections.READ}.get(name, (name,))
+        return [sql(query, self._major) for query in queries if self._major >= inventory().get(query, (99,))[0]]
+
     async def _probe(self, connection: ReadConnection) -> None:
-        rows = await connection.fetch(sql("capabilities", self._major), list(PREDEFINED))
+        rows = await fetch_open(connection, sql("capabilities", self._major), list(PREDEFINED))
         capabilities = Capabilities(**rows[0])
         check_shape(capabilities)
         self._capabilities = capabilities
@@ -316,7 +323,7 @@ class PostgresReader:
     async def _read_facts(self, connection: ReadConnection) -> ServerFacts:
         permitted = self._capabilities is not None and self._capabilities.read_control
         text = sql("facts", self._major).format(identifier=_IDENTIFIER if permitted else "''")
-        row = dict((await connection.fetch(text))[0])
+        row = dict((await fetch_open(connection, text))[0])
         where = str(connection.endpoint)
         row["extensions"] = tuple(row["extensions"])
         facts = ServerFacts(**row, endpoint=where, local=False, postmaster_pid=None, pooled=connection.pooled)
@@ -327,6 +334,7 @@ class PostgresReader:
     async def _read_activity(self, context: ReadContext) -> Activity:
         """pg_stat_get_activity() without our own sessions, and who blocks those that wait for a lock."""
         seen = await context.fetch("activity")
+        await self._activity_rows.convert(context, seen)
         activity = self._activity_rows.activity(self._clock(), seen)
         pids = self._locks.waiters(activity)
         if not pids:

@@ -17,6 +17,7 @@ from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.foreign_answers import MALFORMED, decodes, decoding, malformed
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.postgres.queries import sql
+from pgtop_tune.postgres.server.closed_rights import with_grants
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -37,6 +38,7 @@ _DATABASES: Final = (
 _STILL_THERE: Final = "SELECT datname::text FROM pg_database"
 _GONE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError, asyncpg.InternalServerError)
 """What a query meets whose snapshot still has a relation that was dropped by now: asked once more."""
+_HIDDEN: Final = "other databases"
 _CLOSED: Final = "takes no connections (datallowconn)"
 
 Row = Mapping[str, Any]
@@ -89,8 +91,7 @@ async def survey(
     connection = await _opened(conninfo, own)
     others: asyncio.Future[list[DatabaseAnswer]] | None = None
     try:
-        found = await connection.fetch(_DATABASES) if everywhere else ()
-        within = {str(name): (bool(allows), bool(connected)) for name, allows, connected in found}
+        within, hidden = await _databases(connection) if everywhere else ({}, ())
         rest = _Rest(conninfo, own, major, everywhere, limit_s)
         others = asyncio.gather(*(rest.ask(name, allows) for name, (allows, mine) in within.items() if not mine))
         once = {name: await _answer(connection, major, name) for name in here}
@@ -105,8 +106,19 @@ async def survey(
             # One that is cancelled and not waited for is told of on stderr when it is collected.
             await asyncio.gather(others, return_exceptions=True)
         await connection.aclose()
+    asked |= {each.database: each for each in hidden}
     asked |= {name: DatabaseAnswer(name, mine) for name, (_, connected) in within.items() if connected}
     return Survey(DatabaseAnswer(conninfo.dbname, once), tuple(asked[name] for name in sorted(asked)))
+
+
+async def _databases(connection: ReadConnection) -> tuple[dict[str, tuple[bool, bool]], tuple[DatabaseAnswer, ...]]:
+    """Databases by name, whether each takes connections and whether it is ours; and a row for those that are hidden."""
+    try:
+        found = await connection.fetch(_DATABASES)
+    except asyncpg.PostgresError as error:
+        why = await with_grants(connection, absence(error), [_DATABASES])
+        return {connection.conninfo.dbname: (True, True)}, (DatabaseAnswer(_HIDDEN, refused=str(why)),)
+    return {str(name): (bool(allows), bool(connected)) for name, allows, connected in found}, ()
 
 
 class _Rest:
@@ -174,7 +186,7 @@ async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence
     try:
         return await _rows(connection, sql(name, major))
     except (asyncpg.PostgresError, ServerProblem) as error:
-        return absence(error)
+        return await with_grants(connection, absence(error), [sql(name, major)])
     except LookupError as problem:
         return Unavailable(Reason.NOT_SUPPORTED, str(problem))
     except MALFORMED as error:

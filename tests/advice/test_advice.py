@@ -33,6 +33,16 @@ def advise(name: str, facts: AdviceFacts) -> Advice | None:
     return propose(facts).parameters.get(name)
 
 
+def test_blocks_and_pages_have_the_sizes_of_this_server_and_kernel() -> None:
+    usual = AdviceFacts(major=18, ram_bytes=64 * GB, cores=8, disk=DiskKind.NVME)
+    other = replace(usual, block_bytes=32 * 1024, page_bytes=64 * 1024)
+    vacuum, vacuum_of_other = (advise("autovacuum_vacuum_cost_limit", facts) for facts in (usual, other))
+    pages, pages_of_other = (advise("huge_pages", facts) for facts in (usual, other))
+    words = [each.because for each in (vacuum, vacuum_of_other, pages, pages_of_other) if each is not None]
+    expected = ("410 MB/s", "1638 MB/s", "has 32 MB of page tables", "has 2 MB of page tables")
+    assert all(part in because for part, because in zip(expected, words, strict=True))
+
+
 def test_calculators_disagree_twentyfold_on_work_mem() -> None:
     # The worked example of the study: 64 GB, 16 CPUs, 300 connections, OLTP, SSD.
     said = {opinion.who: parse(opinion.value, "kB", integer=True) / 1024 for opinion in opinions("work_mem", LARGE)}

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.host import HostFacts, HostSample
 from pgtop_tune.model.io import DatabaseRow, DatabaseSample
 from tests.support import frames
 from tests.support.health_facts import GIB, MIB, details, found, result, spoilt, unknown
@@ -141,6 +142,15 @@ def test_page_tables_count_only_without_huge_pages() -> None:
     (finding,) = found(check("MEM-03"), spoilt({**many, "huge_pages": "off", "huge_pages_status": "off"}))
     assert finding.severity is Severity.HIGH
     assert "7.81 GB" in finding.says
+    large = {**many, "shared_buffers": "64GB", "huge_pages": "off", "huge_pages_status": "off"}
+    facts = spoilt(large)
+    host = facts.frames[-1].host
+    assert isinstance(host, HostSample)
+    assert isinstance(host.facts, HostFacts)
+    arm64 = replace(host, facts=replace(host.facts, page_size_bytes=64 * 1024))
+    facts = replace(facts, frames=(*facts.frames[:-1], replace(facts.frames[-1], host=arm64)))
+    (finding,) = found(check("MEM-03"), facts)
+    assert "shared_buffers 64 GB ÷ 64 kB × 8 bytes = 8 MB each" in finding.evidence[0].says
 
 
 @pytest.mark.parametrize(("files", "gigabytes", "severity"), [

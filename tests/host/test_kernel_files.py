@@ -66,10 +66,9 @@ class TestStat:
         assert (found.cores[383].cpu, found.cores[383].user_ticks) == ("cpu383", 383)
         assert found.total.system_ticks == 7 * 384
 
-    @pytest.mark.parametrize("lost", [b"ctxt", b"procs_running", b"procs_blocked", b"cpu"])
-    def test_a_missing_line_is_named(self, lost: bytes) -> None:
-        lines = [line for line in stat_of([[1] * 10]).split(b"\n") if not line.startswith(lost)]
-        with pytest.raises(ValueError, match=lost.decode()):
+    def test_without_the_cpu_line_there_is_nothing(self) -> None:
+        lines = [line for line in stat_of([[1] * 10]).split(b"\n") if not line.startswith(b"cpu")]
+        with pytest.raises(ValueError, match="cpu"):
             parse_stat(0.0, b"\n".join(lines), LOADAVG)
 
     def test_boot_time(self) -> None:
@@ -105,8 +104,8 @@ class TestMeminfo:
         assert found.swap_in_pages is found.swap_out_pages is None
         assert (found.huge_pages, found.thp_mode) == ((), "")
 
-    @pytest.mark.parametrize("lost", ["MemTotal", "Dirty", "PageTables", "HugePages_Rsvd"])
-    def test_a_missing_line_is_named(self, lost: str) -> None:
+    @pytest.mark.parametrize("lost", ["MemTotal", "MemFree"])
+    def test_a_line_that_cannot_be_done_without_is_named(self, lost: str) -> None:
         lines = [line for line in sample("server.meminfo").split(b"\n") if not line.startswith(lost.encode())]
         with pytest.raises(ValueError, match=lost):
             parse_meminfo(1.0, b"\n".join(lines))

@@ -105,8 +105,9 @@ class TestNuma:
         assert (node.total_bytes, node.free_bytes, node.file_bytes, node.anon_bytes) == (16384, 5120, 4096, 3072)
         assert (node.shmem_bytes, node.dirty_bytes, node.huge_pages, node.huge_pages_free) == (2048, 1024, 7, 6)
         assert (node.hit_pages, node.miss_pages, node.foreign_pages) == (100, 20, 3)
-        with pytest.raises(ValueError, match="numa_foreign"):
-            parse_node(1, meminfo, b"numa_hit 100\nnuma_miss 20\n")
+        assert parse_node(1, meminfo, b"numa_hit 100\nnuma_miss 20\n").foreign_pages is None
+        with pytest.raises(ValueError, match="MemFree"):
+            parse_node(1, meminfo.replace(b"MemFree", b"MemFrei"), b"")
 
     def test_the_nodes_of_this_machine_hold_its_memory(self, host: LocalHost) -> None:
         numa = host.sample([]).numa

@@ -249,13 +249,23 @@ def test_the_kinds_of_cpu_time_add_up_to_the_whole(start: list[int], grown: list
         assert sum(kind for kind in kinds if kind is not None) == pytest.approx(100.0)
 
 
-def test_an_iowait_that_falls_is_silent_alone() -> None:
-    """The kernel documents that iowait may decrease."""
-    older = cpu(1.0, (cpu_times("cpu", 100, 0, 0, 100, 50),))
-    newer = cpu(2.0, (cpu_times("cpu", 160, 0, 0, 140, 49),))
-    interval = over(sections(cpu=older), sections(cpu=newer))
-    assert metrics.CPU_IOWAIT(interval) is None
-    assert metrics.CPU_USER(interval) == pytest.approx(100 * 60 / 99)
+@pytest.mark.parametrize("falling", range(8))
+def test_a_kind_of_cpu_time_that_falls_has_not_grown(falling: int) -> None:
+    """The kernel documents that iowait may decrease; idle does with cores that go off line, steal on a migration."""
+    before, after = [1000] * 8, [1000 + 10 * (kind + 1) for kind in range(8)]
+    after[falling] = 500
+    interval = over(
+        *(
+            sections(cpu=cpu(at_s, (cpu_times("cpu", *ticks), cpu_times("cpu0", *ticks))))
+            for at_s, ticks in ((1.0, before), (2.0, after))
+        )
+    )
+    user, system, iowait, steal, idle, interrupts = (metric(interval) or 0.0 for metric in metrics.METRICS[:6])
+    assert user + system + iowait + steal + idle + interrupts == pytest.approx(100.0)
+    assert min(user, system, iowait, steal, idle, interrupts) >= 0.0
+    busy = pytest.approx(100.0 - idle - iowait)
+    assert metrics.CPU_BUSY(interval) == busy
+    assert metrics.CORE_BUSY(interval) == {"cpu0": busy}
 
 
 def test_cores_that_come_and_go() -> None:

@@ -20,7 +20,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import ParameterSample
 from pgtop_tune.model.relations import ProgressSample
 from pgtop_tune.model.replication import Receiver
-from tests.support.frames import EPOCH_MS, GIB, MIB, PARAMETERS, frame, postgres_sample
+from tests.support.frames import EPOCH_MS, GIB, MIB, PARAMETERS, facts, frame, postgres_sample
 from tests.support.relation_frames import (
     CHANGED,
     NEXT_XID,
@@ -46,6 +46,9 @@ def at(*seconds: int) -> Interval:
 
 def test_rates_of_tables_are_over_the_time_between_two_looks() -> None:
     row = table_rates(at(0, 16))[0]
+    assert row.size_bytes == row.row.pages * 8192
+    wide = table_rates(seen(moment(0), moment(16, server=facts(block_bytes=32 * 1024))))[0]
+    assert wide.size_bytes == row.row.pages * 32 * 1024
     assert row.seconds == 15
     assert row.per_s("seq_scan") == 2
     assert row.per_s("n_tup_upd") == 10

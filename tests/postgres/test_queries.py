@@ -46,7 +46,7 @@ from pgtop_tune.model.replication import (
     SubscriptionSample,
     SubscriptionWorker,
 )
-from pgtop_tune.model.statements import StatementCounters, StatementText
+from pgtop_tune.model.statements import StatementCounters
 from pgtop_tune.model.waits import LockCounters, LockWait, WaitCount
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.server.capabilities import Capabilities
@@ -62,7 +62,7 @@ def names(model: type[Struct], *without: str) -> list[str]:
 
 
 COLUMNS: dict[str, list[str]] = {
-    "activity": [*names(Backend, "blocked_by"), "now_ms", "configured_ms"],
+    "activity": [*names(Backend, "blocked_by"), "query_encoding", "now_ms", "configured_ms"],
     "auto_conf": ["name", "setting"],
     "blocking": ["pid", "blocked_by"],
     "one_backend": ["query", "query_bytes", "most_bytes", "datname", "role"],
@@ -87,12 +87,13 @@ COLUMNS: dict[str, list[str]] = {
         *names(WaitCount, "observations", "datname", "usename", "of_load"),
         *("datid", "usesysid", "of_load", "state"),
     ],
-    "tail_blockers": ["pid", "blocker", "state", "query"],
+    "tail_blockers": ["pid", "blocker", "state", "query", "query_encoding"],
     "wait_profile": ["pid", *names(WaitCount, "datname", "usename", "of_load"), "datid", "usesysid", "of_load"],
     "wal": names(WalCounters, "at_s"),
     "statement_changes": ["queryid", "userid", "dbid", "toplevel", "calls", "plans", "total_exec_time"],
     "statement_counters": names(StatementCounters),
-    "statement_texts": names(StatementText),
+    "statement_texts": ["queryid", "query", "encoding", "characters"],
+    "running_texts": ["queryid", "query", "encoding", "characters"],
     "databases": [*names(DatabaseRow), "left_out"],
     "io": [*names(IoCounters), "stats_reset_ms"],
     "slru": names(SlruCounters),
@@ -131,6 +132,7 @@ OF_A_LIST = {
     "blocking",
     "tail_blockers",
     "locks",
+    "running_texts",
     "statement_counters",
     "statement_texts",
     "relation_tables",

@@ -245,7 +245,7 @@ async def test_long_queries_are_cut_and_bytes_of_another_encoding_are_shown(
 
             await eventually(both)
             now = await backends(reader)
-            assert now[foreign].query == "SELECT pg_sleep(60), '\ufffd'"
+            assert now[foreign].query == "SELECT pg_sleep(60), 'é'"
             assert (now[long].query or "").startswith("SELECT pg_sleep(60), 'éééé")
             assert len(now[long].query or "") == 500
     finally:

@@ -23,9 +23,12 @@ from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.model.waits import WaitLook
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server import connection as connection_module
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.survey import survey
 from tests.postgres.conftest import Superuser, place
-from tests.postgres.reading import DEADLINE_S, Clock, backends, reading
-from tests.support.servers import conninfo
+from tests.postgres.reading import DEADLINE_S, Clock, backends, eventually, reading
+from tests.support.servers import Servers, conninfo
+from tests.support.standby import standby_of
 
 
 async def test_the_session_cannot_write_and_does_not_wait(server: Throwaway, superuser: Superuser) -> None:
@@ -195,18 +198,97 @@ async def test_a_prepared_statement_survives_a_change_of_what_it_reads(server: T
         superuser.execute("DROP TABLE shape")
 
 
-async def test_a_terminated_session_is_a_problem_and_connecting_again_goes_on(
-    server: Throwaway, superuser: Superuser
+@pytest.mark.parametrize("waiting", [False, True], ids=["idle", "prepared"])
+async def test_a_session_that_the_server_ends_is_a_problem_in_its_words_and_connecting_again_goes_on(
+    server: Throwaway, superuser: Superuser, waiting: bool
 ) -> None:
     async with reading(place(server)) as reader:
+        if waiting:
+            await reader.waits(60_000)
         superuser.execute("SELECT pg_terminate_backend(%s, 5000)", (reader.backend_pid,))
-        with pytest.raises(ConnectionProblem):
+        with pytest.raises(ConnectionProblem, match="terminating connection due to administrator command"):
             await reader.waits(60_000)
         assert not reader.connected
         with pytest.raises(ConnectionProblem, match="not connected"):
             await reader.read(sections.activity)
         await reader.connect()
         assert isinstance(await reader.read(sections.activity), Activity)
+
+
+async def test_a_reconnect_to_a_database_of_another_encoding_is_no_change_of_a_parameter(
+    server: Throwaway, superuser: Superuser
+) -> None:
+    superuser.execute("CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+    try:
+        seen = []
+        for database in ("postgres", "bytes"):
+            async with reading(place(server, database)) as reader:
+                sample = await reader.read(sections.parameters)
+                assert isinstance(sample, ParameterSample)
+                seen.append({row.name: row.setting for row in sample.parameters})
+        assert {name for name, value in seen[0].items() if seen[1][name] != value} == {"server_encoding"}
+    finally:
+        superuser.execute("DROP DATABASE bytes WITH (FORCE)")
+
+
+@pytest.mark.long
+async def test_a_recovery_conflict_is_told_in_the_servers_words(
+    make_server: Callable[..., Throwaway], servers: Servers
+) -> None:
+    primary = make_server(wal_level="replica")
+    with psycopg.connect(conninfo(primary), autocommit=True) as superuser:
+        superuser.execute("CREATE DATABASE doomed")
+        standby = standby_of(primary, make_server, "slot", servers.binaries(18))
+        async with reading(place(standby, "doomed")) as reader:
+            await reader.waits(60_000)
+            superuser.execute("DROP DATABASE doomed")
+
+            words = ""
+
+            async def is_lost() -> bool:
+                nonlocal words
+                try:
+                    await reader.read(sections.wal)
+                except ConnectionProblem as problem:
+                    words = problem.message
+                return bool(words)
+
+            await eventually(is_lost)
+            assert "terminating connection due to conflict with recovery" in words
+
+
+RIGHTS = {
+    "SELECT ON pg_settings": "parameters",
+    "EXECUTE ON FUNCTION pg_show_all_settings()": "parameters",
+    "SELECT ON pg_roles": "database_limits",
+    "SELECT ON pg_database": "activity",
+    "SELECT ON pg_extension": "",
+    "SELECT ON pg_namespace": "",
+    "SELECT ON pg_stat_activity": "",
+    "SELECT ON pg_stat_database": "databases",
+    "EXECUTE ON FUNCTION pg_stat_get_activity(integer)": "activity",
+}
+
+
+@pytest.mark.parametrize("right", RIGHTS)
+async def test_a_view_that_is_closed_takes_its_section_and_says_the_grant(fresh_server: Throwaway, right: str) -> None:
+    with psycopg.connect(conninfo(fresh_server), autocommit=True) as superuser:
+        superuser.execute("CREATE ROLE watcher LOGIN IN ROLE pg_monitor")
+        for word in ("FROM PUBLIC", "FROM pg_monitor"):
+            superuser.execute(f"REVOKE {right} {word}".encode())
+    async with reading(place(fresh_server, user="watcher")) as reader:
+        answers = {section.name: await reader.read(section) for section in sections.READ}
+        closed = {
+            name: answer.detail
+            for name, answer in answers.items()
+            if isinstance(answer, Unavailable) and f"GRANT {right} TO watcher" in answer.detail
+        }
+        assert RIGHTS[right] in closed or not RIGHTS[right], answers
+    watcher = place(fresh_server, user="watcher")
+    answered = await survey(watcher, OwnSessions(), 18, ["check_roles"], ["check_database"], 9.0)
+    refused = [one.refused for one in answered.everywhere if one.refused]
+    assert len(refused) == (right == "SELECT ON pg_database")
+    assert all(f"GRANT {right} TO watcher" in why for why in refused)
 
 
 async def test_a_server_restart_is_survived(fresh_server: Throwaway) -> None:

@@ -18,6 +18,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample, StatementTexts
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.readers import statements as statements_module
+from pgtop_tune.postgres.readers.statement_texts import variant
 from tests.postgres.conftest import place
 from tests.postgres.reading import reading
 from tests.support.servers import conninfo
@@ -339,7 +340,7 @@ async def test_after_a_restart_nothing_is_a_rate_of_what_was_before(fresh_server
 
 
 def test_every_version_has_its_variant() -> None:
-    assert [statements_module.variant(each) for each in ("1.9", "1.10", "1.11", "1.12", "1.13", "2.0")] == [
+    assert [variant(each) for each in ("1.9", "1.10", "1.11", "1.12", "1.13", "2.0")] == [
         14, 15, 17, 18, 19, 19,
     ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.statements import StatementCounters, StatementTexts
+from pgtop_tune.postgres.readers import statement_texts as texts_module
 from pgtop_tune.postgres.readers import statements as statements_module
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from tests.postgres.conftest import Superuser, place
@@ -58,7 +59,7 @@ async def test_a_server_that_hangs_over_its_texts_is_not_asked_again_at_once() -
 
 
 async def test_a_text_is_fetched_once(server: Throwaway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statements_module, "_TEXT_COST", 0.0)
+    monkeypatch.setattr(texts_module, "_TEXT_COST", 0.0)
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         # With what other tests left, more than are shown took long, and those shown change from look to look.
         connection.execute("SELECT pg_stat_statements_reset()")

@@ -116,10 +116,10 @@ def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     buffers = plan.buffers_bytes
     if buffers < SMALL_BUFFERS:
         return Advice("try", f"shared_buffers is only {about(buffers)}: little to save.")
-    each, sessions = memory_rule.page_tables_bytes(buffers), plan.use.max_connections
+    each, sessions = memory_rule.page_tables_bytes(buffers, facts.page_bytes), plan.use.max_connections
     costs = (
-        f"With 4 kB pages a backend that has touched all of shared_buffers has {about(each)} of page tables, "
-        f"{sessions} of them {about(each * sessions)}"
+        f"With {about(facts.page_bytes)} pages a backend that has touched all of shared_buffers has {about(each)} of "
+        f"page tables, {sessions} of them {about(each * sessions)}"
     )
     if plan.pages is not None:
         return Advice(
@@ -233,7 +233,7 @@ def autovacuum_vacuum_cost_limit(facts: AdviceFacts) -> Advice | None:
     if facts.disk is None:
         return None
     limit = 2000 if facts.disk in _FLASH else 400
-    rate = limit / 20 * 8192 / 0.002 / 1e6
+    rate = limit / 20 * facts.block_bytes / 0.002 / 1e6
     return Advice(
         value=str(limit),
         because=f"{limit} ÷ 20 for each page dirtied, every 2 ms, is up to {rate:.0f} MB/s for all workers together; "

@@ -84,7 +84,7 @@ def _nr_hugepages(name: str, site: Site) -> Advice | None:
         return Advice(None, plan.pages_refused or "The memory of this machine is not known.")
     needed = math.ceil(plan.shared_bytes / plan.page_bytes)
     others = f", {plan.pages - needed} are spare or for others" if plan.pages > needed else ""
-    tables = about(page_tables_bytes(plan.buffers_bytes))
+    tables = about(page_tables_bytes(plan.buffers_bytes, plan.use.page_bytes))
     kept = " The reserved pages are enough." if str(plan.pages) == live else ""
     return Advice(
         value=str(plan.pages),

@@ -110,8 +110,8 @@ LARGEST_SCALE: Final = 1_000_000
 
 _LETTERS: Final = re.compile(rf"[{''.join(STEPS)} ]+")
 _DESTROYING: Final = frozenset("dgG")
-_PAGE: Final = 8192
-_USABLE: Final = _PAGE - 24
+_USUAL_BLOCK_BYTES: Final = 8192
+_BLOCK_HEADER_BYTES: Final = 24
 _ACCOUNT: Final = 132
 """Header 24, three integers, 85 for filler, aligned to 128; 4 for the line pointer."""
 _INDEX_BYTES_PER_SCALE: Final = 2_260_000
@@ -209,11 +209,11 @@ def check_scale(scale: int) -> None:
         raise LoadProblem(f"the scale must be from 1 to {LARGEST_SCALE}")
 
 
-def heap_bytes(scale: int, fillfactor: int | None = None) -> int:
-    """Bytes of pgbench_accounts without indexes: 61 rows a page at fill factor 100."""
-    free = _PAGE * (100 - (fillfactor or 100)) // 100
-    rows_per_page = max(1, (_USABLE - free) // _ACCOUNT)
-    return -(-scale * 100_000 // rows_per_page) * _PAGE
+def heap_bytes(scale: int, fillfactor: int | None = None, block_bytes: int = _USUAL_BLOCK_BYTES) -> int:
+    """Bytes of pgbench_accounts without indexes: 61 rows a block of 8 kB at fill factor 100."""
+    free = block_bytes * (100 - (fillfactor or 100)) // 100
+    rows_per_block = max(1, (block_bytes - _BLOCK_HEADER_BYTES - free) // _ACCOUNT)
+    return -(-scale * 100_000 // rows_per_block) * block_bytes
 
 
 def estimated_bytes(scale: int, shape: PgbenchShape) -> int:
@@ -313,9 +313,8 @@ async def initialise(
             argv, signal="INT", remove=(directory.path,), env=environment(endpoint, pgbench, passfile)
         )
         try:
-            watch = StepWatch(
-                on_progress, sql_session, scale * _ACCOUNTS_PER_SCALE, heap_bytes(scale, shape.fillfactor)
-            )
+            heap = heap_bytes(scale, shape.fillfactor, await _block_bytes(sql_session))
+            watch = StepWatch(on_progress, sql_session, scale * _ACCOUNTS_PER_SCALE, heap)
             return await _follow(guarded, watch)
         finally:
             if guarded.returncode is None:
@@ -324,6 +323,13 @@ async def initialise(
         raise LoadProblem(f"pgbench cannot be started: {problem}") from problem
     finally:
         directory.remove()
+
+
+async def _block_bytes(sql_session: SqlSession | None) -> int:
+    if sql_session is None:
+        return _USUAL_BLOCK_BYTES
+    [(size,)] = await sql_session.rows("SELECT current_setting('block_size')::int")
+    return int(str(size))
 
 
 async def _follow(guarded: GuardedAsync, watch: StepWatch) -> Initialised:

@@ -44,7 +44,7 @@ def check_room_to_fork(root: Path, name: str, value: str) -> None:
     usable = memory.total_bytes - sum(each.total * each.page_bytes for each in pools)
     more = 0 if pool is None else (int(value) - pool.total) * pool.page_bytes
     limit, now = (
-        (1024 * values[_KILOBYTES] or size * values[_RATIO] / 100) + memory.swap_total_bytes
+        (1024 * values[_KILOBYTES] or size * values[_RATIO] / 100) + (memory.swap_total_bytes or 0)
         for values, size in ((wanted, usable - more), (live, usable))
     )
     helps = live[_ACCOUNTING] == _STRICT and limit >= now

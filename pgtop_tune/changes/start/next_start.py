@@ -20,7 +20,7 @@ from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.model.parameter_values import parse, parse_bool
+from pgtop_tune.model.parameter_values import parse, parse_bool, unit_bytes
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -44,7 +44,6 @@ SELECT name, unit, vartype, source, setting AS running, setting AS now, coalesce
   FROM pg_settings WHERE name = ANY(%s)
 """
 """The same where the role may not look into the files."""
-_BYTES: Final = {"B": 1, "kB": 2**10, "8kB": 2**13, "16kB": 2**14, "32kB": 2**15, "MB": 2**20}
 TLS_FILES: Final = {
     "ssl_cert_file": "server certificate file",
     "ssl_key_file": "private key file",
@@ -135,7 +134,7 @@ class NextStart(Struct, frozen=True):
         if row is None:
             return None
         try:
-            return parse(self.text(name), row.unit, integer=True) * _BYTES.get(row.unit, 1)
+            return parse(self.text(name), row.unit, integer=True) * unit_bytes(row.unit)
         except UsageProblem:
             return None
 

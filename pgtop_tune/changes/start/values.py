@@ -10,13 +10,11 @@ from msgspec import Struct
 from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.parameter_values import parse
+from pgtop_tune.model.parameter_values import parse, unit_bytes
 from pgtop_tune.model.postgres import Parameter
 
 AT_START: Final = frozenset({"command line", "environment variable"})
 """Sources that win over every file, also after a restart; pending_restart is shown all the same (guc.c)."""
-_BYTES: Final = {"B": 1, "kB": 2**10, "8kB": 8 * 2**10, "MB": 2**20, "16MB": 16 * 2**20}
-"""pg_settings.unit → bytes."""
 
 
 class ValuesAfter(Struct, frozen=True):
@@ -50,7 +48,7 @@ class ValuesAfter(Struct, frozen=True):
         if parameter is None:
             return None
         try:
-            return parse(text, parameter.unit, integer=False) * _BYTES.get(parameter.unit, 1)
+            return parse(text, parameter.unit, integer=False) * unit_bytes(parameter.unit)
         except UsageProblem:
             return None
 

@@ -13,10 +13,10 @@ from pgtop_tune.diagnosis.wording import name, told
 from pgtop_tune.metrics import host, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters
 from pgtop_tune.units import count, size, with_ms
 
-_BLOCK_BYTES: Final = 8192
 _SLOW_READ_MS: Final = 0.05
 _CACHED_MS: Final = 0.02
 _FROM_DISK: Final = 0.02
@@ -57,7 +57,8 @@ class _Reads:
         ours = [disk.name for disk in disks.disks if disk.roles and not disk.stacked] if disks else []
         read_bytes = host.DISK_READ_BYTES(facts.mean)
         delivered = sum(read_bytes.get(disk, 0.0) for disk in ours)
-        whole = _BLOCK_BYTES * self.blocks_per_s
+        server = sections.server(facts.interval.newest)
+        whole = (0 if isinstance(server, Unavailable) else server.block_bytes) * self.blocks_per_s
         self.from_disk = delivered / whole if whole else 0.0
 
 

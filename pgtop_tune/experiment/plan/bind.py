@@ -24,7 +24,7 @@ from pgtop_tune.experiment.plan.plan_lines import place_of
 from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
-from pgtop_tune.model.parameter_values import check_value, parse
+from pgtop_tune.model.parameter_values import check_value, parse, unit_bytes
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import about
 
@@ -271,5 +271,4 @@ def _number(text: str | None, name: str, view: ServerView) -> float:
     parameter = view.parameters[name]
     if text is None:
         text = parameter.setting
-    unit = {"8kB": 8192}.get(parameter.unit, 1)
-    return parse(text, parameter.unit, integer=True) * unit
+    return parse(text, parameter.unit, integer=True) * unit_bytes(parameter.unit)

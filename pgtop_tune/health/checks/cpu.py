@@ -14,22 +14,14 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Lim
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.measures import figure
+from pgtop_tune.metrics.host_values import all_ticks, ticks_share
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.host import CpuTimes
 from pgtop_tune.units import share
 
 _GROUP: Final = "processors"
 _PAGE: Final = "kernel-resources.html"
 _FAST: Final = "performance"
 _SLOW: Final = frozenset({"powersave", "conservative", "ondemand"})
-_TICKS: Final = (
-    "user_ticks", "nice_ticks", "system_ticks", "idle_ticks", "iowait_ticks", "irq_ticks", "softirq_ticks",
-    "steal_ticks",
-)  # fmt: skip
-
-
-def _all(times: CpuTimes) -> int:
-    return sum(int(getattr(times, name) or 0) for name in _TICKS)
 
 
 def _steal(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -37,13 +29,11 @@ def _steal(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     if isinstance(oldest, Unavailable) or oldest.at_s >= newest.at_s:
         yield Unknown("steal needs two samples, and there is one")
         return
-    ticks = _all(newest.total) - _all(oldest.total)
-    now, before = (figure(facts, "host.cpu.steal", look.total.steal_ticks) for look in (newest, oldest))
-    stolen = now - before
-    percent = 100 * stolen / ticks if ticks > 0 else 0.0
+    now = figure(facts, "host.cpu.steal", newest.total.steal_ticks)
+    percent = ticks_share(oldest.total, newest.total, lambda times: times.steal_ticks) or 0.0
     if percent <= limits["warning"]:
         return
-    since_boot = 100 * now / max(_all(newest.total), 1)
+    since_boot = 100 * now / max(all_ticks(newest.total), 1)
     yield Finding(
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         says=f"the hypervisor takes {share(percent)} of the CPU time away",

@@ -12,7 +12,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import kernel_file, words
-from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, memory, told
+from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, kernel_page_bytes, memory, told
 from pgtop_tune.health.rules import advised, advised_setting
 from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.model.absence import Unavailable
@@ -69,14 +69,14 @@ def _wanted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     page_bytes = _USUAL_BYTES if pool is None else pool.page_bytes
     needed = huge_pages_needed(facts, page_bytes)
     there = 0 if pool is None else pool.total
-    each, connections = page_tables_bytes(buffers), server.whole("max_connections")
+    each, connections = page_tables_bytes(buffers, kernel_page_bytes(facts)), server.whole("max_connections")
     percent = _percent_of_memory(facts, each * connections)
     few, is_large = percent is not None and percent <= limits["tables"], buffers >= limits["high"]
     severities = (Severity.INFO, Severity.WARNING) if few else (Severity.WARNING, Severity.HIGH)
     of_all = "" if percent is None else f"; of {connections} at most {share_of(percent, 'the memory')}"
     yield Finding(
         severity=severities[is_large],
-        says=f"shared_buffers of {about(buffers)} are in 4 kB pages",
+        says=f"shared_buffers of {about(buffers)} are in {about(kernel_page_bytes(facts))} pages",
         evidence=(
             Evidence(f"huge pages are not used: {use.source}", "huge_pages_status, huge_pages, /proc/meminfo"),
             Evidence(f"{about(each)} of page tables for each session{of_all}", "8 bytes a page, max_connections"),

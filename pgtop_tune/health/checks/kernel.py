@@ -18,6 +18,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.measures import figure, number, setting, told
 from pgtop_tune.health.rules import advised_setting
+from pgtop_tune.metrics.host_values import swap_used_bytes
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.units import GB, about, share
 
@@ -60,7 +61,7 @@ def promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
     if isinstance(seen, Unavailable) or seen.committed_bytes is None:
         return None, ()
     huge = sum(pool.total * pool.page_bytes for pool in seen.huge_pages)
-    whole = seen.total_bytes - huge + seen.swap_total_bytes
+    whole = seen.total_bytes - huge + (seen.swap_total_bytes or 0)
     limit = "" if seen.commit_limit_bytes is None else f", CommitLimit {about(seen.commit_limit_bytes)}"
     says = f"Committed_AS {about(seen.committed_bytes)}{limit}, {about(whole)} of memory and swap"
     return 100 * seen.committed_bytes / max(whole, 1), (Evidence(says, "/proc/meminfo"),)
@@ -74,10 +75,11 @@ def _commit_limit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     usable = seen.total_bytes - huge
     limit = figure(facts, "host.memory.commit_limit", seen.commit_limit_bytes)
     committed = figure(facts, "host.memory.committed", seen.committed_bytes)
+    swap = figure(facts, "host.swap.used", seen.swap_total_bytes)
     evidence = (
         Evidence(f"CommitLimit {about(limit)}, Committed_AS {about(committed)}", "/proc/meminfo"),
         Evidence(
-            f"{about(seen.total_bytes)} of memory, {about(huge)} of it huge pages, {about(seen.swap_total_bytes)} swap",
+            f"{about(seen.total_bytes)} of memory, {about(huge)} of it huge pages, {about(swap)} swap",
             "MemTotal, HugePages_Total, SwapTotal of /proc/meminfo",
         ),
         Evidence("CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap", "overcommit-accounting.rst"),
@@ -112,7 +114,7 @@ def _limit_before(facts: CheckFacts) -> str:
 
 
 def _swappiness(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    swap = facts.have(needs.MEMORY).swap_total_bytes
+    swap = figure(facts, "host.swap.used", facts.have(needs.MEMORY).swap_total_bytes)
     value = number(facts, "vm.swappiness")
     if not swap or 0 < value <= limits["warning"]:
         return
@@ -179,6 +181,7 @@ def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     if not newest.swap_total_bytes:
         return
+    used_swap = figure(facts, "host.swap.used", swap_used_bytes(newest))
     seconds = newest.at_s - oldest.at_s
     if seconds <= 0 or oldest.swap_in_pages is None or oldest.swap_out_pages is None:
         yield Unknown("swap traffic needs two samples, and there is one")
@@ -192,7 +195,7 @@ def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         evidence=(
             Evidence(f"pswpin +{read}, pswpout +{written} in {units.duration(seconds)}", "/proc/vmstat"),
             Evidence(
-                f"{about(newest.swap_total_bytes - newest.swap_free_bytes)} of {about(newest.swap_total_bytes)} in use",
+                f"{about(used_swap)} of {about(newest.swap_total_bytes)} in use",
                 "SwapTotal, SwapFree of /proc/meminfo",
             ),
         ),

@@ -14,7 +14,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Sever
 from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, set_parameters, words
-from pgtop_tune.health.measures import HugePageUse, huge_pages_used, memory
+from pgtop_tune.health.measures import HugePageUse, huge_pages_used, kernel_page_bytes, memory
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import advised, advised_or, also_scoped, counted, counted_s
 from pgtop_tune.metrics import memory_rule
@@ -36,11 +36,11 @@ _OF_TERM: Final[Mapping[str, tuple[str, ...]]] = {
 """Term of the memory rule → the parameters that lower it, in the order in which they are to be tried."""
 
 
-def _use(server: Parameters, major: int, limit_bytes: int, pages: HugePageUse) -> MemoryUse:
+def _use(server: Parameters, facts: CheckFacts, limit_bytes: int, pages: HugePageUse) -> MemoryUse:
     """The memory rule for what is set; shared memory is taken to be in huge pages where that is not known."""
     shared = server.find("shared_memory_size")
     return MemoryUse(
-        major=major,
+        major=needs.major(facts),
         ram_bytes=limit_bytes,
         max_connections=server.whole("max_connections"),
         shared_buffers_bytes=server.number("shared_buffers"),
@@ -52,6 +52,7 @@ def _use(server: Parameters, major: int, limit_bytes: int, pages: HugePageUse) -
         maintenance_work_mem_bytes=autovacuum_bytes(server),
         hash_mem_multiplier=server.number("hash_mem_multiplier"),
         small_pages=pages.used is False,
+        page_bytes=kernel_page_bytes(facts),
     )
 
 
@@ -89,7 +90,7 @@ def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _terms(server: Parameters, facts: CheckFacts) -> tuple[Term, ...]:
     """Terms of the memory rule with these parameters, largest first, without what a control group does not count."""
     there, pages = memory(facts), huge_pages_used(facts)
-    terms = memory_rule.terms(_use(server, needs.major(facts), there.limit_bytes, pages))
+    terms = memory_rule.terms(_use(server, facts, there.limit_bytes, pages))
     uncounted = there.of_group and pages.used
     return tuple(term for term in terms if not (uncounted and term.what == memory_rule.SHARED))
 
@@ -292,7 +293,8 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
         yield Unknown(pages.source)
         return
     connections, buffers = server.whole("max_connections"), server.number("shared_buffers")
-    each = page_tables_bytes(buffers)
+    page_bytes = kernel_page_bytes(facts)
+    each = page_tables_bytes(buffers, page_bytes)
     percent = 100 * connections * each / there.limit_bytes
     severity = _by(percent, limits)
     if severity is None:
@@ -302,7 +304,8 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
         says=f"page tables may use {about(connections * each)}, {share_of(percent, 'the memory')}",
         evidence=(
             Evidence(
-                f"{connections} connections × shared_buffers {about(buffers)} ÷ 4 kB × 8 bytes = {about(each)} each",
+                f"{connections} connections × shared_buffers {about(buffers)} ÷ {about(page_bytes)} × 8 bytes = "
+                f"{about(each)} each",
                 "pg_settings, 8 bytes a page",
             ),
             there.evidence,

@@ -22,6 +22,9 @@ from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.search_path import AT_START
 from pgtop_tune.secret import without_secrets
 
+_OF_OUR_SESSION: Final = frozenset({*AT_START, "client_encoding"})
+"""Parameters that every session of ours begins with: pg_settings has our value, and hides the server's."""
+
 
 async def read_parameters(context: ReadContext, in_files: bool) -> ParameterSample:
     """pg_settings as a session without our own settings has it; without those that ours has from the start.
@@ -35,7 +38,7 @@ async def read_parameters(context: ReadContext, in_files: bool) -> ParameterSamp
     in_auto_conf: frozenset[str] | None = None
     if in_files:
         in_auto_conf = frozenset(row[0] for row in await context.fetch("auto_conf"))
-    found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in AT_START}
+    found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in _OF_OUR_SESSION}
     # A restart gives a server its command line again, whatever the files say.
     waiting = [row.name for row in found.values() if row.pending_restart and row.source != "command line"]
     if waiting and in_files:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import asyncpg
 from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME
+from pgtop_tune.postgres.server.encodings import decoder, is_known
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.secret import without_secrets
 
@@ -74,9 +76,37 @@ _NAMES_SHARED: Final = 5_000
 """Distinct texts kept for sharing; beyond it they are forgotten and collected anew."""
 
 
-def shown_query(text: bytes) -> str:
-    """What is seen of a statement: its first characters, without secrets."""
-    return without_secrets(text.decode("utf-8", "replace")[:QUERY_CHARACTERS])
+CONVERTED_AT_MOST: Final = 20
+"""Texts that the server converts in one look, each with a statement of its own."""
+_CONVERT: Final = "SELECT convert(decode($1::text, 'hex'), $2::text::name, 'UTF8') AS query"
+_LONGEST_CHARACTER: Final = 4
+"""Bytes: a text may be cut within one."""
+
+
+def shown_query(text: bytes, encoding: str | None = "UTF8") -> str:
+    """Return what is seen of a statement: its first characters, without secrets.
+
+    Args:
+        text: As the server sends it.
+        encoding: Of the text, by the server's name; None where nobody knows.
+    """
+    return without_secrets(decoder(encoding or "UTF8")(text)[:QUERY_CHARACTERS])
+
+
+def needs_server(text: bytes, encoding: str | None) -> bool:
+    """Return whether the server alone can read a text."""
+    return bool(encoding) and not is_known(encoding or "") and not text.isascii()
+
+
+async def converted(context: ReadContext, text: bytes, encoding: str) -> bytes:
+    """Return a text that only the server can read in UTF-8; as it is where the server cannot, either."""
+    for cut in range(_LONGEST_CHARACTER):
+        try:
+            rows = await context.connection.fetch(_CONVERT, text[: len(text) - cut].hex(), encoding)
+        except asyncpg.PostgresError:
+            continue
+        return bytes(rows[0]["query"])
+    return text
 
 
 class ActivityRows:
@@ -86,11 +116,19 @@ class ActivityRows:
         self._own = own
         self._before: dict[int, tuple[Any, Backend]] = {}
         self._names: dict[Any, Any] = {}
-        self._queries: dict[bytes, str] = {}
+        self._queries: dict[tuple[bytes, str | None], str] = {}
+
+    async def convert(self, context: ReadContext, rows: Iterable[Any]) -> None:
+        """Has the server convert those texts of rows that Python cannot read. Raises as `ReadConnection.fetch` does."""
+        strange = [row for row in rows if row["query"] and not is_known(row["query_encoding"] or "UTF8")]
+        texts = {(row["query"], row["query_encoding"]) for row in strange}
+        unread = [each for each in texts - self._queries.keys() if needs_server(*each)]
+        for text, encoding in unread[:CONVERTED_AT_MOST]:
+            self._queries[text, encoding] = shown_query(await converted(context, text, encoding))
 
     def activity(self, at_s: float, rows: Iterable[Any]) -> Activity:
-        """Rows of activity.14.sql: the fields of Backend up to `query` (as bytes), then now_ms and configured_ms in our
-        own row."""
+        """Rows of activity.14.sql: the fields of Backend up to `query` (as bytes), its encoding, then now_ms and
+        configured_ms in our own row."""
         before, now = self._before, {}
         own_pids, pooled = self._own.pids, self._own.pooled
         names, queries = self._names, self._queries
@@ -106,7 +144,7 @@ class ActivityRows:
             (
                 pid, backend_type, backend_start_ms, leader_pid, datname, usename, application, client, state,
                 wait_event_type, wait_event, xact_start_ms, query_start_ms, state_change_ms, xmin_age, query_id, text,
-                own_now_ms, own_configured_ms,
+                encoding, own_now_ms, own_configured_ms,
             ) = row  # fmt: skip
             if (pooled or pid in own_pids) and (application or "").startswith(APPLICATION_NAME):
                 own += 1
@@ -114,9 +152,9 @@ class ActivityRows:
                 continue
             known = before.get(pid)
             if known is None or known[0] != row:
-                query = queries.get(text)
+                query = queries.get((text, encoding))
                 if query is None and text is not None:
-                    query = queries[text] = shown_query(text)
+                    query = queries[text, encoding] = shown_query(text, encoding)
                 # In the order of the fields: seventeen keywords would take ten times as long.
                 known = row, Backend(
                     pid, same(backend_type, backend_type), backend_start_ms, leader_pid, same(datname, datname),

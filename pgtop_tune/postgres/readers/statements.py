@@ -13,18 +13,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.model.statements import (
-    OWN_MARK,
-    StatementCounters,
-    StatementSample,
-    StatementText,
-    StatementTexts,
-)
-from pgtop_tune.postgres.queries import sql
+from pgtop_tune.model.statements import StatementCounters, StatementSample, StatementTexts
 from pgtop_tune.postgres.readers.section_readers import ReadContext
+from pgtop_tune.postgres.readers.statement_texts import StatementTextReader, as_text, query_text
 from pgtop_tune.postgres.server.connection import Rows
-from pgtop_tune.secret import without_secrets
-from pgtop_tune.sql_quoting import quoted
 
 PRIMED_AT_MOST: Final = 6_000
 """Entries read in full at the first look, so that the first call of an old statement has something to differ from."""
@@ -35,10 +27,6 @@ STAYS_S: Final = 60.0
 """An entry stays in the sample for so long after it was last among the first by anything."""
 FIRST_BY_EACH: Final = 12
 FIRST_OF_ALL_TIMES: Final = 20
-TEXTS_AT_MOST: Final = 1_000
-_TEXT_COST: Final = 100.0
-"""Fetching texts takes at most one hundredth of the time: the server reads its whole file of texts for it."""
-_TEXT_PAUSE_S: Final = 60.0
 
 CRITERIA: Final[tuple[tuple[str, ...], ...]] = (
     ("exec_us",),
@@ -51,16 +39,7 @@ CRITERIA: Final[tuple[tuple[str, ...], ...]] = (
 )
 """What entries are kept for: the growth of these, summed. One row, one way to be among the first."""
 
-_EXTENSION_MAJORS: Final = (((1, 13), 19), ((1, 12), 18), ((1, 11), 17), ((1, 10), 15), ((1, 9), 14))
-"""Version of the extension → the major whose variant of the query reads it."""
-
 _Key = tuple[int, int, int, bool]
-
-
-def variant(version: str) -> int:
-    """The major whose queries read this version of the extension."""
-    found = tuple(int(part) for part in version.split(".")[:2])
-    return next((major for first, major in _EXTENSION_MAJORS if found >= first), 14)
 
 
 class _Entry(Struct):
@@ -86,9 +65,7 @@ class StatementReader:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._texts: dict[int, StatementText] = {}
-        self._own: set[int] = set()
-        self._ask_texts_from_s = 0.0
+        self._texts = StatementTextReader(clock)
         self.forget()
 
     def forget(self) -> None:
@@ -97,7 +74,7 @@ class StatementReader:
         self._kept: dict[_Key, float] = {}
         self._rows: dict[_Key, tuple[Any, StatementCounters]] = {}
         self._before_s: float | None = None
-        self._shown_texts: StatementTexts | None = None
+        self._texts.forget()
 
     async def counters(self, context: ReadContext) -> StatementSample:
         """The entries that matter, see StatementSample."""
@@ -109,7 +86,7 @@ class StatementReader:
             if queryid is None:
                 hidden += 1
                 continue
-            if queryid in self._own:
+            if queryid in self._texts.own:
                 own += 1
                 continue
             key = (queryid, userid, dbid, toplevel)
@@ -146,23 +123,7 @@ class StatementReader:
 
     async def texts(self, context: ReadContext) -> StatementTexts:
         """Texts of the entries of the last sample; those not known yet are fetched, when that is not too dear."""
-        wanted = {key[0] for key in self._rows}
-        missing = wanted - self._texts.keys()
-        started_s = self._clock()
-        if missing and started_s >= self._ask_texts_from_s:
-            # Set before asking: a server that takes so long that we give it up is not asked again at once.
-            self._ask_texts_from_s = started_s + _TEXT_PAUSE_S
-            rows = await _rows(context, "statement_texts", _as_text(missing))
-            ended_s = self._clock()
-            self._ask_texts_from_s = ended_s + (ended_s - started_s) * _TEXT_COST
-            if len(self._texts) + len(rows) > TEXTS_AT_MOST:
-                self._texts = {queryid: text for queryid, text in self._texts.items() if queryid in wanted}
-            self._texts |= {row["queryid"]: _text(**row) for row in rows}
-            self._own |= {row["queryid"] for row in rows if OWN_MARK in row["query"]}
-        texts = tuple(text for queryid, text in self._texts.items() if queryid in wanted)
-        if self._shown_texts is None or self._shown_texts.texts != texts:
-            self._shown_texts = StatementTexts(self._clock(), texts)
-        return self._shown_texts
+        return await self._texts.texts(context, {key[0] for key in self._rows})
 
     def _primed(self, keys: list[_Key]) -> list[_Key]:
         return keys if len(keys) <= PRIMED_AT_MOST else []
@@ -187,7 +148,7 @@ class StatementReader:
         wanted = {_id(key): key for key in keys}
         if not wanted:
             return
-        rows = await _rows(context, "statement_counters", _as_text({key[0] for key in wanted.values()}))
+        rows = await _rows(context, "statement_counters", as_text({key[0] for key in wanted.values()}))
         for row in rows:
             key = wanted.get(row["id"])
             if key is not None:
@@ -236,23 +197,10 @@ def _growth(old: Any, new: Any, field: str) -> int:
     return (new[field] or 0) - ((old[field] or 0) if old is not None else 0)
 
 
-def _text(queryid: int, query: str, characters: int) -> StatementText:
-    """Of our own statements the mark is all that anybody needs to know; their texts are long."""
-    return StatementText(queryid, OWN_MARK if OWN_MARK in query else without_secrets(query), characters)
-
-
-def _as_text(queryids: Iterable[int]) -> list[str]:
-    """For a text[] parameter: see `ReadConnection.fetch`."""
-    return [str(queryid) for queryid in queryids]
-
-
 def _id(key: _Key) -> str:
     return f"{key[0]}/{key[1]}/{key[2]}/{int(key[3])}"
 
 
 async def _rows(context: ReadContext, query: str, *arguments: object) -> Rows:
     """Rows of the variant of the query that fits the installed version of the extension."""
-    capabilities = context.capabilities
-    text = sql(query, variant(capabilities.statements_version or ""))
-    schema = quoted(capabilities.statements_schema or "")
-    return await context.connection.fetch(text.format(schema=schema), *arguments)
+    return await context.connection.fetch(query_text(query, context.capabilities), *arguments)

@@ -125,7 +125,7 @@ class WaitReader:
                     old += _old(now_ms, pids, began, *values)
                 if count is not None:
                     counts.append(count)
-        except (_Unnamed, UnicodeDecodeError):
+        except _Unnamed:
             return None
         return WaitLook(counts, 1, old)
 
@@ -159,8 +159,8 @@ class WaitReader:
     async def blockers(self, pids: Sequence[int], context: ReadContext) -> dict[int, Blocker]:
         """A session that blocks each of these, and each of those that wait. Raises as `ReadConnection.fetch` does."""
         found = {}
-        for pid, blocker, state, query in await context.fetch("tail_blockers", [str(pid) for pid in pids]):
-            word = _FIRST_WORD.match(shown_query(query or b""))
+        for pid, blocker, state, query, encoding in await context.fetch("tail_blockers", [str(pid) for pid in pids]):
+            word = _FIRST_WORD.match(shown_query(query or b"", encoding))
             idle = (state or "").startswith(_IDLE)
             found[pid] = Blocker(blocker, _IDLE if idle else word[1].upper() if word else "")
         return found

@@ -9,8 +9,7 @@ statement is parsed in the message that runs it. PgBouncer's "Features" page: SQ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -55,16 +54,6 @@ class PooledConnection(ReadConnection):
     async def execute(self, text: str) -> None:
         """Runs statements without parameters in a transaction of their own. Raises as `fetch` does."""
         await super().execute(f"{_BEGIN}; {text}; COMMIT")
-
-    @asynccontextmanager
-    async def _looking_up(self) -> AsyncIterator[None]:
-        await self._raw.execute(_BEGIN)
-        try:
-            yield
-        except (asyncpg.PostgresError, UnicodeDecodeError):
-            await self._raw.execute("ROLLBACK")
-            raise
-        await self._raw.execute("COMMIT")
 
     async def _fetch(self, text: str, arguments: Sequence[object]) -> Rows:
         return await self._timed(self._inside(_BEGIN_LIMITED, text, arguments), calls=4)  # type: ignore[no-any-return]
@@ -182,8 +171,7 @@ async def _opened(
         raise
     try:
         await connection.settle()
-        if raw.get_settings().server_encoding == "SQL_ASCII":
-            await connection.read_bytes_as_they_are()
+        await connection.read_texts()
     except ConnectionProblem:
         raise
     except BaseException:

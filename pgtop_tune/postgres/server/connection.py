@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,11 +15,12 @@ from msgspec.structs import replace
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.foreign_answers import MALFORMED, check_sizes
 from pgtop_tune.model.statements import OWN_MARK
+from pgtop_tune.postgres.server import encodings
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoint
-from pgtop_tune.postgres.server.failures import connection_problem
+from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
-from pgtop_tune.postgres.server.rows import NamedRow, RowForm
-from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, transport_of
+from pgtop_tune.postgres.server.rows import TEXT_ARRAYS, TEXTS, NamedRow, RowForm, text_array, text_decoders
+from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, error_fields, transport_of
 from pgtop_tune.postgres.server.search_path import pin
 
 ANSWER_TIMEOUT_S: Final = 4.0
@@ -77,6 +77,8 @@ _LOST: Final[tuple[type[BaseException], ...]] = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.IdleInTransactionSessionTimeoutError,
 )
+_ENDING: Final = ("FATAL", "PANIC")
+"""Severities after which there is no session."""
 _STALE: Final[tuple[type[BaseException], ...]] = (
     asyncpg.InvalidCachedStatementError,
     asyncpg.OutdatedSchemaCacheError,
@@ -113,6 +115,8 @@ class ReadConnection:
     """Prepared statements over one connection, one at a time.
 
     Attributes:
+        conninfo: What the operator asked for.
+        own: Our sessions.
         endpoint: Where the connection was made.
         backend_pid: Of the session, as the server said when we connected; behind a pooler nobody's.
         answered: When the answer of the last `fetch` had come; perhaps before it was called.
@@ -124,8 +128,8 @@ class ReadConnection:
 
     def __init__(self, raw: Any, endpoint: ServerEndpoint, conninfo: ConnInfo, own: OwnSessions) -> None:
         self._raw = raw
-        self._conninfo = conninfo
-        self._own = own
+        self.conninfo = conninfo
+        self.own = own
         self._prepared: dict[str, Any] = {}
         self._names = 0
         self._busy = asyncio.Lock()
@@ -135,6 +139,8 @@ class ReadConnection:
         self._forms: dict[str, tuple[Any, str, RowForm | None]] = {}
         self._ahead: dict[str, _Ahead] = {}
         self._asked_s = 0.0
+        self._decode = encodings.decoder("UTF8")
+        self._converted = True
         self.answered = Answered(time.perf_counter(), own.transactions)
         self.endpoint = endpoint
         self.backend_pid: int = raw.get_server_pid()
@@ -152,20 +158,28 @@ class ReadConnection:
         """Makes the session one that cannot write and does not wait. Raises as `execute` does."""
         await self.execute(_SETTLE)
 
-    async def read_bytes_as_they_are(self) -> None:
-        """Decodes text leniently from now on: what is not UTF-8 becomes U+FFFD instead of an error.
+    async def read_texts(self) -> None:
+        """Has every text of this session read in its encoding, see `encodings`; raises as `execute` does.
 
-        A SQL_ASCII database holds bytes of any encoding; with client_encoding SQL_ASCII the server neither converts
-        nor checks them.
+        Of an encoding that Python does not know the server converts what it can: `fetch` notes when it cannot.
         """
-        await self.execute(marked("SELECT pg_catalog.set_config('client_encoding', 'SQL_ASCII', false)"))
-        # What asyncpg reads by itself it reads so from now on; the other way is strict.
-        self._as_bytes = None
-        async with self._busy, self._looking_up():
-            for type_name in ("text", "name"):
-                await self._raw.set_type_codec(
-                    type_name, schema="pg_catalog", encoder=str.encode, decoder=_lenient, format="binary"
-                )
+        encoding = self._raw.get_settings().server_encoding
+        if encodings.is_known(encoding):
+            await self._read_in(encoding)
+
+    async def _read_in(self, encoding: str) -> None:
+        if encoding != "UTF8":
+            await self.execute(marked(f"SELECT pg_catalog.set_config('client_encoding', '{encodings.RAW}', false)"))
+        self._decode, encode = encodings.decoder(encoding), encodings.encoder(encoding)
+        decoders = text_decoders(self._decode)
+        add = partial(self._raw.get_settings().add_python_codec, typeschema="pg_catalog", typekind="scalar")
+        for oid, name in TEXTS.items():
+            add(oid, name, typeinfos=(), encoder=encode, decoder=decoders[oid], format="binary")
+        for oid, name in TEXT_ARRAYS.items():
+            add(
+                oid, name, typeinfos=(), encoder=partial(text_array, encode), decoder=decoders[oid], format="binary"
+            )  # fmt: skip
+        self._converted = False
         self._prepared.clear()
 
     async def fetch(self, text: str, *arguments: object) -> Rows:
@@ -189,18 +203,17 @@ class ReadConnection:
                 await self._raw.reload_schema_state()
                 return await self._fetch(text, arguments)
             except UnicodeDecodeError:
-                pass
+                # asyncpg reads the server's refusal by itself.
+                raise asyncpg.CharacterNotInRepertoireError("the server refused, in bytes that are not text") from None
             except _LOST as error:
                 raise self._lost(error) from None
-        await self.read_bytes_as_they_are()
-        async with self._busy:
-            try:
-                return await self._fetch(text, arguments)
-            except UnicodeDecodeError:
-                # asyncpg reads arrays of text by itself.
-                raise asyncpg.CharacterNotInRepertoireError("an array holds bytes that are not text") from None
-            except _LOST as error:
-                raise self._lost(error) from None
+            except asyncpg.PostgresError as error:
+                if getattr(error, "severity_en", None) in _ENDING:
+                    raise self._lost(error) from None
+                if not self._converted or sqlstate_of(error) not in encodings.NOT_CONVERTED:
+                    raise
+        await self._read_in(self._raw.get_settings().server_encoding)
+        return await self.fetch(text, *arguments)
 
     def ask(self, text: str, arguments: tuple[int, ...], looked: Looked) -> bool:
         """Asks for the rows of a statement as bytes, see `RowsAsBytes`, and wakes no task.
@@ -266,8 +279,8 @@ class ReadConnection:
         """Of looks that are sent later the server knows nothing yet: what it has counted is noted with the answer."""
         # Nobody may wait for it any more.
         if not asked.rows.done():
-            self._own.transactions += asked.transactions
-            asked.rows.set_result((rows, Answered(time.perf_counter(), self._own.transactions)))
+            self.own.transactions += asked.transactions
+            asked.rows.set_result((rows, Answered(time.perf_counter(), self.own.transactions)))
 
     @property
     def _may_ask(self) -> bool:
@@ -281,7 +294,7 @@ class ReadConnection:
         prepared, name, form = self._forms.get(text, (None, "", None))
         if prepared is not statement:
             name = statement.get_name()
-            form = RowForm.of([(column.name, column.type.oid) for column in statement.get_attributes()])
+            form = RowForm.of([(column.name, column.type.oid) for column in statement.get_attributes()], self._decode)
             self._forms[text] = statement, name, form
         return None if form is None else (name, form)
 
@@ -332,12 +345,12 @@ class ReadConnection:
 
     def terminate(self) -> None:
         """Drops the connection at once."""
-        self._own.pids.discard(self.backend_pid)
+        self.own.pids.discard(self.backend_pid)
         self._raw.terminate()
 
     async def aclose(self) -> None:
         """Says goodbye to the server, or drops the connection when it does not answer."""
-        self._own.pids.discard(self.backend_pid)
+        self.own.pids.discard(self.backend_pid)
         try:
             await self._raw.close(timeout=1.0)
         except (*_LOST, asyncpg.PostgresError):
@@ -355,11 +368,6 @@ class ReadConnection:
         check_sizes(rows)
         return rows
 
-    @asynccontextmanager
-    async def _looking_up(self) -> AsyncIterator[None]:
-        """Around what the driver asks the catalogue by itself."""
-        yield
-
     async def _inside_reset(self, text: str) -> Rows:
         return await self._raw.fetch(_WITHOUT_OWN.format(text))  # type: ignore[no-any-return]
 
@@ -371,7 +379,7 @@ class ReadConnection:
             return await answer
         finally:
             self._count(started, transactions=transactions, calls=calls)
-            self.answered = Answered(time.perf_counter(), self._own.transactions)
+            self.answered = Answered(time.perf_counter(), self.own.transactions)
 
     async def _until_bytes_come(self, answer: Any) -> None:
         try:
@@ -383,18 +391,20 @@ class ReadConnection:
             raise
 
     def _count(self, started: float, *, transactions: int = 1, calls: int = 1) -> None:
-        self._own.statement_ms += (time.perf_counter() - started) * 1000
-        self._own.statements += 1
-        self._own.transactions += transactions
-        self._own.calls += calls
+        self.own.statement_ms += (time.perf_counter() - started) * 1000
+        self.own.statements += 1
+        self.own.transactions += transactions
+        self.own.calls += calls
 
     def _lost(self, error: BaseException) -> ConnectionProblem:
+        """Return why the connection is gone: in the server's words where it has said why."""
+        # asyncpg gives a connection that was closed under a statement a state of its own (08003).
+        unsaid = sqlstate_of(error)[:2] in ("", "08")
+        if unsaid and self._as_bytes is not None and self._as_bytes.farewell:
+            fields = error_fields(self._as_bytes.farewell)
+            error = asyncpg.PostgresError.new({letter: self._decode(value) for letter, value in fields.items()})
         self.terminate()
-        return connection_problem(error, self._conninfo, reached=True)
-
-
-def _lenient(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
+        return connection_problem(error, self.conninfo, reached=True)
 
 
 def _server_end(raw: Any) -> tuple[str, bool]:

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 import psycopg
-from msgspec import Struct
 from psycopg.adapt import Loader
 from psycopg.pq import Format
 from psycopg.types.numeric import OidBinaryLoader
@@ -31,6 +30,7 @@ _OWN_KEYWORDS: Final = frozenset({"application_name", "client_encoding"})
 """Parameters of a session that libpq sends by themselves; others go through `options`."""
 _FIELDS: Final[Mapping[str, str]] = {
     "S": "severity",
+    "V": "severity_nonlocalized",
     "C": "sqlstate",
     "M": "message_primary",
     "D": "message_detail",
@@ -42,10 +42,29 @@ _FIELDS: Final[Mapping[str, str]] = {
 _T = TypeVar("_T")
 
 
-class ServerSettings(Struct, frozen=True):
-    """What the server said of itself when we connected."""
+class ServerSettings:
+    """Settings that the server told when we connected, and decoders of its types.
 
-    server_encoding: str
+    Attributes:
+        server_encoding: Of the database.
+    """
+
+    def __init__(self, connection: psycopg.AsyncConnection[NamedRow]) -> None:
+        self._adapters = connection.adapters
+        self.server_encoding = connection.info.parameter_status("server_encoding") or ""
+
+    def add_python_codec(self, typeoid: int, typename: str, *, decoder: Callable[[bytes], Any], **_: object) -> None:
+        """Has values of a type read by `decoder`, as asyncpg has."""
+
+        class Decoded(Loader):
+            """Reads what comes from the server."""
+
+            format = Format.BINARY
+
+            def load(self, data: bytes | bytearray | memoryview) -> Any:
+                return decoder(bytes(data))
+
+        self._adapters.register_loader(typeoid, Decoded)
 
 
 class LibpqConnection:
@@ -64,7 +83,7 @@ class LibpqConnection:
 
     def get_settings(self) -> ServerSettings:
         """As asyncpg."""
-        return ServerSettings(self._connection.info.parameter_status("server_encoding") or "")
+        return ServerSettings(self._connection)
 
     def server_end(self) -> tuple[str, bool]:
         """The address that the connection leads to, "" for a Unix socket; and whether TLS encrypts it."""
@@ -115,21 +134,6 @@ class LibpqConnection:
     async def reload_schema_state(self) -> None:
         """Forgets the statements that the server has kept: what they speak of has changed."""
         await self.execute("DEALLOCATE ALL")
-
-    async def set_type_codec(
-        self, type_name: str, *, schema: str, encoder: object, decoder: Callable[[bytes], Any], format: str
-    ) -> None:
-        """Has values of a type, and of arrays of it, read by `decoder`."""
-
-        class Decoded(Loader):
-            """Reads what comes from the server."""
-
-            format = Format.BINARY
-
-            def load(self, data: bytes | bytearray | memoryview) -> Any:
-                return decoder(bytes(data))
-
-        self._connection.adapters.register_loader(type_name, Decoded)
 
     def terminate(self) -> None:
         """Drops the connection at once, also under a statement."""

@@ -10,6 +10,8 @@ from functools import cache
 from struct import Struct
 from typing import Any, ClassVar, Final, SupportsIndex
 
+from pgtop_tune.postgres.server.encodings import Decode
+
 
 class NamedRow(tuple[Any, ...]):
     """A row as asyncpg's Record: values by place and by name, also as a mapping."""
@@ -34,6 +36,8 @@ def kind_of(names: tuple[str, ...]) -> type[NamedRow]:
 
 _LENGTH: Final = Struct(">i")
 _COUNT: Final = Struct(">h")
+_DIMENSIONS: Final = Struct(">iiI")
+_BOUNDS: Final = Struct(">ii")
 _ELEMENTS_AT: Final = 20
 """Of an array: before it stand dimensions, flags, type of the elements, and length and lower bound of one dimension."""
 
@@ -73,20 +77,36 @@ def _nothing(value: bytes) -> None:
 _DECODERS: Final[Mapping[int, Callable[[bytes], Any]]] = {
     16: _number(">?"),
     17: bytes,
-    19: bytes.decode,
     20: _number(">q"),
     21: _number(">h"),
     23: _number(">i"),
-    25: bytes.decode,
     26: _oid,
     28: _oid,
     701: _number(">d"),
-    1009: _elements(bytes.decode),
     1028: _elements(_oid),
     2278: _nothing,
 }
-"""By the oid of the type: bool, bytea, name, int8, int2, int4, text, oid, xid, float8, text[], oid[], void; arrays of
-one dimension."""
+"""By the oid of the type: bool, bytea, int8, int2, int4, oid, xid, float8, oid[], void; arrays of one dimension."""
+
+TEXTS: Final[Mapping[int, str]] = {19: "name", 25: "text", 1043: "varchar"}
+"""Types whose values are texts, by their oid."""
+TEXT_ARRAYS: Final[Mapping[int, str]] = {1003: "name[]", 1009: "text[]"}
+_TEXT: Final = 25
+
+
+@cache
+def text_decoders(decode: Decode) -> Mapping[int, Callable[[bytes], Any]]:
+    """Return the decoders of texts and of their arrays, by the oid of the type."""
+    return dict.fromkeys(TEXTS, decode) | dict.fromkeys(TEXT_ARRAYS, _elements(decode))
+
+
+def text_array(encode: Callable[[str], bytes], texts: Sequence[str]) -> bytes:
+    """Return a text[] of one dimension as a parameter in binary form."""
+    values = [encode(text) for text in texts]
+    if not values:
+        return _DIMENSIONS.pack(0, 0, _TEXT)
+    head = _DIMENSIONS.pack(1, 0, _TEXT) + _BOUNDS.pack(len(values), 1)
+    return head + b"".join([_LENGTH.pack(len(value)) + value for value in values])
 
 
 class RowForm:
@@ -104,9 +124,10 @@ class RowForm:
         self._decoders = tuple(decoders)
 
     @classmethod
-    def of(cls, columns: Sequence[tuple[str, int]]) -> RowForm | None:
+    def of(cls, columns: Sequence[tuple[str, int]], decode: Decode) -> RowForm | None:
         """For columns of these names and types; None where a type is not among those known here."""
-        decoders = [_DECODERS.get(oid) for _, oid in columns]
+        texts = text_decoders(decode)
+        decoders = [texts.get(oid) or _DECODERS.get(oid) for _, oid in columns]
         known = [decoder for decoder in decoders if decoder is not None]
         return cls([name for name, _ in columns], known) if len(known) == len(columns) else None
 
@@ -114,7 +135,6 @@ class RowForm:
         """The values in a DataRow.
 
         Raises:
-            UnicodeDecodeError: A text is not UTF-8.
             struct.error: A number has another length than its type.
             ValueError: There are more or fewer columns, or bytes.
         """

@@ -2,8 +2,9 @@
 
 asyncpg wakes a task and sets a timer for each statement, and waits for its answer before it sends the next. Here
 several go in one write and come in one read, and a row that was seen before is known by its bytes. The connection has
-our protocol while answers are awaited, asyncpg's before and after. `Connection._transport` is the only private name of
-asyncpg in use here.
+our protocol, which hands on what asyncpg awaits. What a server says while it ends a session that waits for no answer,
+asyncpg takes for a fault of its own: it is kept here. `Connection._transport` is the only private name of asyncpg in
+use here.
 
 Source: chapter "Frontend/Backend Protocol": extended query, message formats.
 """
@@ -11,6 +12,7 @@ Source: chapter "Frontend/Backend Protocol": extended query, message formats.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct, pack
@@ -60,12 +62,21 @@ def read_in_pieces(transport: asyncio.Transport) -> None:
         cast(Any, transport).max_size = _PIECE
 
 
+def error_fields(message: bytes) -> dict[str, bytes]:
+    """Return the fields of an ErrorResponse by their letters."""
+    parts = message[_HEAD.size :].split(b"\0")
+    return {part[:1].decode("latin-1"): part[1:] for part in parts if part}
+
+
 class RowsAsBytes(asyncio.Protocol):
     """Asks statements; in asyncpg's way nothing may be asked while answers are awaited.
 
     Args:
         transport: Of a connection of asyncpg that waits for no answer.
         idle: Called when no answer is awaited any more.
+
+    Attributes:
+        farewell: The message with which the server has ended the session; b"" where it has not, or asyncpg has it.
     """
 
     def __init__(self, transport: asyncio.Transport, idle: Callable[[], object]) -> None:
@@ -77,6 +88,8 @@ class RowsAsBytes(asyncio.Protocol):
         self._awaited: deque[deque[Answered]] = deque()
         self._rest = b""
         self._rows: list[bytes] = []
+        self.farewell = b""
+        transport.set_protocol(self)
 
     @property
     def under_way(self) -> bool:
@@ -85,8 +98,6 @@ class RowsAsBytes(asyncio.Protocol):
 
     def ask(self, questions: Sequence[Question]) -> None:
         """Sends statements as one transaction. Where one is refused, those after it have no answer either."""
-        if not self._awaited:
-            self._transport.set_protocol(self)
         self._awaited.append(deque(answered for _, _, answered in questions))
         self._transport.write(b"".join([self._message(name, arguments) for name, arguments, _ in questions]) + _SYNC)
 
@@ -100,6 +111,9 @@ class RowsAsBytes(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`. Messages beside the answers are for asyncpg; an answer without sense ends it all."""
+        if not self._awaited:
+            self._hand_on(data)
+            return
         try:
             self._take(data)
         except MALFORMED:
@@ -128,14 +142,20 @@ class RowsAsBytes(asyncio.Protocol):
             elif kind == b"E":
                 self._refuse()
                 if any(word in data[at:end] for word in _FATAL):
-                    self._theirs.data_received(data[at:end])
+                    self._hand_on(data[at:end])
             elif kind in _NEWS:
                 self._theirs.data_received(data[at:end])
             at = end
         if self._awaited:
             self._rest = data[at:]
         elif at < size:
-            self._theirs.data_received(data[at:])
+            self._hand_on(data[at:])
+
+    def _hand_on(self, data: bytes) -> None:
+        """Hands on what is for asyncpg; the server ends a session with a message of its own."""
+        if data[:1] == b"E" and any(word in data for word in _FATAL):
+            self.farewell = data
+        self._theirs.data_received(data)
 
     def _refuse(self) -> None:
         """None of the statements of this transaction that have not ended gets an answer."""
@@ -147,15 +167,28 @@ class RowsAsBytes(asyncio.Protocol):
         self._refuse()
         self._awaited.popleft()
         if not self._awaited:
-            self._transport.set_protocol(self._theirs)
             self._idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`: asyncpg is told as well."""
+        if exc is not None and not self._rest:
+            self._read_farewell()
         self._rest = b""
         self._theirs.connection_lost(exc)
         while self._awaited:
             self._end_transaction()
+
+    def _read_farewell(self) -> None:
+        """Reads what the server said before a write of ours failed: asyncio does not read it any more."""
+        socket = self._transport.get_extra_info("socket")
+        if socket is None or self._transport.get_extra_info("ssl_object") is not None:
+            return
+        try:
+            data = os.read(socket.fileno(), _PIECE)
+        except OSError:
+            return
+        if data[:1] == b"E" and any(word in data for word in _FATAL):
+            self.farewell = data
 
     def eof_received(self) -> bool | None:
         """See `asyncio.Protocol`."""

@@ -3,7 +3,8 @@
 -- now_ms and configured_ms stand in our own row only, so that the row of an idle backend equals the one of the look before.
 -- A session that this role may not look into has no type; one with user and database counts as a client's.
 -- What moves with every statement is cut to 10 ms: nobody reads finer ages, and a recording is a quarter smaller.
--- textsend() converts to the client's encoding and copies; 2000 bytes hold 500 characters in any encoding.
+-- textsend() converts to the client's encoding and copies; 2000 bytes hold 500 characters in any encoding. Where our
+-- session has the server convert nothing, a text comes in the encoding of its own database.
 SELECT s.pid,
        coalesce(s.backend_type, CASE WHEN s.datid IS NOT NULL AND s.usesysid IS NOT NULL
                                      THEN 'client backend' ELSE '' END) AS backend_type,
@@ -22,6 +23,8 @@ SELECT s.pid,
        age(s.backend_xmin) AS backend_xmin_age,
        s.query_id,
        substring(textsend(s.query) FOR 2000) AS query,
+       CASE WHEN pg_client_encoding() IN ('SQL_ASCII', getdatabaseencoding()) THEN pg_encoding_to_char(d.encoding)::text
+            ELSE 'UTF8' END AS query_encoding,
        CASE WHEN s.pid = pg_backend_pid() THEN (date_part('epoch', clock_timestamp()) * 1000)::bigint END AS now_ms,
        CASE WHEN s.pid = pg_backend_pid() THEN (date_part('epoch', pg_conf_load_time()) * 1000)::bigint END
            AS configured_ms

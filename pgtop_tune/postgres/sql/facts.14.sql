@@ -13,7 +13,7 @@ SELECT current_setting('server_version_num')::int AS version_num,
        current_setting('block_size')::int AS block_bytes,
        pg_size_bytes(current_setting('wal_segment_size'))::int AS wal_segment_bytes,
        current_setting('hot_standby')::bool AS hot_standby,
-       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
+       coalesce((SELECT rolsuper FROM pg_roles WHERE rolname = current_user), false) AS superuser,
        pg_has_role(current_user, 'pg_monitor', 'usage') AS monitor_role,
        version() AS build,
        ARRAY(SELECT extname || ' ' || extversion FROM pg_extension ORDER BY extname)::text[] AS extensions

@@ -6,7 +6,10 @@ WITH RECURSIVE queue AS (
     UNION
     SELECT q.blocker, (pg_blocking_pids(q.blocker))[1] FROM queue q WHERE q.blocker <> 0
 )
-SELECT q.pid, q.blocker, a.state, substring(textsend(a.query) FOR 200) AS query
+SELECT q.pid, q.blocker, a.state, substring(textsend(a.query) FOR 200) AS query,
+       CASE WHEN pg_client_encoding() IN ('SQL_ASCII', getdatabaseencoding())
+            THEN (SELECT pg_encoding_to_char(d.encoding)::text FROM pg_database d WHERE d.oid = a.datid)
+            ELSE 'UTF8' END AS query_encoding
   FROM queue q
   LEFT JOIN LATERAL pg_stat_get_activity(CASE WHEN q.blocker = 0 THEN -1 ELSE q.blocker END) a ON true
  WHERE q.blocker IS NOT NULL

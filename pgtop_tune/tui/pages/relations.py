@@ -30,8 +30,6 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size, with_ms
 
-_BLOCK: Final = 8192
-"""Bytes of a page, unless somebody built a server with another BLCKSZ."""
 _BAR: Final = 8
 _NAME: Final = 44
 """Cells of a relation's name where there is room."""
@@ -68,9 +66,9 @@ _TABLE_COLUMNS: Final = (
     word("table", "table", 28, foreign(lambda row: _table_name(row.row)),
          "Schema and name; (toast) is the table of its long values.", "pg_stat_all_tables.schemaname, relname",
          most=_NAME),
-    number("pages", "size~", 7, lambda row: row.row.pages * _BLOCK, size,
-           "Size of the table alone, as of the last vacuum or analyze, 8 kB a page.",
-           "pg_class.relpages · 8192"),
+    number("pages", "size~", 7, lambda row: row.size_bytes, size,
+           "Size of the table alone, as of the last vacuum or analyze.",
+           "pg_class.relpages · block_size"),
     number("live", "rows", 7, _of_row("n_live_tup"), count, "Live rows, estimated.", "pg_stat_all_tables.n_live_tup"),
     number("dead", "dead", 7, _of_row("n_dead_tup"), count, "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
     replace(
@@ -103,8 +101,8 @@ _TABLE_COLUMNS: Final = (
 _INDEX_COLUMNS: Final = (
     word("index", "index", 32, foreign(_of_row("name")), "Schema and name.", "pg_stat_all_indexes.indexrelname",
          most=_NAME),
-    number("pages", "size~", 7, lambda row: row.row.pages * _BLOCK, size,
-           "Size as of the last vacuum or analyze, 8 kB a page.", "pg_class.relpages · 8192"),
+    number("pages", "size~", 7, lambda row: row.size_bytes, size,
+           "Size as of the last vacuum or analyze.", "pg_class.relpages · block_size"),
     word("kind", "kind", 8, lambda row: _index_kind(row.row), "unique: enforces a constraint, even without scans; "
         "invalid: a CREATE INDEX CONCURRENTLY that failed, or is in progress.", "pg_index.indisunique, indisvalid"),
     _per_s("scans", "scans/s", "idx_scan", "Scans", "pg_stat_all_indexes"),

@@ -70,6 +70,7 @@ def test_dropping_and_emptying_is_destroying(steps: str, destroys: bool) -> None
 
 def test_a_lower_fill_factor_takes_more_room() -> None:
     assert heap_bytes(1) == 13_434_880  # pg_relation_size('pgbench_accounts') of a real scale 1
+    assert heap_bytes(1, block_bytes=32 * 1024) == 404 * 32 * 1024, "248 rows a block"
     assert heap_bytes(1, 50) == pytest.approx(2 * heap_bytes(1), rel=0.05)
     assert estimated_bytes(100, PgbenchShape()) == pytest.approx(1.56e9, rel=0.05)
     assert estimated_bytes(100, PgbenchShape(steps="vp")) == 0

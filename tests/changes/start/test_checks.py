@@ -105,6 +105,13 @@ def test_values_without_a_unit_are_in_the_servers_own() -> None:
     assert after(shared_buffers="1GB").values.number("shared_buffers") == GB
 
 
+@pytest.mark.parametrize("kilobytes", [4, 16, 32])
+def test_a_block_has_the_size_that_the_server_was_built_with(kilobytes: int) -> None:
+    row = parameter("shared_buffers", "1024", f"{kilobytes}MB", f"{kilobytes}kB")
+    assert ValuesAfter({"shared_buffers": row}, {}).number("shared_buffers") == kilobytes * MB
+    assert ValuesAfter({"shared_buffers": row}, {"shared_buffers": "1GB"}).number("shared_buffers") == GB
+
+
 def test_connections_that_would_not_fit_are_doubtful() -> None:
     found = of(after(max_connections="5000"), "memory")
     assert found is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.estimate import estimate, refusals
@@ -28,6 +29,15 @@ def test_relative_values_scale_with_the_machine() -> None:
     assert dict(arm.parameters) == {"shared_buffers": "4GB", "work_mem": "160MB"}
     assert {cell.clients for cell in plan.cells} == {16, 2}
     # Half of the largest shared_buffers of the plan, in scales of some 15 MB.
+    assert {cell.scale for cell in plan.cells} == {137}
+
+
+@pytest.mark.parametrize("kilobytes", [4, 8, 16, 32])
+def test_a_share_of_shared_buffers_is_the_same_whatever_the_size_of_a_block(kilobytes: int) -> None:
+    blocks = str(4 * GB // (kilobytes * 1024))
+    buffers = replace(view().parameters["shared_buffers"], setting=blocks, unit=f"{kilobytes}kB")
+    parameters = {**view().parameters, "shared_buffers": buffers}
+    plan = bound_text(f'scales = ["50% of shared_buffers"]\n{TWO}work_mem = "64MB"\n', parameters=parameters)
     assert {cell.scale for cell in plan.cells} == {137}
 
 

@@ -1,0 +1,70 @@
+"""Texts of the server in Python: what cannot be read is U+FFFD, never an error.
+
+PostgreSQL shows a text of another database, and a name of a shared catalogue, in the bytes in which it was written.
+So our sessions have the server convert nothing where Python knows the encoding, and read each text in its own.
+
+Source: chapter "Character Set Support": names of encodings; pg_wchar.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Final
+
+RAW: Final = "SQL_ASCII"
+"""As client_encoding: the server neither converts nor checks."""
+NOT_CONVERTED: Final = frozenset({"22021", "22P05"})
+"""sqlstates of a text that the server cannot convert: character_not_in_repertoire, untranslatable_character."""
+
+_UTF_8: Final = "utf-8"
+_SINGLE_BYTE: Final[Mapping[str, str]] = {
+    **{f"LATIN{number}": f"iso8859-{part}" for number, part in enumerate((1, 2, 3, 4, 9, 10, 13, 14, 15, 16), start=1)},
+    **{f"ISO_8859_{part}": f"iso8859-{part}" for part in (5, 6, 7, 8)},
+    **{f"WIN{page}": f"cp{page}" for page in (866, 874, *range(1250, 1259))},
+    "KOI8R": "koi8-r",
+    "KOI8U": "koi8-u",
+}
+_PYTHON: Final[Mapping[str, str]] = {
+    "UTF8": _UTF_8,
+    RAW: _UTF_8,
+    "EUC_JP": "euc_jp",
+    "EUC_CN": "gb2312",
+    "EUC_KR": "euc_kr",
+    "EUC_JIS_2004": "euc_jis_2004",
+    **_SINGLE_BYTE,
+}
+"""Encodings of databases without EUC_TW and MULE_INTERNAL, which Python does not know."""
+
+Decode = Callable[[bytes], str]
+
+
+def is_known(encoding: str) -> bool:
+    """Return whether Python reads this encoding, so that the server need not convert it."""
+    return encoding in _PYTHON
+
+
+@cache
+def decoder(encoding: str) -> Decode:
+    """Return the reader of bytes of an encoding; of one that Python does not know it reads what is ASCII.
+
+    Bytes in a single-byte encoding that are UTF-8 as well come from another database: nobody writes "Ã©".
+    """
+    name = _PYTHON.get(encoding, "ascii")
+
+    def decode(value: bytes) -> str:
+        return value.decode(name, "replace")
+
+    def utf_8_first(value: bytes) -> str:
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.decode(name, "replace")
+
+    return utf_8_first if encoding in _SINGLE_BYTE else decode
+
+
+def encoder(encoding: str) -> Callable[[str], bytes]:
+    """Return the writer of texts in an encoding; what the encoding lacks becomes a question mark."""
+    name = _PYTHON.get(encoding, _UTF_8)
+    return lambda text: text.encode(name, "replace")

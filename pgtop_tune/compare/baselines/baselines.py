@@ -109,6 +109,13 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
             f"the run {unfit[0]} of {source} {unfit[1]}: later measurements must not be compared with it",
             "run the load again to its end, and save that run",
         )
+    failed = {run.key.title for run in material.runs if run.summary.state == RunState.FAILED}
+    failed -= {run.key.title for run in material.runs if run.summary.state != RunState.FAILED}
+    if failed:
+        raise RecordingProblem(
+            f"every run of {sorted(failed)[0]} in {source} failed: later measurements would be compared without it",
+            "run the loads again, or save a series without this one",
+        )
     try:
         paths.private(paths.baselines_dir())
         paths.private(directory)

@@ -104,6 +104,17 @@ def test_a_run_that_is_not_valid_or_partial_becomes_no_baseline(
     assert not state.exists()
 
 
+def test_a_load_that_failed_in_a_series_is_not_left_out_silently(tmp_path: Path, state: Path) -> None:
+    directory = tmp_path / "records"
+    directory.mkdir()
+    for number, made in enumerate((result(), result(state=RunState.FAILED, run={"exit_status": 2}))):
+        made = replace(made, spec=replace(made.spec, clients=8 + number))
+        (directory / f"{number}.json").write_text(json.dumps(as_json(made)))
+    with pytest.raises(RecordingProblem, match=r"every run of tpcb-like ×9 in .* failed"):
+        baselines.save("go-live", directory)
+    assert not state.exists()
+
+
 @pytest.mark.parametrize("ending", [RunState.STOPPED, RunState.RUNNING])
 def test_a_recording_of_a_part_of_a_run_becomes_no_baseline(ending: RunState, tmp_path: Path, state: Path) -> None:
     partial = recorded(

@@ -302,6 +302,12 @@ def aged(files: Files, seed: int) -> Files:
         lines = texts[path].decode().replace(":", ": ").splitlines()
         grown = [" ".join([*words[:kept], *map(more, words[kept:])]) for words in map(str.split, lines)]
         texts[path] = "".join(f"{line}\n" for line in grown).replace("| bytes", "|bytes").encode()
+    # More free swap than there is swap is no swap space that anybody has.
+    total = re.search(rb"^SwapTotal: (\d+)", texts["meminfo"], re.MULTILINE)
+    assert total is not None
+    texts["meminfo"] = re.sub(
+        rb"(?<=^SwapFree: )\d+", lambda free: min(free[0], total[1], key=int), texts["meminfo"], flags=re.MULTILINE
+    )
     for path in (name for name in texts if name.startswith("pressure/")):
         texts[path] = re.sub(rb"(?<=total=)\d+", lambda total: more(total[0].decode()).encode(), texts[path])
     name, _, rest = texts[f"{PID}/stat"].decode().rpartition(") ")

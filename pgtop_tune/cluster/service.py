@@ -86,7 +86,7 @@ def run(
                 cwd="/",
                 user=place.uid if become else None,
                 group=place.gid if become else None,
-                extra_groups=_groups(place) if become else None,
+                extra_groups=groups_of(place) if become else None,
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
@@ -116,8 +116,8 @@ def _status(process: subprocess.Popen[bytes], leave: threading.Event | None, tim
             return TOO_LONG
 
 
-def _groups(place: ServerPlace) -> list[int]:
-    """Supplementary groups of the server's user: keys and certificates are often read through them."""
+def groups_of(place: ServerPlace) -> list[int]:
+    """Return the groups of the server's user: keys and certificates are often read through them."""
     if place.uid is None or place.gid is None:
         return []
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import grp
 import os
-import pwd
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import elements
+from pgtop_tune.cluster.service import groups_of
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.parameter_values import parse, parse_bool, unit_bytes
@@ -231,16 +231,9 @@ def _is_closed(directory: str, place: ServerPlace) -> bool:
             return False
     except OSError:
         return False
-    groups = {place.gid, *_groups_of(place.uid, place.gid)}
-    shift = 6 if status.st_uid == place.uid else 3 if status.st_gid in groups else 0
+    is_of_group = status.st_gid in (place.gid, *groups_of(place))
+    shift = 6 if status.st_uid == place.uid else 3 if is_of_group else 0
     return status.st_mode >> shift & _WRITE_AND_ENTER != _WRITE_AND_ENTER
-
-
-def _groups_of(uid: int, gid: int | None) -> list[int]:
-    try:
-        return os.getgrouplist(pwd.getpwuid(uid).pw_name, uid if gid is None else gid)
-    except KeyError:
-        return []
 
 
 def _counts(session: OperatorSession, touched: frozenset[str]) -> dict[str, int]:

@@ -15,6 +15,17 @@ from tests.support.servers import conninfo
 from tests.terminal.screen import DEADLINE_S, Terminal, environment
 
 
+def insist(terminal: Terminal, key: str, so: Callable[[str], bool]) -> None:
+    """Presses a key until the screen is so: a terminal that is just being taken over drops what is typed."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not so(terminal.text()):
+        assert time.monotonic() < deadline, terminal.text()
+        terminal.press(key)
+        again_at = time.monotonic() + 3.0
+        while not so(terminal.text()) and time.monotonic() < again_at:
+            assert terminal.read(), terminal.text()
+
+
 def test_the_shell_gets_its_terminal_back_and_fg_draws_the_whole_screen(server: Throwaway, tmp_path: Path) -> None:
     shell = Terminal(("bash", "--norc", "-i"), {**environment(tmp_path), "PS1": "shell> "}, 120, 30)
     with shell as terminal:
@@ -45,13 +56,13 @@ def test_the_shell_gets_its_terminal_back_and_fg_draws_the_whole_screen(server: 
         )
         os.kill(program, signal.SIGSTOP)
         terminal.until("Stopped")
+        # Before the shell's prompt there is nothing whose going tells that the program has drawn anew.
+        terminal.until("shell>")
         terminal.press("fg\r")
         terminal.until_gone("shell>")
         terminal.until("q quit")
-        terminal.press("q")
-        terminal.until("shell>")
-        assert eventually(lambda: not alive(program))
-        terminal.press("echo left-$?\r")
+        insist(terminal, "q", lambda _: not alive(program))
+        terminal.press("\x15echo left-$?\r")
         terminal.until("left-0")
         assert eventually(lambda: terminal.settings() == before)
         terminal.press("exit\r")
@@ -73,17 +84,6 @@ queue.Queue._put = interrupted
 screen_program.main()
 """
 """The queue of output is locked at that moment."""
-
-
-def insist(terminal: Terminal, key: str, so: Callable[[str], bool]) -> None:
-    """Presses a key until the screen is so: a terminal that is just being taken over drops what is typed."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not so(terminal.text()):
-        assert time.monotonic() < deadline, terminal.text()
-        terminal.press(key)
-        again_at = time.monotonic() + 3.0
-        while not so(terminal.text()) and time.monotonic() < again_at:
-            assert terminal.read(), terminal.text()
 
 
 def test_a_signal_within_a_write_does_not_hang_the_screen(tmp_path: Path) -> None:

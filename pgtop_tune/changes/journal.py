@@ -98,6 +98,11 @@ class JournalText(Struct, frozen=True):
         return tuple(change for change in self.changes if change.state in _IN_FORCE)
 
     @property
+    def displaced(self) -> tuple[ParameterChange, ...]:
+        """Changes that are in force again where the server has their values again; oldest first."""
+        return tuple(change for change in self.changes if change.displaced and change.state not in _IN_FORCE)
+
+    @property
     def host_in_force(self) -> tuple[HostChange, ...]:
         """The same of the operating system."""
         return tuple(change for change in self.host_changes if change.state in _IN_FORCE)

@@ -27,6 +27,15 @@ from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
 
 _COMPUTED_SINCE: Final = 15
+_NO_TLS: Final = ("ssl", "off")
+_LEAST_MEMORY: Final = {
+    "shared_preload_libraries": "",
+    "shared_buffers": "128kB",
+    "wal_buffers": "32kB",
+    "huge_pages": "off",
+    "shared_memory_type": "mmap",
+}
+_AFTER_TLS: Final = re.compile(r"pg_notify|shared memory|semaphore")
 _COPIED: Final = ("PG_VERSION", "global/pg_control")
 _PLAIN_WORDS: Final = ("-c", "log_line_prefix=", "-c", "lc_messages=C", "-c", "log_destination=stderr")
 _SEVERITY: Final = re.compile(r"^(FATAL|LOG|DETAIL|HINT|ERROR):\s+")
@@ -92,13 +101,25 @@ def dry_start(
         answers = [_asked(place, directory, name, *options) for name in asked]
         refusal = next((words for words, _ in answers if words), "")
         if not refusal and major < _COMPUTED_SINCE:
-            return _with_libraries(place, directory, missing)
+            refusal = _refusal_of_tls(place, directory, options) if _NO_TLS not in text.options else ""
+            return DryStart(refusal) if refusal else _with_libraries(place, directory, missing)
     if refusal:
         return DryStart(refusal)
     megabytes, pages = (_number(answer) for _, answer in answers)
     return DryStart(
         "", None if megabytes is None else megabytes * _MB, pages if pages is not None and pages > 0 else None
     )
+
+
+def _refusal_of_tls(place: ServerPlace, directory: ForeignPath, options: Sequence[str]) -> str:
+    """Return why certificates and keys are refused where -C does not read them.
+
+    It is a start of a server without pg_notify. It reads them, makes its shared memory and ends there, before any
+    socket and process (postmaster.c, PostmasterMain; ipci.c, AsyncShmemInit).
+    """
+    least = (f"{name}={value}" for name, value in _LEAST_MEMORY.items())
+    refusal, _ = _run(place, directory, *options, *(word for value in least for word in ("-c", value)))
+    return "" if _AFTER_TLS.search(refusal) else refusal
 
 
 def _with_libraries(
@@ -118,10 +139,15 @@ def _with_libraries(
 
 def _asked(place: ServerPlace, directory: ForeignPath, name: str, *more: str) -> tuple[str, str]:
     """The words of a refusal, and the value."""
-    argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", *more]
-    argv += [*_PLAIN_WORDS, "-C", name]
+    return _run(place, directory, *more, "-C", name)
+
+
+def _run(place: ServerPlace, directory: ForeignPath, *more: str) -> tuple[str, str]:
+    """The words of a refusal, and the last line that the server's program writes."""
+    argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", *_PLAIN_WORDS]
     if place.config_file:
-        argv[-2:-2] = ["-c", f"config_file={place.config_file}"]
+        argv += ["-c", f"config_file={place.config_file}"]
+    argv += more
     ran = run(argv, place, as_owner=True, timeout_s=_TIMEOUT_S)
     if ran.status in _NO_ANSWER:
         raise ClusterProblem("; ".join(ran.words) or f"{place.program} was killed")

@@ -184,6 +184,8 @@ class ParameterChange(Struct, frozen=True):
         boot_clock: Which boot clock (`process.boot_clock`).
         role_oid: Of the scope's role, which may be renamed; 0 without one, and where an older version wrote it.
         database_oid: Of the scope's database, likewise.
+        displaced: A revert of the confirmed change found another value in its place and wrote nothing: when this one's
+            value is there again (that other change was undone), it is in force again.
     """
 
     id: str
@@ -211,6 +213,7 @@ class ParameterChange(Struct, frozen=True):
     role_oid: int = 0
     database_oid: int = 0
     with_restart: bool = False
+    displaced: bool = False
 
     def covers(self, other: ParameterChange) -> bool:
         """Whether both change the same parameter of the same role and database, whatever those were called."""

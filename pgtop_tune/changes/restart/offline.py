@@ -68,7 +68,7 @@ def _as_in_file(change: ParameterChange, value: str | None) -> ParameterChange:
         words, state = "the server was down: it starts with this value", ChangeState.REVERTED
         return replace(change, state=state, shown_after=change.shown_before, message=words)
     since = "left alone: reset since" if value is None else f"left alone: another user has set it to {value} since"
-    return replace(change, state=ChangeState.SUPERSEDED, message=since)
+    return replace(change, state=ChangeState.SUPERSEDED, message=since, displaced=change.kept)
 
 
 def restore_copy(

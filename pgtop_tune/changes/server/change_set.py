@@ -186,7 +186,9 @@ def take_back(
         why_so = (why, lost if is_lost else "", renamed[change.id], *orphan_notes.get(change.name, ()), done.note)
         notes = (*why_so, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
-        settled.append(replace(change, state=state, message="; ".join(filter(None, notes))))
+        displaced = change.kept and not done.wrote and not done.handed_on
+        message = "; ".join(filter(None, notes))
+        settled.append(replace(change, state=state, message=message, displaced=displaced))
     journal.write(*settled)
     if certain:
         _note_file(session, journal)

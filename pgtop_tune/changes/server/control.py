@@ -382,7 +382,8 @@ class PostgresControl:
         """See `ChangeControl.any_in_force`."""
 
         found = await asyncio.to_thread(read_all, self.directory)
-        return bool(found.problems) or any(text.in_force for text in found.texts.values()) or self._journals.holds_any
+        held = any(text.in_force or text.displaced for text in found.texts.values())
+        return held or bool(found.problems) or self._journals.holds_any
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""

@@ -93,6 +93,12 @@ class ServerJournals(Struct, frozen=True):
         own = [change for each in self.known if each.kin is Kin.SAME for change in each.text.in_force]
         return tuple(sorted(own, key=lambda change: change.at_ms))
 
+    @property
+    def doubtful(self) -> tuple[ParameterChange, ...]:
+        """Changes in force where the server has their values: displaced ones, and those of doubtful journals."""
+        perhaps = [change for each in self.known if each.kin is Kin.PERHAPS for change in each.text.in_force]
+        return (*perhaps, *(change for each in self.known if each.kin is Kin.SAME for change in each.text.displaced))
+
 
 def seen(session: OperatorSession) -> Instance:
     """The server of a session as it is now, as far as its role may know."""

@@ -230,11 +230,13 @@ class PutBack(Struct, frozen=True):
     Attributes:
         wrote: The old value was written.
         superseded: The scope has another value than the change's and the old one.
+        handed_on: A later change of the journal remembers the old value.
         note: What is to be said about it, or "".
     """
 
     wrote: bool = False
     superseded: bool = False
+    handed_on: bool = False
     note: str = ""
 
 
@@ -261,7 +263,7 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
         taken = ("auto_conf_before", "shown_before", "source_before", "followed_by")
         journal.write(replace(later, **{field: getattr(change, field) for field in taken}))
         note = f"changed again since, to {later.value or 'default'}: undoing that gives {change.shown_before}"
-        return PutBack(superseded=True, note=note)
+        return PutBack(superseded=True, handed_on=True, note=note)
     wrote = is_ours(change, now) and not same(name, now, before)
     if wrote:
         session.alter(name, before, change.scope)
@@ -335,10 +337,10 @@ def _later(
     journal: Journal, change: ParameterChange, together: Collection[str], now: str | None
 ) -> ParameterChange | None:
     """The next change of the same parameter that is in force and stays."""
-    in_force = journal.text().in_force
-    ids = [each.id for each in in_force]
-    after = in_force[ids.index(change.id) + 1 :] if change.id in ids else ()
-    for each in after:
+    text = journal.text()
+    ids = [each.id for each in text.changes]
+    after = text.changes[ids.index(change.id) + 1 :] if change.id in ids else ()
+    for each in (each for each in after if each in text.in_force):
         made = each.state is ChangeState.APPLIED or (is_ours(each, now) and now != change.value)
         if each.covers(change) and each.id not in together and made:
             return each

@@ -110,8 +110,7 @@ def revert(
 
 def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[ParameterChange, ...]:
     """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
-    doubtful = [change for each in found.known if each.kin is Kin.PERHAPS for change in each.text.in_force]
-    return in_order(named_now(session, (*found.in_force, *_here(session, found.in_force, doubtful))))
+    return in_order(named_now(session, (*found.in_force, *_here(session, found.in_force, found.doubtful))))
 
 
 def take_back_from(
@@ -124,12 +123,8 @@ def take_back_from(
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
 ) -> RevertOutcome:
     """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
-    doubtful = [
-        change
-        for each in found.known
-        if each.kin is Kin.PERHAPS or (adopt and each.kin is Kin.OTHER)
-        for change in each.text.in_force
-    ]
+    others = [change for each in found.known if adopt and each.kin is Kin.OTHER for change in each.text.in_force]
+    doubtful = [*found.doubtful, *others]
     foreign = [change for each in found.known if each.kin is not Kin.SAME for change in each.text.in_force]
     chosen = selection(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
     # Of those that a change covers which stays, only a journal of this server can hand the old value on.
@@ -157,10 +152,12 @@ def take_back_from(
     if wanted:
         first([change for change in chosen if change.id in wanted])
     for each in found.known:
-        if any(change.id in wanted for change in each.text.in_force):
+        if any(change.id in wanted for change in (*each.text.in_force, *each.text.displaced)):
             with each.opened() as journal:
                 # Somebody may have kept it by the time we are alone.
-                mine = selection([change for change in journal.text().in_force if change.id in wanted])
+                text = journal.text()
+                held = [change for change in text.changes if change in (*text.in_force, *text.displaced)]
+                mine = selection([change for change in held if change.id in wanted])
                 if mine:
                     back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
                     outcome = outcome.and_then(back)

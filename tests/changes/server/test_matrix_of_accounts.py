@@ -214,6 +214,45 @@ async def test_a_kept_value_is_the_old_value_of_the_next_account(accounts: tuple
     await ana.control.aclose()
 
 
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("second", ["16MB", None])
+async def test_two_kept_values_go_in_the_order_in_which_they_came(
+    accounts: tuple[Account, Account], scope: str, second: str | None
+) -> None:
+    """What one account left alone, because another had set a value since, is in force again once that one is undone."""
+    ana, ben = accounts
+    where = SCOPES[scope]
+    await ana.set("8MB", where)
+    await ben.control.apply_set([WantedParameter("work_mem", second, where)], Terms())
+    (left,) = (await ana.revert()).settled
+    assert (left.value, left.displaced, value(ana.server, where)) == ("8MB", True, second)
+    assert await ana.control.in_force() == ()
+    await ben.revert()
+    assert [change.value for change in await ana.control.in_force()] == ["8MB"]
+    assert [change.value for change in (await ana.revert()).settled] == ["8MB"]
+    assert (value(ana.server, where), await ana.control.in_force()) == (None, ())
+    await ben.control.aclose()
+    await ana.control.aclose()
+
+
+async def test_a_displaced_value_is_not_reverted_below_a_later_one_of_the_same_account(
+    accounts: tuple[Account, Account],
+) -> None:
+    ana, ben = accounts
+    first = await ana.set("8MB", SYSTEM)
+    await ben.set("16MB", SYSTEM)
+    await ana.revert()
+    await ben.revert()
+    await ana.set("32MB", SYSTEM)
+    assert [change.value for change in await ana.control.in_force()] == ["8MB", "32MB"]
+    await ana.control.revert_set(first or (await ana.control.in_force())[0].id)
+    assert value(ana.server, SYSTEM) == "32MB"
+    await ana.revert()
+    assert (value(ana.server, SYSTEM), await ana.control.in_force()) == (None, ())
+    await ben.control.aclose()
+    await ana.control.aclose()
+
+
 async def test_the_refusal_names_owner_deadline_and_the_way_out(accounts: tuple[Account, Account]) -> None:
     ana, ben = accounts
     async with pending(ana, SYSTEM):

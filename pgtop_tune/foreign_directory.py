@@ -61,7 +61,7 @@ class ForeignDirectory:
         Raises:
             OSError: It is not there, is no directory, or a link of another account leads to it.
         """
-        return cls(_walked(os.path.abspath(path)), os.fspath(path))
+        return cls(walked(os.path.abspath(path)), os.fspath(path))
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +230,7 @@ def is_private_place(path: str | Path) -> bool:
     and not writable by others unless it is sticky, as /tmp is.
     """
     try:
-        descriptor = _walked(os.path.abspath(path), check=True)
+        descriptor = walked(os.path.abspath(path), check=True)
     except OSError:
         return False
     os.close(descriptor)
@@ -281,7 +281,7 @@ def _checked(name: str) -> str:
     return name
 
 
-def _walked(path: str, *, check: bool = False) -> int:
+def walked(path: str, *, check: bool = False) -> int:
     """Return a descriptor of a directory, reached name by name.
 
     Args:

@@ -11,11 +11,11 @@ import os
 import pwd
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from pgtop_tune.foreign_directory import is_private_place
+from pgtop_tune.foreign_directory import is_private_place, walked
 
 APPLICATION: Final = "pgtop-tune"
 _OF_THE_USER: Final = 0o700
@@ -107,7 +107,8 @@ def private(directory: Path) -> Path:
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     for each in reversed(missing):
         try:
-            each.mkdir(mode=_OF_THE_USER)
+            with directory_of(each) as (above, name):
+                os.mkdir(name, _OF_THE_USER, dir_fd=above)
         except FileExistsError:
             continue
         # mkdir leaves out what the umask says.
@@ -138,9 +139,42 @@ def new_file(path: Path) -> IO[bytes]:
 
     Raises:
         FileExistsError: It was, or a link of that name.
-        OSError: It cannot be made.
+        OSError: It cannot be made, or see `directory_of`.
     """
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+    return open(new_descriptor(path), "wb")
+
+
+def new_descriptor(path: Path) -> int:
+    """As `new_file`, without a buffer: a descriptor."""
+    with directory_of(path) as (directory, name):
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+
+
+@contextmanager
+def directory_of(path: Path) -> Iterator[tuple[int | None, str]]:
+    """The directory that a file stands in, open, and its name there; without root's rights None and the path.
+
+    Raises:
+        OSError: It cannot be entered, or the way of root leads through a link of another account.
+    """
+    if os.geteuid() != 0:
+        yield None, str(path)
+        return
+    directory = walked(os.path.abspath(path.parent))
+    try:
+        yield directory, path.name
+    finally:
+        os.close(directory)
+
+
+def remove(path: Path) -> None:
+    """Remove a file that may be gone.
+
+    Raises:
+        OSError: It cannot be removed, or see `directory_of`.
+    """
+    with suppress(FileNotFoundError), directory_of(path) as (directory, name):
+        os.unlink(name, dir_fd=directory)
 
 
 def opened(path: Path, *, links: bool = True) -> IO[bytes]:
@@ -207,18 +241,19 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     Not on the disk by then: `os.fsync` in the block is for what must outlive a power cut.
 
     Raises:
-        OSError: It cannot be made or written; the old one is there, and nothing else.
+        OSError: It cannot be made or written; the old one is there, and nothing else. Or see `directory_of`.
     """
-    from tempfile import mkstemp
-
-    descriptor, beside = mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            yield file
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    with directory_of(path) as (directory, name):
+        beside = str(Path(name).with_name(f".{path.name[:200]}.{os.urandom(4).hex()}"))
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+        try:
+            with open(descriptor, "wb") as file:
+                yield file
+            os.replace(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(beside, dir_fd=directory)
+            raise
 
 
 # Files that are obeyed, not only shown: they must be ours, or root's, and nobody else may write them.

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pgtop_tune import paths
+from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.paths import data_dir, journal_dir, new_file, private, replacing, state_dir
+from pgtop_tune.recording.writer import NameLock, RecordingWriter
+from tests.support.recordings import HEADER
 
 
 def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path: Path) -> None:
@@ -120,6 +123,35 @@ def test_a_new_file_is_its_users_only_and_follows_no_link(tmp_path: Path) -> Non
     (tmp_path / "link").symlink_to(tmp_path / "dangling")
     with pytest.raises(FileExistsError):
         new_file(tmp_path / "link")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: new_file(path).close(),
+        lambda path: RecordingWriter(path, HEADER).close(),
+        lambda path: NameLock(path).close(),
+        lambda path: paths.remove(path.with_name("kept")),
+        lambda path: paths.private(path),
+        lambda path: replacing(path).__enter__(),
+    ],
+    ids=["file", "recording", "lock", "removal", "directory", "replacement"],
+)
+def test_root_makes_nothing_through_a_link_of_another_account(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    theirs, roots = tmp_path / "theirs", tmp_path / "roots"
+    theirs.mkdir()
+    roots.mkdir()
+    (roots / "kept").write_text("it")
+    (theirs / "link").symlink_to(roots)
+    for path in (theirs, theirs / "link"):
+        os.chown(path, pwd.getpwnam("nobody").pw_uid, -1, follow_symlinks=False)
+    with pytest.raises((OSError, RecordingProblem)):
+        make(theirs / "link" / "new")
+    assert [path.name for path in roots.iterdir()] == ["kept"]
+    os.chown(theirs / "link", 0, 0, follow_symlinks=False)
+    with new_file(theirs / "link" / "new") as file:
+        file.write(b"root's own link is followed")
 
 
 @pytest.mark.root

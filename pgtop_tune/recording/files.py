@@ -212,8 +212,8 @@ class RotatedFiles:
             ):
                 break
             if is_recording(file.path) and not is_locked(file.path):
-                file.path.unlink(missing_ok=True)
-                index_path(file.path).unlink(missing_ok=True)
+                paths.remove(file.path)
+                paths.remove(index_path(file.path))
                 removed += 1
             files, room = files - 1, room - file.size_bytes
         return removed

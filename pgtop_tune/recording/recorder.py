@@ -240,7 +240,7 @@ class Recorder:
         path, self._own_file = self._own_file, None
         if path is None or self.server_seen:
             return False
-        path.unlink(missing_ok=True)
+        paths.remove(path)
         return True
 
     def _try_once_more(self, files: Files, gap: _Gap) -> None:

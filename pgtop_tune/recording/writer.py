@@ -14,6 +14,7 @@ from typing import Final
 
 from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.paths import directory_of, new_descriptor, remove
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, checksum, header_line, sealed
 from pgtop_tune.recording.outlet import is_stream, open_stream, write_stream
@@ -66,7 +67,9 @@ class NameLock:
     def _taken(self) -> int:
         while True:
             try:
-                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                with directory_of(self._path) as (directory, name):
+                    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                    file = os.open(name, flags, 0o600, dir_fd=directory)
             except OSError as problem:
                 raise RecordingProblem(
                     f"{problem.strerror}: cannot make {self._path}", "choose another place"
@@ -90,7 +93,7 @@ class NameLock:
         """Lets go of the name."""
         with contextlib.suppress(OSError):
             if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
-                self._path.unlink()
+                remove(self._path)
         os.close(self._file)
 
 
@@ -132,7 +135,7 @@ class RecordingWriter:
         self._packing = None if self.is_stream else packing_for(path)
         self._member: Member | None = None if self._packing is None else self._packing.member(b"")
         try:
-            self._file: int | None = open_stream(path) if self.is_stream else _made(path)
+            self._file: int | None = open_stream(path) if self.is_stream else new_descriptor(path)
         except FileExistsError:
             raise _taken(path) from None
         except OSError as problem:
@@ -146,7 +149,7 @@ class RecordingWriter:
         except RecordingProblem as problem:
             # A file without its first line is no recording.
             if not self.is_stream:
-                path.unlink(missing_ok=True)
+                remove(path)
             self._let_go()
             raise RecordingProblem(problem.message, "nothing is recorded: choose a place with free space") from None
 
@@ -270,10 +273,6 @@ class RecordingWriter:
         if file is not None:
             with contextlib.suppress(OSError):
                 os.close(file)
-
-
-def _made(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def _taken(path: Path) -> RecordingProblem:

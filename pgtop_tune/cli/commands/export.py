@@ -15,6 +15,7 @@ import typer
 from pgtop_tune.cli.output import write_for_programs
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.paths import new_file as make
+from pgtop_tune.paths import remove
 from pgtop_tune.recording.outlet import is_stream
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
         raise UsageProblem(f"{output} exists already", "--force replaces it")
     part = output.with_name(f"{output.name}.part")
     try:
-        part.unlink(missing_ok=True)
+        remove(part)
         make(part).close()
         yield part
         part.replace(output)
@@ -228,7 +229,7 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
             raise
         raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
     finally:
-        part.unlink(missing_ok=True)
+        remove(part)
 
 
 @contextmanager

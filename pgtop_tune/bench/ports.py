@@ -137,6 +137,14 @@ class SqlSession(Protocol):
         """The server that answers. Raises as `execute`."""
         ...
 
+    async def timeline(self) -> str:
+        """The timeline that the server writes, as in the names of WAL files; "" of a standby, or where that is refused.
+
+        Raises:
+            ConnectionProblem: The connection is gone.
+        """
+        ...
+
     async def search_path(self) -> tuple[str, ...]:
         """The schemas that other sessions of this role in this database look through; this one looks in pg_catalog."""
         ...

@@ -315,10 +315,11 @@ class ExperimentSession:
         session.load.prepare = None
         session.watch_others()
         keeper, meter = FrameKeeper(), SurroundingsMeter()
+        restarts = any(arm.restart for arm in self._plan.arms)
         session.engine.attach(keeper)
         session.engine.attach(meter)
         parts = ExperimentParts(
-            load=LoadRun(session.load, keeper, session.open_sql_session, tell),
+            load=LoadRun(session.load, keeper, session.open_sql_session, tell, restarts=restarts),
             keeper=keeper,
             cpu=meter,
             doors=doors,

@@ -82,7 +82,7 @@ class TuningSession:
         self.objective = objective
         self.keeper = FrameKeeper()
         self.blocks = CurrentBlocks(loaded=cell is not None)
-        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, _tell_rarely)
+        self.run = LoadRun(live.load, self.keeper, live.open_sql_session, _tell_rarely, restarts=True)
         live.load.prepare = None
         live.engine.attach(self.keeper)
         live.engine.attach(self.blocks)

@@ -7,6 +7,7 @@ import math
 import resource
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ from pgtop_tune.metrics.steady_state import SILENT, unrest
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.instance import Instance, Kin, joined, kin
 from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ServerTimes
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -68,6 +70,8 @@ class LoadRun:
         open_sql_session: SQL on the server that is watched.
         told: Takes what is going on, one line.
         configurations: Of the cells; None where no cell has one.
+        one_server: Its runs are compared with each other: another server in place of the first one is refused.
+        restarts: Somebody restarts the server between them on purpose.
     """
 
     def __init__(
@@ -77,6 +81,9 @@ class LoadRun:
         open_sql_session: OpenSqlSession,
         told: Callable[[str], None],
         configurations: RunConfigurations | None = None,
+        *,
+        one_server: bool = True,
+        restarts: bool = False,
     ) -> None:
         self._runner = runner
         self._keeper = keeper
@@ -84,6 +91,10 @@ class LoadRun:
         self._clock = ServerClock(open_sql_session)
         self._told = told
         self._configurations = configurations
+        self._one_server = one_server
+        self._restarts = restarts
+        self._first: Instance | None = None
+        self._restarted = ""
         self._runs = 0
 
     async def measure(self, cell: RunCell, before: BeforeEachRun) -> RunResult:
@@ -232,6 +243,7 @@ class LoadRun:
         else:
             try:
                 proven = cell.target.direct and await self._is_watched(sql_session)
+                await self._check_first(sql_session)
                 no_room = self._warn(*await self._will_not_fit(cell))
                 warnings = [*no_room, *await self._check_the_way(cell)]
                 tables = await find_tables(sql_session, cell.dataset)
@@ -256,7 +268,13 @@ class LoadRun:
         names = tuple(table.name for table in tables)
         unlogged = tuple(table.name for table in tables if table.unlogged)
         facts = replace(
-            _facts(cell), tables=names, unlogged=unlogged, housekeeping=steps, warnings=tuple(warnings), proven=proven
+            _facts(cell),
+            tables=names,
+            unlogged=unlogged,
+            housekeeping=steps,
+            warnings=tuple(warnings),
+            proven=proven,
+            restarted=self._restarted,
         )
         return asked, facts
 
@@ -286,6 +304,35 @@ class LoadRun:
             return False
         from_there = bool(self._runner.machine) and self._runner.endpoint.of_this_machine
         return server.straight and not from_there
+
+    async def _check_first(self, sql_session: SqlSession) -> None:
+        """Make sure that the server is the one of the first run, and remember a restart since.
+
+        Raises:
+            LoadProblem: It is another one.
+        """
+        interval = self._keeper.interval
+        watched = None if interval is None else sections.server(interval.newest)
+        if not self._one_server or watched is None or isinstance(watched, Unavailable):
+            return
+        now = Instance(
+            system_identifier=watched.system_identifier,
+            started_us=watched.started_ms * 1000,
+            in_recovery=watched.in_recovery,
+            timeline=await sql_session.timeline(),
+            data_directory=watched.data_directory,
+        )
+        if self._first is not None:
+            found = kin(self._first, now)
+            if found is Kin.OTHER:
+                raise LoadProblem(
+                    f"another server than the one of the first run answers at {self._runner.endpoint}",
+                    "its figures are not comparable with those of the runs before: start again",
+                )
+            if found is Kin.PERHAPS and not self._restarts and not self._restarted:
+                self._restarted = f"at {datetime.fromtimestamp(watched.started_ms / 1000):%H:%M:%S}"
+                self._told(f"warning: the server was restarted {self._restarted}, after the first run")
+        self._first = joined(self._first, now)
 
     @staticmethod
     def _with_numbers(cell: RunCell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:

@@ -63,7 +63,7 @@ class LoadService:
         self._keeper = keeper
         self._datasets = datasets
         self._endpoint = endpoint
-        self._run = LoadRun(runner, keeper, open_sql_session, self._told)
+        self._run = LoadRun(runner, keeper, open_sql_session, self._told, one_server=False)
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
 

@@ -337,6 +337,16 @@ def _housekeeping(evidence: RunEvidence) -> Doubt | None:
     return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({words})")
 
 
+def _restarted(evidence: RunEvidence) -> Doubt | None:
+    if not evidence.facts.restarted:
+        return None
+    return Doubt(
+        id="SERVER-RESTARTED", verdict=SUSPECT,
+        reason=f"the server was started {evidence.facts.restarted}, after the first run of the series: its caches began empty, and values that waited for a restart are in force",
+        advice="measure the series again",
+    )  # fmt: skip
+
+
 def _unproven(evidence: RunEvidence) -> Doubt | None:
     if evidence.facts.proven:
         return None
@@ -359,6 +369,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
     Rule("CONFIGURATION-LOST", "The run was not made under its configuration.", "pg_settings after the run", _configuration_lost),
     Rule("PARAMETER-CHANGED", "A parameter was changed during the run.", "pg_settings: two looks within the run differ", around.parameter_changed),
+    Rule("SERVER-RESTARTED", "The server was restarted between the first run of the series and this one.", "start of the postmaster before each run", _restarted),
     Rule("OTHER-SERVER", "The watched server is not the one under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
     Rule("SERVER-UNPROVEN", "It cannot be proven that the load ran on the server that is watched.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() against the address and the process that were connected to", _unproven),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),

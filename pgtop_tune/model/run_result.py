@@ -196,6 +196,7 @@ class RunFacts(Struct, frozen=True, gc=False):
         proven: It is certain that the load ran on the server that is watched.
         warnings: What was said before the start: clients that will not find room.
         lost: Why the run was not made under its configuration, or not throughout; "" where it was.
+        restarted: When the server was started between the first run of the series and this one; "" where it was not.
     """
 
     processed: int | None = None
@@ -213,6 +214,7 @@ class RunFacts(Struct, frozen=True, gc=False):
     housekeeping: tuple[HousekeepingStep, ...] = ()
     warnings: tuple[str, ...] = ()
     lost: str = ""
+    restarted: str = ""
 
 
 class StatementTimes(Struct, frozen=True, gc=False):

@@ -26,7 +26,8 @@ from pgtop_tune.model.bench import LoadSpec, RunState
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from tests.support.servers import conninfo
+from tests.support.servers import Servers, conninfo
+from tests.support.standby import standby_of
 
 PROFILES = load_profiles()
 SHORT = LoadSpec("select-only", clients=2, duration_s=2, protocol="prepared")
@@ -202,6 +203,29 @@ async def test_a_server_that_is_gone_is_told_at_once_and_quiet_is_not_waited_for
             await bench.run.measure(bench.cell(SHORT, elsewhere), BeforeEachRun(("quiet",)))
         ).state is RunState.FAILED
         assert not any("waiting for quiet" in line for line in bench.told)
+
+
+async def test_a_series_says_that_the_server_was_restarted_and_does_not_go_on_on_another(
+    make_server: Callable[..., Throwaway], tmp_path: Path, servers: Servers
+) -> None:
+    primary = make_server()
+    standby = standby_of(primary, make_server, "load_run", servers.binaries(18))
+    place = tmp_path / "place"
+    place.symlink_to(str(primary.socket_dir))
+    assert primary.port == standby.port
+    async with bench_on(conninfo(primary).replace(str(primary.socket_dir), str(place))) as bench:
+        first = await bench.measure()
+        await asyncio.to_thread(primary.restart)
+        second, third = await bench.measure(), await bench.measure()
+        assert ["SERVER-RESTARTED" in ids(run) for run in (first, second, third)] == [False, True, True]
+        with psycopg.connect(conninfo(standby), autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+        primary.stop("immediate")
+        place.unlink()
+        place.symlink_to(str(standby.socket_dir))
+        after = await bench.measure()
+    assert (after.state, after.tps) == (RunState.FAILED, None)
+    assert "another server than the one of the first run answers" in after.message
 
 
 async def test_a_rate_missed_because_the_last_seconds_did_nothing_is_a_backlog_and_not_0_ms(database: str) -> None:

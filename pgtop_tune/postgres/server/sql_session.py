@@ -62,6 +62,7 @@ SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint, pg_backe
        host(inet_server_addr()), inet_server_port()
 """
 """The start as frames have it (facts.14.sql)."""
+_TIMELINE: Final = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 _WITHOUT_POLLING: Final = "22023"
 """The kernel of the server cannot tell that a client is gone (invalid_parameter_value)."""
 
@@ -98,6 +99,14 @@ class PsycopgSession:
         [(started_ms, pid, address, port)] = await self.rows(_SERVER)
         straight = pid == self._pid and reached_there(self.reached.endpoint, address, port)
         return AnsweringServer(int(str(started_ms)), straight)
+
+    async def timeline(self) -> str:
+        """See `SqlSession.timeline`."""
+        try:
+            return str((await self.rows(_TIMELINE))[0][0])
+        except ServerProblem:
+            # Also of a standby, which writes none.
+            return ""
 
     async def execute(self, sql: str) -> None:
         """Runs statements that give no rows; several separated by semicolons are one transaction.

@@ -180,7 +180,10 @@ class PgBouncer(_Running):
 
 
 class HaProxy(_Running):
-    """A HAProxy in TCP mode in front of another port of loopback, or of an address in its own words."""
+    """A HAProxy in TCP mode in front of another port of loopback, or of an address in its own words.
+
+    It listens at a port of loopback and at the Unix socket of that port in `directory`.
+    """
 
     def __init__(self, behind: int | str) -> None:
         found, port = program("haproxy"), reserved_port()
@@ -188,9 +191,16 @@ class HaProxy(_Running):
         configuration = (
             "global\n  maxconn 500\n"
             "defaults\n  mode tcp\n  timeout connect 10s\n  timeout client 10m\n  timeout server 10m\n"
-            f"listen pooled\n  bind {LOOPBACK}:{number_of(port)}\n  server one {address}\n"
+            f"listen pooled\n  bind {LOOPBACK}:{number_of(port)}\n  bind unix@DIRECTORY/.s.PGSQL.{number_of(port)}\n"
+            f"  server one {address}\n"
         )
-        super().__init__({"cfg": configuration}, lambda directory: [found, "-db", "-f", str(directory / "cfg")], port)
+
+        def command(directory: Path) -> list[str]:
+            written = directory / "cfg"
+            written.write_text(written.read_text().replace("DIRECTORY", str(directory)))
+            return [found, "-db", "-f", str(written)]
+
+        super().__init__({"cfg": configuration}, command, port)
 
 
 async def look_once(address: PoolerAddress) -> ConsoleSample:

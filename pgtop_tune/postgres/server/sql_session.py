@@ -24,6 +24,7 @@ from pgtop_tune.postgres.server.failures import connection_problem, libpq_proble
 from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import NAME, catalog_first, in_order, pin, schemas
+from pgtop_tune.postgres.server.socket_peer import is_of_server
 from pgtop_tune.safe_text import one_line
 
 SQL_SESSION_NAME: Final = f"{APPLICATION_NAME} dataset"
@@ -97,7 +98,10 @@ class PsycopgSession:
     async def server(self) -> AnsweringServer:
         """The server that answers. Raises as `execute`."""
         [(started_ms, pid, address, port)] = await self.rows(_SERVER)
-        straight = pid == self._pid and reached_there(self.reached.endpoint, address, port)
+        endpoint = self.reached.endpoint
+        straight = pid == self._pid and reached_there(endpoint, address, port)
+        if straight and endpoint.is_socket:
+            straight = await asyncio.to_thread(is_of_server, self._connection.fileno(), self._pid)
         return AnsweringServer(int(str(started_ms)), straight)
 
     async def timeline(self) -> str:

@@ -41,6 +41,7 @@ def test_another_address_of_the_same_server_is_straight(server: Throwaway, tmp_p
 def test_what_stands_in_front_of_it_or_is_not_there_is_not(server: Throwaway) -> None:
     socket_file = f"unix@{server.socket_dir}/.s.PGSQL.{server.port}"
     with PgBouncer(server, user="postgres") as bouncer, HaProxy(socket_file) as front:
+        assert not straight(server, f"host={front.directory} port={front.port} dbname=postgres")
         assert not straight(server, bouncer.conninfo())
         assert not straight(server, f"host={LOOPBACK} port={front.port} dbname=postgres")
     with reserved_port() as nobody:

@@ -38,7 +38,7 @@ from pgtop_tune.changes.server.one_change import (
     put_back,
 )
 from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
-from pgtop_tune.changes.server.way_in import check_after, check_value_back
+from pgtop_tune.changes.server.way_in import check_after, check_value_back, decides
 from pgtop_tune.changes.start.places import included_line
 from pgtop_tune.changes.statements import same
 from pgtop_tune.cluster.auto_conf import FILE_NAME
@@ -177,6 +177,8 @@ def take_back(
             except ServerProblem as problem:
                 held[leftover.target] = problem
         put, refused = _put_all_back(session, journal, changes, held, at_once=at_once)
+        if not at_once:
+            refused += _stay_out(session, changes, put)
         _unmark(session, journal, changes, put)
     back = [change for change in reversed(changes) if change.id in put]
     settled = dropped
@@ -333,6 +335,33 @@ def _put_all_back(
             # It stays, so an earlier change of the same parameter hands on to it what was before both.
             together.discard(change.id)
     return put, tuple(refused)
+
+
+def _stay_out(
+    session: OperatorSession, changes: Sequence[ParameterChange], put: dict[str, PutBack]
+) -> tuple[Refusal, ...]:
+    """Write changes again whose old values let no new session in, and leave them out of what was put back.
+
+    It could not be tried before by a role that may write a value, and may not set it in its own session.
+    """
+    refused: list[Refusal] = []
+    deciding = [change for change in changes if change.id in put and put[change.id].wrote]
+    for change in deciding:
+        if not decides(change.name, change.auto_conf_before):
+            continue
+        of_system = [change.name] if change.scope.kind is ScopeKind.SYSTEM else []
+        if of_system:
+            session.reload(of_system)
+        try:
+            check_after(session, [replace(change, value=change.auto_conf_before)])
+        except ServerProblem as problem:
+            session.alter(change.name, change.value, change.scope)
+            if of_system:
+                session.reload(of_system)
+            del put[change.id]
+            hint = f"the change stays in force; `pgtop-tune reset {change.name}` gives it its default"
+            refused.append(Refusal(change, ServerProblem(f"its old value: {problem.message}", hint)))
+    return tuple(refused)
 
 
 def _note_file(session: OperatorSession, journal: Journal) -> None:

@@ -22,6 +22,7 @@ from tests.cli.runs import run
 from tests.postgres.conftest import place
 from tests.support.by_pg_ctl import auto_conf_of
 from tests.support.poolers import PgBouncer
+from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
 LIBRARIES = "session_preload_libraries"
@@ -129,6 +130,25 @@ async def test_a_role_that_may_not_try_a_value_has_it_taken_back(fresh_server: T
     await control.aclose()
     assert auto_conf_of(fresh_server) == before
     assert not is_locked_out(fresh_server)
+
+
+async def test_an_old_value_that_a_role_may_not_try_is_not_left_in_force_where_it_locks_out(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    execute(fresh_server, "CREATE ROLE tuner LOGIN", *GRANTS)
+    there = place(fresh_server, user="tuner")
+    control = control_to(there, tmp_path)
+    await control.in_force()
+    execute(fresh_server, f"ALTER SYSTEM SET {LIBRARIES} = nope_lib", "SELECT pg_reload_conf()")
+    assert eventually(lambda: is_locked_out(fresh_server))
+    (made,) = await control.apply_set([WantedParameter(LIBRARIES, "plpgsql")], Terms(600.0))
+    with pytest.raises(ServerProblem, match=r"its old value: no new session gets in with it.*nope_lib"):
+        await control.revert_set(made.set_id)
+    assert not is_locked_out(fresh_server)
+    assert [change.value for change in await control.in_force()] == ["plpgsql"]
+    execute(fresh_server, f"ALTER SYSTEM RESET {LIBRARIES}")
+    await control.revert_set(made.set_id)
+    await control.aclose()
 
 
 async def test_a_delay_that_no_login_waits_for_is_refused(fresh_server: Throwaway, tmp_path: Path) -> None:

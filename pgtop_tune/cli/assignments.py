@@ -18,6 +18,8 @@ SESSION_CONTEXTS: Final = frozenset({"user", "superuser", "backend", "superuser-
 """pg_settings.context of what a session can have for itself."""
 PARAMETER_NAMES: Final = "SELECT name FROM pg_settings"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)*", re.ASCII)
+_SCOPE_PART: Final = re.compile(r'\s*(role|database)\s*=\s*(?:"((?:[^"]|"")+)"|([^",][^,]*?))\s*(?:,(?!$)|$)')
+_SCOPE: Final = re.compile(f"(?:{_SCOPE_PART.pattern})+")
 _SCOPES: Final = "system, role=NAME, database=NAME, role=NAME,database=NAME or load"
 
 
@@ -65,8 +67,8 @@ def scope_of(text: str) -> Scope | None:
         return None
     if text == "system":
         return SYSTEM
-    parts = [part.partition("=") for part in text.split(",")]
-    names = {kind.strip(): name.strip() for kind, equals, name in parts if equals and name.strip()}
+    parts = _SCOPE_PART.findall(text) if _SCOPE.fullmatch(text) else []
+    names = {kind: quoted.replace('""', '"') or plain for kind, quoted, plain in parts}
     kinds = {
         frozenset({"role"}): ScopeKind.ROLE,
         frozenset({"database"}): ScopeKind.DATABASE,
@@ -74,7 +76,7 @@ def scope_of(text: str) -> Scope | None:
     }
     kind = kinds.get(frozenset(names))
     if kind is None or len(names) != len(parts):
-        raise UsageProblem(f"{text!r} is not a scope", f"say {_SCOPES}")
+        raise UsageProblem(f"{text!r} is not a scope", f"say {_SCOPES}; a name with a comma stands in double quotes")
     return Scope(kind, names.get("role", ""), names.get("database", ""))
 
 

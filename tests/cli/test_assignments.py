@@ -40,13 +40,17 @@ def test_what_is_no_assignment_is_refused(word: str) -> None:
         ("role=a b", Scope(ScopeKind.ROLE, "a b")),
         ("database=shop", Scope(ScopeKind.DATABASE, "", "shop")),
         ("database=shop,role=ann", Scope(ScopeKind.ROLE_IN_DATABASE, "ann", "shop")),
+        (" role = a=b , database = x ", Scope(ScopeKind.ROLE_IN_DATABASE, "a=b", "x")),
+        ('role="a,b=""c"" ",database=x', Scope(ScopeKind.ROLE_IN_DATABASE, 'a,b="c" ', "x")),
     ],
 )
 def test_scopes(text: str, scope: Scope | None) -> None:
     assert scope_of(text) == scope
 
 
-@pytest.mark.parametrize("text", ["", "galaxy", "role", "role=", "role=a,role=b", "role=a,system", "table=a"])
+@pytest.mark.parametrize(
+    "text", ["", "galaxy", "role", "role=", "role=a,role=b", "role=a,system", "table=a", 'role="a', "role=a,"]
+)
 def test_what_is_no_scope_is_refused(text: str) -> None:
     with pytest.raises(UsageProblem, match="is not a scope"):
         scope_of(text)

@@ -470,8 +470,8 @@ def _being_changed(target: Target, lock: _Lock) -> PendingElsewhere:
             "wait for its end, or stop it",
         )
     return _Starting(
-        f"{target[0]} is being changed by role {one_line(lock.role, _WORD)} (pid {lock.pid}); its old value and its "
-        "deadline are not visible to you",
+        f"{target[0]} is being changed by role {one_line(lock.role, _WORD)} (pid {lock.pid}), and no marker tells its "
+        "old value and deadline",
         "nothing was changed; try again later, or ask that role",
     )
 

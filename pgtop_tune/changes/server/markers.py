@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -64,7 +64,7 @@ SELECT trim(pg_read_file('/proc/sys/kernel/random/boot_id', 0, 64, true), E' \\n
 """/proc/uptime counts while the machine sleeps (proc_uptime(5)), and no clock that is set changes it."""
 _IN_NARROWER: Final = """
 SELECT coalesce(d.datname, '') AS database, coalesce(r.rolname, '') AS role,
-       substr(entry, strpos(entry, '=') + 1) AS value
+       split_part(entry, '=', 1) AS name, substr(entry, strpos(entry, '=') + 1) AS value
   FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
   LEFT JOIN pg_database d ON d.oid = s.setdatabase
   LEFT JOIN pg_roles r ON r.oid = s.setrole
@@ -209,19 +209,31 @@ def stored_markers(session: OperatorSession, targets: Iterable[Target]) -> dict[
     return texts
 
 
-def all_markers(session: OperatorSession) -> tuple[tuple[Target, Marker], ...]:
-    """Return every marker of the server that this role can read, of the system and of all roles and databases."""
+def all_markers(
+    session: OperatorSession, unreadable: Callable[[str, Scope], None] = lambda name, scope: None
+) -> tuple[tuple[Target, Marker], ...]:
+    """Return every marker of the server that this role can read, of the system and of all roles and databases.
+
+    Args:
+        session: To the server.
+        unreadable: Takes the name of each marker that another version wrote, or damage, and its scope.
+    """
     try:
         with session.plain_words():
             lines = session.auto_conf_lines()
     except ServerProblem:
         lines = {}
-    system = ((Scope(), text) for name, text in lines.items() if is_marker(name))
+    system = ((name, Scope(), text) for name, text in lines.items() if is_marker(name))
     rows = session.rows(_ALL_IN_NARROWER, f"{_PENDING}%".replace("_", r"\_"))
-    narrower = ((_scope(row["role"], row["database"]), str(row["value"])) for row in rows)
-    return tuple(
-        ((marker.name, scope), marker) for scope, text in (*system, *narrower) if (marker := decoded(text)) is not None
-    )
+    narrower = ((row["name"], _scope(row["role"], row["database"]), str(row["value"])) for row in rows)
+    markers: list[tuple[Target, Marker]] = []
+    for name, scope, text in (*system, *narrower):
+        marker = decoded(text)
+        if marker is not None:
+            markers.append(((marker.name, scope), marker))
+        else:
+            unreadable(name, scope)
+    return tuple(markers)
 
 
 def narrower_markers(session: OperatorSession, name: str) -> tuple[tuple[Scope, Marker], ...]:

@@ -24,7 +24,7 @@ from pgtop_tune.changes.server.markers import Marker, Target, all_markers, serve
 from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
 from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.statements import same
+from pgtop_tune.changes.statements import same, statement
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -177,7 +177,12 @@ def revert_left(
     """
     own_sets, clock = OwnSets((), directory), server_clock(session)
     targets: list[Target] = []
-    for target, marker in all_markers(session):
+
+    def unreadable(name: str, scope: Scope) -> None:
+        remove = statement(name, None, scope).replace('"', "")
+        tell(f"{name} cannot be read, of another version of pgtop-tune: `{remove}` in psql removes it")
+
+    for target, marker in all_markers(session, unreadable):
         remaining_ms, is_of_here = marker.remaining_ms(clock), marker.is_of(session.instance)
         if own_sets.has(marker.set_id):
             continue

@@ -568,6 +568,10 @@ async def test_revert_takes_what_others_left_after_its_deadline_and_with_adopt_w
         settled = try_to_revert(ben.conninfo, directory=ben.directory, adopt=adopt, tell_of_others=told.append).settled
         return [(change.name, change.shown_after) for change in settled]
 
+    superuser.execute("SET pgtop_tune.pending_work_mem = ''")
+    superuser.execute("ALTER SYSTEM SET pgtop_tune.pending_work_mem = '{'")
+    assert await asyncio.to_thread(revert) == []
+    assert "`ALTER SYSTEM RESET pgtop_tune.pending_work_mem` in psql removes it" in told.pop()
     superuser.execute("ALTER SYSTEM SET work_mem = '8MB'")
     forge(superuser, now=("8MB",), until_ms=2**52)
     assert (await asyncio.to_thread(revert), value(ben.server, SYSTEM)) == ([], "8MB")

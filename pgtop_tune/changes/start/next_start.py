@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import elements
+from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.service import groups_of
 from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.instance import ServerPlace
@@ -25,6 +26,8 @@ from pgtop_tune.model.parameter_values import parse, parse_bool, unit_bytes
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
+_BINDS_ANY_PORT: Final = 1 << 10
+"""CAP_NET_BIND_SERVICE (capabilities(7), include/uapi/linux/capability.h)."""
 _FILE: Final = "SELECT isdir AS is_directory FROM pg_stat_file(%s, true)"
 _VALUES: Final = """
 WITH lines AS MATERIALIZED (
@@ -216,7 +219,7 @@ def next_start(
         counts=_counts(session, touched),
         has_group=_has_group(group) if is_here and group and not group.isdecimal() else None,
         is_log_closed=is_here and not touched.isdisjoint(_LOGS) and _is_closed(start.text("log_directory"), place),
-        cannot_listen=_cannot_listen(start) if is_here and not touched.isdisjoint(_LISTENING) else "",
+        cannot_listen=_cannot_listen(start, place) if is_here and not touched.isdisjoint(_LISTENING) else "",
     )
 
 
@@ -244,16 +247,31 @@ def _counts(session: OperatorSession, touched: frozenset[str]) -> dict[str, int]
     return counts
 
 
-def _cannot_listen(start: NextStart) -> str:
+def _cannot_listen(start: NextStart, place: ServerPlace) -> str:
     """Return why no address could be opened; the port that it has now is its own, so that any port stands for it."""
     addresses = elements("listen_addresses", start.text("listen_addresses"))
     if addresses is None:
         return 'invalid list syntax in parameter "listen_addresses"'
     port, row = start.text("port"), start.rows.get("port")
     number = 0 if row is None or port == row.running or not port.isdecimal() else int(port)
-    if not addresses or any(_can_listen(address, number) for address in addresses):
+    if not addresses or (
+        not _is_reserved(number, place) and any(_can_listen(address, number) for address in addresses)
+    ):
         return ""
     return f"could not create any TCP/IP sockets at {', '.join(addresses)}, port {port}"
+
+
+def _is_reserved(port: int, place: ServerPlace) -> bool:
+    """Return whether a port surely is for root alone: ip(7), ip_unprivileged_port_start and CAP_NET_BIND_SERVICE."""
+    try:
+        first_free = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+        if not 0 < port < first_free or place.uid in (None, 0):
+            return False
+        status = Path(f"/proc/{pid_of(Path(place.data_directory))}/status").read_text()
+    except (OSError, ValueError):
+        return False
+    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "f" * 16)
+    return not int(effective, 16) & _BINDS_ANY_PORT
 
 
 def _can_listen(address: str, port: int) -> bool:

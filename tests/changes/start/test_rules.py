@@ -17,6 +17,8 @@ from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.postgres.server.conninfo import resolve
+from tests.changes.restart.test_moving import free_port
+from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.certificates import Authority
 from tests.support.servers import conninfo
 
@@ -97,3 +99,17 @@ async def test_certificates_are_looked_for_where_the_server_does(
             await control.apply_set(*unlocked({f"ssl_{name}_file": f"tls/{value}.{'key' if name == 'key' else 'crt'}"}))
     await control.aclose()
     server.restart()
+
+
+@pytest.mark.root
+async def test_a_port_of_root_s_is_refused_where_the_server_is_not_root(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    port = str(free_port())
+    with by_pg_ctl(make_server(), listen_addresses="127.0.0.1", port=port) as server:
+        there = resolve(f"host={server.socket_dir} port={port} user={server.user} dbname=postgres")
+        control = PostgresControl(there, directory=tmp_path, rules=Rules(allow_unsafe=True))
+        with pytest.raises(ServerProblem, match=r"could not create any TCP/IP sockets at 127.0.0.1, port 81"):
+            await control.apply_set(*unlocked({"port": "81"}))
+        await control.apply_set(*unlocked({"port": str(free_port())}))
+        await control.aclose()

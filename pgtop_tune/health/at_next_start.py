@@ -72,7 +72,6 @@ def _next_start(facts: CheckFacts, now: Mapping[str, Parameter], next_texts: Map
     rows = {
         name: StartValue(
             unit=row.unit,
-            vartype=row.vartype,
             running=row.setting,
             now=next_texts.get(name, row.setting),
             without=row.boot_val,

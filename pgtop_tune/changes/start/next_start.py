@@ -34,7 +34,7 @@ WITH lines AS MATERIALIZED (
   SELECT lower(name) AS name, setting, seqno,
          sourcefile = current_setting('data_directory') || '/postgresql.auto.conf' AS is_ours
     FROM pg_file_settings WHERE name IS NOT NULL)
-SELECT s.name, s.unit, s.vartype, s.source, s.setting AS running,
+SELECT s.name, s.unit, s.source, s.setting AS running,
        coalesce(CASE WHEN s.source NOT IN ('command line', 'environment variable') THEN
          (SELECT setting FROM lines WHERE name = lower(s.name) ORDER BY seqno DESC LIMIT 1) END, s.setting) AS now,
        coalesce((SELECT setting FROM lines WHERE name = lower(s.name) AND NOT is_ours ORDER BY seqno DESC LIMIT 1),
@@ -43,7 +43,7 @@ SELECT s.name, s.unit, s.vartype, s.source, s.setting AS running,
 """
 """What the next start reads, and what it reads without the line of postgresql.auto.conf."""
 _IN_FORCE: Final = """
-SELECT name, unit, vartype, source, setting AS running, setting AS now, coalesce(reset_val, boot_val) AS without
+SELECT name, unit, source, setting AS running, setting AS now, coalesce(reset_val, boot_val) AS without
   FROM pg_settings WHERE name = ANY(%s)
 """
 """The same where the role may not look into the files."""
@@ -87,7 +87,6 @@ class StartValue(Struct, frozen=True):
 
     Attributes:
         unit: As pg_settings has it, "" without.
-        vartype: Its kind, likewise.
         running: The value in force.
         now: The value that the next start reads.
         without: The one that it reads without a line of postgresql.auto.conf.
@@ -95,7 +94,6 @@ class StartValue(Struct, frozen=True):
     """
 
     unit: str
-    vartype: str
     running: str
     now: str
     without: str
@@ -202,7 +200,6 @@ def next_start(
     rows = {
         row["name"]: StartValue(
             unit=row["unit"] or "",
-            vartype=row["vartype"],
             running=row["running"] or "",
             now=row["now"] or "",
             without=row["without"] or "",

@@ -7,7 +7,7 @@ program does not see. The text as it is now is judged likewise: what it has of i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.changes.model.change import ScopeKind, WantedParameter
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _AT_RESTART: Final = "postmaster"
 _WHERE_LIBRARIES: Final = "dynamic_library_path"
+_UNREAD: Final = NextStart(rows={}, changes={}, directories={}, counts={})
+"""Where neither a rule nor a certificate asks for it."""
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -78,8 +80,10 @@ class StartTrials:
         at_restart = any(current[change.name.lower()].context == _AT_RESTART for change in changes)
         with_libraries = at_restart or any(change.name.lower() == _WHERE_LIBRARIES for change in changes)
         touched = frozenset(change.name.lower() for change in changes)
-        before = next_start(session, (), PARAMETERS, place=place, touched=touched)
-        after = next_start(session, changes, PARAMETERS, place=place)
+        before = after = _UNREAD
+        if _is_of_tls(touched) or not touched.isdisjoint(PARAMETERS):
+            before = next_start(session, (), PARAMETERS, place=place, touched=touched)
+            after = next_start(session, changes, PARAMETERS, place=place)
         dry = self._dry(session, place, changes, (before, after), with_libraries=with_libraries)
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
         refusal = refusal or refusal_by_rules(before, after, changes, session.major, tried=isinstance(dry, DryStart))
@@ -108,7 +112,7 @@ class StartTrials:
         if not place.program:
             return self._by_rules(Unavailable(Reason.NOT_LOCAL, place.why_not or "its programs are out of reach"))
         names = {change.name.lower() for change in changes}
-        with_tls = any(name == "ssl" or name.startswith("ssl_") for name in names)
+        with_tls = _is_of_tls(names)
         may_ask = PASSPHRASE in names
         try:
             old = auto_conf_text(place)
@@ -139,6 +143,10 @@ class StartTrials:
     def _by_rules(self, why: Unavailable) -> Unavailable:
         self._tell(f"a start was not tried, values are judged by the rules of PostgreSQL: {why.detail}")
         return why
+
+
+def _is_of_tls(names: Collection[str]) -> bool:
+    return any(name == "ssl" or name.startswith("ssl_") for name in names)
 
 
 def _remedy(changes: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> str:

@@ -323,13 +323,13 @@ class LoadRun:
             data_directory=watched.data_directory,
         )
         if self._first is not None:
-            found = kin(self._first, now)
-            if found is Kin.OTHER:
+            relation = kin(self._first, now)
+            if relation is Kin.OTHER:
                 raise LoadProblem(
                     f"another server than the one of the first run answers at {self._runner.endpoint}",
                     "its figures are not comparable with those of the runs before: start again",
                 )
-            if found is Kin.PERHAPS and not self._restarts and not self._restarted:
+            if relation is Kin.PERHAPS and not self._restarts and not self._restarted:
                 self._restarted = f"at {datetime.fromtimestamp(watched.started_ms / 1000):%H:%M:%S}"
                 self._told(f"warning: the server was restarted {self._restarted}, after the first run")
         self._first = joined(self._first, now)

@@ -382,8 +382,8 @@ class PostgresControl:
         """See `ChangeControl.any_in_force`."""
 
         found = await asyncio.to_thread(read_all, self.directory)
-        held = any(text.in_force or text.displaced for text in found.texts.values())
-        return held or bool(found.problems) or self._journals.holds_any
+        has_changes = any(text.in_force or text.displaced for text in found.texts.values())
+        return has_changes or bool(found.problems) or self._journals.holds_any
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""

@@ -96,8 +96,9 @@ class ServerJournals(Struct, frozen=True):
     @property
     def doubtful(self) -> tuple[ParameterChange, ...]:
         """Changes in force where the server has their values: displaced ones, and those of doubtful journals."""
-        perhaps = [change for each in self.known if each.kin is Kin.PERHAPS for change in each.text.in_force]
-        return (*perhaps, *(change for each in self.known if each.kin is Kin.SAME for change in each.text.displaced))
+        texts = {kin: [journal.text for journal in self.known if journal.kin is kin] for kin in Kin}
+        displaced = [change for text in texts[Kin.SAME] for change in text.displaced]
+        return (*(change for text in texts[Kin.PERHAPS] for change in text.in_force), *displaced)
 
 
 def seen(session: OperatorSession) -> Instance:

@@ -338,12 +338,12 @@ def _later(
 ) -> ParameterChange | None:
     """The next change of the same parameter that is in force and stays."""
     text = journal.text()
-    ids = [each.id for each in text.changes]
+    ids = [recorded.id for recorded in text.changes]
     after = text.changes[ids.index(change.id) + 1 :] if change.id in ids else ()
-    for each in (each for each in after if each in text.in_force):
-        made = each.state is ChangeState.APPLIED or (is_ours(each, now) and now != change.value)
-        if each.covers(change) and each.id not in together and made:
-            return each
+    for later in (later for later in after if later in text.in_force):
+        made = later.state is ChangeState.APPLIED or (is_ours(later, now) and now != change.value)
+        if later.covers(change) and later.id not in together and made:
+            return later
     return None
 
 

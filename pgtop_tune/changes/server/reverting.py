@@ -123,8 +123,8 @@ def take_back_from(
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
 ) -> RevertOutcome:
     """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
-    others = [change for each in found.known if adopt and each.kin is Kin.OTHER for change in each.text.in_force]
-    doubtful = [*found.doubtful, *others]
+    texts = [journal.text for journal in found.known if adopt and journal.kin is Kin.OTHER]
+    doubtful = [*found.doubtful, *(change for text in texts for change in text.in_force)]
     foreign = [change for each in found.known if each.kin is not Kin.SAME for change in each.text.in_force]
     chosen = selection(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
     # Of those that a change covers which stays, only a journal of this server can hand the old value on.
@@ -156,10 +156,10 @@ def take_back_from(
             with each.opened() as journal:
                 # Somebody may have kept it by the time we are alone.
                 text = journal.text()
-                held = [change for change in text.changes if change in (*text.in_force, *text.displaced)]
-                mine = selection([change for change in held if change.id in wanted])
-                if mine:
-                    back = take_back(session, journal, mine, why, certain=each.kin is Kin.SAME)
+                revertible = [change for change in text.changes if change in (*text.in_force, *text.displaced)]
+                still_wanted = selection([change for change in revertible if change.id in wanted])
+                if still_wanted:
+                    back = take_back(session, journal, still_wanted, why, certain=each.kin is Kin.SAME)
                     outcome = outcome.and_then(back)
     return outcome
 

@@ -1,4 +1,4 @@
-"""Who listens at a Unix socket: the server itself, or a proxy with a socket of its own in front of it.
+"""The process that listens at a Unix socket: the server itself, or a proxy with a socket of its own in front of it.
 
 Source: SO_PEERCRED of unix(7), the process that called listen(2); proc_pid_stat(5), proc_pid_status(5) (NSpid),
 proc_tid_children(5).

@@ -124,7 +124,7 @@ class StartTrials:
                 with_tls=with_tls,
                 may_ask=may_ask,
             )
-            if new in self._passed and not with_libraries:
+            if new in self._passed and not with_libraries and not with_tls:
                 return DryStart()
             missing = absent_libraries(library_directory(session), place) if with_libraries else None
             dry = dry_start(place, new, session.major, missing)

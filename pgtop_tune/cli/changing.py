@@ -49,7 +49,8 @@ from pgtop_tune.cli.reverting import of_settled
 from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.foreign_answers import decoding
-from pgtop_tune.metrics.setting_risks import ValueRisk, risk_of
+from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.metrics.value_risks import ValueRisk
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo

@@ -30,7 +30,8 @@ from pgtop_tune.changes.statements import (
     value_after_reset,
 )
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
+from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.secret import without_secrets
 

@@ -17,7 +17,8 @@ from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
 from pgtop_tune.experiment.plan.parts import ExperimentParts, until
 from pgtop_tune.experiment.plan.status import arm_words
-from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
+from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.metrics.value_risks import RiskClass
 
 _SLACK_S: Final = 3600.0
 _WATCHDOG_S: Final = 180.0

@@ -21,7 +21,8 @@ from pgtop_tune.experiment.plan.amounts import ADVISED, NotToTell, PlanFacts, cl
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Configuration, ExperimentPlan
 from pgtop_tune.experiment.plan.order import seed_of, stages_of
 from pgtop_tune.experiment.plan.plan_lines import place_of
-from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
+from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, unit_bytes

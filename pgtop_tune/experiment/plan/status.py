@@ -11,7 +11,8 @@ from pgtop_tune.experiment.plan.amounts import scale_words
 from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE, estimate
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome
-from pgtop_tune.metrics.setting_risks import RiskClass, risk_of
+from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.units import about, counted, duration
 

@@ -14,7 +14,8 @@ from pgtop_tune.advice.listing import advised_value, differs, is_changed
 from pgtop_tune.advice.proposal import same
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.metrics.setting_risks import ValueRisk, risk_of
+from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.metrics.value_risks import ValueRisk
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, show

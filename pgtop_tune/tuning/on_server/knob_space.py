@@ -10,7 +10,8 @@ from typing import Final
 from pgtop_tune.advice.knobs.catalogue import BY_NAME, GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.metrics.setting_risks import RISKS, RiskClass
+from pgtop_tune.metrics.setting_risks import RISKS
+from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.parameter_values import parse, show
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tuning.on_server.machine_space import (

@@ -29,6 +29,21 @@ SELECT sourcefile, sourceline, setting FROM pg_file_settings
  ORDER BY seqno DESC LIMIT 1
 """
 
+_APPLIED: Final = """
+SELECT setting FROM pg_file_settings WHERE lower(name) = lower(%s) AND applied ORDER BY seqno DESC LIMIT 1
+"""
+_MAY_READ_FILES: Final = """
+SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')
+       AND has_table_privilege('pg_file_settings', 'select') AS permitted
+"""
+_SCOPED: Final = """
+SELECT coalesce(r.rolname, '') AS role, coalesce(d.datname, '') AS database,
+       substr(entry, strpos(entry, '=') + 1) AS value
+  FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
+  LEFT JOIN pg_roles r ON r.oid = s.setrole LEFT JOIN pg_database d ON d.oid = s.setdatabase
+ WHERE lower(split_part(entry, '=', 1)) = lower(%s)
+"""
+
 
 def check_lists(session: OperatorSession, wanted: Sequence[WantedParameter]) -> None:
     """The same for several changes of parameters that the server has, before anybody is asked for a yes.
@@ -68,9 +83,33 @@ def check_list(session: OperatorSession, parameter: Parameter, wanted: WantedPar
         _check_reset_empties(session, parameter, wanted)
 
 
-def value_after_reset(session: OperatorSession, parameter: Parameter) -> str:
-    """Return what a parameter has without a line of postgresql.auto.conf: that of another file, or its default."""
-    lines = session.rows(_IN_OTHER_FILES, parameter.name)
+def values_after_reset(session: OperatorSession, parameter: Parameter, scope: Scope) -> tuple[str, ...]:
+    """Return what a parameter can have once its value in a scope is gone: nothing where the scope has none.
+
+    For the system the line of another file, or its default. Sessions of a role have the value of their database, of
+    which there can be several; else that of all roles; else the system's (postinit.c, process_settings).
+    """
+    if scope.kind is ScopeKind.SYSTEM:
+        lines = session.rows(_IN_OTHER_FILES, parameter.name)
+        return (str(lines[0]["setting"]) if lines else parameter.boot_val,)
+    rows = session.rows(_SCOPED, parameter.name)
+    entries = {(str(row["role"]), str(row["database"])): str(row["value"]) for row in rows}
+    if (scope.role, scope.database) not in entries:
+        return ()
+    weaker = [(scope.role, ""), ("", scope.database), ("", "")]
+    beneath = [entries[key] for key in weaker if key in entries and key != (scope.role, scope.database)][:1]
+    of_databases = [value for (role, database), value in entries.items() if database and not role]
+    return (*(of_databases if scope.kind is ScopeKind.ROLE else ()), *(beneath or [_of_system(session, parameter)]))
+
+
+def _of_system(session: OperatorSession, parameter: Parameter) -> str:
+    """Return the value of sessions that no role and no database sets."""
+    if parameter.source == "command line":
+        return parameter.setting
+    if not session.rows(_MAY_READ_FILES)[0]["permitted"]:
+        # What a session of ours has is all that can be told.
+        return parameter.reset_val
+    lines = session.rows(_APPLIED, parameter.name)
     return str(lines[0]["setting"]) if lines else parameter.boot_val
 
 

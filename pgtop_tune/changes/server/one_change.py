@@ -27,7 +27,7 @@ from pgtop_tune.changes.statements import (
     out_of_order,
     said,
     same,
-    value_after_reset,
+    values_after_reset,
 )
 from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.metrics.setting_risks import risk_of
@@ -56,18 +56,20 @@ class Rules(Struct, frozen=True):
 def with_reset_values(
     session: OperatorSession, wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]
 ) -> tuple[WantedParameter, ...]:
-    """Return the changes with the values that resets of the system's scope bring: they are judged as typed ones.
+    """Return the changes with the values that resets bring: they are judged as typed ones.
 
-    A value whose risk is not known stays a reset.
+    Of several values that a scope's sessions can have then, one that is not safe counts. A reset to a value whose risk
+    is not known stays one.
     """
     valued = []
     for change in wanted:
         parameter = current.get(change.name.lower())
-        if change.value is None and change.scope.kind is ScopeKind.SYSTEM and parameter is not None:
-            value = value_after_reset(session, parameter)
-            risk = risk_of(change.name, value, parameter)
-            if risk is None or risk.kind is not RiskClass.UNKNOWN:
-                change = replace(change, value=value)
+        if change.value is None and parameter is not None:
+            values = values_after_reset(session, parameter, change.scope)
+            risks = {value: risk_of(change.name, value, parameter) for value in values}
+            known = [value for value, risk in risks.items() if risk is None or risk.kind is not RiskClass.UNKNOWN]
+            if known:
+                change = replace(change, value=max(known, key=lambda value: risks[value] is not None))
         valued.append(change)
     return tuple(valued)
 

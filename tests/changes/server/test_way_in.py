@@ -14,6 +14,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.changes.server.session_runner import operator_session
+from pgtop_tune.changes.statements import statement
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LockedOut, ServerProblem, UnsafeChange
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
@@ -308,3 +309,34 @@ async def test_a_reset_is_judged_by_the_value_that_it_brings(fresh_server: Throw
             await control.apply_set([WantedParameter(name, None)], Terms())
     await control.aclose()
     assert auto_conf_of(fresh_server) == before
+
+
+@pytest.mark.parametrize(
+    ("lower", "scope", "brought"),
+    [
+        ("ALTER DATABASE postgres SET synchronous_commit = off", SCOPES[3], "off"),
+        ("ALTER DATABASE postgres SET synchronous_commit = off", SCOPES[1], "off"),
+        ("ALTER ROLE ALL SET synchronous_commit = off", SCOPES[2], "off"),
+        ("ALTER SYSTEM SET synchronous_commit = off", SCOPES[1], "off"),
+        ("ALTER ROLE postgres SET synchronous_commit = on", SCOPES[2], ""),
+        ("ALTER ROLE postgres SET synchronous_commit = on", SCOPES[3], ""),
+    ],
+)
+async def test_a_reset_of_a_role_or_a_database_is_judged_by_what_then_holds(
+    server: Throwaway, tmp_path: Path, lower: str, scope: Scope, brought: str
+) -> None:
+    own = str(statement("synchronous_commit", "on", scope))
+    undo = [str(statement("synchronous_commit", None, each)) for each in SCOPES]
+    execute(server, lower, own, "SELECT pg_reload_conf()")
+    control = PostgresControl(place(server), directory=tmp_path, rules=Rules(fenced=True))
+    asked = control.apply_set([WantedParameter("synchronous_commit", None, scope)], Terms())
+    try:
+        if brought:
+            with pytest.raises(UnsafeChange, match="synchronous_commit = off"):
+                await asked
+        else:
+            [change] = await asked
+            assert change.state is ChangeState.APPLIED
+    finally:
+        await control.aclose()
+        execute(server, *undo, "ALTER ROLE ALL RESET synchronous_commit", "SELECT pg_reload_conf()")

@@ -198,7 +198,9 @@ def test_a_role_that_may_not_is_told_the_grant(own: Throwaway, tmp_path: Path) -
 
 
 def test_for_a_load_the_options_are_printed_as_libpq_reads_them(own: Throwaway, tmp_path: Path) -> None:
-    ran = run("set", "work_mem=64MB", "DateStyle=SQL, DMY", "--scope", "load", "-d", conninfo(own), home=tmp_path)
+    words = ("--allow-unsafe", "--confirm", "DateStyle")
+    asked = ("work_mem=64MB", "DateStyle=SQL, DMY", "--scope", "load", *words)
+    ran = run("set", *asked, "-d", conninfo(own), home=tmp_path)
     assert ran.status == 0, ran.err
     script = f'{ran.out}\nprintf %s "$PGOPTIONS"'
     options = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout

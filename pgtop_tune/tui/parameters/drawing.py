@@ -249,7 +249,7 @@ def _worth(row: SettingRow, glyphs: Glyphs) -> Said:
     yield "costs", knob.trades, PLAIN
     yield "beware", knob.warning, "warning"
     for risk in RISKS.get(row.name, ()):
-        yield risk.verb, f"{risk.values}: {risk.reason}", "critical"
+        yield "risk", f"{risk.values} {risk.words}", "critical"
     yield "shows in", f" {glyphs.separator} ".join(knob.panes), PLAIN
     yield "moves with", ", ".join(knob.moves_with), PLAIN
 

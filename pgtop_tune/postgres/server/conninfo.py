@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
+from pgtop_tune.postgres.server import client_files
 from pgtop_tune.postgres.server.keywords import beyond_asyncpg, refused, since
 from pgtop_tune.process import handed_on
 from pgtop_tune.secret import Secret
@@ -463,7 +464,23 @@ def _balanced(wanted: dict[str, str]) -> bool:
 
 
 def asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> Answer:
-    """Lets libpq resolve the keywords without connecting; it tells all of them but the one that stops it."""
+    """Lets libpq resolve the keywords without connecting; it tells all of them but the one that stops it.
+
+    Raises:
+        UsageProblem: libpq refuses them, or would read what is no file.
+    """
+    client_files.check_before(wanted)
+    if wanted.get("service") or os.environ.get("PGSERVICE"):
+        # A service can name the password file, which libpq does not read where it is given a password.
+        client_files.check_passfile(_libpq_answer({**wanted, "password": "-"}, stop).values.get("passfile", ""))
+    answer = _libpq_answer(wanted, stop)
+    place = answer.values.get("hostaddr") or answer.values.get("host") or answer.host
+    if answer.values.get("sslmode") != "disable" and not place.startswith(("/", "@")):
+        client_files.check_tls(answer.values)
+    return answer
+
+
+def _libpq_answer(wanted: Mapping[str, str], stop: str) -> Answer:
     from psycopg import pq
     from psycopg.conninfo import make_conninfo
 

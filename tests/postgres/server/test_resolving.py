@@ -26,6 +26,15 @@ def told(asked):
 
 """
 
+_HELD = """
+there = resolving.resolve
+def held(*words, **more):
+    open(os.environ["GATE"]).close()
+    return there(*words, **more)
+resolving.resolve = held
+"""
+"""A child that waits until somebody opens the gate."""
+
 
 def told(script: str, home: Path, **variables: str) -> list[object]:
     """What a process without other threads prints: a child is forked only from such a one."""
@@ -78,39 +87,37 @@ print(json.dumps([found.password.reveal(), found.secrets["password"].reveal(), "
 
 
 def test_a_child_that_was_killed_costs_nothing_but_memory(tmp_path: Path) -> None:
-    service = tmp_path / "services"
-    os.mkfifo(service)
+    os.mkfifo(tmp_path / "gate")
     script = f"""
-begun = resolving.Resolving("service=reports")
+{_HELD}
+begun = resolving.Resolving("host=db3 user=reader")
 pid = begun._child[0]
 os.kill(pid, signal.SIGKILL)
 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-os.unlink({str(service)!r})
-with open({str(service)!r}, "w") as file:
-    file.write("[reports]\\nhost=db3\\nuser=reader\\n")
+resolving.resolve = there
 print(json.dumps([begun.answer().host]))
 """
-    assert told(script, tmp_path, PGSERVICEFILE=str(service)) == ["db3"]
+    assert told(script, tmp_path, GATE=str(tmp_path / "gate")) == ["db3"]
 
 
 def test_whoever_has_other_things_to_do_is_told_when_it_is_there(tmp_path: Path) -> None:
-    service = tmp_path / "services"
-    os.mkfifo(service)
+    os.mkfifo(tmp_path / "gate")
     script = f"""
 import select
-begun = resolving.Resolving("service=reports")
+{_HELD}
+begun = resolving.Resolving("host=db3 user=reader")
 early = begun.ready
-with open({str(service)!r}, "w") as file:
-    file.write("[reports]\\nhost=db3\\nuser=reader\\n")
+open(os.environ["GATE"], "w").close()
 select.select([begun._child[1]], [], [], 60)
 print(json.dumps([early, begun.ready, begun.answer().host, begun.ready]))
 """
-    assert told(script, tmp_path, PGSERVICEFILE=str(service)) == [False, True, "db3", True]
+    assert told(script, tmp_path, GATE=str(tmp_path / "gate")) == [False, True, "db3", True]
 
 
 def test_a_service_file_that_never_comes_ends_with_words(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "services")
-    script = """
+    os.mkfifo(tmp_path / "gate")
+    script = f"""
+{_HELD}
 resolving.DEADLINE_S = 1
 begun = resolving.Resolving("service=reports")
 pid = begun._child[0]
@@ -121,7 +128,7 @@ except ChildProcessError:
     words += ("gone",)
 print(json.dumps(words))
 """
-    kind, words, child = told(script, tmp_path, PGSERVICEFILE=str(tmp_path / "services"))
+    kind, words, child = told(script, tmp_path, GATE=str(tmp_path / "gate"))
     assert kind == "ConnectionProblem"
     assert "within 1 s where to connect" in str(words)
     assert "PGSERVICEFILE" in str(words)

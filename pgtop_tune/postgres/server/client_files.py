@@ -1,0 +1,95 @@
+"""Checks files that libpq reads to connect: it opens what is named, and waits for a pipe or reads a device without end.
+
+Source: libpq "The Connection Service File", "The Password File", "SSL Support"; fe-connect.c, fe-secure-openssl.c.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from pgtop_tune.errors import UsageProblem
+from pgtop_tune.paths import SMALL_BYTES
+
+_SERVICE_FILE: Final = "the service file"
+_PASSWORD_FILE: Final = "the password file"
+_OF_TLS: Final[Mapping[str, tuple[str, str]]] = {
+    "sslrootcert": ("the root certificate", "root.crt"),
+    "sslcert": ("the client certificate", "postgresql.crt"),
+    "sslkey": ("the client key", "postgresql.key"),
+    "sslcrl": ("the certificate revocation list", "root.crl"),
+}
+"""Keyword → what it is, and its name in ~/.postgresql."""
+_SYSTEM: Final = "system"
+_ENGINE: Final = ":"
+"""Separates a cryptographic engine and its key: no file."""
+
+
+def check_before(keywords: Mapping[str, str]) -> None:
+    """Make sure that libpq can read the service file and the password file.
+
+    Args:
+        keywords: Those that libpq is given; it takes the others from the environment.
+
+    Raises:
+        UsageProblem: One of them is no file, or too large to be one of these.
+    """
+    if keywords.get("service") or os.environ.get("PGSERVICE"):
+        for path in _service_files(keywords):
+            _check(path, _SERVICE_FILE)
+    check_passfile(keywords.get("passfile") or os.environ.get("PGPASSFILE") or "")
+
+
+def check_passfile(named: str) -> None:
+    """Make sure that a password file is one; "" means that of the home directory. Raises as `check_before`."""
+    if named != os.devnull:
+        # That is how no file is named; libpq passes over it with a warning.
+        _check(Path(named) if named else _home() / ".pgpass", _PASSWORD_FILE)
+
+
+def check_tls(keywords: Mapping[str, str]) -> None:
+    """Make sure that the files of TLS are files.
+
+    Args:
+        keywords: All that libpq found.
+
+    Raises:
+        UsageProblem: One of them is no file, or too large to be one of these.
+    """
+    for keyword, (meaning, name) in _OF_TLS.items():
+        named = keywords.get(keyword, "")
+        if named != _SYSTEM and not (keyword == "sslkey" and _ENGINE in named):
+            _check(Path(named) if named else _home() / ".postgresql" / name, meaning)
+
+
+def _service_files(keywords: Mapping[str, str]) -> Iterator[Path]:
+    named = keywords.get("servicefile") or os.environ.get("PGSERVICEFILE")
+    yield Path(named) if named else _home() / ".pg_service.conf"
+    if directory := os.environ.get("PGSYSCONFDIR"):
+        yield Path(directory, "pg_service.conf")
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        # No account has this number: libpq finds no file either.
+        return Path(os.devnull, "none")
+
+
+def _check(path: Path, meaning: str) -> None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        # libpq says what it makes of a file that is not there.
+        return
+    if not stat.S_ISREG(found.st_mode):
+        kind = "is a directory" if stat.S_ISDIR(found.st_mode) else "is not a regular file"
+    elif found.st_size > SMALL_BYTES:
+        kind = f"is larger than {SMALL_BYTES / 1e6:g} MB"
+    else:
+        return
+    raise UsageProblem(f"{path}, {meaning} that libpq would read, {kind}", "name another file, or move it away")

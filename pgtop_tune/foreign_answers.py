@@ -26,10 +26,28 @@ LONGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes or characters of one value; nothing that PostgreSQL answers to us is as long."""
 
 
-def malformed(error: Exception) -> ServerProblem:
-    """Return the problem for an answer that could not be taken apart."""
+_FORMS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (MemoryError, "values that are too large"),
+    (LookupError, "too few rows or columns"),
+    (ArithmeticError, "numbers out of range"),
+    (struct.error, "values of another length"),
+    (BufferError, "values of another length"),
+    (ValueError, "values in another form"),
+)
+"""What an exception says of an answer; the others come of a value of another type, or of NULL."""
+
+
+def malformed(error: Exception, section: str = "") -> ServerProblem:
+    """Return the problem for an answer that could not be taken apart.
+
+    Args:
+        error: What Python made of it.
+        section: What was asked for: a section, a question; "" where the operator knows.
+    """
+    form = next((words for kind, words in _FORMS if isinstance(error, kind)), "values of another type, or none")
+    asked = f" to the question for {section.replace('_', ' ')}" if section else ""
     return ServerProblem(
-        f"the server's answer has another form than PostgreSQL's ({type(error).__name__})",
+        f"the server's answer{asked} has {form}, unlike PostgreSQL's",
         "connect to the server itself, without a proxy or pooler in between",
     )
 

@@ -14,6 +14,8 @@ from pgtop_tune.postgres.server.other_address import OtherAddress
 _WORDS: Final = re.compile(
     r"(?P<host>\[[^\]]+\]|/[^:]*|[^:/@]*)(?::(?P<port>\d{1,5}))?(?:/(?P<database>[^/]+))?", re.ASCII
 )
+_NO_HOST: Final = re.compile(r"[\s=]")
+"""In a keyword string of libpq, and in no name of a host."""
 _HINT: Final = "write --endpoint NAME=HOST:PORT/DATABASE, or NAME=postgresql://…"
 
 
@@ -54,6 +56,8 @@ def parse_endpoint(text: str) -> EndpointWords:
         raise UsageProblem(f"{text!r} is not an endpoint", _HINT)
     if "://" in rest:
         return EndpointWords(name, OtherAddress(uri=rest))
+    if not rest.startswith("/") and _NO_HOST.search(rest.partition("/")[0]):
+        raise UsageProblem("an endpoint takes no keywords (host=… port=…)", _HINT)
     found = _WORDS.fullmatch(rest)
     if found is None or (found["port"] and not 1 <= int(found["port"]) <= 65_535):
         raise UsageProblem(f"{rest!r} is not of the form host, port and database", _HINT)

@@ -262,7 +262,7 @@ def _once(question: Question[Any], asked: DatabaseAnswer) -> Answer[Any] | Unava
     try:
         return Answer(tuple(("", _row(question, row)) for row in rows), (asked.database,))
     except MALFORMED as error:
-        return Unavailable(Reason.FAILED, malformed(error).message)
+        return Unavailable(Reason.FAILED, malformed(error, question.name).message)
 
 
 def _row(question: Question[Any], row: Mapping[str, Any]) -> Any:
@@ -285,7 +285,7 @@ def _everywhere(question: Question[Any], asked: Sequence[DatabaseAnswer]) -> Ans
             rows += [(one.database, _row(question, row)) for row in answer]
             seen.append(one.database)
         except MALFORMED as error:
-            refused.append(Refused(one.database, malformed(error).message))
+            refused.append(Refused(one.database, malformed(error, question.name).message))
     if refused and not seen:
         return Unavailable(Reason.NO_ANSWER, f"{refused[0].database}: {refused[0].why}")
     return Answer(tuple(rows), tuple(seen), tuple(refused))

@@ -293,7 +293,7 @@ class PostgresReader:
             check_shape(answer)
         except (asyncpg.PostgresError, ServerProblem, *MALFORMED) as error:
             pause_s = min(refusal.pause_s * 2, _LONGEST_PAUSE_S) if refusal else _FIRST_PAUSE_S
-            unavailable = absence(malformed(error) if isinstance(error, MALFORMED) else error)
+            unavailable = absence(malformed(error, name) if isinstance(error, MALFORMED) else error)
             unavailable = await with_grants(context.connection, unavailable, self._texts_of(name))
             self._refusals[name] = _Refusal(unavailable, pause_s, self._clock() + pause_s)
             return unavailable

@@ -184,13 +184,15 @@ async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
 
 async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence[Row] | Unavailable:
     try:
-        return await _rows(connection, sql(name, major))
-    except (asyncpg.PostgresError, ServerProblem) as error:
-        return await with_grants(connection, absence(error), [sql(name, major)])
+        text = sql(name, major)
     except LookupError as problem:
         return Unavailable(Reason.NOT_SUPPORTED, str(problem))
+    try:
+        return await _rows(connection, text)
+    except (asyncpg.PostgresError, ServerProblem) as error:
+        return await with_grants(connection, absence(error), [text])
     except MALFORMED as error:
-        return absence(malformed(error))
+        return absence(malformed(error, name))
 
 
 async def _rows(connection: ReadConnection, text: str) -> Sequence[Row]:

@@ -57,6 +57,13 @@ def test_what_is_no_endpoint_is_refused(text: str) -> None:
         parse_endpoint(text)
 
 
+@pytest.mark.parametrize("text", ["a=host=db1 port=6432", "host=db1 port=6432", "a=port = 6432", "a=db1 dbname=shop"])
+def test_keywords_are_no_host_and_the_right_form_is_named(text: str) -> None:
+    with pytest.raises(UsageProblem, match="no keywords") as refused:
+        parse_endpoint(text)
+    assert "NAME=HOST:PORT/DATABASE" in refused.value.hint
+
+
 def test_housekeeping_is_done_in_its_own_order_whatever_was_typed_first() -> None:
     assert parse_housekeeping("quiet, vacuum") == ("vacuum", "quiet")
     assert parse_housekeeping("none") == ()

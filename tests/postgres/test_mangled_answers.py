@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 
 import pytest
 
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import PgtopError
+from pgtop_tune.foreign_answers import malformed
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
@@ -25,6 +27,23 @@ from tests.support.mangling_proxy import HOW, mangling
 SLOW = frozenset({"64 MB", "twice", "junk", "endless", "more columns", "fewer columns", "refused in the middle"})
 """Ways in which a connection waits for its time limit, and those that are much like others."""
 SOME = [pytest.param(how, marks=pytest.mark.long) if how in SLOW else how for how in HOW]
+
+
+@pytest.mark.parametrize(
+    ("error", "form"),
+    [
+        (IndexError(), "too few rows or columns"),
+        (KeyError("calls"), "too few rows or columns"),
+        (TypeError("WalSample.bytes is not what it should be"), "values of another type, or none"),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "no"), "values in another form"),
+        (OverflowError(), "numbers out of range"),
+        (MemoryError(), "values that are too large"),
+    ],
+)
+def test_the_sentence_names_the_section_and_what_to_do(error: Exception, form: str) -> None:
+    problem = malformed(error, "active_sessions")
+    assert problem.message == f"the server's answer to the question for active sessions has {form}, unlike PostgreSQL's"
+    assert "connect to the server itself" in problem.hint
 
 
 def socket_of(server: Throwaway) -> str:
@@ -49,8 +68,10 @@ async def test_a_mangled_answer_costs_its_section_and_no_more(how: str, server: 
             for section in sections.READ:
                 with contextlib.suppress(PgtopError):
                     reader.ask_ahead([section])
-                    await reader.read(section)
+                    answer = await reader.read(section)
                     reader.forget_ahead()
+                    # Of Python's exceptions the operator knows nothing.
+                    assert not (isinstance(answer, Unavailable) and re.search(r"[a-z](Error|Exception)\b", str(answer)))
                 if not reader.connected:
                     break
             if reader.connected:

@@ -127,7 +127,7 @@ def connection_problem(error: BaseException, conninfo: ConnInfo, *, reached: boo
             hint = _SILENT if reached and class_ is TimeoutError else hint
             kind = NoAnswer if reached and class_ is TimeoutError else NotReady if cut else ConnectionProblem
             return kind(f"{where}: {words}", hint)
-    return ConnectionProblem(f"{where}: {server_words(error) or type(error).__name__}")
+    return ConnectionProblem(f"{where}: {server_words(error) or 'the connection failed without a word'}")
 
 
 def refused_in_other_words(error: psycopg.OperationalError) -> bool:

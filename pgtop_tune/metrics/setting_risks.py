@@ -309,8 +309,13 @@ _RUN_CODE: Final[tuple[ValueRisk, ...]] = (
     *_rows(_CODE, "ssl_passphrase_command_supports_reload", ON, "each reload runs ssl_passphrase_command"),
     *_rows(
         _CODE,
-        "archive_library shared_preload_libraries session_preload_libraries local_preload_libraries"
-        " oauth_validator_libraries",
+        "session_preload_libraries local_preload_libraries",
+        NOT_EMPTY,
+        "libraries that each session loads, one of ours first; one that crashes ends every session of the server",
+    ),
+    *_rows(
+        _CODE,
+        "archive_library shared_preload_libraries oauth_validator_libraries",
         NOT_EMPTY,
         "libraries that the server's processes load",
     ),

@@ -39,7 +39,7 @@ from pgtop_tune.postgres.server.failures import (
     server_words,
     sqlstate_of,
 )
-from pgtop_tune.postgres.server.libpq import connect
+from pgtop_tune.postgres.server.libpq import CONNECT_TIMEOUT_S, connect
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import AT_START, pin, unpinned
 from pgtop_tune.postgres.server.way_in import attempts, login_problem
@@ -190,12 +190,15 @@ class OperatorSession:
             self._connection.close()
             raise
 
-    def new_login(self, settings: Mapping[str, str], database: str = "") -> ConnectionProblem | None:
+    def new_login(
+        self, settings: Mapping[str, str], database: str = "", *, application_name: str = CONTROL_NAME
+    ) -> ConnectionProblem | None:
         """Log in once more at the address of this session, and log out.
 
         Args:
             settings: Parameters of the start-up packet.
             database: Another database than ours.
+            application_name: By which the session is found while it hangs.
 
         Returns:
             Why the server does not let us in; None where it does, or where that says nothing of a setting: a limit has
@@ -204,9 +207,13 @@ class OperatorSession:
         info = self._connection.info
         endpoint = ServerEndpoint(host=info.host, port=info.port, hostaddr=info.hostaddr)
         there = self._conninfo.pinned(Reached(endpoint, bool(self._connection.pgconn.ssl_in_use)))
-        there = replace(there, dbname=database or there.dbname)
+        keywords = {**there.keywords}
+        if int(keywords.get("connect_timeout") or 0) <= 0:
+            # A value on trial can hang a login: it always has a time limit.
+            keywords["connect_timeout"] = str(CONNECT_TIMEOUT_S)
+        there = replace(there, dbname=database or there.dbname, keywords=keywords)
         try:
-            connection = connect(there, CONTROL_NAME, options=with_settings("", settings))
+            connection = connect(there, application_name, options=with_settings("", settings))
         except psycopg.OperationalError as error:
             state = refusal_state(error) or _state_of(error, there)
             if state.startswith(_NO_PLACE) or own_sessions.ended_by_limit(str(error), state):

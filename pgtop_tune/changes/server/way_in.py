@@ -7,12 +7,14 @@ change back where the next login fails.
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.changes.model.change import ParameterChange, Scope, WantedParameter
 from pgtop_tune.changes.statements import elements, list_fault
-from pgtop_tune.errors import ConnectionProblem, LockedOut, NotReady, ServerProblem
+from pgtop_tune.errors import ConnectionProblem, LockedOut, NoAnswer, NotReady, ServerProblem
 from pgtop_tune.metrics.setting_risks import RISKS, risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.postgres import Parameter
@@ -28,6 +30,13 @@ _PLUGINS: Final = "$libdir/plugins/"
 _OF_SUPERUSERS: Final = frozenset({"superuser", "superuser-backend"})
 _IS_SUPERUSER: Final = "SELECT rolsuper AS permitted FROM pg_roles WHERE rolname = session_user"
 _MAY_SET: Final = "SELECT has_parameter_privilege(session_user, %s, 'SET') AS permitted"
+_TRIAL: Final = "pgtop-tune trial"
+_END_TRIAL: Final = """
+SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()
+"""
+_ENDS_S: Final = 2.0
+"""Within which a session that was told to end has ended, and the server has ended ours after a crash."""
+_LOOK_S: Final = 0.05
 _GRANTS: Final = 15
 """The major with GRANT SET ON PARAMETER."""
 _TAKES: Final = frozenset({RiskClass.RUNS_CODE, RiskClass.LOCKS_OUT, RiskClass.UNKNOWN})
@@ -142,8 +151,36 @@ def _tried(session: OperatorSession, values: Mapping[str, str], current: Mapping
     if not session.direct:
         return _loaded(session, values)
     permitted = {name: value for name, value in values.items() if _may_try(session, current[name])}
-    problem = session.new_login(permitted) if permitted else None
+    if not permitted:
+        return ""
+    name = f"{_TRIAL} {uuid.uuid4().hex[:12]}"
+    problem = session.new_login(permitted, application_name=name)
+    if isinstance(problem, NoAnswer):
+        return f"the login did not end in time{_ended_trial(session, name)}"
+    if problem is not None and not isinstance(problem, LockedOut) and _is_cut(session):
+        return "it crashed the session of the trial, and the server ended all others"
     return "" if problem is None else problem.message
+
+
+def _ended_trial(session: OperatorSession, name: str) -> str:
+    """End the session of a trial that hangs; return that it does not end, in words."""
+    deadline_s = time.monotonic() + _ENDS_S
+    while left := session.rows(_END_TRIAL, name):
+        if time.monotonic() > deadline_s:
+            pid = left[0]["pid"]
+            return f"; its process {pid} stays: kill -9 {pid} ends it, and every other session of the server"
+        time.sleep(_LOOK_S)
+    return ""
+
+
+def _is_cut(session: OperatorSession) -> bool:
+    """Whether our own session ends, too: the server ends all of them after the crash of one."""
+    deadline_s = time.monotonic() + _ENDS_S
+    while session.answers():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_LOOK_S)
+    return True
 
 
 def _may_try(session: OperatorSession, parameter: Parameter) -> bool:

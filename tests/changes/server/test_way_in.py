@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,22 @@ def library_of(server: Throwaway, name: str = "ours") -> Path:
     source = next((bin_dir.parent / "lib").rglob("plpgsql.so"), None) or next(bin_dir.parent.rglob("plpgsql.so"))
     path = Path(str(server.data_dir)) / f"{name}.so"
     shutil.copy(source, path)
+    path.chmod(0o755)
+    return path
+
+
+def compiled(server: Throwaway, body: str) -> Path:
+    """A library for PostgreSQL 18 whose _PG_init has this body."""
+    headers = next(Path(str(server.bin_dir)).parent.rglob("server/postgres.h"), None)
+    compiler = shutil.which("cc")
+    if headers is None or compiler is None:
+        pytest.skip("no compiler, or no headers of the server")
+    source, path = Path(str(server.data_dir)) / "ours.c", Path(str(server.data_dir)) / "ours.so"
+    source.write_text(
+        '#include "postgres.h"\n#include "fmgr.h"\n#include "miscadmin.h"\n#include <signal.h>\n#include <unistd.h>\n'
+        f"PG_MODULE_MAGIC;\nvoid _PG_init(void);\nvoid _PG_init(void) {{ {body} }}\n"
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", f"-I{headers.parent}", "-o", path, source], check=True)
     path.chmod(0o755)
     return path
 
@@ -340,3 +357,38 @@ async def test_a_reset_of_a_role_or_a_database_is_judged_by_what_then_holds(
     finally:
         await control.aclose()
         execute(server, *undo, "ALTER ROLE ALL RESET synchronous_commit", "SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("for (;;) pg_usleep(100000);", "the login did not end in time; its process "),
+        ("for (;;) { CHECK_FOR_INTERRUPTS(); pg_usleep(100000); }", "the login did not end in time"),
+        ("raise(SIGSEGV);", "it crashed the session of the trial, and the server ended all others"),
+        ("_exit(0);", "it crashed the session of the trial, and the server ended all others"),
+    ],
+)
+async def test_a_library_that_hangs_or_crashes_is_not_written(
+    fresh_server: Throwaway, tmp_path: Path, body: str, words: str
+) -> None:
+    library, before = compiled(fresh_server, body), auto_conf_of(fresh_server)
+    control = control_to(resolve(f"{conninfo(fresh_server)} connect_timeout=2"), tmp_path)
+    with pytest.raises(ServerProblem) as refused:
+        await control.apply_set([WantedParameter(LIBRARIES, str(library))], Terms(600.0))
+    await control.aclose()
+    assert words in refused.value.message
+    assert "nothing was changed" in refused.value.hint
+    assert (auto_conf_of(fresh_server), stored_when_up(fresh_server)) == (before, [])
+    if "CHECK_FOR" in body:
+        assert eventually(lambda: not trials(fresh_server))
+
+
+def stored_when_up(server: Throwaway) -> list[tuple[object, ...]]:
+    assert eventually(lambda: not is_locked_out(server))
+    return stored(server)
+
+
+def trials(server: Throwaway) -> list[tuple[object, ...]]:
+    with psycopg.connect(conninfo(server)) as connection:
+        text = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgtop-tune trial%'"
+        return connection.execute(text.encode()).fetchall()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -228,9 +229,34 @@ class OperatorSession:
         return None
 
     def load(self, library: str) -> None:
-        """Load a library into the session that serves us, as new sessions would. Raises psycopg's exceptions."""
-        with self._one_session():
-            self._run(str(composed("LOAD {library}", library=literal(library))))
+        """Load a library into the session that serves us, as new sessions would.
+
+        Raises:
+            ServerProblem: It did not load in time, and our connection is gone.
+            psycopg.Error: As psycopg raises it.
+        """
+        hung = threading.Event()
+
+        def hang_up() -> None:
+            hung.set()
+            with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+
+        # No limit of the server's ends a library that does not look.
+        timer = threading.Timer(CONNECT_TIMEOUT_S, hang_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            with self._one_session():
+                self._run(str(composed("LOAD {library}", library=literal(library))))
+        except psycopg.OperationalError:
+            if not hung.is_set():
+                raise
+            raise ServerProblem(
+                f"{library} did not load within {CONNECT_TIMEOUT_S} s", "its session may stay until it is killed"
+            ) from None
+        finally:
+            timer.cancel()
 
     def answers(self) -> bool:
         """Whether the connection still leads to the server; a restart cuts it without a word to us."""

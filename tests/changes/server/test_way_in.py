@@ -383,6 +383,16 @@ async def test_a_library_that_hangs_or_crashes_is_not_written(
         assert eventually(lambda: not trials(fresh_server))
 
 
+async def test_behind_a_pooler_a_library_that_hangs_has_a_time_limit(fresh_server: Throwaway, tmp_path: Path) -> None:
+    library, before = compiled(fresh_server, "for (;;) pg_usleep(100000);"), auto_conf_of(fresh_server)
+    with PgBouncer(fresh_server) as bouncer:
+        control = control_to(resolve(bouncer.conninfo(), user="postgres"), tmp_path)
+        with pytest.raises(ServerProblem, match="did not load within 5 s"):
+            await control.apply_set([WantedParameter(LIBRARIES, str(library))], Terms())
+        await control.aclose()
+    assert auto_conf_of(fresh_server) == before
+
+
 def stored_when_up(server: Throwaway) -> list[tuple[object, ...]]:
     assert eventually(lambda: not is_locked_out(server))
     return stored(server)

@@ -44,10 +44,12 @@ def malformed(error: Exception, section: str = "") -> ServerProblem:
         error: What Python made of it.
         section: What was asked for: a section, a question; "" where the operator knows.
     """
-    form = next((words for kind, words in _FORMS if isinstance(error, kind)), "values of another type, or none")
-    asked = f" to the question for {section.replace('_', ' ')}" if section else ""
+    form = next(
+        (description for kind, description in _FORMS if isinstance(error, kind)), "values of another type, or none"
+    )
+    question = f" to the question for {section.replace('_', ' ')}" if section else ""
     return ServerProblem(
-        f"the server's answer{asked} has {form}, unlike PostgreSQL's",
+        f"the server's answer{question} has {form}, unlike PostgreSQL's",
         "connect to the server itself, without a proxy or pooler in between",
     )
 

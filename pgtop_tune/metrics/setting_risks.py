@@ -638,6 +638,6 @@ _LOCK_OUT: Final[tuple[ValueRisk, ...]] = (
 
 _TABLE: Final = (*_LOST_ON_CRASH, *_LOST_AT_ONCE, *_RUN_CODE, *_LOCK_OUT)
 RISKS: Final[Mapping[str, tuple[ValueRisk, ...]]] = MappingProxyType(
-    {row.name: tuple(other for other in _TABLE if other.name == row.name) for row in _TABLE}
+    {row.name: tuple(risk for risk in _TABLE if risk.name == row.name) for row in _TABLE}
 )
 """Setting → its rows; the first that applies to a value counts."""

@@ -15,7 +15,7 @@ from pgtop_tune.model.postgres import Parameter
 
 
 class RiskClass(StrEnum):
-    """What a value can do that tuning must not do unasked."""
+    """The harm that a value can do, which tuning must not do unasked."""
 
     LOSES_ON_CRASH = "loses data on a crash"
     LOSES_AT_ONCE = "loses data at once"
@@ -77,7 +77,7 @@ class ValueRisk(Struct, frozen=True, kw_only=True):
 
     @property
     def loses_data(self) -> bool:
-        """Whether it is one of the two classes of losses."""
+        """Return whether it is one of the two classes of losses."""
         return self.kind in LOSSES
 
     def locked(self, *, ends: bool) -> bool:
@@ -155,10 +155,10 @@ def _number(value: str, parameter: Parameter | None, unit: str = "") -> float | 
         return None
 
 
-def _is_same(value: str, other: str | None, parameter: Parameter) -> bool:
+def _is_same(value: str, setting: str | None, parameter: Parameter) -> bool:
     if parameter.vartype in ("integer", "real"):
-        return other is not None and _number(value, parameter) == _number(other, parameter)
-    return _plain(value) == _plain(other or "")
+        return setting is not None and _number(value, parameter) == _number(setting, parameter)
+    return _plain(value) == _plain(setting or "")
 
 
 def _in_force(value: str, parameter: Parameter | None) -> bool:
@@ -175,8 +175,8 @@ def _is_empty(value: str, parameter: Parameter | None) -> bool:
 
 def _does_nothing(value: str, parameter: Parameter | None) -> bool:
     """Return whether a command succeeds without an effect: `true`, `/bin/true`, `:`, `exit 0`, `cd .`, `REM`."""
-    words = value.split()
-    return bool(words) and words[0].rpartition("/")[2] in ("true", ":", "exit", "cd", "echo", "REM", "rem", "#")
+    pieces = value.split()
+    return bool(pieces) and pieces[0].rpartition("/")[2] in ("true", ":", "exit", "cd", "echo", "REM", "rem", "#")
 
 
 def _is_lower(value: str, parameter: Parameter | None) -> bool:

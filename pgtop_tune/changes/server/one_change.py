@@ -67,9 +67,9 @@ def with_reset_values(
         if change.value is None and parameter is not None:
             values = values_after_reset(session, parameter, change.scope)
             risks = {value: risk_of(change.name, value, parameter) for value in values}
-            known = [value for value, risk in risks.items() if risk is None or risk.kind is not RiskClass.UNKNOWN]
-            if known:
-                change = replace(change, value=max(known, key=lambda value: risks[value] is not None))
+            judged = [value for value, risk in risks.items() if risk is None or risk.kind is not RiskClass.UNKNOWN]
+            if judged:
+                change = replace(change, value=max(judged, key=lambda value: risks[value] is not None))
         valued.append(change)
     return tuple(valued)
 

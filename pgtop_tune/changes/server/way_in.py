@@ -165,16 +165,16 @@ def _tried(session: OperatorSession, values: Mapping[str, str], current: Mapping
 def _ended_trial(session: OperatorSession, name: str) -> str:
     """End the session of a trial that hangs; return that it does not end, in words."""
     deadline_s = time.monotonic() + _ENDS_S
-    while left := session.rows(_END_TRIAL, name):
+    while sessions := session.rows(_END_TRIAL, name):
         if time.monotonic() > deadline_s:
-            pid = left[0]["pid"]
+            pid = sessions[0]["pid"]
             return f"; its process {pid} stays: kill -9 {pid} ends it, and every other session of the server"
         time.sleep(_LOOK_S)
     return ""
 
 
 def _is_cut(session: OperatorSession) -> bool:
-    """Whether our own session ends, too: the server ends all of them after the crash of one."""
+    """Return whether our own session ends, too: the server ends all of them after the crash of one."""
     deadline_s = time.monotonic() + _ENDS_S
     while session.answers():
         if time.monotonic() > deadline_s:

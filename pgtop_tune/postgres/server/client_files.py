@@ -82,13 +82,13 @@ def _home() -> Path:
 
 def _check(path: Path, meaning: str) -> None:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         # libpq says what it makes of a file that is not there.
         return
-    if not stat.S_ISREG(found.st_mode):
-        kind = "is a directory" if stat.S_ISDIR(found.st_mode) else "is not a regular file"
-    elif found.st_size > SMALL_BYTES:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "is a directory" if stat.S_ISDIR(status.st_mode) else "is not a regular file"
+    elif status.st_size > SMALL_BYTES:
         kind = f"is larger than {SMALL_BYTES / 1e6:g} MB"
     else:
         return

@@ -474,19 +474,17 @@ def asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> Answer:
         # A service can name the password file, which libpq does not read where it is given a password.
         client_files.check_passfile(_libpq_answer({**wanted, "password": "-"}, stop).values.get("passfile", ""))
     answer = _libpq_answer(wanted, stop)
-    place = answer.values.get("hostaddr") or answer.values.get("host") or answer.host
-    if answer.values.get("sslmode") != "disable" and not place.startswith(("/", "@")):
+    host = answer.values.get("hostaddr") or answer.values.get("host") or answer.host
+    if answer.values.get("sslmode") != "disable" and not host.startswith(("/", "@")):
         client_files.check_tls(answer.values)
     return answer
 
 
-def _libpq_answer(wanted: Mapping[str, str], stop: str) -> Answer:
+def _libpq_answer(given: Mapping[str, str], stop: str) -> Answer:
     from psycopg import pq
     from psycopg.conninfo import make_conninfo
 
-    keywords: dict[str, Any] = {
-        keyword: value for keyword, value in wanted.items() if value or keyword in _EMPTY_COUNTS
-    }
+    keywords: dict[str, Any] = {keyword: value for keyword, value in given.items() if value or keyword in _EMPTY_COUNTS}
     text = make_conninfo("", **{**keywords, stop: _STOP_VALUE})
     connection = pq.PGconn.connect_start(text.encode())
     try:

@@ -480,11 +480,13 @@ def asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> Answer:
     return answer
 
 
-def _libpq_answer(given: Mapping[str, str], stop: str) -> Answer:
+def _libpq_answer(parameters: Mapping[str, str], stop: str) -> Answer:
     from psycopg import pq
     from psycopg.conninfo import make_conninfo
 
-    keywords: dict[str, Any] = {keyword: value for keyword, value in given.items() if value or keyword in _EMPTY_COUNTS}
+    keywords: dict[str, Any] = {
+        keyword: value for keyword, value in parameters.items() if value or keyword in _EMPTY_COUNTS
+    }
     text = make_conninfo("", **{**keywords, stop: _STOP_VALUE})
     connection = pq.PGconn.connect_start(text.encode())
     try:

@@ -84,7 +84,10 @@ async def targets(
         asked = from_here or not _of_this_machine(meant)
         way = await way_of(meant, sql_session) if asked else Way(None, straight=False)
         meant = meant.only(meant.endpoints[0]) if way.reached is None else meant.pinned(way.reached)
-        found.append(LoadTarget(words.name, endpoint_of(meant if from_here else _from_there(meant)), way.straight))
+        endpoint = endpoint_of(meant if from_here else _from_there(meant))
+        found.append(
+            LoadTarget(name=words.name, endpoint=endpoint, direct=way.straight, elsewhere=way.elsewhere and from_here)
+        )
     return tuple(found)
 
 

@@ -37,11 +37,13 @@ class LoadTarget(Struct, frozen=True):
     Attributes:
         name: In tables and records.
         direct: It is the very server that is watched.
+        elsewhere: It surely leads to another server.
     """
 
     name: str
     endpoint: LoadEndpoint
     direct: bool = True
+    elsewhere: bool = False
 
 
 def parse_endpoint(text: str) -> EndpointWords:

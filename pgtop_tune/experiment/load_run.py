@@ -428,7 +428,11 @@ def _asked(cell: RunCell) -> AskedRun:
 
 
 def _facts(cell: RunCell) -> RunFacts:
-    return RunFacts(builtin="" if cell.spec.scripts else cell.profile.builtin, direct=cell.target.direct)
+    return RunFacts(
+        builtin="" if cell.spec.scripts else cell.profile.builtin,
+        direct=cell.target.direct,
+        elsewhere=cell.target.elsewhere,
+    )
 
 
 def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:

@@ -79,7 +79,14 @@ def _silent_looks(inside: Sequence[Frame]) -> int:
 
 
 def other_server(evidence: RunEvidence) -> Doubt | None:
-    """Far fewer transactions on the server than the client did."""
+    """The endpoint leads to another server, or far fewer transactions were seen on this one than the client did."""
+    if evidence.facts.elsewhere:
+        return Doubt(
+            id="OTHER-SERVER", verdict=RunVerdict.SUSPECT,
+            reason="the endpoint leads to another server than the one that is watched:"
+            " the figures of server and machine are not of the load",
+            advice="pass the connection options of the server behind the endpoint",
+        )  # fmt: skip
     seen = _server_transactions(evidence)
     if seen is None or not evidence.facts.builtin or evidence.run.state is not RunState.FINISHED:
         return None

@@ -348,7 +348,7 @@ def _restarted(evidence: RunEvidence) -> Doubt | None:
 
 
 def _unproven(evidence: RunEvidence) -> Doubt | None:
-    if evidence.facts.proven:
+    if evidence.facts.proven or evidence.facts.elsewhere:
         return None
     return Doubt(
         id="SERVER-UNPROVEN", verdict=NOTE,
@@ -370,7 +370,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("CONFIGURATION-LOST", "The run was not made under its configuration.", "pg_settings after the run", _configuration_lost),
     Rule("PARAMETER-CHANGED", "A parameter was changed during the run.", "pg_settings: two looks within the run differ", around.parameter_changed),
     Rule("SERVER-RESTARTED", "The server was restarted between the first run of the series and this one.", "start of the postmaster before each run", _restarted),
-    Rule("OTHER-SERVER", "The watched server is not the one under load.", "Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
+    Rule("OTHER-SERVER", "The watched server is not the one under load.", "start of the postmaster at the endpoint; Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
     Rule("SERVER-UNPROVEN", "It cannot be proven that the load ran on the server that is watched.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() against the address and the process that were connected to", _unproven),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),

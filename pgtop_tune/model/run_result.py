@@ -194,6 +194,7 @@ class RunFacts(Struct, frozen=True, gc=False):
         unlogged: Those of them that write no WAL.
         direct: The endpoint is the server that is watched, nothing stands in between.
         proven: It is certain that the load ran on the server that is watched.
+        elsewhere: It is certain that it did not.
         warnings: What was said before the start: clients that will not find room.
         lost: Why the run was not made under its configuration, or not throughout; "" where it was.
         restarted: When the server was started between the first run of the series and this one; "" where it was not.
@@ -211,6 +212,7 @@ class RunFacts(Struct, frozen=True, gc=False):
     unlogged: tuple[str, ...] = ()
     direct: bool = True
     proven: bool = True
+    elsewhere: bool = False
     housekeeping: tuple[HousekeepingStep, ...] = ()
     warnings: tuple[str, ...] = ()
     lost: str = ""

@@ -101,6 +101,12 @@ def test_a_load_for_the_standby_writes_nothing_on_the_primary(
     result = json.loads(reading.out)
     assert result["endpoint"] == f"{standby.socket_dir}:{standby.port}"
     assert not {"SERVER-UNPROVEN", "OTHER-SERVER"} & doubts(reading)
+    elsewhere = run(
+        *("bench", "run", *QUICK, "--profile", "select-only", "--endpoint"),
+        *(f"replica={standby.socket_dir}:{standby.port}", conninfo(primary)),
+        home=tmp_path,
+    )
+    assert {"SERVER-UNPROVEN", "OTHER-SERVER"} & doubts(elsewhere) == {"OTHER-SERVER"}, elsewhere.err
 
 
 @pytest.mark.long

@@ -23,10 +23,12 @@ class Way(Struct, frozen=True):
     Attributes:
         reached: The address of the server or of what stands in front of it; None where nobody lets us in.
         straight: It ends at the server that is watched, with nothing in between.
+        elsewhere: It surely ends at another server.
     """
 
     reached: Reached | None
     straight: bool
+    elsewhere: bool = False
 
 
 async def way_of(way: ConnInfo, sql_session: PsycopgSession) -> Way:
@@ -49,7 +51,7 @@ async def way_of(way: ConnInfo, sql_session: PsycopgSession) -> Way:
     try:
         server = await there.server()
         same = server.started_ms == (await sql_session.server()).started_ms
-        return Way(there.reached, straight=same and server.straight)
+        return Way(there.reached, straight=same and server.straight, elsewhere=not same)
     except PgtopError:
         return Way(there.reached, straight=False)
     finally:

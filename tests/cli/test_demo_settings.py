@@ -57,7 +57,7 @@ def demo(home: Path, *words: str) -> Iterator[tuple[str, ...]]:
             if (found := LINE.match(line)) and found[1] not in ("-", "0.0"):
                 break
             assert time.monotonic() < deadline
-        sockets = list((home / "tmp").glob("pgtop-*/.s.PGSQL.5432"))
+        sockets = list((home / "tmp").glob("pgtop-*/**/.s.PGSQL.5432"))
         assert sockets, (home / "err").read_text()
         yield ("-h", str(sockets[0].parent), "-U", "postgres", "-d", "postgres")
     finally:

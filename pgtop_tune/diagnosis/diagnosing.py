@@ -25,7 +25,7 @@ from pgtop_tune.diagnosis.confidence import confidence_of, worded
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.gain import gain
-from pgtop_tune.diagnosis.quiet import is_idle, quiet, rate_reached
+from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
 from pgtop_tune.diagnosis.ranking import LAST_TO_BIND, Ranked, ranked
 from pgtop_tune.diagnosis.registry import RULES
 from pgtop_tune.diagnosis.rule import Hit, Rule
@@ -130,13 +130,13 @@ class Diagnosing:
         facts = Facts(interval, tuple(self._roots))
         settling = settling_words(facts)
         absent: dict[str, list[str]] = {}
-        idle = is_idle(facts)
+        small = is_small(facts)
         gone = self._gone(interval.newest)
         for rule in self._rules:
             missing = not self._needs[rule.id].isdisjoint(gone)
             if missing and (reason := _reason(interval.newest, rule, gone)):
                 absent.setdefault(reason, []).append(rule.id)
-            if idle and rule.kind is FindingKind.LATENCY:
+            if small and rule.kind is FindingKind.LATENCY:
                 # Nobody is left to wait: what took time of the load is over.
                 self._tracks[rule.id] = _Track()
                 continue

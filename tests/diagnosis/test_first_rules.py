@@ -14,6 +14,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import OtherProgram
 from pgtop_tune.model.pooler import Pooler, PoolerSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.model.waits import LockSample, LockWait
@@ -235,5 +236,48 @@ def test_the_wait_at_a_pooler_of_a_load_of_others_is_not_cut_to_the_time_behind_
 
     first = Diagnosing().look(Interval([with_pooler(second) for second in range(40)])).first
     assert first.rule == "pool.queue"
-    assert "14 clients queue at b for 60.6 ms" in first.sentence
+    assert first.sentence == "14 clients wait 60.6 ms at the pooler: its 2 connections are in use"
     assert ("the server's part", "8.66 ms") in first.evidence
+
+
+def at_pool(second: int, server: Situation, tps: int) -> Frame:
+    pools = (pool("bench", "bench", cl_active=2, cl_waiting=28, sv_active=2, sv_idle=0, maxwait_us=1_000_000),)
+    counted = (counters("bench", second, xacts=tps * second, wait_us=800_000 * tps * second),)
+    seen = bouncer(second, servers=2, pools=pools, counters=counted)
+    return replace(server.frame(second), pooler=PoolerSample(float(second), (Pooler("b", "x", seen),)))
+
+
+def thinking(second: int, now_ms: int) -> tuple[Backend, ...]:
+    return tuple(
+        backend(pid, now_ms, state="idle in transaction", wait_event_type="Client", wait_event="ClientRead")
+        for pid in (10, 11)
+    )
+
+
+def test_clients_that_wait_at_a_pool_are_first_however_few_sessions_are_active() -> None:
+    """28 clients that waited 0.8 s at a pool of two heard "nothing is at a limit" for 66 s."""
+    thinks = Situation(waits={"Client:turn": 2.0}, load=False, tps=35.0, cpu=0.02, busy=3.0, backends=thinking)
+    stuck = replace(thinks, waits={}, tps=0.0)
+    moving = replace(thinks, counters={"database.xact_commit": 35.0})
+    for server, tps, wait in ((moving, 35, "0.8 s"), (stuck, 0, "1.0 s")):
+        first = Diagnosing().look(Interval([at_pool(second, server, tps) for second in range(40)])).first
+        assert first.rule == "pool.queue"
+        assert (
+            first.sentence == f"28 clients wait {wait} at the pooler: its 2 connections are held in client think time"
+        )
+
+
+def test_a_server_that_ends_transactions_is_never_idle() -> None:
+    """20 clients with think time, and 3,300 point reads a second on full cores, were "idle: no active session"."""
+    rests = Situation(waits={"CPU:": 0.02}, load=False, tps=62.0, cpu=0.02, busy=3.0)
+    calm = said(replace(rests, counters={"database.xact_commit": 62.0})).first
+    assert calm.sentence.startswith("nothing is at a limit: 62 tps, 0.02 active sessions; CPUs 9 %")
+    programs = (OtherProgram(4711, "pip", 95.0),)
+    full = replace(rests, waits={"CPU:": 0.2}, cpu=0.9, busy=100.0, programs=programs)
+    busy = said(replace(full, counters={"database.xact_commit": 3_300.0})).first
+    assert "all 4 CPUs are full: the server 0.9, other programs" in busy.sentence
+    assert "pip (4711) 0.9" in busy.sentence
+    assert "3,300 tps" in busy.sentence
+    none = said(replace(full, waits={}, tps=0.0)).first
+    assert "idle" not in none.sentence
+    assert said(replace(rests, waits={}, tps=0.0)).first.sentence == "idle: no active session"

@@ -195,10 +195,10 @@ def test_what_removing_a_finding_brings_ends_at_the_next_resource() -> None:
 
 def test_other_programs_are_named_where_the_machine_tells_them() -> None:
     made = next(situation for rule, situation in MADE.values() if rule == "cpu.others")
-    assert "most of it" not in said(made).first.sentence
+    assert "CPUs; up to" in said(made).first.sentence
     programs = OtherProgram(4711, "stress\x1b[2J", 98.0), OtherProgram(12, "python3", 40.0)
     sentence = said(replace(made, programs=programs)).first.sentence
-    assert "CPUs, most of it stress" in sentence
+    assert "4 CPUs: stress" in sentence
     assert "(4711), python3 (12): up to" in sentence
     assert "\x1b" not in sentence
 

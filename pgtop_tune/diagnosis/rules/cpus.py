@@ -119,13 +119,13 @@ def _others(facts: Facts) -> Hit | None:
     if others is None or others < _OTHERS * cpus:
         return None
     share = min(others / (busy / 100.0 * cpus), 1.0)
-    first = f", most of it {facts.other_names}" if facts.other_names else ""
+    names = f": {facts.other_names}" if facts.other_names else ""
     return Hit(
         sentence=(
-            f"other programs use {others:.1f} of {cpus} CPUs{first}: up to {with_ms(waiting_ms * share)}"
-            " of each transaction"
+            f"other programs take {others:.1f} of {cpus} CPUs{names}; up to {with_ms(waiting_ms * share)}"
+            f" of {with_ms(facts.latency_ms)}"
         ),
-        short=f"other programs use {others:.1f} of {cpus} CPUs",
+        short=f"other programs take {others:.1f} of {cpus} CPUs",
         impact_ms=waiting_ms * share,
         evidence=told(("other programs", f"{others:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
         next_step="stop them, or lower their priority. Refuted if the CPU queue stays as it is",

@@ -14,6 +14,8 @@ from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.metrics import wal_device
 from pgtop_tune.model.waits import CPU
 
+WRITING: Final = ("io:walwrite", "io:walinitsync", "io:walinitwrite")
+INSERTING: Final = ("lwlock:walinsert", "lwlock:walbufmapping")
 DEVICE: Final = ("lwlock:walwrite", "io:walsync", "io:walwrite", "io:walinitsync", "io:walinitwrite")
 READS: Final = ("io:datafileread", "io:aioiocompletion", "ipc:bufferio")
 _ROW: Final = ("lock:transactionid", "lock:tuple")
@@ -57,6 +59,13 @@ def handed_to_wal_ms(facts: Facts) -> float:
 def wal_ms(facts: Facts) -> float:
     """ms of each transaction that wait for the WAL device, rows that are held meanwhile included."""
     return facts.b(*DEVICE) + handed_to_wal_ms(facts)
+
+
+def wal_bytes_ms(facts: Facts) -> float:
+    """ms of each transaction that wait for bytes of WAL: fewer of them make no flush shorter."""
+    writing, flushing = facts.s(*WRITING), facts.s("io:walsync")
+    queue = facts.b("lwlock:walwrite") * writing / (writing + flushing) if writing else 0.0
+    return facts.b(*WRITING, *INSERTING) + queue
 
 
 def _of_workers(facts: Facts, *waits: str) -> float:

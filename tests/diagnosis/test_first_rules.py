@@ -19,7 +19,7 @@ from pgtop_tune.model.pooler import Pooler, PoolerSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.model.waits import LockSample, LockWait
 from tests.support.frames import EPOCH_MS, backend
-from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS
+from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS, checkpoints_often
 from tests.support.pooler_frames import bouncer, counters, pool
 from tests.support.situations import Situation
 
@@ -281,3 +281,23 @@ def test_a_server_that_ends_transactions_is_never_idle() -> None:
     none = said(replace(full, waits={}, tps=0.0)).first
     assert "idle" not in none.sentence
     assert said(replace(rests, waits={}, tps=0.0)).first.sentence == "idle: no active session"
+
+
+def test_full_pages_are_no_reason_for_flushes_nor_for_a_larger_max_wal_size() -> None:
+    """Flushes of 3 ms were "95 % of the WAL are full pages, try max_wal_size", 8 minutes after the last checkpoint."""
+    pages = {"wal.lsn_bytes": 8e6, "wal.wal_bytes": 8e6, "wal.wal_fpi": 0.95 * 8e6 / 8192}
+    flushes = replace(SLOW_WAL, counters={**SLOW_WAL.counters, **pages})
+    found = said(flushes)
+    assert found.first.rule == "wal.flush"
+    assert "wal.fpi" not in [each.rule for each in found.findings]
+    writes = Situation(
+        waits={"LWLock:WALInsert": 8.0, "IO:WalWrite": 0.9, "Client:turn": 0.65}, latency_ms=31.0, tps=520.0,
+        cpu=0.3, busy=20.0, counters={"wal.wal_syncs": 20.0, **pages},
+    )  # fmt: skip
+    for checkpoints, advised in ((None, False), (checkpoints_often, True)):
+        server = {"checkpoints": checkpoints} if checkpoints else {}
+        made = said(replace(writes, server=server)).findings
+        full = next(each for each in made if each.rule == "wal.fpi")
+        assert full.sentence.startswith("full pages are 95 % of the WAL")
+        assert (full.advice is not None) is advised
+        assert ("max_wal_size" in full.next_step) is advised

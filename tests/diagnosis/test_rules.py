@@ -199,7 +199,7 @@ def test_other_programs_are_named_where_the_machine_tells_them() -> None:
     programs = OtherProgram(4711, "stress\x1b[2J", 98.0), OtherProgram(12, "python3", 40.0)
     sentence = said(replace(made, programs=programs)).first.sentence
     assert "4 CPUs: stress" in sentence
-    assert "(4711), python3 (12): up to" in sentence
+    assert "(4711) 1.0, python3 (12) 0.4; up to" in sentence
     assert "\x1b" not in sentence
 
 

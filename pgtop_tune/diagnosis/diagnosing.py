@@ -182,12 +182,13 @@ class Diagnosing:
     def _take_roots(self, interval: Interval) -> None:
         """Of the newest frame; with the first look of all frames whose sessions are whole."""
         window_s = _ENTERS_S if self._roots else WINDOW_S
-        locks = interval.recent(sections.locks, window_s)
+        locks, horizon = interval.recent(sections.locks, window_s), interval.now(sections.horizon)
+        prepared = () if horizon is None else horizon.prepared
         for activity in reversed(interval.recent(sections.activity, window_s)):
             if not self._roots or activity.at_s > self._roots[-1].at_s:
                 # Newest first; those of a look are read after its sessions.
                 after = [sample for sample in locks if sample.at_s >= activity.at_s]
-                self._roots.append(root_look(activity, after[-1] if after else None))
+                self._roots.append(root_look(activity, after[-1] if after else None, prepared))
 
     def _is_before(self, frame: Frame) -> bool:
         return self._newest is not None and frame.elapsed_s <= self._newest.elapsed_s

@@ -128,6 +128,17 @@ class Facts:
         return self.of(server.TPS) or 0.0
 
     @cached_property
+    def at_work(self) -> int:
+        """Client sessions that began a statement within ten seconds. Counters lack transactions that touch no table
+        (pgstat_report_stat, 15 and later)."""
+        activity = self.interval.now(sections.activity)
+        if activity is None:
+            return 0
+        since_ms = activity.now_ms - 1000.0 * WINDOW_S
+        clients = (row for row in activity.backends if row.backend_type == CLIENT_BACKEND)
+        return sum((row.query_start_ms or 0) >= since_ms for row in clients)
+
+    @cached_property
     def at_pooler(self) -> float:
         """Clients that wait for a server connection of a pooler; 0 while it is less than one in the mean."""
         seen = self.interval.recent(sections.pooler, _NOW_S)
@@ -262,6 +273,13 @@ class Facts:
         if activity is None or not used:
             return None
         return sum([used[backend.pid] for backend in activity.backends if backend.pid in used]) / 100.0
+
+    @cached_property
+    def wal_disk(self) -> str | None:
+        """The disk that WAL is written to; None where it is not known, or there are several."""
+        sample = self.interval.now(sections.disks)
+        found = [disk.name for disk in sample.disks if "wal" in disk.roles] if sample is not None else []
+        return found[0] if len(found) == 1 else None
 
     @cached_property
     def steal(self) -> float:

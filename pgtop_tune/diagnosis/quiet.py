@@ -48,7 +48,7 @@ def is_small(facts: Facts) -> bool:
 
 def _is_idle(facts: Facts) -> bool:
     """Whether nothing goes on: no session, no transaction that ended, nobody who waits, and no core that is full."""
-    return is_small(facts) and facts.server_tps < _NONE_ENDED
+    return is_small(facts) and facts.server_tps < _NONE_ENDED and not facts.at_work
 
 
 def _has_full_core(facts: Facts) -> bool:
@@ -112,7 +112,9 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
 
 def _busy_elsewhere(facts: Facts) -> str:
     """What goes on where hardly a session is active."""
-    work = f"{facts.server_tps:,.0f} tps, {mean(facts.waits.active)} active sessions"
+    counted = facts.server_tps >= _NONE_ENDED or not facts.at_work
+    work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} at work in 10 s"
+    work += f", {mean(facts.waits.active)} active sessions"
     if facts.at_pooler:
         return f"{plural(facts.at_pooler, 'client')} wait at the pooler; {work}; {_used(facts)}"
     if not _has_full_core(facts):

@@ -206,7 +206,7 @@ def test_other_programs_are_named_where_the_machine_tells_them() -> None:
 def test_every_rule_has_a_situation_or_is_known_to_have_none() -> None:
     made = {rule for rule, _ in MADE.values()}
     others = {
-        "out.server", "out.load", "full.memory", "full.slot", "lock.table", "wal.archive", "ckpt.sync",
+        "out.server", "out.load", "out.memory", "full.memory", "full.slot", "lock.table", "wal.archive", "ckpt.sync",
         "wal.fpi", "cpu.one", "cpu.freq", "cpu.kernel", "pool.queue", "net.rtt", "net.loss",
         "io.read.cache", "io.dirty", "mem.group", "mem.pages", "mem.numa", "sync.net", "sync.apply",
         "vac.horizon", "vac.slow", "vac.load", "upd.cold", "own.cost",

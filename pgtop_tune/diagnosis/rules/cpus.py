@@ -66,7 +66,7 @@ def _servers_part(facts: Facts) -> float:
 
 def _full(facts: Facts) -> Hit | None:
     """Several fill them, and none of them so far that it is the one."""
-    busy, cpus, used, waiting_ms = facts.busy, facts.machine_cpus, facts.server_cpus, facts.queue_ms
+    busy, cpus, used, waiting_ms = facts.busy, facts.machine_cpus, facts.server_cpus, queue_ms(facts)
     if busy is None or cpus is None or used is None or busy < FULL or waiting_ms < _QUEUE * facts.latency_ms:
         return None
     if used >= _servers_part(facts) or turn_owner(facts) == "cpu.pgbench" or _others(facts) is not None:
@@ -112,7 +112,7 @@ def _pgbench(facts: Facts) -> Hit | None:
 
 
 def _others(facts: Facts) -> Hit | None:
-    cpus, busy, waiting_ms = facts.machine_cpus, facts.busy, facts.queue_ms
+    cpus, busy, waiting_ms = facts.machine_cpus, facts.busy, queue_ms(facts)
     if not cpus or not busy or not waiting_ms or waiting_ms < _QUEUE * facts.latency_ms:
         return None
     others = facts.other_cpus

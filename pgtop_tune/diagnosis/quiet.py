@@ -11,7 +11,7 @@ from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
 from pgtop_tune.diagnosis.wording import plural, shortened
-from pgtop_tune.metrics import host
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.waits import CPU, QUEUE
@@ -21,7 +21,7 @@ NONE: Final = "none"
 _FEW_SESSIONS: Final = 0.3
 """Without a load of ours, fewer active sessions wait for nothing worth a sentence, unless clients wait elsewhere."""
 _NONE_ENDED: Final = 1.0
-"""Transactions per second below which those are meant that the server itself makes now and then."""
+"""Transactions per second, for each session of this program, that the server makes now and then or that ours miscount."""
 _REACHED: Final = 0.99
 _BY_CHANCE: Final = 3.0
 _LAG_MS: Final = 1.0
@@ -48,7 +48,12 @@ def is_small(facts: Facts) -> bool:
 
 def _is_idle(facts: Facts) -> bool:
     """Whether nothing goes on: no session, no transaction that ended, nobody who waits, and no core that is full."""
-    return is_small(facts) and facts.server_tps < _NONE_ENDED and not facts.at_work
+    return is_small(facts) and not _ends_some(facts) and not facts.at_work
+
+
+def _ends_some(facts: Facts) -> bool:
+    activity = facts.interval.now(sections.activity)
+    return facts.server_tps >= _NONE_ENDED * max(activity.own_backends if activity is not None else 0, 1)
 
 
 def _has_full_core(facts: Facts) -> bool:
@@ -112,7 +117,7 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
 
 def _busy_elsewhere(facts: Facts) -> str:
     """What goes on where hardly a session is active."""
-    counted = facts.server_tps >= _NONE_ENDED or not facts.at_work
+    counted = _ends_some(facts) or not facts.at_work
     work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} at work in 10 s"
     work += f", {mean(facts.waits.active)} active sessions"
     if facts.at_pooler:

@@ -144,7 +144,7 @@ class Situation(Struct, frozen=True, kw_only=True):
         ]
 
     def of_load(self, now_ms: int) -> tuple[Any, ...]:
-        """The load's sessions, all active; without a load and transactions they have not begun anything for a minute."""
+        """The load's sessions, all active; where nothing ends they have begun nothing for a minute."""
         name = "pgbench" if self.load else "shop"
         begun = {} if self.load or self.tps else {"query_start_ms": now_ms - 60_000}
         return tuple(backend(FIRST_PID + n, now_ms, application_name=name, **begun) for n in range(self.clients))

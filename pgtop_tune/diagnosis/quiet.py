@@ -21,7 +21,7 @@ NONE: Final = "none"
 _FEW_SESSIONS: Final = 0.3
 """Without a load of ours, fewer active sessions wait for nothing worth a sentence, unless clients wait elsewhere."""
 _NONE_ENDED: Final = 1.0
-"""Transactions per second, for each session of this program, that the server makes now and then or that ours miscount."""
+"""Transactions per second, for each session of this program, that the server makes or that ours miscount."""
 _REACHED: Final = 0.99
 _BY_CHANCE: Final = 3.0
 _LAG_MS: Final = 1.0

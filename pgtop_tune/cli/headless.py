@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -15,16 +15,18 @@ from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.output import tell, unread_lines_stop
 from pgtop_tune.cli.signals import signals_taken
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.finding import Finding
 from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import host as host_metrics
 from pgtop_tune.metrics import load, percentiles, sections, server, waits
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, is_active, sessions
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
 from pgtop_tune.metrics.load import P50, P99, PER_SECOND, Quantile
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.engine import Engine
+from pgtop_tune.runtime.frame_window import KEEP_FRAMES
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session, newest_latency
 from pgtop_tune.safe_text import printable
@@ -187,6 +189,9 @@ def _wait(session: Session, interval: Interval) -> str:
     return f"{profile[0].label} {profile[0].sessions:.1f}" if profile else units.UNKNOWN
 
 
+_WAIT_CELLS: Final = 26
+
+
 def _moment(session: Session, interval: Interval) -> str:
     return units.wall_clock(interval.newest.taken_at_ms)
 
@@ -199,12 +204,15 @@ FIELDS: Final = (
     LineField("cpu %", 6, _cpu),
     LineField("disk busy %", 11, _disk),
     LineField("active", 6, _active),
-    LineField("top wait", 0, _wait),
+    LineField("top wait", _WAIT_CELLS, _wait),
 )
+_BINDS: Final = "bottleneck"
+LEAD_UP_FRAMES: Final = KEEP_FRAMES + STEADY_FRAMES
+"""Frames before the first line, so that it says what was said live."""
 
 
 class LinePrinter:
-    """A sink that prints a line per frame, a line where something else binds, and can sum up.
+    """A sink that prints a line per frame, with the sentence of what binds at its end, and can sum up.
 
     Args:
         say: Takes a line.
@@ -216,18 +224,28 @@ class LinePrinter:
         self._repeat_every = repeat_every
         self._session = Session()
         self._diagnosing = Diagnosing()
-        self._finding = ""
         self._lines = 0
         self._tps: list[float] = []
         self._latency = percentiles.merge(())
 
+    def lead_up(self, frames: Iterable[Frame]) -> None:
+        """Takes frames before the first that is printed."""
+        for frame in frames:
+            self._look(frame)
+
     def accept(self, step: Step) -> None:
         """Prints a line for each frame but the first, which has nothing to compare with."""
         for frame in step.frames:
-            self._session.apply(Step((frame,)))
             self._collect(frame)
-            if self._session.interval is not None and frame.sequence:
-                self._print(self._session.interval)
+            interval, first = self._look(frame)
+            if frame.sequence:
+                self._print(interval, first)
+
+    def _look(self, frame: Frame) -> tuple[Interval, Finding]:
+        self._session.apply(Step((frame,)))
+        interval = self._session.interval
+        assert interval is not None
+        return interval, self._diagnosing.look(interval).first
 
     def _collect(self, frame: Frame) -> None:
         if isinstance(frame.bench, Unavailable):
@@ -236,16 +254,12 @@ class LinePrinter:
             self._latency = percentiles.merge((self._latency, *frame.bench.latencies))
         self._tps.extend(line.tps for line in frame.bench.progress)
 
-    def _print(self, interval: Interval) -> None:
+    def _print(self, interval: Interval, first: Finding) -> None:
         if self._lines % self._repeat_every == 0:
-            self._say("  ".join(_cell(field, field.title) for field in FIELDS))
-        self._say("  ".join(_cell(field, field.text(self._session, interval)) for field in FIELDS))
+            self._say("  ".join((*(_cell(field, field.title) for field in FIELDS), _BINDS)))
+        figures = (_cell(field, field.text(self._session, interval)) for field in FIELDS)
+        self._say("  ".join((*figures, printable(first.sentence))))
         self._lines += 1
-        found = self._diagnosing.look(interval)
-        first = found.first
-        if first.rule != self._finding and found.settling is None:
-            self._finding = first.rule
-            self._say(f"{_moment(self._session, interval):8}  finding: {printable(first.sentence)}")
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -270,4 +284,4 @@ def _latency_words(latency: percentiles.Merged) -> list[str]:
 
 
 def _cell(field: LineField, text: str) -> str:
-    return text.rjust(field.cells) if field.cells else text
+    return text.rjust(field.cells)

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, blocking
 from pgtop_tune.model.postgres import Activity, Backend
-from pgtop_tune.model.waits import LOAD_APPLICATION, LockSample
+from pgtop_tune.model.replication import PreparedTransaction
+from pgtop_tune.model.waits import LOAD_APPLICATION, PREPARED_TRANSACTION, LockSample
 
 JAM_LOOKS: Final = 3
 """Looks with the same transaction at the end of the chain from which on it is a jam."""
@@ -32,6 +33,7 @@ class RootLook(Struct, frozen=True, kw_only=True):
         wait: What it waits for, "class:event" in lower case; "" for nothing.
         circle: Whether sessions wait for each other.
         events: Wait events of those that are blocked, and how many wait in each.
+        gid, database, prepared_s: Of a prepared transaction; "" and 0 where they are not known.
         waited_s: The longest wait for the lock; how old the oldest statement is that waits, where that is not known.
     """
 
@@ -46,6 +48,9 @@ class RootLook(Struct, frozen=True, kw_only=True):
     circle: bool = False
     events: tuple[tuple[str, int], ...] = ()
     waited_s: float = 0.0
+    gid: str = ""
+    database: str = ""
+    prepared_s: float = 0.0
 
     @property
     def of_load(self) -> bool:
@@ -73,8 +78,10 @@ def jam_over_s(roots: Sequence[RootLook], now_s: float) -> float | None:
     return now_s - idle[-1].at_s if same >= JAM_LOOKS else None
 
 
-def root_look(activity: Activity, locks: LockSample | None = None) -> RootLook:
-    """Of one look at the sessions, and at the locks they wait for.
+def root_look(
+    activity: Activity, locks: LockSample | None = None, prepared: Sequence[PreparedTransaction] = ()
+) -> RootLook:
+    """Of one look at the sessions, at the locks they wait for, and at prepared transactions.
 
     A statement may have waited for others before: of those that a jam leaves behind, one waits for the next root.
     """
@@ -91,7 +98,13 @@ def root_look(activity: Activity, locks: LockSample | None = None) -> RootLook:
         starts_ms = [backend.query_start_ms for backend in waiting if backend.query_start_ms is not None]
     idle = root is not None and root.state in IDLE_IN_TRANSACTION
     idle_ms = activity.now_ms - root.state_change_ms if idle and root and root.state_change_ms is not None else 0
+    gids = Counter(gid for wait in locks.waits for gid in wait.prepared) if locks is not None else Counter()
+    gid = gids.most_common(1)[0][0] if found.root == PREPARED_TRANSACTION and gids else ""
+    row = next((each for each in prepared if each.gid == gid), None)
     return RootLook(
+        gid=gid,
+        database=row.database if row else "",
+        prepared_s=max(activity.now_ms - row.prepared_ms, 0) / 1000.0 if row else 0.0,
         at_s=activity.at_s,
         blocked=found.blocked,
         pid=found.root,

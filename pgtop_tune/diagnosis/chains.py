@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.metrics import wal_device
+from pgtop_tune.diagnosis.facts import FULL, Facts
+from pgtop_tune.metrics import host, wal_device
 from pgtop_tune.model.waits import CPU
 
+WRITING: Final = ("io:walwrite", "io:walinitsync", "io:walinitwrite")
+INSERTING: Final = ("lwlock:walinsert", "lwlock:walbufmapping")
 DEVICE: Final = ("lwlock:walwrite", "io:walsync", "io:walwrite", "io:walinitsync", "io:walinitwrite")
 READS: Final = ("io:datafileread", "io:aioiocompletion", "ipc:bufferio")
 _ROW: Final = ("lock:transactionid", "lock:tuple")
@@ -22,6 +24,8 @@ _GATHER: Final = ("ipc:executegather", "ipc:messagequeue*", "ipc:bgworkershutdow
 _WORKER: Final = "parallel worker"
 _FEWEST_ROOTS: Final = 5
 _HOLDER_RUNS: Final = 0.5
+_FAR_SLOWER: Final = 5.0
+_HALF: Final = 0.5
 HANDED: Final = 0.5
 """U_wal from which on holders of rows that flush wait for the device: one holder at a time does not fill it."""
 
@@ -59,6 +63,28 @@ def wal_ms(facts: Facts) -> float:
     return facts.b(*DEVICE) + handed_to_wal_ms(facts)
 
 
+def flush_for_cpu(facts: Facts) -> float:
+    """Share of the waits for WAL, 0 to 1, that is one for a CPU: cores are full, and the device itself answers quickly.
+
+    What flushes while every core is taken is put off before its write and again after it. The device is busy for little
+    of the time in which sessions write and flush.
+    """
+    flush_ms, device = facts.interval.once(wal_device.WAL_FLUSH_MS.value), facts.wal_disk
+    if device is None or not flush_ms or (facts.busy or 0.0) < FULL:
+        return 0.0
+    await_ms = facts.by(host.DISK_WRITE_AWAIT).get(device, 0.0)
+    used = facts.by(host.DISK_BUSY).get(device, 100.0)
+    slower = await_ms > 0.0 and flush_ms >= _FAR_SLOWER * await_ms
+    return 1.0 - await_ms / flush_ms if slower and used < _HALF * 100.0 * wal_busy(facts) else 0.0
+
+
+def wal_bytes_ms(facts: Facts) -> float:
+    """ms of each transaction that wait for bytes of WAL: fewer of them make no flush shorter."""
+    writing, flushing = facts.s(*WRITING), facts.s("io:walsync")
+    queue = facts.b("lwlock:walwrite") * writing / (writing + flushing) if writing else 0.0
+    return facts.b(*WRITING, *INSERTING) + queue
+
+
 def _of_workers(facts: Facts, *waits: str) -> float:
     """ms that sessions wait for their parallel workers, as far as these wait for that."""
     gathered = facts.b(*_GATHER)
@@ -73,6 +99,8 @@ def cpu_ms(facts: Facts) -> float:
 
 def queue_ms(facts: Facts) -> float:
     """ms waiting for a CPU; with it the queue for a lock whose holder has none."""
+    if put_off := facts.once(flush_for_cpu):
+        return facts.queue_ms + put_off * wal_ms(facts)
     preempted = facts.is_full and wal_busy(facts) < _HOLDER_RUNS
     return facts.queue_ms + (facts.b("lwlock:walwrite") if preempted else 0.0)
 

@@ -3,16 +3,18 @@
     in     the condition held in three of five seconds; an outage at once
     out    the condition did not hold, or its impact was below 6 % of L, for ten seconds; an outage at once
     first  changes hands when another leads by 25 % for five seconds; to an outage, or to its own cause, at once
-    text   numbers change at most every five seconds; those of an outage with every frame
+    text   numbers change at most every five seconds, all at the same moments; those of an outage with every frame
 
-After a jump, and with the first frames of a recording, what holds over ten seconds is said at once. The result depends
-on the sequence of the frames alone, so a replay says what was said live.
+Where more than ten seconds come at once, what holds over them is said at once. The result depends on the sequence of
+the frames alone, so a replay says what was said live; after a jump once the last `STEADY_FRAMES` frames before the
+moment have been looked at one by one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Final
 
 from msgspec import Struct, field
@@ -23,14 +25,14 @@ from pgtop_tune.diagnosis.confidence import confidence_of, worded
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.gain import gain
-from pgtop_tune.diagnosis.quiet import is_idle, quiet, rate_reached
+from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
 from pgtop_tune.diagnosis.ranking import LAST_TO_BIND, Ranked, ranked
 from pgtop_tune.diagnosis.registry import RULES
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.settling import settling_words
 from pgtop_tune.diagnosis.wording import shortened
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 
@@ -44,12 +46,14 @@ _LEADS: Final = 1.25
 _LEADS_S: Final = 5.0
 _TEXT_S: Final = 5.0
 _HALF: Final = 0.5
-_RARE_S: Final = 5.0
+_NEVER_S: Final = -inf
 _ROOTS: Final = 30
 _NOTHING_THERE: Final = (Reason.NO_LOAD, Reason.NO_POOLER, Reason.NOT_YET)
 """Why a section is missing although everything was looked at."""
 _SLACK_S: Final = 0.05
 """Frames of a second are some ms more or less apart."""
+_REMEMBERED: Final = 3_600
+"""Frames of which it is remembered what was said."""
 
 
 class _Track(Struct):
@@ -92,6 +96,7 @@ class Diagnosing:
         self._by_id: Final = {rule.id: rule for rule in rules}
         self._needs: Final = {rule.id: frozenset(section.name for section in rule.needs) for rule in rules}
         self._needed: Final = tuple({section.name: section for rule in rules for section in rule.needs}.values())
+        self._said: Final[dict[tuple[int, float], tuple[float, Diagnosis]]] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -99,35 +104,39 @@ class Diagnosing:
         self._rare: dict[str, tuple[float, Hit | None]] = {}
         self._roots: deque[RootLook] = deque(maxlen=_ROOTS)
         self._newest: Frame | None = None
-        self._frames = 0
+        self._oldest_s = 0.0
+        self._looked_at = 0.0
         self._first = ""
         self._leader: tuple[str, float] = ("", 0.0)
         self._quiet: tuple[float, Finding] | None = None
-        self._last: Diagnosis | None = None
 
-    def look(self, interval: Interval) -> Diagnosis:
+    def look(self, interval: Interval, anew: bool = False) -> Diagnosis:
         """The diagnosis of the newest frame.
 
-        Asked with every step of a session; asked twice for the same one, it says the same. Frames that do not follow
-        those of the look before (a jump, another recording) begin anew.
+        Asked with every frame of a session; asked twice for the same one, it says the same. Frames that do not follow
+        those of the look before (a jump, another recording), or that have others before them, begin anew, but for steps
+        back: what was said stands.
         """
-        if self._last is not None and interval.newest is self._newest and self._is_known(interval):
-            return self._last
-        if not self._follows(interval):
+        said, older_came = self.said_of(interval.newest), interval.frames[0].elapsed_s < self._oldest_s
+        if said is not None and not older_came and self._is_before(interval.newest):
+            return said
+        if older_came or not self._follows(interval):
             self._forget()
+            self._oldest_s = interval.frames[0].elapsed_s
+            self._looked_at = 0.0 if len(interval.frames) > 1 else inf
         at_once = self._newest is None and interval.newest.elapsed_s - interval.frames[0].elapsed_s >= WINDOW_S
         now_s = interval.newest.elapsed_s
         self._take_roots(interval)
         facts = Facts(interval, tuple(self._roots))
         settling = settling_words(facts)
         absent: dict[str, list[str]] = {}
-        idle = is_idle(facts)
+        small = is_small(facts)
         gone = self._gone(interval.newest)
         for rule in self._rules:
             missing = not self._needs[rule.id].isdisjoint(gone)
             if missing and (reason := _reason(interval.newest, rule, gone)):
                 absent.setdefault(reason, []).append(rule.id)
-            if idle and rule.kind is FindingKind.LATENCY:
+            if small and rule.kind is FindingKind.LATENCY:
                 # Nobody is left to wait: what took time of the load is over.
                 self._tracks[rule.id] = _Track()
                 continue
@@ -138,9 +147,32 @@ class Diagnosing:
         if not order or order[0].place > LAST_TO_BIND:
             findings = [self._nothing(facts, settling), *findings]
         not_looked_at = tuple(NotLookedAt(tuple(rules), reason) for reason, rules in absent.items())
-        self._newest, self._frames = interval.newest, len(interval.frames)
-        self._last = Diagnosis(tuple(findings), settling, not_looked_at)
-        return self._last
+        self._newest = interval.newest
+        self._looked_at += 1
+        return self._remembered(interval.newest, Diagnosis(tuple(findings), settling, not_looked_at))
+
+    def look_through(self, interval: Interval) -> Diagnosis:
+        """The diagnosis of the newest frame, after a look at each of those before it."""
+        frames, before = list(interval.frames), None
+        for end in range(max(len(frames) - STEADY_FRAMES, 0) + 1, len(frames)):
+            before = Interval(frames[:end], before)
+            self.look(before)
+        return self.look(interval)
+
+    def said_of(self, frame: Frame) -> Diagnosis | None:
+        """What was said when this frame was the newest; None where it never was, or too long ago."""
+        said = self._said.get(_moment(frame))
+        return None if said is None else said[1]
+
+    def _remembered(self, frame: Frame, diagnosis: Diagnosis) -> Diagnosis:
+        """Of what is said now and what was said before, that of the longer way to this frame."""
+        looked_at, before = self._said.pop(_moment(frame), (0.0, diagnosis))
+        if looked_at > self._looked_at:
+            diagnosis = before
+        self._said[_moment(frame)] = max(looked_at, self._looked_at), diagnosis
+        while len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
+        return diagnosis
 
     def _gone(self, frame: Frame) -> dict[str, Unavailable]:
         """Of the sections that any rule needs, those that are not there, and why."""
@@ -150,27 +182,27 @@ class Diagnosing:
     def _take_roots(self, interval: Interval) -> None:
         """Of the newest frame; with the first look of all frames whose sessions are whole."""
         window_s = _ENTERS_S if self._roots else WINDOW_S
-        locks = interval.recent(sections.locks, window_s)
+        locks, horizon = interval.recent(sections.locks, window_s), interval.now(sections.horizon)
+        prepared = () if horizon is None else horizon.prepared
         for activity in reversed(interval.recent(sections.activity, window_s)):
             if not self._roots or activity.at_s > self._roots[-1].at_s:
                 # Newest first; those of a look are read after its sessions.
                 after = [sample for sample in locks if sample.at_s >= activity.at_s]
-                self._roots.append(root_look(activity, after[-1] if after else None))
+                self._roots.append(root_look(activity, after[-1] if after else None, prepared))
 
-    def _is_known(self, interval: Interval) -> bool:
-        return len(interval.frames) == self._frames
+    def _is_before(self, frame: Frame) -> bool:
+        return self._newest is not None and frame.elapsed_s <= self._newest.elapsed_s
 
     def _follows(self, interval: Interval) -> bool:
-        if self._newest is None or interval.newest is self._newest:
-            return False
-        return any(frame is self._newest or _same(frame, self._newest) for frame in _latest(interval.frames))
+        before = interval.frames[-2] if len(interval.frames) > 1 else None
+        return before is not None and self._newest is not None and _moment(before) == _moment(self._newest)
 
     def _found(self, rule: Rule, facts: Facts) -> Hit | None:
         """What the rule says; limits and notes, which come of sections that are read less often, every five seconds."""
         if rule.kind not in (FindingKind.LIMIT, FindingKind.NOTE):
             return rule.find(facts)
         now_s, rare = facts.interval.newest.elapsed_s, self._rare.get(rule.id)
-        if rare is None or now_s - rare[0] >= _RARE_S - _SLACK_S:
+        if rare is None or self._is_due(rare[0], now_s):
             rare = self._rare[rule.id] = now_s, rule.find(facts)
         return rare[1]
 
@@ -198,7 +230,7 @@ class Diagnosing:
             track.began_ms = now_ms
         track.looked(now_s, held=entering)
         if track.since_ms is None and entering and (outage or at_once or self._enters(track, now_s)):
-            track.since_ms, track.told_s = track.began_ms, now_s - _TEXT_S
+            track.since_ms, track.told_s = track.began_ms, _NEVER_S
         if staying:
             track.held_s = now_s
         was_outage = rule.kind is FindingKind.OUTAGE or (track.hit is not None and track.hit.blocks)
@@ -206,9 +238,16 @@ class Diagnosing:
             track.since_ms = None
         if track.since_ms is not None and hit is not None and staying:
             track.strength = strength
-            if outage or was_outage or now_s - track.told_s >= _TEXT_S - _SLACK_S:
+            if outage or was_outage or self._is_due(track.told_s, now_s):
                 track.hit, track.told_s = _with_gain(rule, hit, facts), now_s
                 track.confidence = confidence_of(rule, hit, facts)
+
+    def _is_due(self, told_s: float, now_s: float) -> bool:
+        """Whether numbers of that moment are old enough: they change where a multiple of five seconds is passed."""
+        if self._newest is None or told_s == _NEVER_S:
+            return True
+        passed = now_s // _TEXT_S != self._newest.elapsed_s // _TEXT_S
+        return passed and now_s - told_s >= _TEXT_S - _SLACK_S
 
     def _enters(self, track: _Track, now_s: float) -> bool:
         """Whether it held in three of the last five seconds; with frames further apart, whether it holds."""
@@ -258,7 +297,7 @@ class Diagnosing:
             told_s, before = self._quiet
             if before.sentence.split(":")[0] == found.sentence.split(":")[0]:
                 found = replace(found, since_ms=before.since_ms)
-                if now_s - told_s < _TEXT_S - _SLACK_S and settling is None:
+                if settling is None and not self._is_due(told_s, now_s):
                     return before
         self._quiet = now_s, found
         return found
@@ -288,17 +327,9 @@ def _with_gain(rule: Rule, hit: Hit, facts: Facts) -> Hit:
     return hit if most is None else replace(hit, evidence=(*hit.evidence, ("without it", most)))
 
 
-def _latest(frames: Sequence[Frame]) -> Iterable[Frame]:
-    """The newest frame and the one before it, a few more where a step had several."""
-    for count, frame in enumerate(reversed(frames)):
-        if count > 10:
-            return
-        yield frame
-
-
-def _same(frame: Frame, other: Frame) -> bool:
-    """Whether it is the frame of that moment; an older one may have been thinned meanwhile."""
-    return frame.sequence == other.sequence and frame.elapsed_s == other.elapsed_s
+def _moment(frame: Frame) -> tuple[int, float]:
+    """Which frame it is; an older one may have been thinned meanwhile."""
+    return frame.sequence, frame.elapsed_s
 
 
 def _finding(rule: Rule, hit: Hit, confidence: Confidence, strength: float, since_ms: int) -> Finding:

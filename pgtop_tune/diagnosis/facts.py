@@ -16,7 +16,7 @@ from typing import Final, TypeVar, cast
 from msgspec import Struct
 
 from pgtop_tune.diagnosis.blockers import RootLook
-from pgtop_tune.metrics import host, host_places, sections, server
+from pgtop_tune.metrics import host, host_places, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, hidden_sessions, is_active, sessions
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
@@ -121,6 +121,29 @@ class Facts:
     def tps(self) -> float:
         """X; 0 where it is not known."""
         return self.budget.tps if self.budget else 0.0
+
+    @cached_property
+    def server_tps(self) -> float:
+        """Transactions per second that ended on the server, ours aside; 0 where it is not known."""
+        return self.of(server.TPS) or 0.0
+
+    @cached_property
+    def at_work(self) -> int:
+        """Client sessions that began a statement within ten seconds. Counters lack transactions that touch no table
+        (pgstat_report_stat, 15 and later)."""
+        activity = self.interval.now(sections.activity)
+        if activity is None:
+            return 0
+        since_ms = activity.now_ms - 1000.0 * WINDOW_S
+        clients = (row for row in activity.backends if row.backend_type == CLIENT_BACKEND)
+        return sum((row.query_start_ms or 0) >= since_ms for row in clients)
+
+    @cached_property
+    def at_pooler(self) -> float:
+        """Clients that wait for a server connection of a pooler; 0 while it is less than one in the mean."""
+        seen = self.interval.recent(sections.pooler, _NOW_S)
+        waiting = sum(pooler.waiting_clients(sample) for sample in seen)
+        return waiting / len(seen) if waiting >= len(seen) > 0 else 0.0
 
     @cached_property
     def _parts(self) -> dict[str, float]:
@@ -252,6 +275,13 @@ class Facts:
         return sum([used[backend.pid] for backend in activity.backends if backend.pid in used]) / 100.0
 
     @cached_property
+    def wal_disk(self) -> str | None:
+        """The disk that WAL is written to; None where it is not known, or there are several."""
+        sample = self.interval.now(sections.disks)
+        found = [disk.name for disk in sample.disks if "wal" in disk.roles] if sample is not None else []
+        return found[0] if len(found) == 1 else None
+
+    @cached_property
     def steal(self) -> float:
         """Per cent of all CPU time that the hypervisor took."""
         return self.of(host.CPU_STEAL) or 0.0
@@ -267,10 +297,12 @@ class Facts:
 
     @cached_property
     def other_names(self) -> str:
-        """ "stress (4711), python3 (12)": those that take most; "" where none was seen."""
+        """ "stress (4711) 0.9, python3 (12) 0.6": those that take most, in CPUs; "" where none was seen."""
         sample = self.interval.now(sections.processes)
         found = () if sample is None else sample.others
-        return ", ".join(f"{one_line(program.name, _PROGRAM)} ({program.pid})" for program in found)
+        return ", ".join(
+            f"{one_line(each.name, _PROGRAM)} ({each.pid}) {each.cpu_percent / 100.0:.1f}" for each in found
+        )
 
     @cached_property
     def connects(self) -> float:

@@ -11,15 +11,17 @@ from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
 from pgtop_tune.diagnosis.wording import plural, shortened
-from pgtop_tune.metrics import host
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.waits import CPU, QUEUE
 from pgtop_tune.units import count, mean, ms, with_ms
 
 NONE: Final = "none"
-IDLE_SESSIONS: Final = 0.3
-"""Without a load of ours, fewer active sessions wait for nothing worth a sentence."""
+_FEW_SESSIONS: Final = 0.3
+"""Without a load of ours, fewer active sessions wait for nothing worth a sentence, unless clients wait elsewhere."""
+_NONE_ENDED: Final = 1.0
+"""Transactions per second, for each session of this program, that the server makes or that ours miscount."""
 _REACHED: Final = 0.99
 _BY_CHANCE: Final = 3.0
 _LAG_MS: Final = 1.0
@@ -38,9 +40,24 @@ _SAID: Final = tuple(name.lower() for name in (*chain.from_iterable(_GROUPS.valu
 _ALL_OF: Final = tuple(name[:-1] for name in _SAID if name.endswith("*"))
 
 
-def is_idle(facts: Facts) -> bool:
-    """Whether there is hardly any work, so that no part of it can be too large."""
-    return facts.run is None and facts.waits.active < IDLE_SESSIONS
+def is_small(facts: Facts) -> bool:
+    """Whether there is hardly any work, and nobody waits to bring more: no part of it can be too large."""
+    few = facts.run is None and facts.waits.active < _FEW_SESSIONS
+    return few and facts.at_pooler == 0.0 and not _has_full_core(facts)
+
+
+def _is_idle(facts: Facts) -> bool:
+    """Whether nothing goes on: no session, no transaction that ended, nobody who waits, and no core that is full."""
+    return is_small(facts) and not _ends_some(facts) and not facts.at_work
+
+
+def _ends_some(facts: Facts) -> bool:
+    activity = facts.interval.now(sections.activity)
+    return facts.server_tps >= _NONE_ENDED * max(activity.own_backends if activity is not None else 0, 1)
+
+
+def _has_full_core(facts: Facts) -> bool:
+    return max((facts.busy or 0.0, *facts.by(host.CORE_BUSY).values())) >= FULL
 
 
 def rate_reached(facts: Facts) -> bool:
@@ -73,17 +90,21 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     if rate_reached(facts):
         asked = f"{count(facts.tps)}/s as asked; {_used(facts)}"
         return asked if _is_full(facts) else f"nothing is at a limit: {asked}", ()
+    if facts.at_pooler:
+        return _busy_elsewhere(facts), ()
     thinks_ms = facts.b(THINK)
     waits_for_us = facts.generator is not None and facts.generator.bound
     thinks = facts.latency_ms > 0 and thinks_ms >= _THINKS * facts.latency_ms
     if thinks and not waits_for_us and facts.queue_ms < _QUEUE * facts.latency_ms:
         return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts, _parts_ms(facts))
-    if is_idle(facts):
+    if facts.run is None and facts.waits.active < _FEW_SESSIONS:
         if facts.hidden is not None:
             # Those may be all there is: as in the pane of waits, none that are seen is not none.
             return f"waits cannot be looked at: {facts.hidden}", ()
         active = facts.waits.active
-        return "idle: no active session" if active < 0.05 else f"idle: {mean(active)} active sessions", ()
+        if _is_idle(facts):
+            return "idle: no active session" if active < 0.05 else f"idle: {mean(active)} active sessions", ()
+        return _busy_elsewhere(facts), ()
     if facts.budget is None:
         said = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
         return f"{said}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
@@ -94,6 +115,30 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     # No rule explains it, and still it is most of the time.
     said = "not clear what binds" if max(parts_ms.values()) >= _MOST * facts.latency_ms else "no single limit"
     return f"{said}: {named} of {whole}", parts
+
+
+def _busy_elsewhere(facts: Facts) -> str:
+    """What goes on where hardly a session is active."""
+    counted = _ends_some(facts) or not facts.at_work
+    work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} at work in 10 s"
+    work += f", {mean(facts.waits.active)} active sessions"
+    if facts.at_pooler:
+        return f"{plural(facts.at_pooler, 'client')} wait at the pooler; {work}; {_used(facts)}"
+    if not _has_full_core(facts):
+        return f"nothing is at a limit: {work}; {_used(facts)}"
+    if (facts.busy or 0.0) < FULL:
+        full = sum(used >= FULL for used in facts.by(host.CORE_BUSY).values())
+        return f"{full} of {facts.machine_cpus or '?'} CPUs {'is' if full == 1 else 'are'} full{_users(facts)}; {work}"
+    return f"all {facts.machine_cpus or ''} CPUs are full{_users(facts)}; {work}"
+
+
+def _users(facts: Facts) -> str:
+    """Who uses the CPUs."""
+    shares = [f"the server {facts.server_cpus:.1f}"] if facts.server_cpus is not None else []
+    if facts.other_cpus is not None:
+        names = f" ({facts.other_names})" if facts.other_names else ""
+        shares.append(f"other programs {facts.other_cpus:.1f}{names}")
+    return f": {', '.join(shares)}" if shares else ""
 
 
 def _parts(facts: Facts, parts: Mapping[str, float]) -> tuple[tuple[str, str], ...]:

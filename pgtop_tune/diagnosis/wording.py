@@ -7,6 +7,7 @@ from typing import Final
 from pgtop_tune.diagnosis.blockers import RootLook
 from pgtop_tune.diagnosis.finding import SHORT_CELLS, SessionAdvice
 from pgtop_tune.safe_text import one_line
+from pgtop_tune.sql_quoting import literal
 from pgtop_tune.units import duration
 
 _NAME_CELLS: Final = 40
@@ -43,7 +44,12 @@ def root_words(root: RootLook) -> str:
     if root.pid is None:
         return "each other"
     if root.pid == 0:
-        return "a prepared transaction"
+        if not root.gid:
+            return "a prepared transaction"
+        place = f" in {name(root.database)}" if root.database else ""
+        return f"prepared transaction '{name(root.gid)}'{place}" + (
+            f", {duration(root.prepared_s)} old" if root.prepared_s else ""
+        )
     backend = root.backend
     if backend is None:
         return f"process {root.pid}"
@@ -62,7 +68,10 @@ def root_next_step(root: RootLook) -> str:
     if root.pid is None:
         return "wait for deadlock_timeout, which ends one of them"
     if root.pid == 0:
-        return "commit or roll back the prepared transaction"
+        if not root.gid:
+            return "ROLLBACK PREPARED or COMMIT PREPARED of the transaction (9)"
+        place = f" (in {name(root.database)})" if root.database else ""
+        return f"ROLLBACK PREPARED {name(literal(root.gid))}{place}, or COMMIT PREPARED"
     if root.idle_s:
         return (
             f"end session {root.pid} or let its client go on; idle_in_transaction_session_timeout ends such sessions."

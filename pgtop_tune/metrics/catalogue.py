@@ -42,6 +42,8 @@ MISSED_TICKS: Final = 3
 WHOLE_S: Final = 12.0
 """How long a session keeps every reading of every section (`runtime.frame_window`): longer than the windows of `budget`,
 `client_bound`, `growth` and `host_values`."""
+STEADY_FRAMES: Final = 90
+"""Looks after which a diagnosis hardly depends on frames before them: longer than any of its times."""
 NOTHING_BEFORE: Final = frozenset({EventKind.GAP, EventKind.RECORDING})
 """Events of the first frame after a time of which there are none: nobody looked, or a full disk did not take them."""
 

@@ -13,7 +13,7 @@ from pgtop_tune.metrics.pool_sizes import ServerShare, server_shares, size_of
 from pgtop_tune.metrics.server import number
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.pooler import ConsoleSample, Pool, Pooler, PoolerCounters
+from pgtop_tune.model.pooler import ConsoleSample, Pool, Pooler, PoolerCounters, PoolerSample
 
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
 
@@ -257,6 +257,12 @@ def _summed(rate_of: Callable[[Traffic], float | None]) -> Callable[[Interval], 
         return sums
 
     return values
+
+
+def waiting_clients(sample: PoolerSample) -> float:
+    """Clients that wait for a server connection, of all poolers that answer."""
+    consoles = (each.console for each in sample.poolers)
+    return sum(_waiting(each) or 0.0 for each in consoles if not isinstance(each, Unavailable))
 
 
 CLIENTS: Final[Keyed[str]] = Keyed(

@@ -111,7 +111,7 @@ class Activity(Struct, frozen=True, gc=False):
     """clock_timestamp() of the server."""
     backends: Annotated[tuple[Backend, ...], KeyedBy("pid")]
     own_backends: int = 0
-    """Sessions of ours that were left out."""
+    """Sessions of ours, and those with which other instances of this program watch, that were left out."""
     configured_ms: int | None = None
     """pg_conf_load_time() of our session: when it last read the configuration files."""
 

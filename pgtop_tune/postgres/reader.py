@@ -98,6 +98,7 @@ class PostgresReader:
         self._major = 0
         self._refusals: dict[str, _Refusal] = {}
         self._activity_rows = ActivityRows(self.own)
+        self._reported = self._watched = 0
         self._waits = WaitReader()
         self._locks = LockReader()
         self._statements = StatementReader(clock)
@@ -356,7 +357,13 @@ class PostgresReader:
             # Another look of ours can come in between. The server does not report it yet, so it is not subtracted yet.
             reported = context.connection.answered.own_transactions
         row = (await context.fetch("database"))[0]
-        return DatabaseCounters(at_s=context.answered_s, **row, own_transactions=reported)
+        return DatabaseCounters(at_s=context.answered_s, **row, own_transactions=reported + self._of_watchers(reported))
+
+    def _of_watchers(self, reported: int) -> int:
+        """Transactions of other instances of this program: as many as ours, for they do the same at the same pace."""
+        self._watched += self.own.watchers * max(reported - self._reported, 0)
+        self._reported = reported
+        return self._watched
 
     async def _read_statements(self, context: ReadContext) -> StatementTotals:
         capabilities = context.capabilities

@@ -168,7 +168,7 @@ class ReplaySource:
         else:
             # Reading all that leads up to a moment takes a hundred times as long as the moment.
             begun = self._arrive(wanted, wanted - 1) or self._arrive(wanted, self._begin_of_past(wanted))
-            yield Step(begun, restart=True)
+            yield Step(begun, restart=True, more=self._has_past(self._index))
         past = self._past_of(self._index)
         if past is not None:
             yield Step(past, restart=True)
@@ -209,11 +209,14 @@ class ReplaySource:
             return max(index - KEEP_FRAMES + 1, self._frames.first)
         return self._frames.index_at(self._frames.elapsed_s(index) - self._context_s)
 
+    def _has_past(self, index: int) -> bool:
+        return self._begin_of_past(index) < index - 1
+
     def _past_of(self, last: int) -> tuple[Frame, ...] | None:
         """The frames that lead up to one; None when there are no more, or another is wanted by now."""
-        first = self._begin_of_past(last)
-        if first >= last - 1:
+        if not self._has_past(last):
             return None
+        first = self._begin_of_past(last)
         # Where only what a session keeps is read, the older frames are thinned as they come: they are large.
         past: FrameWindow | list[Frame] = FrameWindow() if self._context_s is None else []
         known: deque[tuple[int, Frame]] = deque()

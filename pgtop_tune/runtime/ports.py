@@ -27,11 +27,13 @@ class Step(Struct, frozen=True):
         restart: The frames do not follow those before: forget these and start anew.
         back_to_s: The session is set back to this moment: what came after it is forgotten, and the frames lead up to it
             once more, whole. None to go on from the newest.
+        more: The frames that lead up to these follow in another step: too few to judge the moment by.
     """
 
     frames: tuple[Frame, ...]
     restart: bool = False
     back_to_s: float | None = None
+    more: bool = False
 
 
 class FrameSource(Protocol):

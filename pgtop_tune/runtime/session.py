@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
 from pgtop_tune.metrics.load import running
 from pgtop_tune.metrics.stall import stalled_s
 from pgtop_tune.model.absence import Unavailable
@@ -43,6 +43,9 @@ class Session:
         history: Series of the charted metrics.
         latency: Percentiles per second of the load.
         events: Newest last, bounded.
+        watch: Called with each interval on the way to the newest frame, of a step with many frames with the last
+            `STEADY_FRAMES`; and whether it is the first after a restart.
+        incomplete: Whether the frames that lead up to the moment are still to come.
     """
 
     def __init__(self, charted: Sequence[Charted] = (), whole: Session | None = None) -> None:
@@ -52,6 +55,8 @@ class Session:
         self.history: Final = History(charted)
         self.latency: Final = LatencyHistory()
         self.events: Final[deque[tuple[float, Event]]] = deque(maxlen=KEEP_EVENTS)
+        self.watch: Callable[[Interval, bool], object] | None = None
+        self.incomplete = False
         self._known_s: Final[deque[float]] = deque(maxlen=KEEP_EVENTS)
         self._interval: Interval | None = None
         self._sessions_seen: Frame | None = None
@@ -60,6 +65,7 @@ class Session:
     def apply(self, step: Step) -> None:
         """Takes a step; one with `restart` replaces everything known."""
         self._known.clear()
+        self.incomplete = step.more
         if step.restart and self._whole is not None and step.frames:
             self._recall(self._whole, step.frames)
             return
@@ -72,8 +78,11 @@ class Session:
         if step.back_to_s is not None:
             self._set_back(step.back_to_s, step.frames)
             return
-        for frame in step.frames:
+        watched_from = len(step.frames) - (0 if step.more else STEADY_FRAMES)
+        for number, frame in enumerate(step.frames):
             self._append(frame)
+            if self.watch is not None and self._interval is not None and number >= watched_from:
+                self.watch(self._interval, step.restart and number in (0, watched_from))
 
     def _recall(self, whole: Session, frames: Sequence[Frame]) -> None:
         """What the other session knew at the last of these frames."""

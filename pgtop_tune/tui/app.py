@@ -282,7 +282,6 @@ class PgtopApp(DiscreetApp):
         steps = self._sink.take()
         for step in steps:
             self.context.live.apply(step)
-            self.findings.look()
         moved = self.time_travel.take()
         if steps or moved:
             self._repaint()

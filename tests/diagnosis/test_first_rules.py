@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from pgtop_tune.diagnosis.blockers import root_look
@@ -14,11 +16,13 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import DiskCounters, DiskSample, OtherProgram
 from pgtop_tune.model.pooler import Pooler, PoolerSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
+from pgtop_tune.model.replication import HorizonSample, PreparedTransaction
 from pgtop_tune.model.waits import LockSample, LockWait
 from tests.support.frames import EPOCH_MS, backend
-from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS
+from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS, checkpoints_often, throttled
 from tests.support.pooler_frames import bouncer, counters, pool
 from tests.support.situations import Situation
 
@@ -235,5 +239,180 @@ def test_the_wait_at_a_pooler_of_a_load_of_others_is_not_cut_to_the_time_behind_
 
     first = Diagnosing().look(Interval([with_pooler(second) for second in range(40)])).first
     assert first.rule == "pool.queue"
-    assert "14 clients queue at b for 60.6 ms" in first.sentence
+    assert first.sentence == "14 clients wait 60.6 ms at the pooler: its 2 connections are in use"
     assert ("the server's part", "8.66 ms") in first.evidence
+
+
+def at_pool(second: int, server: Situation, tps: int) -> Frame:
+    pools = (pool("bench", "bench", cl_active=2, cl_waiting=28, sv_active=2, sv_idle=0, maxwait_us=1_000_000),)
+    counted = (counters("bench", second, xacts=tps * second, wait_us=800_000 * tps * second),)
+    seen = bouncer(second, servers=2, pools=pools, counters=counted)
+    return replace(server.frame(second), pooler=PoolerSample(float(second), (Pooler("b", "x", seen),)))
+
+
+def starting(ago_ms: int) -> Any:
+    def rows(second: int, now_ms: int) -> tuple[Backend, ...]:
+        return tuple(backend(10 + n, now_ms, state="idle", query_start_ms=now_ms - ago_ms) for n in range(20))
+
+    return rows
+
+
+def thinking(second: int, now_ms: int) -> tuple[Backend, ...]:
+    return tuple(
+        backend(pid, now_ms, state="idle in transaction", wait_event_type="Client", wait_event="ClientRead")
+        for pid in (10, 11)
+    )
+
+
+def test_clients_that_wait_at_a_pool_are_first_however_few_sessions_are_active() -> None:
+    """28 clients that waited 0.8 s at a pool of two heard "nothing is at a limit" for 66 s."""
+    thinks = Situation(waits={"Client:turn": 2.0}, load=False, tps=35.0, cpu=0.02, busy=3.0, backends=thinking)
+    stuck = replace(thinks, waits={}, tps=0.0)
+    moving = replace(thinks, counters={"database.xact_commit": 35.0})
+    for server, tps, wait in ((moving, 35, "0.8 s"), (stuck, 0, "1.0 s")):
+        first = Diagnosing().look(Interval([at_pool(second, server, tps) for second in range(40)])).first
+        assert first.rule == "pool.queue"
+        assert (
+            first.sentence == f"28 clients wait {wait} at the pooler: its 2 connections are held in client think time"
+        )
+
+
+def test_a_server_that_ends_transactions_is_never_idle() -> None:
+    """20 clients with think time, and 3,300 point reads a second on full cores, were "idle: no active session"."""
+    rests = Situation(waits={"CPU:": 0.02}, load=False, tps=62.0, cpu=0.02, busy=3.0)
+    calm = said(replace(rests, counters={"database.xact_commit": 62.0})).first
+    assert calm.sentence.startswith("nothing is at a limit: 62 tps, 0.02 active sessions; CPUs 9 %")
+    programs = (OtherProgram(4711, "pip", 95.0),)
+    full = replace(rests, waits={"CPU:": 0.2}, cpu=0.9, busy=100.0, programs=programs)
+    busy = said(replace(full, counters={"database.xact_commit": 3_300.0})).first
+    assert "all 4 CPUs are full: the server 0.9, other programs" in busy.sentence
+    assert "pip (4711) 0.9" in busy.sentence
+    assert "3,300 tps" in busy.sentence
+    none = said(replace(full, waits={}, tps=0.0)).first
+    assert "idle" not in none.sentence
+    rare = said(replace(rests, tps=0.0, backends=starting(1_000))).first
+    assert rare.sentence.startswith("nothing is at a limit: 20 sessions at work in 10 s, 0.02 active sessions")
+    quiet = replace(rests, waits={}, tps=0.0, backends=starting(60_000))
+    assert said(quiet).first.sentence == "idle: no active session"
+
+
+def test_full_pages_are_no_reason_for_flushes_nor_for_a_larger_max_wal_size() -> None:
+    """Flushes of 3 ms were "95 % of the WAL are full pages, try max_wal_size", 8 minutes after the last checkpoint."""
+    pages = {"wal.lsn_bytes": 8e6, "wal.wal_bytes": 8e6, "wal.wal_fpi": 0.95 * 8e6 / 8192}
+    flushes = replace(SLOW_WAL, counters={**SLOW_WAL.counters, **pages})
+    found = said(flushes)
+    assert found.first.rule == "wal.flush"
+    assert "wal.fpi" not in [each.rule for each in found.findings]
+    writes = Situation(
+        waits={"LWLock:WALInsert": 8.0, "IO:WalWrite": 0.9, "Client:turn": 0.65}, latency_ms=31.0, tps=520.0,
+        cpu=0.3, busy=20.0, counters={"wal.wal_syncs": 20.0, **pages},
+    )  # fmt: skip
+    for checkpoints, advised in ((None, False), (checkpoints_often, True)):
+        server = {"checkpoints": checkpoints} if checkpoints else {}
+        made = said(replace(writes, server=server)).findings
+        full = next(each for each in made if each.rule == "wal.fpi")
+        assert full.sentence.startswith("full pages are 95 % of the WAL")
+        assert (full.advice is not None) is advised
+        assert ("max_wal_size" in full.next_step) is advised
+
+
+def test_a_flush_far_slower_than_the_disk_waits_for_a_cpu_while_cores_are_full() -> None:
+    """Flushes of 2.61 ms on a disk of 0.12 ms at 6 % busy were 45 %, and the programs that took the CPUs nothing."""
+
+    def disk(write_ms: int, busy_ms: int) -> Any:
+        def read(second: int) -> DiskSample:
+            row = DiskCounters(
+                "vda", 0, 0, 0, 600 * second, 5_000_000 * second, write_ms * second, 0, busy_ms * second, 0,
+                ("data", "wal"),
+            )  # fmt: skip
+            return DiskSample(float(second), (row,))
+
+        return read
+
+    programs = OtherProgram(4711, "pip", 98.0), OtherProgram(12, "python3", 92.0)
+    shared = replace(
+        SLOW_WAL, waits={"IO:WalSync": 0.72, "LWLock:WALWrite": 3.0, "Client:turn": 3.0}, tps=270.0, latency_ms=18.4,
+        clients=8, cpu=0.2, queued=0.8, cpus=2, busy=99.0, programs=programs,
+        counters={"wal.wal_syncs": 276.0, "wal.lsn_bytes": 276 * 8_000.0}, host={"disks": disk(72, 60)},
+    )  # fmt: skip
+    found = said(shared)
+    assert found.first.sentence.startswith("other programs take 1.")
+    assert "pip (4711) 1.0, python3 (12) 0.9; up to" in found.first.sentence
+    flush = next(each for each in found.findings if each.rule == "wal.flush")
+    assert "the disk takes 0.12 ms, the rest waits for a CPU" in flush.sentence
+    assert flush.kind is FindingKind.NOTE
+    slow_disk = said(replace(shared, host={"disks": disk(1_500, 950)}))
+    assert next(each for each in slow_disk.findings if each.rule == "wal.flush").kind is FindingKind.LATENCY
+
+
+def test_the_oom_killer_is_first_with_the_limit_of_the_control_group() -> None:
+    """It stood below "idle: no active session"."""
+    limited = {"memory_max_bytes": 2 << 30, "memory_bytes": 1 << 30, "cpu_quota_cores": None}
+
+    def group(second: int) -> Any:
+        return replace(throttled(second), cpu_throttled_periods=0, oom_kills=int(second >= 12), **limited)
+
+    quiet = Situation(load=False, tps=0.0, cpu=0.0, busy=2.0, host={"cgroup": group}, backends=starting(60_000))
+    frames = [quiet.frame(second) for second in range(100)]
+    away = Unavailable(Reason.NO_ANSWER, "the database system is in recovery mode")
+    frames[12:28] = [replace(frame, postgres=away) for frame in frames[12:28]]
+    assert Diagnosing().look(Interval(frames[:25])).first.sentence == (
+        "the OOM killer ended a backend 13 s ago; the server has not answered since; the cgroup's limit is 2.00G"
+    )
+    first = Diagnosing().look(Interval(frames[:40])).first
+    assert first.kind is FindingKind.OUTAGE
+    assert first.sentence.startswith(
+        "the OOM killer ended a backend 28 s ago; recovery took 16 s; the cgroup's limit is 2"
+    )
+    assert Diagnosing().look(Interval(frames)).first.rule == "none"
+
+
+def test_a_prepared_transaction_that_holds_locks_is_named_with_its_gid() -> None:
+    def rows(second: int, now_ms: int) -> tuple[Backend, ...]:
+        wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": EPOCH_MS + 1000}
+        return tuple(backend(pid, now_ms, blocked_by=(0,), **wait) for pid in (10, 11))
+
+    def locks(second: int) -> LockSample:
+        each = LockWait(
+            10, "transactionid", "ShareLock", None, "xid 9", EPOCH_MS, (0,), ("ExclusiveLock",), ("order-4711",)
+        )
+        return LockSample(float(second), (each, replace(each, pid=11)))
+
+    def horizon(second: int) -> HorizonSample:
+        row = PreparedTransaction("order-4711", 9, "ann", "bench", EPOCH_MS - 720_000)
+        return HorizonSample(float(second), EPOCH_MS + second * 1000, 10, 0, (), (row,))
+
+    held = Situation(
+        waits={"Lock:transactionid": 2.0},
+        tps=0.0,
+        load=False,
+        backends=rows,
+        server={"locks": locks, "horizon": horizon},
+    )
+    first = said(held).first
+    assert first.sentence == "2 sessions wait 39 s for prepared transaction 'order-4711' in bench, 12m39s old"
+    assert first.next_step == "ROLLBACK PREPARED 'order-4711' (in bench), or COMMIT PREPARED"
+
+
+def test_an_alter_table_in_a_queue_does_not_count_itself() -> None:
+    def rows(second: int, now_ms: int) -> tuple[Backend, ...]:
+        wait = {"wait_event_type": "Lock", "wait_event": "relation", "query_start_ms": EPOCH_MS + 1000}
+        report = backend(18645, now_ms, application_name="report", state="active", xact_start_ms=EPOCH_MS)
+        alter = backend(21093, now_ms, query="alter table hot add w int", blocked_by=(18645,), **wait)
+        return (report, alter, *(backend(pid, now_ms, blocked_by=(21093, 18645), **wait) for pid in range(10, 18)))
+
+    def locks(second: int) -> LockSample:
+        each = LockWait(
+            21093, "relation", "AccessExclusiveLock", "hot", "", EPOCH_MS, (18645,), ("AccessShareLock",), ()
+        )
+        others = (replace(each, pid=pid, mode="AccessShareLock") for pid in range(10, 18))
+        return LockSample(float(second), (each, *others))
+
+    for silences in ((), (Silence(EPOCH_MS + 1000, None, 30.0, 5.0),)):
+        queue = Situation(
+            waits={"Lock:relation": 9.0}, tps=0.0, load=bool(silences), backends=rows, server={"locks": locks},
+            bench={"silences": silences} if silences else {},
+        )  # fmt: skip
+        first = said(queue).first
+        assert "ALTER TABLE (21093) waits for 18645" in first.sentence
+        assert first.sentence.endswith("and holds up 8")

@@ -195,18 +195,18 @@ def test_what_removing_a_finding_brings_ends_at_the_next_resource() -> None:
 
 def test_other_programs_are_named_where_the_machine_tells_them() -> None:
     made = next(situation for rule, situation in MADE.values() if rule == "cpu.others")
-    assert "most of it" not in said(made).first.sentence
+    assert "CPUs; up to" in said(made).first.sentence
     programs = OtherProgram(4711, "stress\x1b[2J", 98.0), OtherProgram(12, "python3", 40.0)
     sentence = said(replace(made, programs=programs)).first.sentence
-    assert "CPUs, most of it stress" in sentence
-    assert "(4711), python3 (12): up to" in sentence
+    assert "4 CPUs: stress" in sentence
+    assert "(4711) 1.0, python3 (12) 0.4; up to" in sentence
     assert "\x1b" not in sentence
 
 
 def test_every_rule_has_a_situation_or_is_known_to_have_none() -> None:
     made = {rule for rule, _ in MADE.values()}
     others = {
-        "out.server", "out.load", "full.memory", "full.slot", "lock.table", "wal.archive", "ckpt.sync",
+        "out.server", "out.load", "out.memory", "full.memory", "full.slot", "lock.table", "wal.archive", "ckpt.sync",
         "wal.fpi", "cpu.one", "cpu.freq", "cpu.kernel", "pool.queue", "net.rtt", "net.loss",
         "io.read.cache", "io.dirty", "mem.group", "mem.pages", "mem.numa", "sync.net", "sync.apply",
         "vac.horizon", "vac.slow", "vac.load", "upd.cold", "own.cost",

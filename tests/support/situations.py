@@ -144,9 +144,10 @@ class Situation(Struct, frozen=True, kw_only=True):
         ]
 
     def of_load(self, now_ms: int) -> tuple[Any, ...]:
-        """The load's sessions, all active."""
+        """The load's sessions, all active; where nothing ends they have begun nothing for a minute."""
         name = "pgbench" if self.load else "shop"
-        return tuple(backend(FIRST_PID + n, now_ms, application_name=name) for n in range(self.clients))
+        begun = {} if self.load or self.tps else {"query_start_ms": now_ms - 60_000}
+        return tuple(backend(FIRST_PID + n, now_ms, application_name=name, **begun) for n in range(self.clients))
 
     def _host(self, second: int) -> HostSample:
         at_s, pids = float(second), [FIRST_PID + n for n in range(self.clients)]

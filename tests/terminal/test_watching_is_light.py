@@ -44,7 +44,7 @@ def test_the_screen_watches_without_the_operators_driver(
     command = (sys.executable, "-c", _SCRIPT, str(kept), "top", conninfo(server))
     with Terminal(command, {**environment(tmp_path), "PYTHONPATH": str(ROOT)}) as terminal:
         terminal.until("PostgreSQL 18")
-        terminal.until("idle: no active")
+        terminal.until_gone("looking")
         terminal.press("q")
         assert terminal.wait() == 0
     loaded = kept.read_text().splitlines()

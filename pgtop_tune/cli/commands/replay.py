@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,11 +55,13 @@ def replay(
 
         screen = ScreenWords(theme=theme, plain=plain, ascii_only=ascii_only, mouse=mouse, overlay=baseline)
         sys.exit(show_replay(reader, speed, start, screen))
-    from pgtop_tune.cli.headless import LinePrinter
+    from pgtop_tune.cli.headless import LEAD_UP_FRAMES, LinePrinter
     from pgtop_tune.runtime.ports import Step
 
     printer = LinePrinter(say)
     following = shown = reader.index_at(start)
+    before = reader.frames(max(shown - LEAD_UP_FRAMES, reader.first))
+    printer.lead_up(frame for _, frame in takewhile(lambda each: each[0] < shown, before))
     while True:
         # What comes through a pipe is printed as it comes.
         over = piped is None or not piped.growing

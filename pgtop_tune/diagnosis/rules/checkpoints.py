@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from pgtop_tune.diagnosis.chains import wal_ms
+from pgtop_tune.diagnosis.chains import INSERTING, WRITING, wal_bytes_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
@@ -88,20 +88,32 @@ def _often(facts: Facts) -> Hit | None:
 
 
 def _pages(facts: Facts) -> Hit | None:
-    share, waits_ms = full_page_share(facts), wal_ms(facts)
+    share, waits_ms = full_page_share(facts), wal_bytes_ms(facts)
     if share < _PAGES or waits_ms < _WAL * facts.latency_ms:
         return None
     since_s = checkpoints.SINCE_CHECKPOINT(facts.interval)
     after = f", {duration(since_s)} after the checkpoint" if since_s is not None else ""
     impact_ms = share * waits_ms
+    # A larger max_wal_size moves checkpoints that its smallness requests, and no others.
+    requested = _requested(facts) is not None
     return Hit(
-        sentence=f"{100 * share:.0f} % of the WAL are full pages{after}: at most {facts.share_text(impact_ms)}",
-        short=f"{100 * share:.0f} % of the WAL are full pages: {facts.percent(impact_ms)}",
+        sentence=f"full pages are {100 * share:.0f} % of the WAL{after}: at most {facts.share_text(impact_ms)}",
+        short=f"full pages are {100 * share:.0f} % of the WAL: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(("full pages", f"{100 * share:.0f} % of the WAL"), ("waits for WAL", with_ms(waits_ms))),
-        next_step="larger max_wal_size and checkpoint_timeout, wal_compression. full_page_writes stays on",
-        advice=ParameterAdvice("max_wal_size", "raise", "each page is written whole once after each checkpoint"),
-        looks=facts.n("lwlock:walwrite", "io:walsync", "io:walwrite"),
+        evidence=told(
+            ("full pages", f"{100 * share:.0f} % of the WAL"),
+            ("waits for bytes of WAL", with_ms(waits_ms)),
+            ("checkpoints", "requested" if requested else "by time"),
+        ),
+        next_step=(
+            "larger max_wal_size and checkpoint_timeout, wal_compression. full_page_writes stays on"
+            if requested
+            else "wal_compression, a longer checkpoint_timeout. full_page_writes stays on"
+        ),
+        advice=ParameterAdvice("max_wal_size", "raise", "each page is written whole once after each checkpoint")
+        if requested
+        else None,
+        looks=facts.n(*WRITING, *INSERTING),
     )
 
 

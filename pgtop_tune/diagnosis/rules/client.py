@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pgtop_tune.diagnosis.facts import FULL, THINK, Facts
+from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.wording import name, plural, told
 from pgtop_tune.metrics import host_places, pooler, sections, server
+from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
 from pgtop_tune.model.waits import LOAD_APPLICATION
 from pgtop_tune.units import count, with_ms
@@ -23,6 +24,9 @@ _CONNECTS: Final = 10.0
 _PER_TRANSACTION: Final = 0.1
 _WAITING: Final = 1.0
 _WAIT_OF_L: Final = 0.1
+_STUCK_MS: Final = 1000.0
+_HELD: Final = 0.5
+_TENTH_MS: Final = 100.0
 _THINKS: Final = 0.4
 _IN_TRANSACTION: Final = 0.5
 _QUEUE: Final = 0.1
@@ -49,14 +53,26 @@ def _pool_wait_ms(facts: Facts) -> float:
     """
     waiting = max(pooler.WAITING(facts.interval).values(), default=0.0)
     counted = max((row.wait_ms or 0.0 for row in pooler.traffic(facts.interval)), default=0.0)
+    longest = max(pooler.MAX_WAIT(facts.interval).values(), default=0.0)
     if waiting < _WAITING:
         return 0.0
-    wait_ms = counted or (1000.0 * waiting / facts.tps if facts.tps else 0.0)
+    wait_ms = counted or (1000.0 * waiting / facts.tps if facts.tps else longest)
     return min(wait_ms, facts.latency_ms) if facts.run else wait_ms
 
 
 def _queues_at_pool(facts: Facts) -> bool:
-    return facts.once(_pool_wait_ms) >= _WAIT_OF_L * facts.latency_ms > 0
+    wait_ms = facts.once(_pool_wait_ms)
+    # Without L nothing comes through, or nothing is seen behind the pooler.
+    return wait_ms >= (_WAIT_OF_L * facts.latency_ms if facts.latency_ms else _STUCK_MS) > 0
+
+
+def _holders(facts: Facts, servers: int) -> str:
+    """ ": its 2 connections are held in client think time"; "" where that is not what keeps them."""
+    seen = facts.interval.recent(sections.activity, WINDOW_S)
+    idle = sum(row.state in IDLE_IN_TRANSACTION for sample in seen for row in sample.backends)
+    held = idle >= _HELD * servers * len(seen) > 0
+    what = "1 connection is" if servers == 1 else f"{servers} connections are"
+    return f": its {what} held in client think time" if held else f": its {what} in use"
 
 
 def _never_sleeps(facts: Facts) -> bool:
@@ -132,23 +148,29 @@ def _storm(facts: Facts) -> Hit | None:
     )
 
 
+def _wait_words(wait_ms: float) -> str:
+    return with_ms(wait_ms) if wait_ms < _TENTH_MS else f"{wait_ms / 1000.0:.1f} s"
+
+
 def _pool(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "pool.queue":
         return None
-    waiting = pooler.WAITING(facts.interval)
-    at = max(waiting, key=lambda each: waiting[each])
-    wait_ms, servers = facts.once(_pool_wait_ms), pooler.SERVERS(facts.interval).get(at)
+    pools = pooler.pool_rows(facts.interval)
+    worst, wait_ms = pools[0], facts.once(_pool_wait_ms)
+    waiting, servers = worst.pool.cl_waiting or 0, worst.servers
     rest_ms = facts.latency_ms - (wait_ms if facts.run else 0.0)
-    seen = f"; the server sees {servers:.0f} sessions" if servers else ""
+    place = f"the pooler, pool {name(worst.pool.id)}" if len(pools) > 1 else "the pooler"
+    said = f"{plural(waiting, 'client')} {'waits' if waiting == 1 else 'wait'} {_wait_words(wait_ms)} at {place}"
     return Hit(
-        sentence=f"{waiting[at]:.0f} clients queue at {name(at)} for {with_ms(wait_ms)}{seen}",
-        short=f"{waiting[at]:.0f} clients queue at {name(at)} for {with_ms(wait_ms)}",
-        impact_ms=min(wait_ms, facts.latency_ms),
+        sentence=said + (_holders(facts, servers) if servers else ""),
+        short=said,
+        impact_ms=min(wait_ms, facts.latency_ms) if facts.latency_ms else None,
+        share=None if facts.latency_ms else 1.0,
         evidence=told(
-            ("waiting clients", f"{waiting[at]:.0f}"),
+            ("waiting clients", f"{waiting}"),
             ("wait for a connection", with_ms(wait_ms)),
-            ("server connections", f"{servers:.0f}" if servers else None),
-            ("the server's part", with_ms(rest_ms)),
+            ("server connections", f"{servers}" if servers else None),
+            ("the server's part", with_ms(rest_ms) if facts.latency_ms else None),
         ),
         next_step=(
             "the largest part of the server's time first; then half as many connections more in the pool."
@@ -269,7 +291,7 @@ RULES: Final = (
         find=_storm,
         before=("client.think",),
     ),
-    Rule(id="pool.queue", kind=FindingKind.LATENCY, page="0", needs=(sections.pooler,), find=_pool),
+    Rule(id="pool.queue", kind=FindingKind.LATENCY, page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),
     Rule(
         id="client.thread",
         kind=FindingKind.LATENCY,

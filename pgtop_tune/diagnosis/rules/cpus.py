@@ -66,7 +66,7 @@ def _servers_part(facts: Facts) -> float:
 
 def _full(facts: Facts) -> Hit | None:
     """Several fill them, and none of them so far that it is the one."""
-    busy, cpus, used, waiting_ms = facts.busy, facts.machine_cpus, facts.server_cpus, facts.queue_ms
+    busy, cpus, used, waiting_ms = facts.busy, facts.machine_cpus, facts.server_cpus, queue_ms(facts)
     if busy is None or cpus is None or used is None or busy < FULL or waiting_ms < _QUEUE * facts.latency_ms:
         return None
     if used >= _servers_part(facts) or turn_owner(facts) == "cpu.pgbench" or _others(facts) is not None:
@@ -112,20 +112,20 @@ def _pgbench(facts: Facts) -> Hit | None:
 
 
 def _others(facts: Facts) -> Hit | None:
-    cpus, busy, waiting_ms = facts.machine_cpus, facts.busy, facts.queue_ms
+    cpus, busy, waiting_ms = facts.machine_cpus, facts.busy, queue_ms(facts)
     if not cpus or not busy or not waiting_ms or waiting_ms < _QUEUE * facts.latency_ms:
         return None
     others = facts.other_cpus
     if others is None or others < _OTHERS * cpus:
         return None
     share = min(others / (busy / 100.0 * cpus), 1.0)
-    first = f", most of it {facts.other_names}" if facts.other_names else ""
+    names = f": {facts.other_names}" if facts.other_names else ""
     return Hit(
         sentence=(
-            f"other programs use {others:.1f} of {cpus} CPUs{first}: up to {with_ms(waiting_ms * share)}"
-            " of each transaction"
+            f"other programs take {others:.1f} of {cpus} CPUs{names}; up to {with_ms(waiting_ms * share)}"
+            f" of {with_ms(facts.latency_ms)}"
         ),
-        short=f"other programs use {others:.1f} of {cpus} CPUs",
+        short=f"other programs take {others:.1f} of {cpus} CPUs",
         impact_ms=waiting_ms * share,
         evidence=told(("other programs", f"{others:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
         next_step="stop them, or lower their priority. Refuted if the CPU queue stays as it is",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import inf
 from typing import Final
 
@@ -13,6 +14,7 @@ from pgtop_tune.metrics import host, host_places, io, sections
 from pgtop_tune.metrics.connections import groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
 from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystem
 from pgtop_tune.units import count, duration, size
 
@@ -107,28 +109,53 @@ def _connections(facts: Facts) -> Hit | None:
     )
 
 
+def _kill(facts: Facts) -> Hit | None:
+    """The kernel has ended processes of the server's control group: first for a minute, whatever goes on since."""
+    seen = facts.interval.recent(sections.cgroup, _OOM_S, least=2)
+    ended = [(newer, older) for newer, older in pairwise(seen) if (newer.oom_kills or 0) > (older.oom_kills or 0)]
+    if not ended:
+        return None
+    kills = (ended[0][0].oom_kills or 0) - (ended[-1][1].oom_kills or 0)
+    killed_s = ended[0][1].at_s
+    away = [
+        frame.elapsed_s
+        for frame in facts.interval.frames
+        if frame.elapsed_s >= killed_s and isinstance(frame.postgres, Unavailable)
+    ]
+    if away and away[-1] == facts.interval.newest.elapsed_s:
+        recovery = "; the server has not answered since"
+    else:
+        recovery = f"; recovery took {duration(away[-1] - killed_s)}" if away else ""
+    most = seen[0].memory_max_bytes
+    limit = f"; the cgroup's limit is {size(most)}" if most else ""
+    said = f"the OOM killer ended {'a backend' if kills == 1 else f'{kills} processes'} "
+    said += f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
+    return Hit(
+        sentence=f"{said}{recovery}{limit}",
+        short=said,
+        share=1.0,
+        evidence=told(
+            ("killed", str(kills)),
+            ("limit", size(most) if most else None),
+            ("in use", size(seen[0].memory_bytes) if seen[0].memory_bytes else None),
+        ),
+        next_step="less work_mem, fewer sessions, or a larger limit of the control group. Refuted if it kills again",
+        advice=ParameterAdvice("work_mem", "lower", "the kernel has killed a process for lack of memory"),
+        blocks=True,
+    )
+
+
 def _memory(facts: Facts) -> Hit | None:
-    groups_seen = facts.interval.recent(sections.cgroup, _OOM_S, least=2)
-    kills = (groups_seen[0].oom_kills or 0) - (groups_seen[-1].oom_kills or 0) if len(groups_seen) > 1 else 0
     total, available = host.MEMORY_TOTAL(facts.interval), host.MEMORY_AVAILABLE(facts.interval)
     stalled = facts.of(host.PSI_MEMORY_FULL)
-    if kills > 0:
-        said = f"the kernel has killed {kills} of the server's processes for lack of memory within a minute"
-    elif total and available is not None and available < _AVAILABLE * total and (stalled or 0.0) > 1.0:
-        said = (
-            f"memory is nearly used up: {size(available)} left, and tasks wait for memory {stalled:.0f} % of the time"
-        )
-    else:
+    if not total or available is None or available >= _AVAILABLE * total or (stalled or 0.0) <= 1.0:
         return None
+    said = f"memory is nearly used up: {size(available)} left, and tasks wait for memory {stalled:.0f} % of the time"
     return Hit(
         sentence=said,
         short=said,
-        share=1.0 if not total or available is None else 1.0 - available / total,
-        evidence=told(
-            ("available", size(available) if available is not None else None),
-            ("waiting for memory", f"{stalled:.0f} %" if stalled is not None else None),
-            ("killed", str(kills) if kills else None),
-        ),
+        share=1.0 - available / total,
+        evidence=told(("available", size(available)), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="less work_mem or fewer sessions. Refuted if available memory stays the same",
         advice=ParameterAdvice("work_mem", "lower", "memory is nearly used up"),
     )
@@ -192,6 +219,14 @@ RULES: Final = (
         page="2",
         needs=(sections.activity, sections.parameters),
         find=_connections,
+    ),
+    Rule(
+        id="out.memory",
+        kind=FindingKind.OUTAGE,
+        page="7",
+        needs=(sections.cgroup,),
+        find=_kill,
+        before=("out.load", "out.server", "out.stall"),
     ),
     Rule(id="full.memory", kind=FindingKind.LIMIT, page="7", needs=(sections.memory,), find=_memory),
     Rule(id="full.xid", kind=FindingKind.LIMIT, page="8", needs=(sections.database_limits,), find=_xid),

@@ -25,6 +25,19 @@ def _last(facts: Facts) -> RootLook | None:
     return facts.roots[-1] if facts.roots and facts.roots[-1].blocked else None
 
 
+def queue_words(facts: Facts, root: RootLook) -> str:
+    """Which session waits for the root with a strong lock and holds up the others behind it; "" where none does."""
+    ddl, activity = facts.once(_strongest), facts.interval.now(sections.activity)
+    if ddl is None or activity is None or ddl.pid == root.pid:
+        return ""
+    behind = sum(ddl.pid in row.blocked_by for row in activity.backends)
+    waiter = next((row for row in activity.backends if row.pid == ddl.pid), None)
+    if waiter is None or behind < 1:
+        return ""
+    words = name(" ".join((waiter.query or "").split()[:2]).upper()) or "a session"
+    return f"{words} ({ddl.pid}) waits for {root_words(root)} and holds up {behind}"
+
+
 def _jam(facts: Facts) -> Hit | None:
     root = _last(facts)
     if root is None or root.blocked < _BLOCKED or root.pid is None:
@@ -37,10 +50,12 @@ def _jam(facts: Facts) -> Hit | None:
     if len(same) < JAM_LOOKS and min(root.idle_s, root.waited_s) < JAM_LOOKS:
         return None
     impact_ms = facts.b("lock:*")
-    said = f"{plural(root.blocked, 'session')} wait {duration(root.waited_s)} for {root_words(root)}"
+    said = queue_words(facts, root) or (
+        f"{plural(root.blocked, 'session')} wait {duration(root.waited_s)} for {root_words(root)}"
+    )
     return Hit(
         sentence=said,
-        short=f"{root.blocked} wait {duration(root.waited_s)} for {root_words(root)}",
+        short=queue_words(facts, root) or f"{root.blocked} wait {duration(root.waited_s)} for {root_words(root)}",
         impact_ms=impact_ms or None,
         share=None if facts.budget else 1.0,
         evidence=told(
@@ -85,18 +100,12 @@ def _table(facts: Facts) -> Hit | None:
     if waiting < _RELATION or root is None:
         return None
     impact_ms = facts.b("lock:relation")
-    ddl = _strongest(facts)
+    ddl = facts.once(_strongest)
     table = f" for table {name(ddl.relation)}" if ddl is not None and ddl.relation else ""
-    behind = ""
-    if ddl is not None and ddl.pid != root.pid:
-        activity = facts.interval.now(sections.activity)
-        query = next((row.query for row in activity.backends if row.pid == ddl.pid), None) if activity else None
-        words = " ".join((query or "").split()[:2]).upper()
-        behind = f" behind {name(words) or 'a session'} ({ddl.pid}), which waits"
-    said = f"{plural(waiting, 'session')} queue{table}{behind} for {root_words(root)}"
+    said = queue_words(facts, root) or f"{plural(waiting, 'session')} queue{table} for {root_words(root)}"
     return Hit(
         sentence=said,
-        short=f"{waiting:.0f} queue{table}, at their end {root_words(root)}",
+        short=queue_words(facts, root) or f"{waiting:.0f} queue{table}, at their end {root_words(root)}",
         impact_ms=impact_ms or None,
         share=None if facts.budget else 1.0,
         evidence=told(

@@ -8,6 +8,7 @@ from typing import Final
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rules.locks import queue_words
 from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
@@ -58,7 +59,8 @@ def _stall(facts: Facts) -> Hit | None:
     if active is None:
         waiting = "no answer from the server"
     elif root is not None:
-        waiting = f"{plural(root.blocked, 'session')} {'waits' if root.blocked == 1 else 'wait'} for {root_words(root)}"
+        verb = "waits" if root.blocked == 1 else "wait"
+        waiting = queue_words(facts, root) or f"{plural(root.blocked, 'session')} {verb} for {root_words(root)}"
     else:
         waits = facts.waits_now
         label = max(waits, key=lambda each: (waits[each], each), default="")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.diagnosis.chains import DEVICE, HANDED, handed_to_wal_ms, wal_busy, wal_ms
+from pgtop_tune.diagnosis.chains import DEVICE, HANDED, flush_for_cpu, handed_to_wal_ms, wal_busy, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, told
-from pgtop_tune.metrics import ceilings, io, sections, server, wal_device
+from pgtop_tune.metrics import ceilings, host, io, sections, server, wal_device
 from pgtop_tune.units import count, duration, size, with_ms
 
 _FLUSH_OF_L: Final = 0.25
@@ -40,7 +40,7 @@ def is_volume(facts: Facts) -> bool:
 
 
 def _flush(facts: Facts) -> Hit | None:
-    impact_ms, busy = wal_ms(facts), wal_busy(facts)
+    impact_ms, busy, put_off = wal_ms(facts), wal_busy(facts), facts.once(flush_for_cpu)
     rows = handed_to_wal_ms(facts) > facts.b(*DEVICE)
     if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < (HANDED if rows else _BUSY):
         return None
@@ -53,6 +53,8 @@ def _flush(facts: Facts) -> Hit | None:
     group = f", {commits:.1f} commits each" if commits else ""
     handed_ms = handed_to_wal_ms(facts)
     queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
+    if put_off:
+        queued = f"; the disk takes {with_ms(facts.by(host.DISK_WRITE_AWAIT).get(facts.wal_disk or '', 0.0))}, the rest waits for a CPU"
     told_flushes = f"{count(flushes)} flushes/s{each}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",
@@ -72,10 +74,11 @@ def _flush(facts: Facts) -> Hit | None:
             " or a faster WAL device. Refuted if latency stays with more commits per flush"
         ),
         advice=ParameterAdvice("commit_delay", "raise", "more commits per flush")
-        if facts.s(*DEVICE) >= _WRITERS
+        if facts.s(*DEVICE) >= _WRITERS and not put_off
         else None,
         looks=facts.n(*DEVICE),
         agreed=flushes is not None,
+        note=put_off > 0.0,
     )
 
 

@@ -109,6 +109,9 @@ async def converted(context: ReadContext, text: bytes, encoding: str) -> bytes:
     return text
 
 
+_WATCHES_MS: Final = 5_000
+
+
 class ActivityRows:
     """Builds Activity after Activity; remembers the look before."""
 
@@ -139,6 +142,7 @@ class ActivityRows:
         backends = []
         own = 0
         now_ms, configured_ms = 0, None
+        watching: list[tuple[int, int | None]] = []
         for row in rows:
             # One step takes a row apart: field by field it would be the bulk of the time.
             (
@@ -150,6 +154,8 @@ class ActivityRows:
                 own += 1
                 now_ms, configured_ms = own_now_ms or now_ms, own_configured_ms or configured_ms
                 continue
+            if application == APPLICATION_NAME:
+                watching.append((pid, xact_start_ms))
             known = before.get(pid)
             if known is None or known[0] != row:
                 query = queries.get((text, encoding))
@@ -165,6 +171,12 @@ class ActivityRows:
             now[pid] = known
             backends.append(known[1])
         self._before = now
+        # Sessions with which other instances of this program watch, unless one has a transaction of seconds.
+        watchers = {pid for pid, begun_ms in watching if begun_ms is None or now_ms - begun_ms < _WATCHES_MS}
+        if watchers:
+            backends = [backend for backend in backends if backend.pid not in watchers]
+        self._own.watchers = len(watchers)
+        own += len(watchers)
         return Activity(
             at_s=at_s, now_ms=now_ms, backends=tuple(backends), own_backends=own, configured_ms=configured_ms
         )

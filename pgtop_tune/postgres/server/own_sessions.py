@@ -22,6 +22,7 @@ class OwnSessions(Struct):
         statements: Statements sent since the start, failed ones included.
         calls: Those of them that pg_stat_statements counted.
         transactions: Transactions finished since the start.
+        watchers: Sessions with which other instances of this program watch the server, at the last look.
         statement_ms: Wall time spent waiting for them.
     """
 
@@ -30,6 +31,7 @@ class OwnSessions(Struct):
     calls: int = 0
     transactions: int = 0
     pooled: bool = False
+    watchers: int = 0
     statement_ms: float = 0.0
 
 

@@ -13,6 +13,7 @@ SELECT p.pid,
   FROM {schema}.pg_wait_sampling_profile p
   JOIN pg_stat_get_activity(NULL) s ON s.pid = p.pid
  WHERE p.pid <> pg_backend_pid()
+   AND s.application_name IS DISTINCT FROM 'pgtop-tune'
    AND s.backend_type IS NOT NULL
    AND p.event_type IS DISTINCT FROM 'Activity'
    AND (p.event_type IS DISTINCT FROM 'Client' OR s.application_name = 'pgbench')

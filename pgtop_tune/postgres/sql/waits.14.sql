@@ -4,6 +4,7 @@
 -- Idle in a transaction for less than a second: the client's turn. Idle between two transactions: of pgbench only.
 -- Of clients' transactions older than $1 ms, pid and start stand beside the count; with $2, those of one session in so
 -- many. A session that has been idle for longer is there for its transaction alone: it is no observation.
+-- Sessions with which other instances of this program watch are no load, unless one has a transaction of seconds.
 -- What is the same for every row is computed once, in m.
 -- The moment stands first: the rest of a row is known by its bytes (readers/waits).
 SELECT m.now_ms,
@@ -26,10 +27,12 @@ SELECT m.now_ms,
        coalesce(s.application_name = 'pgbench', false) AS of_load,
        s.state
   FROM (SELECT date_part('epoch', now()) * 1000 AS now_ms, now() - interval '1 s' AS lately,
+               now() - interval '5 s' AS long_ago,
                now() - $1::int * interval '1 ms' AS old, pg_backend_pid() AS pid OFFSET 0) m,
        pg_stat_get_activity(NULL) s
  WHERE s.backend_type IS NOT NULL
    AND s.pid <> m.pid
+   AND (s.application_name IS DISTINCT FROM 'pgtop-tune' OR s.xact_start < m.long_ago)
    AND CASE s.state WHEN 'active' THEN s.wait_event_type IS DISTINCT FROM 'Activity'
                     WHEN 'idle' THEN s.application_name = 'pgbench' AND s.state_change > m.lately
                     WHEN 'idle in transaction' THEN s.state_change > m.lately OR s.xact_start < m.old

@@ -38,17 +38,23 @@ class Findings:
         """From now on there are findings: the first picture does not wait for their rules."""
         from pgtop_tune.diagnosis.diagnosing import Diagnosing
 
+        live = self._context.live
         self._live, self._past = Diagnosing(), Diagnosing()
-        self.look()
-
-    def look(self) -> None:
-        """Takes the newest frame, also while another moment is shown."""
-        self.diagnose(self._context.live)
+        live.watch = self._live.look
+        if live.interval is not None:
+            self._live.look_through(live.interval)
 
     def diagnose(self, session: Session) -> Diagnosis | None:
-        """What binds at the newest frame of a session; None before `begin`, and before its first frame."""
-        diagnosing = self._live if session is self._context.live else self._past
-        return None if diagnosing is None or session.interval is None else diagnosing.look(session.interval)
+        """What binds at the newest frame of a session: of a moment of the past what was said then.
+
+        None before `begin`, before the first frame, and while what leads up to it is being read.
+        """
+        if self._live is None or self._past is None or session.interval is None:
+            return None
+        said = self._live.said_of(session.interval.newest)
+        if said is not None or session.incomplete:
+            return said
+        return self._past.look(session.interval)
 
     @property
     def shown(self) -> Diagnosis | None:

@@ -81,7 +81,7 @@ def jam_over_s(roots: Sequence[RootLook], now_s: float) -> float | None:
 def root_look(
     activity: Activity, locks: LockSample | None = None, prepared: Sequence[PreparedTransaction] = ()
 ) -> RootLook:
-    """Of one look at the sessions, at the locks they wait for, and at prepared transactions.
+    """One look at the sessions, at the locks they wait for, and at prepared transactions.
 
     A statement may have waited for others before: of those that a jam leaves behind, one waits for the next root.
     """

@@ -160,12 +160,12 @@ class Diagnosing:
         return self.look(interval)
 
     def said_of(self, frame: Frame) -> Diagnosis | None:
-        """What was said when this frame was the newest; None where it never was, or too long ago."""
+        """Return what was said when this frame was the newest; None where it never was, or too long ago."""
         said = self._said.get(_moment(frame))
         return None if said is None else said[1]
 
     def _remembered(self, frame: Frame, diagnosis: Diagnosis) -> Diagnosis:
-        """Of what is said now and what was said before, that of the longer way to this frame."""
+        """Return, of what is said now and what was said before, that of the longer way to this frame."""
         looked_at, before = self._said.pop(_moment(frame), (0.0, diagnosis))
         if looked_at > self._looked_at:
             diagnosis = before
@@ -243,7 +243,7 @@ class Diagnosing:
                 track.confidence = confidence_of(rule, hit, facts)
 
     def _is_due(self, told_s: float, now_s: float) -> bool:
-        """Whether numbers of that moment are old enough: they change where a multiple of five seconds is passed."""
+        """Return whether numbers of that moment are old: they change where a multiple of five seconds is passed."""
         if self._newest is None or told_s == _NEVER_S:
             return True
         passed = now_s // _TEXT_S != self._newest.elapsed_s // _TEXT_S
@@ -328,7 +328,7 @@ def _with_gain(rule: Rule, hit: Hit, facts: Facts) -> Hit:
 
 
 def _moment(frame: Frame) -> tuple[int, float]:
-    """Which frame it is; an older one may have been thinned meanwhile."""
+    """Return which frame it is; an older one may have been thinned meanwhile."""
     return frame.sequence, frame.elapsed_s
 
 

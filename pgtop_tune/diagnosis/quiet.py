@@ -41,13 +41,13 @@ _ALL_OF: Final = tuple(name[:-1] for name in _SAID if name.endswith("*"))
 
 
 def is_small(facts: Facts) -> bool:
-    """Whether there is hardly any work, and nobody waits to bring more: no part of it can be too large."""
+    """Return whether there is hardly any work, and nobody waits to bring more: no part of it can be too large."""
     few = facts.run is None and facts.waits.active < _FEW_SESSIONS
     return few and facts.at_pooler == 0.0 and not _has_full_core(facts)
 
 
 def _is_idle(facts: Facts) -> bool:
-    """Whether nothing goes on: no session, no transaction that ended, nobody who waits, and no core that is full."""
+    """Return whether nothing goes on: no session, no transaction that ended, nobody who waits, no core that is full."""
     return is_small(facts) and not _ends_some(facts) and not facts.at_work
 
 
@@ -118,7 +118,7 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
 
 
 def _busy_elsewhere(facts: Facts) -> str:
-    """What goes on where hardly a session is active."""
+    """Say what goes on where hardly a session is active."""
     counted = _ends_some(facts) or not facts.at_work
     work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} at work in 10 s"
     work += f", {mean(facts.waits.active)} active sessions"
@@ -133,7 +133,7 @@ def _busy_elsewhere(facts: Facts) -> str:
 
 
 def _users(facts: Facts) -> str:
-    """Who uses the CPUs."""
+    """Say who uses the CPUs."""
     shares = [f"the server {facts.server_cpus:.1f}"] if facts.server_cpus is not None else []
     if facts.other_cpus is not None:
         names = f" ({facts.other_names})" if facts.other_names else ""

@@ -26,7 +26,7 @@ def _last(facts: Facts) -> RootLook | None:
 
 
 def queue_words(facts: Facts, root: RootLook) -> str:
-    """Which session waits for the root with a strong lock and holds up the others behind it; "" where none does."""
+    """Return the session that waits for the root with a strong lock and holds up others; "" where none does."""
     ddl, activity = facts.once(_strongest), facts.interval.now(sections.activity)
     if ddl is None or activity is None or ddl.pid == root.pid:
         return ""

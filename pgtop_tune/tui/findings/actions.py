@@ -45,7 +45,7 @@ class Findings:
             self._live.look_through(live.interval)
 
     def diagnose(self, session: Session) -> Diagnosis | None:
-        """What binds at the newest frame of a session: of a moment of the past what was said then.
+        """Return what binds at the newest frame of a session: of a moment of the past what was said then.
 
         None before `begin`, before the first frame, and while what leads up to it is being read.
         """

@@ -258,6 +258,8 @@ Read = Callable[[str], bytes]
 CPU_PATHS: Final = ("proc/stat", "proc/loadavg")
 _THP: Final = "sys/kernel/mm/transparent_hugepage"
 MEMORY_PATHS: Final = ("proc/meminfo", "proc/vmstat", f"{_THP}/enabled", f"{_THP}/defrag")
+ARC_PATH: Final = "proc/spl/kstat/zfs/arcstats"
+MOUNTS_PATH: Final = "proc/self/mountinfo"
 PRESSURE_PATHS: Final = ("proc/pressure/cpu", "proc/pressure/io", "proc/pressure/memory")
 # Of the process that reads it: a server in a container of its own has interfaces of its own.
 NETWORK_PATH: Final = "proc/self/net/dev"
@@ -282,8 +284,17 @@ def cpu_section(at_s: float, read: Read) -> CpuSample:
 
 def memory_section(at_s: float, read: Read) -> MemorySample:
     """See `parse_meminfo`; only /proc/meminfo has to be there."""
-    meminfo, *rest = MEMORY_PATHS
-    return parse_meminfo(at_s, read(meminfo), *(if_there(read, path) for path in rest))
+    meminfo, *others = MEMORY_PATHS
+    vmstat, thp, defrag = (if_there(read, path) for path in others)
+    arcstats = if_there(read, ARC_PATH)
+    if arcstats and lent_by_lxcfs(if_there(read, MOUNTS_PATH)):
+        arcstats = b""
+    return parse_meminfo(at_s, read(meminfo), vmstat, thp, defrag, arcstats)
+
+
+def lent_by_lxcfs(mountinfo: bytes) -> bool:
+    """Whether lxcfs gives a container figures of its own for /proc/meminfo; ZFS' figures are the machine's."""
+    return b" - fuse.lxcfs " in mountinfo
 
 
 def pressure_section(at_s: float, read: Read) -> PressureSample:

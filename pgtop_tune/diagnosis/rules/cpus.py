@@ -29,7 +29,7 @@ _MANY_CONNECTS: Final = 10.0
 
 def _server(facts: Facts) -> Hit | None:
     busy, cpus = facts.busy, facts.cpus
-    if busy is None or cpus is None or busy < FULL:
+    if busy is None or cpus is None or (busy < FULL and not _own_cpus_full(facts)):
         return None
     waiting_ms, working_ms = queue_ms(facts), cpu_ms(facts)
     impact_ms = min(waiting_ms + working_ms, facts.latency_ms)
@@ -57,6 +57,12 @@ def _server(facts: Facts) -> Hit | None:
             " Refuted if throughput falls with the number of clients"
         ),
     )
+
+
+def _own_cpus_full(facts: Facts) -> bool:
+    """Whether the server is bound to some of the CPUs and fills these."""
+    cpus, whole, used = facts.cpus, facts.machine_cpus, facts.server_cpus
+    return cpus is not None and whole is not None and used is not None and cpus < whole and used >= cpus * FULL / 100.0
 
 
 def _servers_part(facts: Facts) -> float:

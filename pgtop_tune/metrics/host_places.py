@@ -297,7 +297,7 @@ GROUP_OOM_KILLS = Metric(
     "memory.events oom_kill, memory.oom_control (version 1)", _of_group(lambda group: group.oom_kills), critical=1.0,
 )  # fmt: skip
 GROUP_CPUS = Metric(
-    "host.cgroup.cpus", "cpus", "", "CPU time the server may use, in CPUs: by a quota of its control group, a cpuset or its affinity.",
+    "host.cgroup.cpus", "cpus", "", "CPUs the server may use, by quota, cpuset or affinity.",
     "cpu.max quota / period, cpu.cfs_quota_us / cpu.cfs_period_us (version 1); /proc/PID/status Cpus_allowed_list",
     _of_group(lambda group: group.cpus),
 )  # fmt: skip

@@ -329,8 +329,8 @@ def cpu_section(at_s: float, read: Read) -> CpuSample:
 
 def memory_section(at_s: float, read: Read) -> MemorySample:
     """See `parse_meminfo`; only /proc/meminfo has to be there."""
-    meminfo, *others = MEMORY_PATHS
-    vmstat, thp, defrag = (if_there(read, path) for path in others)
+    meminfo, *optional_paths = MEMORY_PATHS
+    vmstat, thp, defrag = (if_there(read, path) for path in optional_paths)
     arcstats = if_there(read, ARC_PATH)
     if arcstats and lent_by_lxcfs(if_there(read, MOUNTS_PATH)):
         arcstats = b""

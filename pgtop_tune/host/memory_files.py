@@ -189,8 +189,8 @@ def parse_meminfo(
 
 def _arc(arcstats: bytes, most: int) -> int | None:
     """Return the size of the cache of ZFS; None for one that does not fit into this memory: it is another machine's."""
-    found = _ARC_SIZE.search(arcstats)
-    size = None if found is None else unsigned(found[1])
+    line = _ARC_SIZE.search(arcstats)
+    size = None if line is None else unsigned(line[1])
     return size if size is not None and size <= most else None
 
 

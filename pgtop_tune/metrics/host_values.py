@@ -187,7 +187,7 @@ def page_cache_bytes(memory: MemorySample) -> int | None:
 
 
 def used_bytes(memory: MemorySample) -> int | None:
-    """What is neither free nor page cache nor cache of ZFS: processes, shared memory, huge pages, the kernel.
+    """Return memory that is neither free nor page cache nor cache of ZFS: processes, shared memory, huge pages, the kernel.
 
     Where the page cache is not known, what is not available.
     """

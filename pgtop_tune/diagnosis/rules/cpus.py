@@ -60,9 +60,11 @@ def _server(facts: Facts) -> Hit | None:
 
 
 def _own_cpus_full(facts: Facts) -> bool:
-    """Whether the server is bound to some of the CPUs and fills these."""
-    cpus, whole, used = facts.cpus, facts.machine_cpus, facts.server_cpus
-    return cpus is not None and whole is not None and used is not None and cpus < whole and used >= cpus * FULL / 100.0
+    """Return whether the server is bound to some of the CPUs and fills these."""
+    cpus, machine_cpus, used = facts.cpus, facts.machine_cpus, facts.server_cpus
+    if cpus is None or machine_cpus is None or used is None:
+        return False
+    return cpus < machine_cpus and used >= cpus * FULL / 100.0
 
 
 def _servers_part(facts: Facts) -> float:

@@ -245,8 +245,7 @@ def _cores(interval: Interval) -> int | None:
     host, group = _machine(interval), interval.now(sections.cgroup)
     if host is None:
         return None
-    quota = None if group is None else group.cpu_quota_cores
-    return host.cpu_count if quota is None else max(min(host.cpu_count, round(quota)), 1)
+    return host.cpu_count if group is None else group.cpus_of(host.cpu_count)
 
 
 def _workload(interval: Interval) -> Workload:

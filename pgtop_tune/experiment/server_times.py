@@ -28,16 +28,19 @@ SELECT quote_ident(n.nspname), {trusted("n.nspowner")}, pg_get_userbyid({real_ow
  WHERE e.extname = 'pg_stat_statements'
 """
 """The second column: whether functions there may be called by us. Its owner can put others in their place."""
-_COUNTERS: Final = """
+_MEMORY: Final = "(SELECT pg_catalog.set_config('work_mem', '256MB', true) AS given OFFSET 0) memory"
+"""Until the statement ends: all entries of the extension would fill temporary files, which count as the server's. Its
+function runs after this, which it takes its argument from."""
+_COUNTERS: Final = f"""
 SELECT s.queryid, s.calls, s.total_exec_time, s.stddev_exec_time
-  FROM {schema}.pg_stat_statements(false) s
+  FROM {_MEMORY} CROSS JOIN LATERAL {{schema}}.pg_stat_statements(memory.given IS NULL) s
  WHERE s.queryid IS NOT NULL AND s.toplevel
    AND s.userid = (SELECT r.oid FROM pg_roles r WHERE r.rolname = %s)
    AND s.dbid = (SELECT d.oid FROM pg_database d WHERE d.datname = %s)
 """
-_TEXTS: Final = """
+_TEXTS: Final = f"""
 SELECT DISTINCT s.queryid, left(s.query, 10000)
-  FROM {schema}.pg_stat_statements(true) s
+  FROM {_MEMORY} CROSS JOIN LATERAL {{schema}}.pg_stat_statements(memory.given IS NOT NULL) s
  WHERE s.queryid = ANY (%s)
 """
 _PLACEHOLDER: Final = re.compile(r"'(?:[^']|'')*'|(?<!:):\w+|\$\d+|(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")

@@ -120,7 +120,10 @@ def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
         if server.pooled:
             yield "connection", "through a pooler: what is said of sessions is said of the pooler's"
     if not isinstance(host, Unavailable):
+        group = needs.CGROUP.of(facts)
+        usable = host.cpu_count if isinstance(group, Unavailable) else group.cpus_of(host.cpu_count)
         cpus = "1 CPU" if host.cpu_count == 1 else f"{host.cpu_count} CPUs"
+        cpus += f" of which the server may use {usable}" if usable < host.cpu_count else ""
         system = f"Linux {host.kernel}" if host.kernel else ""
         parts = (host.hostname, system, cpus, f"{about(host.memory_bytes)} of memory")
         yield "machine", ", ".join(filter(None, parts))

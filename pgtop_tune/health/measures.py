@@ -93,15 +93,14 @@ def memory(facts: CheckFacts) -> Memory:
 
 
 def cores(facts: CheckFacts) -> int:
-    """Processors the server may use, at least 1; a quota of its control group counts.
+    """Processors the server may use, at least 1; a quota, a cpuset and its affinity count.
 
     Raises:
         Missing: The machine, or its limits on the server, are not visible from here.
     """
     host, group = facts.have(needs.HOST), needs.CGROUP.of(facts)
     told(facts, GROUP_CPUS.id)
-    quota = None if isinstance(group, Unavailable) else group.cpu_quota_cores
-    return host.cpu_count if quota is None else max(min(host.cpu_count, round(quota)), 1)
+    return host.cpu_count if isinstance(group, Unavailable) else group.cpus_of(host.cpu_count)
 
 
 class HugePageUse(Struct, frozen=True):

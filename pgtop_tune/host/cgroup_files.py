@@ -1,7 +1,8 @@
 """Control groups, versions 1 and 2. Source: Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/{memory,cpuacct}.rst,
 Documentation/scheduler/sched-bwc.rst.
 
-A limit may stand at any level above the server: each is read at all of them, and the tightest counts.
+A limit may stand at any level above the server: each is read at all of them, and the tightest counts. CPUs that the
+server may run on, by a cpuset or sched_setaffinity(2): Cpus_allowed_list of proc_pid_status(5).
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from msgspec import Struct
+
 from pgtop_tune.host.kernel_text import NO_LIMITS, unsigned
+from pgtop_tune.host.memory_files import parse_id_list
 from pgtop_tune.host.mounts import Mount
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import CgroupSample
@@ -29,6 +33,8 @@ _MEMORY_FILES: Final = {
 }
 _CPU_FILES: Final = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat"), 2: ("cpu.max", "cpu.stat")}
 _PRESSURE_FILES: Final = ("io.pressure", "memory.pressure")
+_ONLINE: Final = "sys/devices/system/cpu/online"
+_ALLOWED: Final = re.compile(rb"^Cpus_allowed_list:\s*([0-9,-]+)$", re.MULTILINE)
 _TOTAL: Final = re.compile(rb"^(some|full) [^\n]*\btotal=(\d+)$", re.MULTILINE)
 
 
@@ -43,34 +49,42 @@ def parse_membership(cgroup: bytes) -> dict[str, str]:
     return found
 
 
+class _Hierarchy(Struct, frozen=True):
+    """Place of a controller's files. A machine can have some controllers in version 1 and others in version 2.
+
+    Attributes:
+        levels: See `_levels`.
+        path: The group.
+    """
+
+    version: int
+    levels: tuple[str, ...]
+    path: str
+
+
 class ServerGroup:
-    """The files of one process's control groups.
+    """The files of one process's control groups, and those of the CPUs it may run on.
 
     Args:
         membership: What `parse_membership` made of its /proc/PID/cgroup.
         mounts: What is mounted where.
+        process: The process as a directory of /proc.
 
     Attributes:
         paths: Every file that `sample` may ask for.
     """
 
-    def __init__(self, membership: Mapping[str, str], mounts: Sequence[Mount]) -> None:
-        old = {name: _mount_of_controller(name, mounts) for name in ("memory", "cpu") if name in membership}
-        self.version = 1 if any(old.values()) else 2
-        if self.version == 1:
-            self._memory = _levels(old.get("memory"), membership.get("memory", "/"))
-            self._cpu = _levels(old.get("cpu"), membership.get("cpu", "/"))
-            self.path = max(membership.get("memory", "/"), membership.get("cpu", "/"), key=len)
-        else:
-            unified = next((mount.point for mount in mounts if mount.kind == "cgroup2"), None)
-            self.path = membership.get("", "/")
-            self._memory = self._cpu = _levels(unified, self.path)
-        self._leaf = self._memory[0] if self.version == 2 and self._memory else None
+    def __init__(self, membership: Mapping[str, str], mounts: Sequence[Mount], process: str = "self") -> None:
+        self._memory, self._cpu = (_hierarchy(name, membership, mounts) for name in ("memory", "cpu"))
+        self.path = max(self._memory.path, self._cpu.path, key=len)
+        self._leaf = self._memory.levels[0] if self._memory.version == 2 and self._memory.levels else None
+        self._status = f"proc/{process}/status"
         self.paths: Final = tuple(
             dict.fromkeys(
-                [f"{level}/{name}" for level in self._memory for name in _MEMORY_FILES[self.version]]
-                + [f"{level}/{name}" for level in self._cpu for name in _CPU_FILES[self.version]]
+                [f"{level}/{name}" for level in self._memory.levels for name in _MEMORY_FILES[self._memory.version]]
+                + [f"{level}/{name}" for level in self._cpu.levels for name in _CPU_FILES[self._cpu.version]]
                 + [f"{self._leaf}/{name}" for name in _PRESSURE_FILES if self._leaf]
+                + [self._status, _ONLINE]
             )
         )
 
@@ -85,39 +99,50 @@ class ServerGroup:
             ValueError: A file is not what the kernel writes.
         """
         files = _Files(read)
-        first = self.version == 1
-        memory_at, memory_max = _tightest(self._memory, files.memory_max_v1 if first else files.memory_max)
-        cpu_at, quota = _tightest(self._cpu, files.cpu_quota_v1 if first else files.cpu_quota)
-        if memory_max is None and quota is None and self.path == "/":
+        old_memory, old_cpu = self._memory.version == 1, self._cpu.version == 1
+        memory_levels = self._memory.levels
+        memory_at, memory_max = _tightest(memory_levels, files.memory_max_v1 if old_memory else files.memory_max)
+        cpu_at, quota = _tightest(self._cpu.levels, files.cpu_quota_v1 if old_cpu else files.cpu_quota)
+        allowed = files.cpus_allowed(self._status)
+        if memory_max is None and quota is None and allowed is None and self.path == "/":
             return Unavailable(Reason.NOT_SUPPORTED, NO_LIMITS)
-        _, high = (None, None) if first else _tightest(self._memory, lambda level: files.number(f"{level}/memory.high"))
-        events = files.words(f"{memory_at}/{'memory.oom_control' if first else 'memory.events'}")
+        _, high = (
+            (None, None) if old_memory else _tightest(memory_levels, lambda level: files.number(f"{level}/memory.high"))
+        )
+        events = files.words(f"{memory_at}/{'memory.oom_control' if old_memory else 'memory.events'}")
         cpu = files.words(f"{cpu_at}/cpu.stat")
-        throttled = cpu.get("throttled_time" if first else "throttled_usec")
+        throttled = cpu.get("throttled_time" if old_cpu else "throttled_usec")
+        usage = "memory.usage_in_bytes" if old_memory else "memory.current"
         io, memory = (files.stalls(f"{self._leaf}/{name}") if self._leaf else {} for name in _PRESSURE_FILES)
         return CgroupSample(
             at_s=at_s,
             path=self.path,
-            version=self.version,
+            version=max(self._memory.version, self._cpu.version),
             memory_max_bytes=memory_max,
             memory_high_bytes=high,
-            memory_bytes=files.number(f"{memory_at}/{'memory.usage_in_bytes' if first else 'memory.current'}"),
-            memory_max_events=files.number(f"{memory_at}/memory.failcnt") if first else events.get("max"),
+            memory_bytes=files.number(f"{memory_at}/{usage}"),
+            memory_max_events=files.number(f"{memory_at}/memory.failcnt") if old_memory else events.get("max"),
             oom_kills=events.get("oom_kill"),
             cpu_quota_cores=quota,
             cpu_periods=cpu.get("nr_periods"),
             cpu_throttled_periods=cpu.get("nr_throttled"),
-            cpu_throttled_us=throttled // 1000 if first and throttled is not None else throttled,
+            cpu_throttled_us=throttled // 1000 if old_cpu and throttled is not None else throttled,
             cpu_used_us=cpu.get("usage_usec"),
             io_some_us=io.get("some"),
             io_full_us=io.get("full"),
             memory_some_us=memory.get("some"),
             memory_full_us=memory.get("full"),
+            cpus_allowed=allowed,
         )
 
 
-def _mount_of_controller(controller: str, mounts: Sequence[Mount]) -> str | None:
-    return next((mount.point for mount in mounts if mount.kind == "cgroup" and controller in mount.options), None)
+def _hierarchy(controller: str, membership: Mapping[str, str], mounts: Sequence[Mount]) -> _Hierarchy:
+    """Return the hierarchy that has the controller: one of version 1 that names it, else the unified one."""
+    old = next((mount.point for mount in mounts if mount.kind == "cgroup" and controller in mount.options), None)
+    if old is not None and controller in membership:
+        return _Hierarchy(version=1, levels=_levels(old, membership[controller]), path=membership[controller])
+    unified, path = next((mount.point for mount in mounts if mount.kind == "cgroup2"), None), membership.get("", "/")
+    return _Hierarchy(version=2, levels=_levels(unified, path), path=path)
 
 
 def _levels(mount: str | None, path: str) -> tuple[str, ...]:
@@ -170,6 +195,16 @@ class _Files:
     def memory_max_v1(self, level: str) -> int | None:
         limit = self.number(f"{level}/memory.limit_in_bytes")
         return None if limit is None or limit >= _UNLIMITED_FROM else limit
+
+    def cpus_allowed(self, status: str) -> int | None:
+        """Return how many CPUs a process may run on; None where these are all that are on-line."""
+        listed = _ALLOWED.search(self._content(status))
+        online = len(parse_id_list(self._content(_ONLINE)))
+        if listed is None or not online:
+            return None
+        # The list may name CPUs that are off-line; and lxcfs numbers those on-line anew, but not these.
+        allowed = len(parse_id_list(listed[1]))
+        return allowed if 0 < allowed < online else None
 
     def cpu_quota(self, level: str) -> float | None:
         words = self._content(f"{level}/cpu.max").split()

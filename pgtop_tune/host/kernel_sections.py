@@ -7,7 +7,8 @@ own /proc over SQL. Paths are without the leading slash; `read` raises OSError f
 
 /proc/stat and /proc/loadavg. Source: Documentation/filesystems/proc.rst, sections 1.7 and 1.8, and proc(5).
 
-/proc/diskstats. Source: Documentation/admin-guide/iostats.rst; sectors are 512 bytes whatever the device.
+/proc/diskstats. Source: Documentation/admin-guide/iostats.rst; sectors are 512 bytes whatever the device. Paths of
+NVMe: drivers/nvme/host/multipath.c (nvme_mpath_start_request, nvme_mpath_set_disk_name).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from pgtop_tune.model.machine import NumaSample
 
 _SECTOR_BYTES: Final = 512
 _DISK_FILES_FIELDS: Final = 14
+_NVME_PATH: Final = re.compile(r"(nvme\d+)c\d+(n\d+)")
 _BY_ROLE_ONLY: Final = ("loop", "ram", "sr", "fd")
 """Shown only under a directory of the server's: snap images, boot images, drives."""
 
@@ -72,6 +74,48 @@ def _disk_files_counters(words: list[bytes]) -> DiskCounters:
     )
 
 
+def _without_paths(devices: Collection[DiskCounters]) -> Collection[DiskCounters]:
+    """Return the devices without the paths of NVMe's native multipath: nvme0c1n1 is a path to the head nvme0n1.
+
+    Where the kernel counts in the paths only (without NVME_MPATH_IO_STATS, before Linux 6.4), the head has what they
+    count.
+    """
+    paths: dict[str, list[DiskCounters]] = {}
+    for device in devices:
+        match = _NVME_PATH.fullmatch(device.name)
+        if match is not None:
+            paths.setdefault(f"{match[1]}{match[2]}", []).append(device)
+    if not paths:
+        return devices
+    heads = {device.name for device in devices} & paths.keys()
+    hidden = {path.name for head in heads for path in paths[head]}
+    return [
+        device if device.name not in heads or device.reads or device.writes else _sum_of(device, paths[device.name])
+        for device in devices
+        if device.name not in hidden
+    ]
+
+
+def _sum_of(head: DiskCounters, paths: Sequence[DiskCounters]) -> DiskCounters:
+    """Return the head with what its paths count; busy as long as the busiest: they may be at the same time."""
+
+    def total(counter: Callable[[DiskCounters], int | None]) -> int:
+        return sum(counter(path) or 0 for path in paths)
+
+    return replace(
+        head,
+        reads=total(lambda path: path.reads),
+        read_bytes=total(lambda path: path.read_bytes),
+        read_ms=total(lambda path: path.read_ms),
+        writes=total(lambda path: path.writes),
+        write_bytes=total(lambda path: path.write_bytes),
+        write_ms=total(lambda path: path.write_ms),
+        in_flight=total(lambda path: path.in_flight),
+        busy_ms=max(path.busy_ms or 0 for path in paths),
+        weighted_ms=total(lambda path: path.weighted_ms),
+    )
+
+
 def choose_disks(
     devices: Collection[DiskCounters],
     whole: Collection[str],
@@ -88,8 +132,9 @@ def choose_disks(
 
     Returns:
         Devices with a role first, then whole disks that have seen a request since boot; of the stacked ones only those
-        with a role, because their traffic is that of the disks below.
+        with a role, because their traffic is that of the disks below. The paths to an NVMe namespace are one disk.
     """
+    devices = _without_paths(devices)
     carriers = [
         replace(device, roles=roles[device.name], stacked=device.name in stacked)
         for device in devices
@@ -258,6 +303,8 @@ Read = Callable[[str], bytes]
 CPU_PATHS: Final = ("proc/stat", "proc/loadavg")
 _THP: Final = "sys/kernel/mm/transparent_hugepage"
 MEMORY_PATHS: Final = ("proc/meminfo", "proc/vmstat", f"{_THP}/enabled", f"{_THP}/defrag")
+ARC_PATH: Final = "proc/spl/kstat/zfs/arcstats"
+MOUNTS_PATH: Final = "proc/self/mountinfo"
 PRESSURE_PATHS: Final = ("proc/pressure/cpu", "proc/pressure/io", "proc/pressure/memory")
 # Of the process that reads it: a server in a container of its own has interfaces of its own.
 NETWORK_PATH: Final = "proc/self/net/dev"
@@ -282,8 +329,17 @@ def cpu_section(at_s: float, read: Read) -> CpuSample:
 
 def memory_section(at_s: float, read: Read) -> MemorySample:
     """See `parse_meminfo`; only /proc/meminfo has to be there."""
-    meminfo, *rest = MEMORY_PATHS
-    return parse_meminfo(at_s, read(meminfo), *(if_there(read, path) for path in rest))
+    meminfo, *optional_paths = MEMORY_PATHS
+    vmstat, thp, defrag = (if_there(read, path) for path in optional_paths)
+    arcstats = if_there(read, ARC_PATH)
+    if arcstats and lent_by_lxcfs(if_there(read, MOUNTS_PATH)):
+        arcstats = b""
+    return parse_meminfo(at_s, read(meminfo), vmstat, thp, defrag, arcstats)
+
+
+def lent_by_lxcfs(mountinfo: bytes) -> bool:
+    """Whether lxcfs gives a container figures of its own for /proc/meminfo; ZFS' figures are the machine's."""
+    return b" - fuse.lxcfs " in mountinfo
 
 
 def pressure_section(at_s: float, read: Read) -> PressureSample:

@@ -214,7 +214,8 @@ class LocalHost:
         """Says whose control group and mounts count; before `set_directories`. Reads three small files."""
         self._postmaster_pid = postmaster_pid
         membership = self._read_if_there(f"proc/{postmaster_pid}/cgroup")
-        self._group = ServerGroup(parse_membership(membership), namespace_of(None, self._root).mounts)
+        mounts = namespace_of(None, self._root).mounts
+        self._group = ServerGroup(parse_membership(membership), mounts, str(postmaster_pid))
 
     def sample(
         self,

@@ -1,5 +1,7 @@
 """/proc/meminfo, swap traffic of /proc/vmstat, huge pages. Source: Documentation/filesystems/proc.rst, meminfo.
 
+The cache of ZFS, which the kernel counts as used. Source: OpenZFS, arc_stats; size of /proc/spl/kstat/zfs/arcstats.
+
 /sys/devices/system/node/nodeN/{meminfo,numastat}. Source: numastat.rst, sysfs-devices-node of the kernel.
 
 Pools of huge pages. Source: Documentation/admin-guide/mm/hugetlbpage.rst, /sys/kernel/mm/hugepages.
@@ -124,12 +126,13 @@ def parse_node(node: int, meminfo: bytes, numastat: bytes) -> NumaNode:
         raise ValueError(f"node{node} has no {missing.args[0].decode('ascii', 'replace')}") from None
 
 
+_ARC_SIZE: Final = re.compile(rb"^size +4 +(\d+)$", re.MULTILINE)
 _SWAPPED: Final = re.compile(rb"^(pswpin|pswpout) +(\d+)$", re.MULTILINE)
 _MODE: Final = re.compile(r"\[(always|defer\+madvise|defer|madvise|never)\]")
 
 
 def parse_meminfo(
-    at_s: float, meminfo: bytes, vmstat: bytes = b"", thp: bytes = b"", defrag: bytes = b""
+    at_s: float, meminfo: bytes, vmstat: bytes = b"", thp: bytes = b"", defrag: bytes = b"", arcstats: bytes = b""
 ) -> MemorySample:
     """Memory as the kernel counts it.
 
@@ -139,6 +142,7 @@ def parse_meminfo(
         vmstat: Content of /proc/vmstat; empty where it cannot be read.
         thp: Content of /sys/kernel/mm/transparent_hugepage/enabled; empty where it cannot be read.
         defrag: Content of …/transparent_hugepage/defrag; empty where it cannot be read.
+        arcstats: Content of /proc/spl/kstat/zfs/arcstats; empty without ZFS.
 
     Returns:
         The sample, with the pool of the default huge page size only (meminfo has no other).
@@ -177,9 +181,17 @@ def parse_meminfo(
             huge_pages=_default_pool(amounts),
             thp_defrag=parse_thp(defrag),
             file_huge_bytes=amounts.get(b"FileHugePages"),
+            arc_bytes=_arc(arcstats, amounts[b"MemTotal"] - amounts[b"MemFree"]),
         )
     except KeyError as missing:
         raise ValueError(f"/proc/meminfo has no {missing.args[0].decode()}") from None
+
+
+def _arc(arcstats: bytes, most: int) -> int | None:
+    """Return the size of the cache of ZFS; None for one that does not fit into this memory: it is another machine's."""
+    line = _ARC_SIZE.search(arcstats)
+    size = None if line is None else unsigned(line[1])
+    return size if size is not None and size <= most else None
 
 
 def parse_vmstat(vmstat: bytes) -> dict[str, int]:

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from pgtop_tune.host.block_devices import BlockDevices, DiskCap, Roles, server_directories, with_cap
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_sections import (
+    ARC_PATH,
     CPU_PATHS,
     MEMORY_PATHS,
+    MOUNTS_PATH,
     NETWORK_PATH,
     NODES_PATH,
     PRESSURE_PATHS,
@@ -24,6 +26,7 @@ from pgtop_tune.host.kernel_sections import (
     cpu_section,
     if_there,
     kernel_of,
+    lent_by_lxcfs,
     memory_section,
     network_section,
     node_paths,
@@ -61,7 +64,7 @@ _DISKSTATS: Final = "proc/diskstats"
 _FAST: Final = (*CPU_PATHS, *MEMORY_PATHS[:2], *PRESSURE_PATHS, _DISKSTATS, NETWORK_PATH)
 _KERNEL: Final = "proc/sys/kernel"
 _FACTS: Final = (f"{_KERNEL}/hostname", f"{_KERNEL}/osrelease", f"{_KERNEL}/random/boot_id", "proc/version")
-_OWN: Final = ("proc/self/stat", "proc/self/auxv", "proc/self/cgroup", "proc/self/mountinfo")
+_OWN: Final = ("proc/self/stat", "proc/self/auxv", "proc/self/cgroup", MOUNTS_PATH)
 _OWN_IO: Final = "proc/self/io"
 _PAGE_SIZE, _TICKS = 6, 17
 """AT_PAGESZ and AT_CLKTCK of the auxiliary vector, getauxval(3)."""
@@ -102,6 +105,7 @@ class SqlHost:
         self._layout = DiskLayout(BlockDevices(frozenset(), frozenset()), Roles({}))
         self._group: ServerGroup | None = None
         self._nodes: tuple[int, ...] = ()
+        self._arc_paths: tuple[str, ...] = ()
         self._slow: dict[str, bytes] = {}
         self._slow_sections: tuple[NumaSample | Unavailable, CgroupSample | Unavailable] = (NOT_YET, NOT_YET)
         self._slow_due_s = 0.0
@@ -122,7 +126,7 @@ class SqlHost:
         if "proc/self/stat" not in contents:
             return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host numbers need Linux")
         self._reads_io = not isinstance(await self._read_files([f"/{_OWN_IO}"]), Unavailable)
-        basics = [*_FAST, *MEMORY_PATHS, NODES_PATH]
+        basics = [*_FAST, *MEMORY_PATHS, ARC_PATH, NODES_PATH]
         found = await self._read_many(basics)
         if isinstance(found, Unavailable):
             await self._find_refusals(basics, found)
@@ -239,7 +243,9 @@ class SqlHost:
         def fact(path: str) -> bytes:
             return own.get(path) or read(path)
 
-        mounts = parse_mountinfo(own.get("proc/self/mountinfo", b""))
+        mountinfo = own.get(MOUNTS_PATH, b"")
+        mounts = parse_mountinfo(mountinfo)
+        self._arc_paths = (ARC_PATH,) if ARC_PATH in found and not lent_by_lxcfs(mountinfo) else ()
         vector = parse_auxv(own.get("proc/self/auxv", b""))
         cpu, memory = cpu_section(0.0, read), memory_section(0.0, read)
         self._facts = HostFacts(
@@ -265,7 +271,7 @@ class SqlHost:
         nodes = [path for node in self._nodes for path in node_paths(node)]
         group = self._group.paths if self._group else ()
         pools = [path for page_bytes in USUAL_PAGE_BYTES for path in pool_paths(page_bytes)]
-        return [*MEMORY_PATHS[2:], *pools, *nodes, *group, *map(speed_path, self._interfaces)]
+        return [*MEMORY_PATHS[2:], *self._arc_paths, *pools, *nodes, *group, *map(speed_path, self._interfaces)]
 
     def _process_paths(self, pid: int, with_io: bool) -> tuple[str, ...]:
         names = ("stat",) if not with_io else ("stat", "schedstat", "io") if self._reads_io else ("stat", "schedstat")

@@ -66,6 +66,9 @@ class Section(Struct, Generic[T_co], frozen=True, eq=False, kw_only=True):
         of_sessions: Whether it has a row for each session or lock of one: of a crowd it is read less often.
         kept_whole: Whether a session keeps every reading for minutes (`runtime.frame_window`): sums of a tick, and
             values that a metric compares over minutes.
+        of_rows: Counts the rows that the server reads for a reading, where they may be any number: the more they are, the
+            less often the section is read.
+        made_from: Section whose reading this one is made of: it is only read together with that one.
     """
 
     name: str
@@ -80,6 +83,8 @@ class Section(Struct, Generic[T_co], frozen=True, eq=False, kw_only=True):
     first_look: bool = False
     of_sessions: bool = False
     kept_whole: bool = False
+    of_rows: Callable[[T_co], int] | None = None
+    made_from: Section[Reading] | None = None
 
     def __call__(self, frame: Frame) -> T_co | Unavailable:
         return self.reach(frame)

@@ -81,13 +81,17 @@ MEMORY_TOTAL = Metric(
 MEMORY_USED = Metric(
     "host.memory.used", "used", "bytes",
     "Neither free nor page cache: processes, shared memory (shared_buffers once touched), huge pages even when unused, the kernel. "
-    "used + cache + free = total. Where the page cache is not known: total − available.",
-    "/proc/meminfo MemTotal − MemFree − (Buffers + Cached + SReclaimable − Shmem)",
+    "used + cache + ARC + free = total. Where the page cache is not known: total − available − ARC.",
+    "/proc/meminfo MemTotal − MemFree − (Buffers + Cached + SReclaimable − Shmem) − ARC",
     values.gauge(sections.memory, values.used_bytes),
 )  # fmt: skip
 MEMORY_CACHE = Metric(
     "host.memory.cache", "cache", "bytes", "Page cache the kernel can give back: files, directories, buffers; without shared memory.",
     "/proc/meminfo Buffers + Cached + SReclaimable − Shmem", values.gauge(sections.memory, values.page_cache_bytes),
+)  # fmt: skip
+MEMORY_ARC = Metric(
+    "host.memory.arc", "ARC", "bytes", "Cache of ZFS. It gives memory back when others need it, and slower than the page cache does; the kernel counts it as used.",
+    "/proc/spl/kstat/zfs/arcstats size", values.gauge(sections.memory, lambda memory: memory.arc_bytes),
 )  # fmt: skip
 MEMORY_FREE = Metric(
     "host.memory.free", "free", "bytes", "Unused memory, not even used as cache.",
@@ -250,7 +254,7 @@ PROCESS_RSS: Final[Keyed[int]] = Keyed(
 METRICS: Final = (
     CPU_USER, CPU_SYSTEM, CPU_IOWAIT, CPU_STEAL, CPU_IDLE, CPU_INTERRUPTS, CPU_BUSY, CPU_FOREIGN,
     RUN_QUEUE, BLOCKED_TASKS, CONTEXT_SWITCHES, LOAD_1M, LOAD_5M, LOAD_15M,
-    MEMORY_TOTAL, MEMORY_USED, MEMORY_CACHE, MEMORY_FREE, MEMORY_AVAILABLE, MEMORY_SHARED, MEMORY_DIRTY,
+    MEMORY_TOTAL, MEMORY_USED, MEMORY_CACHE, MEMORY_ARC, MEMORY_FREE, MEMORY_AVAILABLE, MEMORY_SHARED, MEMORY_DIRTY,
     MEMORY_WRITEBACK, PAGE_TABLES, ANON_HUGE, COMMITTED, SWAP_USED, SWAP_IN, SWAP_OUT,
     PSI_CPU_SOME, PSI_CPU_FULL, PSI_IO_SOME, PSI_IO_FULL, PSI_MEMORY_SOME, PSI_MEMORY_FULL,
 )  # fmt: skip

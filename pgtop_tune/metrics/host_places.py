@@ -297,8 +297,9 @@ GROUP_OOM_KILLS = Metric(
     "memory.events oom_kill, memory.oom_control (version 1)", _of_group(lambda group: group.oom_kills), critical=1.0,
 )  # fmt: skip
 GROUP_CPUS = Metric(
-    "host.cgroup.cpus", "cpus", "", "CPU time the group may use, in CPUs.",
-    "cpu.max quota / period, cpu.cfs_quota_us / cpu.cfs_period_us (version 1)", _of_group(lambda group: group.cpu_quota_cores),
+    "host.cgroup.cpus", "cpus", "", "CPUs the server may use, by quota, cpuset or affinity.",
+    "cpu.max quota / period, cpu.cfs_quota_us / cpu.cfs_period_us (version 1); /proc/PID/status Cpus_allowed_list",
+    _of_group(lambda group: group.cpus),
 )  # fmt: skip
 GROUP_THROTTLED = Metric(
     "host.cgroup.throttled", "throttled", "%", "Share of the periods (100 ms by default) in which the group was throttled after using up its quota.",

@@ -187,14 +187,14 @@ def page_cache_bytes(memory: MemorySample) -> int | None:
 
 
 def used_bytes(memory: MemorySample) -> int | None:
-    """What is neither free nor page cache: processes, shared memory, huge pages, the kernel.
+    """Return memory that is neither free nor page cache nor cache of ZFS: processes, shared memory, huge pages, the kernel.
 
     Where the page cache is not known, what is not available.
     """
-    cache = page_cache_bytes(memory)
+    cache, arc = page_cache_bytes(memory), memory.arc_bytes or 0
     if cache is not None:
-        return max(memory.total_bytes - memory.free_bytes - cache, 0)
-    return None if memory.available_bytes is None else max(memory.total_bytes - memory.available_bytes, 0)
+        return max(memory.total_bytes - memory.free_bytes - cache - arc, 0)
+    return None if memory.available_bytes is None else max(memory.total_bytes - memory.available_bytes - arc, 0)
 
 
 def swap_used_bytes(memory: MemorySample) -> int | None:

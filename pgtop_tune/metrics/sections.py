@@ -97,6 +97,8 @@ def _section(
     first_look: bool = False,
     of_sessions: bool = False,
     kept_whole: bool = False,
+    of_rows: Callable[[R], int] | None = None,
+    made_from: Section[Reading] | None = None,
 ) -> Section[R]:
     """A row. A section of the server has one query of its own name unless `queries` says otherwise."""
     name, holder, of = _place(field)
@@ -113,6 +115,8 @@ def _section(
         first_look=first_look,
         of_sessions=of_sessions,
         kept_whole=kept_whole,
+        of_rows=of_rows,
+        made_from=made_from,
     )
     _rows.append(section)
     return section
@@ -149,15 +153,16 @@ checkpoints: Final = _section(
     first_look=True, kept_whole=True,
 )  # fmt: skip
 statements: Final = _section(
-    PostgresSample.statements, StatementTotals, "pg_stat_statements, summed", first_look=True, kept_whole=True
-)
+    PostgresSample.statements, StatementTotals, "pg_stat_statements, summed", first_look=True, kept_whole=True,
+    of_rows=lambda reading: reading.entries,
+)  # fmt: skip
 parameters: Final = _section(
     PostgresSample.parameters, ParameterSample, "pg_settings", ("parameters", "auto_conf", "limits_of_session"),
     every_s=60.0, first_look=True, kept_whole=True,
 )  # fmt: skip
 statement_counters: Final = _section(
-    PostgresSample.statement_counters, StatementSample, "pg_stat_statements", ("statement_changes", "statement_counters"),
-    every_s=1.9,
+    PostgresSample.statement_counters, StatementSample, "pg_stat_statements", ("statements", "names"),
+    every_s=1.9, made_from=statements,
 )  # fmt: skip
 statement_texts: Final = _section(PostgresSample.statement_texts, StatementTexts, "pg_stat_statements", every_s=1.9)
 databases: Final = _section(PostgresSample.databases, DatabaseSample, "pg_stat_database", every_s=1.9)

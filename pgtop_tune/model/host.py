@@ -214,6 +214,8 @@ class MemorySample(Struct, frozen=True, gc=False):
     """The word in brackets in …/defrag: always, defer, defer+madvise, madvise, never; "" if unreadable."""
     file_huge_bytes: int | None = None
     """FileHugePages; None in a kernel that does not count them."""
+    arc_bytes: int | None = None
+    """The cache of ZFS (ARC); None without ZFS, and where /proc/meminfo is not of the machine that has it."""
 
 
 class PressureLine(Struct, frozen=True, gc=False):

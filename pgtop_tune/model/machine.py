@@ -169,7 +169,7 @@ class CgroupSample(Struct, frozen=True, gc=False):
 
     Attributes:
         path: The group: "/system.slice/postgresql.service".
-        version: 1 or 2.
+        version: 1 or 2; 2 where only one of memory and CPU is in version 1.
         memory_max_bytes: memory.max (v2), memory.limit_in_bytes (v1); None without a limit, as all limits here.
         memory_high_bytes: memory.high (v2): throttled reclaim begins there.
         memory_bytes: memory.current, memory.usage_in_bytes of the group that sets the limit; page cache included.
@@ -201,6 +201,17 @@ class CgroupSample(Struct, frozen=True, gc=False):
     io_full_us: int | None
     memory_some_us: int | None
     memory_full_us: int | None
+    cpus_allowed: int | None = None
+    """CPUs that the postmaster may run on, by a cpuset or its affinity; None where it may on all."""
+
+    @property
+    def cpus(self) -> float | None:
+        """CPUs' worth of time that the server may use at most: the tighter of quota and CPUs allowed."""
+        return min((float(most) for most in (self.cpu_quota_cores, self.cpus_allowed) if most), default=None)
+
+    def cpus_of(self, machine_cpus: int) -> int:
+        """Return how many CPUs of the machine's the server may use, at least 1."""
+        return machine_cpus if self.cpus is None else max(min(machine_cpus, round(self.cpus)), 1)
 
 
 class Queue(Struct, frozen=True, gc=False):

@@ -16,7 +16,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
-from pgtop_tune.model.postgres import Activity, DatabaseCounters, ParameterSample, ServerFacts, StatementTotals
+from pgtop_tune.model.postgres import Activity, DatabaseCounters, ParameterSample, ServerFacts
 from pgtop_tune.model.tail import Blocker
 from pgtop_tune.model.waits import WaitLook
 from pgtop_tune.postgres.queries import inventory, sql
@@ -35,7 +35,6 @@ from pgtop_tune.postgres.server.failures import absence, server_words
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.postgres.server.rows import RowForm
-from pgtop_tune.sql_quoting import quoted
 
 _FIRST_PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0
@@ -207,10 +206,13 @@ class PostgresReader:
     def ask_ahead(self, due: Sequence[Section[Reading]]) -> tuple[Section[Reading], ...]:
         """Sends the statements of sections together, of those that have no more to ask than is known beforehand.
 
+        What is read until `forget_ahead` shares one reading of pg_stat_statements.
+
         Returns:
             These sections, to be read next and in this order; then `forget_ahead` is due.
         """
         context = self._context()
+        self._statements.share(True)
         asked = tuple(
             section
             for section in due
@@ -225,6 +227,7 @@ class PostgresReader:
 
     def forget_ahead(self) -> None:
         """Nothing that was asked ahead is wanted any more."""
+        self._statements.share(False)
         if self._connection is not None:
             self._connection.forget_ahead()
 
@@ -252,7 +255,7 @@ class PostgresReader:
         readers[sections.activity].set(self._read_activity, unasked=lambda context: context.capabilities.activity())
         readers[sections.locks].set(self._locks.read, unasked=self._locks.unasked)
         readers[sections.database].set(self._read_database, unasked=_uncounted)
-        readers[sections.statements].set(self._read_statements, unasked=_no_statements)
+        readers[sections.statements].set(self._statements.totals, unasked=_no_statements)
         readers[sections.statement_counters].set(self._statements.counters, unasked=_no_statements)
         readers[sections.statement_texts].set(self._statements.texts, unasked=_no_statements)
         readers[sections.parameters].set(self._read_parameters)
@@ -365,17 +368,11 @@ class PostgresReader:
         self._reported = reported
         return self._watched
 
-    async def _read_statements(self, context: ReadContext) -> StatementTotals:
-        capabilities = context.capabilities
-        own_calls = self.own.calls if capabilities.own_statements_counted else 0
-        schema = quoted(capabilities.statements_schema or "")
-        row = (await context.connection.fetch(sql("statements", self._major).format(schema=schema)))[0]
-        return StatementTotals(at_s=self._clock(), **row, own_calls=own_calls)
-
     async def _read_parameters(self, context: ReadContext) -> ParameterSample:
         # The slow cadence is where an extension created or a track_* setting changed since is noticed.
         await self._probe(context.connection)
         self._waits.forget_names()
+        self._statements.forget_names()
         in_files = self._capabilities is not None and self._capabilities.read_file_settings
         return await read_parameters(context, in_files)
 

@@ -1,7 +1,8 @@
 """Looks at the server: sections once a tick, wait events up to ten times a second, over one connection.
 
 Runs as a task of its own, so that a server that hangs stops nothing but its own numbers. Whatever costs the server
-much is asked less often: no section takes more than a twentieth of the time, wait sampling no more than a tenth.
+much is asked less often: no section takes more than a twentieth of the time, that of pg_stat_statements no more than
+a two-hundredth, wait sampling no more than a tenth.
 """
 
 from __future__ import annotations
@@ -284,6 +285,7 @@ class PostgresSampler:
         assert self._facts is not None
         began_s = self._clock()
         due = [section for section in sections.READ if began_s >= self._due_s.get(section.name, 0.0)]
+        due = [section for section in due if section.made_from is None or section.made_from in due]
         if not self._looked:
             self._readings.update((section.name, NOT_YET) for section in due if not section.first_look)
             due = [section for section in due if section.first_look]
@@ -299,7 +301,10 @@ class PostgresSampler:
                 every_s = _CROWD_EVERY_S
             if isinstance(reading, Activity):
                 self._look_at_configuration(reading)
-            self._due_s[section.name] = self._resting.due_s(section.name, now_s, self._clock(), every_s)
+            rows = None
+            if section.of_rows is not None and not isinstance(reading, Unavailable):
+                rows = section.of_rows(reading)
+            self._due_s[section.name] = self._resting.due_s(section.name, now_s, self._clock(), every_s, rows)
         self._reader.forget_ahead()
         self._looked = True
         self._answered_s = self._clock()

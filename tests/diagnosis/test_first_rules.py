@@ -17,6 +17,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import DiskCounters, DiskSample, OtherProgram
+from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.pooler import Pooler, PoolerSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.model.replication import HorizonSample, PreparedTransaction
@@ -61,6 +62,16 @@ def test_a_server_that_fills_its_cpus_is_said_with_the_queue() -> None:
     assert first.rule == "cpu.server"
     assert "fills the 4 CPUs" in first.sentence
     assert "0.90 ms waiting for one" in first.sentence
+
+
+def test_a_server_that_fills_the_cpus_it_is_bound_to_is_said_while_others_rest() -> None:
+    def bound(second: int) -> CgroupSample:
+        return replace(throttled(second), cpu_quota_cores=None, cpu_throttled_periods=0, cpus_allowed=2)
+
+    first = said(replace(FULL_CPUS, cpu=2.0, busy=55.0, host={"cgroup": bound})).first
+    assert first.rule == "cpu.server"
+    assert "fills the 2 CPUs" in first.sentence
+    assert said(replace(FULL_CPUS, cpu=2.0, busy=55.0)).first.rule != "cpu.server"
 
 
 def test_cpus_that_several_fill_are_said_to_be_full_with_the_parts_of_each() -> None:

@@ -91,6 +91,57 @@ class TestCgroup:
         assert isinstance(inside, CgroupSample)
         assert inside.memory_max_bytes == 5000
 
+    def test_each_controller_is_read_where_it_is_mounted(self, tmp_path: Path) -> None:
+        """Kernels that were told cgroup_no_v1=memory, and those of the other half."""
+        old = {"cpu/db/cpu.cfs_quota_us": "50000\n", "cpu/db/cpu.cfs_period_us": "100000\n"}
+        new = {"unified/db.slice/memory.max": "8000\n", "unified/db.slice/memory.current": "700\n"}
+        mounts = b"".join(line + b"\n" for line in MOUNTS_1.splitlines() if not line.endswith(b"memory"))
+        sample = self.group(tmp_path / "memory", b"3:cpu,cpuacct:/db\n0::/db.slice\n", mounts, {**old, **new})
+        assert isinstance(sample, CgroupSample)
+        assert (sample.memory_max_bytes, sample.memory_bytes, sample.cpu_quota_cores) == (8000, 700, 0.5)
+        old = {"memory/db/memory.limit_in_bytes": "9000\n", "memory/db/memory.usage_in_bytes": "70\n"}
+        new = {"unified/db.slice/cpu.max": "150000 100000\n", "unified/db.slice/cpu.stat": "throttled_usec 5\n"}
+        mounts = b"".join(line + b"\n" for line in MOUNTS_1.splitlines() if not line.endswith(b"cpuacct"))
+        sample = self.group(tmp_path / "cpu", b"8:memory:/db\n0::/db.slice\n", mounts, {**old, **new})
+        assert isinstance(sample, CgroupSample)
+        assert (sample.memory_max_bytes, sample.memory_bytes, sample.cpu_quota_cores) == (9000, 70, 1.5)
+        assert sample.cpu_throttled_us == 5
+
+    @pytest.mark.parametrize(
+        ("allowed", "online", "cpus"),
+        [("0", "0-1", 1.0), ("0-1", "0-1", None), ("0-127", "0-3", None), ("4,6", "0-7", 2.0), ("4-5", "0-1", None)],
+        ids=["bound", "free", "possible but off-line", "list", "renumbered by lxcfs"],
+    )
+    def test_a_server_bound_to_some_cpus_has_those(
+        self, tmp_path: Path, allowed: str, online: str, cpus: float | None
+    ) -> None:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/status").write_text(
+            f"Name:\tpostgres\nCpus_allowed:\tf\nCpus_allowed_list:\t{allowed}\n"
+        )
+        (tmp_path / "sys/devices/system/cpu").mkdir(parents=True)
+        (tmp_path / "sys/devices/system/cpu/online").write_text(f"{online}\n")
+        sample = self.group(tmp_path, b"0::/\n", MOUNTS_2, {})
+        assert (None if isinstance(sample, Unavailable) else sample.cpus) == cpus
+        quota = self.group(tmp_path, b"0::/\n", MOUNTS_2, {"cpu.max": "150000 100000\n"})
+        assert isinstance(quota, CgroupSample)
+        assert quota.cpus == min(cpus or 1.5, 1.5)
+
+    def test_the_cpus_of_a_real_process_are_seen(self, host: LocalHost) -> None:
+        cpus = os.sched_getaffinity(0)
+        if len(cpus) < 2:
+            pytest.skip("one CPU")
+        child = psutil.Popen(["sleep", "60"])
+        try:
+            os.sched_setaffinity(child.pid, {min(cpus)})
+            host.set_server(child.pid)
+            sample = host.sample([]).cgroup
+            assert isinstance(sample, CgroupSample)
+            assert (sample.cpus_allowed, sample.cpus) == (1, min(sample.cpu_quota_cores or 1.0, 1.0))
+        finally:
+            child.kill()
+            child.wait()
+
     @given(st.binary(max_size=120), st.binary(max_size=120))
     def test_hostile_contents_are_a_value_error_or_nothing(self, membership: bytes, content: bytes) -> None:
         group = ServerGroup(parse_membership(membership + b"\n0::/a/b\n"), parse_mountinfo(MOUNTS_2 + MOUNTS_1))

@@ -14,6 +14,7 @@ from pgtop_tune.host.kernel_sections import choose_disks, parse_boot_time, parse
 from pgtop_tune.host.kernel_text import unsigned
 from pgtop_tune.host.memory_files import parse_meminfo, parse_thp
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat
+from pgtop_tune.model.host import DiskCounters
 
 SAMPLES = Path(__file__).parent / "samples"
 COUNTER = st.integers(0, (1 << 64) - 1)
@@ -164,6 +165,49 @@ class TestDiskstats:
         assert [disk.name for disk in choose_disks(found, {"sdc"}, (), {"sdc": ("data",), "loop0": ("wal",)})] == [
             "loop0", "sdc",
         ]  # fmt: skip
+
+
+class TestPathsOfNvme:
+    """Native multipath: requests go to a head, which older kernels do not count, over hidden devices of its paths."""
+
+    ONE_PATH = (
+        b"0       0 nvme0c0n1 34706049 74843 4815165730 93876201 4187610 1925219"
+        b" 6989322264 47813633 0 45557635 118897696\n"
+        b"259     1 nvme0n1 0 0 0 0 0 0 0 0 0 0 0\n259     2 nvme0n1p1 0 0 0 0 0 0 0 0 0 0 0\n"
+    )
+    """As in Atoptool/atop, pull request 157."""
+    TWO_PATHS = (
+        b"0 0 nvme1c1n2 10 0 80 5 20 0 160 6 1 70 11\n0 0 nvme1c3n2 1 0 8 2 2 0 16 3 1 90 5\n"
+        b"259 3 nvme1n2 %s\n0 0 nvme1c1n22 9 0 9 9 9 0 9 9 0 9 9\n259 5 nvme11n2 7 0 8 1 0 0 0 0 0 1 1\n"
+    )
+
+    def shown(self, diskstats: bytes, *roles: str) -> dict[str, DiskCounters]:
+        found = parse_diskstats(diskstats)
+        whole = {disk.name for disk in found} - {"nvme0n1p1"}
+        return {disk.name: disk for disk in choose_disks(found, whole, (), dict.fromkeys(roles, ("data",)))}
+
+    def test_what_the_path_counts_is_the_heads(self) -> None:
+        [disk] = self.shown(self.ONE_PATH, "nvme0n1").values()
+        assert (disk.name, disk.roles, disk.reads, disk.writes) == ("nvme0n1", ("data",), 34706049, 4187610)
+        assert (disk.read_bytes, disk.busy_ms, disk.weighted_ms) == (4815165730 * 512, 45557635, 118897696)
+
+    def test_two_paths_are_one_disk(self) -> None:
+        disks = self.shown(self.TWO_PATHS % b"0 0 0 0 0 0 0 0 0 0 0", "nvme1n2")
+        disk = disks.pop("nvme1n2")
+        assert (disk.reads, disk.read_bytes, disk.read_ms) == (11, 88 * 512, 7)
+        assert (disk.writes, disk.write_bytes, disk.write_ms) == (22, 176 * 512, 9)
+        # Both may have been busy at the same time: a sum would be more than there is.
+        assert (disk.in_flight, disk.busy_ms, disk.weighted_ms) == (2, 90, 16)
+        # A path whose head is not there, and another namespace, are their own.
+        assert set(disks) == {"nvme1c1n22", "nvme11n2"}
+
+    def test_a_head_that_counts_is_not_counted_twice(self) -> None:
+        disks = self.shown(self.TWO_PATHS % b"11 0 88 7 22 0 176 9 2 95 16", "nvme1n2")
+        assert (disks["nvme1n2"].reads, disks["nvme1n2"].busy_ms) == (11, 95)
+        assert not {"nvme1c1n2", "nvme1c3n2"} & set(disks)
+
+    def test_a_head_without_a_role_is_shown_as_any_disk_with_traffic(self) -> None:
+        assert self.shown(self.ONE_PATH)["nvme0n1"].reads == 34706049
 
 
 COMM = st.binary(max_size=15).filter(lambda comm: b"\0" not in comm)

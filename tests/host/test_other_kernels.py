@@ -141,3 +141,26 @@ async def test_a_file_without_what_cannot_be_done_without_is_refused(file: str, 
         assert isinstance(facts, Unavailable)
         section = "cpu" if file == "stat" else "memory"
         assert isinstance(sample, Unavailable) or isinstance(getattr(sample, section), Unavailable)
+
+
+ARC = "13 1 0x01 147 39984 6110 99\nname   type data\nhits   4    117\nsize                            4    {}\n"
+LXCFS = "812 805 0:50 /proc/meminfo /proc/meminfo rw,nosuid,nodev,relatime - fuse.lxcfs lxcfs rw,user_id=0\n"
+
+
+@pytest.mark.parametrize(
+    ("arc_kb", "mounts", "seen_kb"),
+    [(300, "", 300), (300, LXCFS, None), (901, "", None), (None, "", None)],
+    ids=["ZFS", "figures lent by lxcfs", "of another machine", "no ZFS"],
+)
+async def test_the_cache_of_zfs_is_shown_apart_and_not_used(
+    arc_kb: int | None, mounts: str, seen_kb: int | None, tmp_path: Path
+) -> None:
+    arc = "" if arc_kb is None else ARC.format(arc_kb << 10)
+    for _, sample in await looks(made(tmp_path, {"spl/kstat/zfs/arcstats": arc, "self/mountinfo": mounts})):
+        assert isinstance(sample, HostSample)
+        memory = sample.memory
+        assert not isinstance(memory, Unavailable), memory
+        cache = page_cache_bytes(memory)
+        assert cache is not None
+        assert memory.arc_bytes == (None if seen_kb is None else seen_kb << 10)
+        assert used_bytes(memory) == memory.total_bytes - memory.free_bytes - cache - (memory.arc_bytes or 0)

@@ -231,9 +231,10 @@ GAUGES: tuple[tuple[Row, Callable[[Files], Numbers]], ...] = (
 )
 ELSEWHERE = {
     host_details.FREQUENCY, host_places.NETWORK_BUSY, host.CPU_FOREIGN, host_details.IO_OTHERS, host_details.IO_OWN,
+    host.MEMORY_ARC,
 }  # fmt: skip
-"""From files that a virtual machine does not have; test_machine_files makes them. What is foreign depends on which
-processes are ours: test_host_metrics, test_storage_io."""
+"""From files that a virtual machine does not have; test_machine_files and test_other_kernels make them. What is foreign
+depends on which processes are ours: test_host_metrics, test_storage_io."""
 
 
 def said(row: Row, interval: Interval) -> Numbers:

@@ -49,4 +49,5 @@ def test_a_row_reaches_its_field_and_the_reason_why_there_is_none(section: Secti
 def test_who_waits_is_read_before_what_for() -> None:
     order = [section.name for section in sections.READ]
     assert order.index("activity") < order.index("locks")
+    assert order.index("statements") < order.index("statement_counters")
     assert order.index("statement_counters") < order.index("statement_texts")

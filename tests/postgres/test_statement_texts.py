@@ -11,10 +11,13 @@ from msgspec import defstruct
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
-from pgtop_tune.model.statements import StatementCounters, StatementTexts
+from pgtop_tune.metrics.statements import COUNTED
+from pgtop_tune.model.statements import StatementTexts
 from pgtop_tune.postgres.readers import statement_texts as texts_module
 from pgtop_tune.postgres.readers import statements as statements_module
 from pgtop_tune.postgres.readers.section_readers import ReadContext
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.rows import kind_of
 from tests.postgres.conftest import Superuser, place
 from tests.postgres.reading import reading
 from tests.postgres.test_statement_reader import look, texts
@@ -27,20 +30,26 @@ class Unanswering:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.own = OwnSessions()
 
     async def fetch(self, text: str, *arguments: object) -> list[object]:
         if "(true)" in text:
             self.asked += 1
             raise ConnectionProblem("no answer in time")
-        entry = dict.fromkeys(StatementCounters.__struct_fields__, 0) | {"id": "1/2/3/1", "queryid": 1}
-        return [(1, 2, 3, True, 1, 0, 5.0)] if "min_exec_time" not in text else [entry]
+        if "min_exec_time" not in text:
+            return [("role", 2, "somebody"), ("database", 3, "something")]
+        first = {"queryid": 1, "userid": 2, "dbid": 3, "toplevel": True}
+        entry = first | dict.fromkeys((*COUNTED, "min_exec_us", "max_exec_us", "dealloc", "stats_reset_ms"), 0)
+        entry |= {"stats_since_ms": 0}
+        return [kind_of(tuple(entry))(entry.values())]
 
 
 async def test_a_server_that_hangs_over_its_texts_is_not_asked_again_at_once() -> None:
     now = [0.0]
     reader = statements_module.StatementReader(lambda: now[0])
     connection = Unanswering()
-    capabilities = defstruct("Found", [("statements_schema", str, "public"), ("statements_version", str, "1.12")])()
+    columns = {"statements_schema": "public", "statements_version": "1.12", "own_statements_counted": False}
+    capabilities = defstruct("Found", [(name, object, value) for name, value in columns.items()])()
     context = ReadContext(
         connection=connection,  # type: ignore[arg-type]
         major=18,

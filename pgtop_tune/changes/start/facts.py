@@ -261,7 +261,7 @@ def _memory_bytes(pid: int) -> int | None:
     try:
         total = parse_meminfo(0.0, read_once("/proc/meminfo")).total_bytes
         mounts = parse_mountinfo(read_once("/proc/self/mountinfo"))
-        group = ServerGroup(parse_membership(read_once(f"/proc/{pid}/cgroup")), mounts)
+        group = ServerGroup(parse_membership(read_once(f"/proc/{pid}/cgroup")), mounts, str(pid))
         sample = group.sample(time.monotonic(), lambda path: read_once(f"/{path}"))
     except (OSError, ValueError):
         return None

@@ -266,6 +266,9 @@ def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
     yield Fact(
         group=MACHINE, name="CPU limit", value="none" if cores is None else f"{cores:g} CPUs", kind=FactKind.CONDITION
     )
+    if group.cpus_allowed is not None:
+        allowed = f"{group.cpus_allowed} CPUs"
+        yield Fact(group=MACHINE, name="CPUs allowed", value=allowed, kind=FactKind.CONDITION)
     limit = group.memory_max_bytes
     yield Fact(
         group=MACHINE,

@@ -29,7 +29,7 @@ _MANY_CONNECTS: Final = 10.0
 
 def _server(facts: Facts) -> Hit | None:
     busy, cpus = facts.busy, facts.cpus
-    if busy is None or cpus is None or busy < FULL:
+    if busy is None or cpus is None or (busy < FULL and not _own_cpus_full(facts)):
         return None
     waiting_ms, working_ms = queue_ms(facts), cpu_ms(facts)
     impact_ms = min(waiting_ms + working_ms, facts.latency_ms)
@@ -57,6 +57,14 @@ def _server(facts: Facts) -> Hit | None:
             " Refuted if throughput falls with the number of clients"
         ),
     )
+
+
+def _own_cpus_full(facts: Facts) -> bool:
+    """Return whether the server is bound to some of the CPUs and fills these."""
+    cpus, machine_cpus, used = facts.cpus, facts.machine_cpus, facts.server_cpus
+    if cpus is None or machine_cpus is None or used is None:
+        return False
+    return cpus < machine_cpus and used >= cpus * FULL / 100.0
 
 
 def _servers_part(facts: Facts) -> float:

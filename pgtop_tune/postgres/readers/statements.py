@@ -1,8 +1,8 @@
-"""Entries of pg_stat_statements: which of thousands were used since the last look, and all counters of those.
+"""Entries of pg_stat_statements: their sums, which of thousands were used since the last look, and counters of those.
 
-Two statements a look, both without texts: the first tells for every entry how often it was called, the second
-everything of those that changed. An entry that is not called does not change, so what was read of it before stays
-true and is the older reading of its next rate.
+The function of the extension returns every entry under its lock, whatever is asked of it. So one call a look serves
+sums and counters. An entry that is not called does not change, so what was read of it before stays true and is the
+older reading of its next rate.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import StatementCounters, StatementSample, StatementTexts
 from pgtop_tune.postgres.readers.section_readers import ReadContext
-from pgtop_tune.postgres.readers.statement_texts import StatementTextReader, as_text, query_text
-from pgtop_tune.postgres.server.connection import Rows
+from pgtop_tune.postgres.readers.statement_texts import StatementTextReader, query_text
 
 PRIMED_AT_MOST: Final = 6_000
-"""Entries read in full at the first look, so that the first call of an old statement has something to differ from."""
-FETCHED_AT_MOST: Final = 400
-"""Changed entries read in full in one look."""
+"""Entries whose counters the first look keeps: the first call of an old statement then has something to differ from."""
+COMPARED_AT_MOST: Final = 400
+"""Changed entries whose counters one look keeps."""
 KEPT_AT_MOST: Final = 100
 STAYS_S: Final = 60.0
 """An entry stays in the sample for so long after it was last among the first by anything."""
@@ -40,20 +40,36 @@ CRITERIA: Final[tuple[tuple[str, ...], ...]] = (
 """What entries are kept for: the growth of these, summed. One row, one way to be among the first."""
 
 _Key = tuple[int, int, int, bool]
+_UNREAD: Final = {"id", "usename", "datname"}
+_READ: Final = tuple(name for name in StatementCounters.__struct_fields__ if name not in _UNREAD)
+"""Fields of StatementCounters that are columns of the query."""
 
 
 class _Entry(Struct):
     """What is known of an entry.
 
     Attributes:
-        calls, plans: When last looked at.
-        counters: Everything, as of then; None when it was never read, or not at its last change.
+        calls, plans, exec_us: When last looked at.
+        counters: Everything, as of then; None when it was not kept at its last change.
     """
 
     calls: int
     plans: int
-    exec_ms: float
+    exec_us: int
     counters: Any = None
+
+
+class _Reading(Struct, frozen=True):
+    """One answer of the function.
+
+    Attributes:
+        rows: By entry.
+        hidden: Rows of other users, without an entry to see.
+    """
+
+    totals: StatementTotals
+    rows: Mapping[_Key, Any]
+    hidden: int
 
 
 class StatementReader:
@@ -73,50 +89,65 @@ class StatementReader:
         self._entries: dict[_Key, _Entry] = {}
         self._kept: dict[_Key, float] = {}
         self._rows: dict[_Key, tuple[Any, StatementCounters]] = {}
+        self.forget_names()
         self._before_s: float | None = None
+        self._sharing = False
+        self._shared: _Reading | Exception | None = None
         self._texts.forget()
+
+    def share(self, begin: bool) -> None:
+        """Has the sections that are read from now on share one reading; `begin` False ends that."""
+        self._sharing, self._shared = begin, None
+
+    def forget_names(self) -> None:
+        """Has names asked anew: databases and roles can be renamed."""
+        self._names: dict[tuple[str, int], str | None] = {}
+
+    async def totals(self, context: ReadContext) -> StatementTotals:
+        """Return sums over all entries."""
+        return (await self._reading(context)).totals
 
     async def counters(self, context: ReadContext) -> StatementSample:
         """The entries that matter, see StatementSample."""
-        first = self._before_s is None
+        reading = await self._reading(context)
+        first, before, rows = self._before_s is None, self._entries, reading.rows
         now: dict[_Key, _Entry] = {}
         changed: list[_Key] = []
-        hidden = own = 0
-        for queryid, userid, dbid, toplevel, calls, plans, exec_ms in await _rows(context, "statement_changes"):
-            if queryid is None:
-                hidden += 1
+        own_entries = 0
+        for key, row in rows.items():
+            if key[0] in self._texts.own:
+                own_entries += 1
                 continue
-            if queryid in self._texts.own:
-                own += 1
-                continue
-            key = (queryid, userid, dbid, toplevel)
-            known = self._entries.get(key)
-            if known is not None and known.calls == calls and known.plans == plans:
-                now[key] = known
+            entry, calls, plans = before.get(key), row["calls"], row["plans"]
+            if entry is not None and entry.calls == calls and entry.plans == plans:
+                now[key] = entry
             else:
-                now[key] = _Entry(calls, plans, exec_ms)
+                now[key] = _Entry(calls, plans, row["exec_us"])
                 changed.append(key)
-        before, self._entries = self._entries, now
-        await self._read(context, changed if not first else self._primed(changed), before)
-        at_s = self._clock()
+        self._entries = now
+        for key in self._compared(changed, before, first):
+            now[key].counters = rows[key]
+        at_s = reading.totals.at_s
         if not first:
             self._keep(changed, before, at_s)
-        lasting = nlargest(FIRST_OF_ALL_TIMES, now, key=lambda key: now[key].exec_ms)
-        missing = [key for key in lasting if now[key].counters is None]
-        await self._fetch(context, missing)
+        lasting = nlargest(FIRST_OF_ALL_TIMES, now, key=lambda key: now[key].exec_us)
+        for key in lasting:
+            if now[key].counters is None:
+                now[key].counters = rows[key]
         shown = self._shown(lasting)
         came = [key for key in shown if key not in self._rows and not first]
         olds = {key: before[key].counters for key in came if key in before}
+        await self._name(context, shown)
         sample = StatementSample(
             at_s=at_s,
             before_s=self._before_s,
             statements=self._made(shown),
-            before=tuple(StatementCounters(**old) for old in olds.values() if old is not None),
+            before=tuple(self._counters(key, old) for key, old in olds.items() if old is not None),
             unknown_before=tuple(_id(key) for key, old in olds.items() if old is None),
             changed=0 if first else len(changed),
             left_out=0 if first else len(set(changed) - set(shown)),
-            hidden=hidden,
-            own=own,
+            hidden=reading.hidden,
+            own=own_entries,
         )
         self._before_s = at_s
         return sample
@@ -125,35 +156,61 @@ class StatementReader:
         """Texts of the entries of the last sample; those not known yet are fetched, when that is not too dear."""
         return await self._texts.texts(context, {key[0] for key in self._rows})
 
-    def _primed(self, keys: list[_Key]) -> list[_Key]:
-        return keys if len(keys) <= PRIMED_AT_MOST else []
+    async def _reading(self, context: ReadContext) -> _Reading:
+        """The shared reading; why there is none, where it was refused. Raises as `ReadConnection.fetch` does."""
+        if isinstance(self._shared, Exception):
+            raise self._shared
+        if self._shared is not None:
+            return self._shared
+        try:
+            reading = await self._read(context)
+        except Exception as error:
+            self._shared = error if self._sharing else None
+            raise
+        self._shared = reading if self._sharing else None
+        return reading
 
-    async def _read(
-        self,
-        context: ReadContext,
-        changed: list[_Key],
-        before: Mapping[_Key, _Entry],
-    ) -> None:
-        """Reads the changed entries in full; of too many those that are kept and those that grew most."""
-        if before and len(changed) > FETCHED_AT_MOST:
+    async def _read(self, context: ReadContext) -> _Reading:
+        # Of this statement itself the server knows nothing yet.
+        own_calls = context.connection.own.calls if context.capabilities.own_statements_counted else 0
+        answer = await context.connection.fetch(query_text("statements", context.capabilities))
+        rows: dict[_Key, Any] = {}
+        calls = exec_us = entries = hidden = 0
+        for row in answer:
+            queryid, userid, dbid, toplevel = row[:4]
+            if userid is None:
+                continue
+            if toplevel:
+                calls += row["calls"]
+                exec_us += row["exec_us"]
+                entries += 1
+            if queryid is None:
+                hidden += 1
+            else:
+                rows[queryid, userid, dbid, toplevel] = row
+        totals = StatementTotals(
+            at_s=self._clock(),
+            calls=calls,
+            total_exec_ms=exec_us / 1000.0,
+            entries=entries,
+            dealloc=answer[0]["dealloc"],
+            stats_reset_ms=answer[0]["stats_reset_ms"],
+            own_calls=own_calls,
+        )
+        return _Reading(totals, rows, hidden)
 
-            def growth(key: _Key) -> tuple[bool, float]:
-                known = before.get(key)
-                return key in self._kept, self._entries[key].exec_ms - (known.exec_ms if known else 0.0)
+    def _compared(self, changed: list[_Key], before: Mapping[_Key, _Entry], first: bool) -> list[_Key]:
+        """Changed entries whose counters are kept: of too many those that are shown and those that grew most."""
+        if first:
+            return changed if len(changed) <= PRIMED_AT_MOST else []
+        if len(changed) <= COMPARED_AT_MOST:
+            return changed
 
-            changed = nlargest(FETCHED_AT_MOST, changed, key=growth)
-        await self._fetch(context, changed)
+        def growth(key: _Key) -> tuple[bool, int]:
+            older = before.get(key)
+            return key in self._kept, self._entries[key].exec_us - (older.exec_us if older else 0)
 
-    async def _fetch(self, context: ReadContext, keys: Iterable[_Key]) -> None:
-        wanted = {_id(key): key for key in keys}
-        if not wanted:
-            return
-        rows = await _rows(context, "statement_counters", as_text({key[0] for key in wanted.values()}))
-        for row in rows:
-            key = wanted.get(row["id"])
-            if key is not None:
-                entry = self._entries[key]
-                entry.counters, entry.calls, entry.plans = row, row["calls"], row["plans"]
+        return nlargest(COMPARED_AT_MOST, changed, key=growth)
 
     def _keep(self, changed: list[_Key], before: Mapping[_Key, _Entry], at_s: float) -> None:
         grown: list[tuple[_Key, Any, Any]] = [
@@ -188,9 +245,24 @@ class StatementReader:
         for key in keys:
             counters = self._entries[key].counters
             made = self._rows.get(key)
-            rows[key] = made if made and made[0] is counters else (counters, StatementCounters(**counters))
+            rows[key] = made if made and made[0] is counters else (counters, self._counters(key, counters))
         self._rows = rows
         return tuple(row for _, row in rows.values())
+
+    def _counters(self, key: _Key, row: Any) -> StatementCounters:
+        _, role, database, _ = key
+        return StatementCounters(
+            id=_id(key),
+            usename=self._names.get(("role", role)),
+            datname=self._names.get(("database", database)),
+            **{name: row[name] for name in _READ},
+        )
+
+    async def _name(self, context: ReadContext, keys: Iterable[_Key]) -> None:
+        """Asks for names once a role or a database turns up that has none yet."""
+        oids = {oid for _, role, database, _ in keys for oid in (("role", role), ("database", database))}
+        if not oids <= self._names.keys():
+            self._names = dict.fromkeys(oids) | {(kind, oid): name for kind, oid, name in await context.fetch("names")}
 
 
 def _growth(old: Any, new: Any, field: str) -> int:
@@ -199,8 +271,3 @@ def _growth(old: Any, new: Any, field: str) -> int:
 
 def _id(key: _Key) -> str:
     return f"{key[0]}/{key[1]}/{key[2]}/{int(key[3])}"
-
-
-async def _rows(context: ReadContext, query: str, *arguments: object) -> Rows:
-    """Rows of the variant of the query that fits the installed version of the extension."""
-    return await context.connection.fetch(query_text(query, context.capabilities), *arguments)

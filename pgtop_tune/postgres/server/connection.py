@@ -33,8 +33,13 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "idle_in_transaction_session_timeout": "10s",
     "idle_session_timeout": "0",
     "jit": "off",
+    "work_mem": "256MB",
 }
-"""Made after connecting, not at the start: so a reset shows what the server would have given us."""
+"""Made after connecting, not at the start: so a reset shows what the server would have given us.
+
+Readings fill less than 1 MB of `work_mem`, those of crowds some dozens. They would else write temporary files, which
+count as the server's.
+"""
 
 _LONGER_TRANSACTIONS: Final = (
     "CASE WHEN pg_catalog.current_setting('transaction_timeout', true) ~ '^([1-4]s|[0-9]+ms)$'"

@@ -121,6 +121,7 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval) -> list[Phra
     used, whole = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
     pool = max(whole, key=lambda page_bytes: (whole[page_bytes], -page_bytes), default=None)
     huge = UNKNOWN if pool is None else f"{used[pool]:.0f}/{whole[pool]:.0f}"
+    arc = [(metrics.MEMORY_ARC, Phrase(_number(metrics.MEMORY_ARC, interval, size, 5), 2))]
     swapped = [_number(metric, interval, size, 4) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
     return [
         Phrase(((size(memory.total_bytes).rjust(5), PLAIN),), 4),
@@ -129,6 +130,7 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval) -> list[Phra
             [
                 (metrics.MEMORY_USED, Phrase(_number(metrics.MEMORY_USED, interval, size, 5))),
                 (metrics.MEMORY_CACHE, Phrase(_number(metrics.MEMORY_CACHE, interval, size, 5), 2)),
+                *(arc if memory.arc_bytes is not None else ()),
                 (metrics.MEMORY_DIRTY, Phrase(_number(metrics.MEMORY_DIRTY, interval, size, 5), 1)),
                 (metrics.MEMORY_WRITEBACK, Phrase(_number(metrics.MEMORY_WRITEBACK, interval, size, 5), 3)),
                 (metrics.SWAP_USED, Phrase(_number(metrics.SWAP_USED, interval, size, 4), 7)),

@@ -102,11 +102,12 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
 
 
 def cpus_of(session: Session) -> int | None:
-    """CPUs of the server's machine; None where it is not known."""
+    """Return the CPUs that the server may use; None where they are not known."""
     host = None if session.now is None else session.now.host
     if host is None or isinstance(host, Unavailable) or isinstance(host.facts, Unavailable):
         return None
-    return host.facts.cpu_count
+    cpu_count = host.facts.cpu_count
+    return cpu_count if isinstance(host.cgroup, Unavailable) else host.cgroup.cpus_of(cpu_count)
 
 
 def _stacked(series: Sequence[list[float | None]]) -> tuple[list[Columns], list[float]]:

@@ -54,8 +54,8 @@ _WORK: Final = {
 }  # fmt: skip
 """Cells and unit of each."""
 _MEMORY: Final = (
-    metrics.MEMORY_TOTAL, metrics.MEMORY_USED, metrics.MEMORY_CACHE, metrics.MEMORY_DIRTY, metrics.MEMORY_WRITEBACK,
-    metrics.MEMORY_AVAILABLE, metrics.MEMORY_FREE,
+    metrics.MEMORY_TOTAL, metrics.MEMORY_USED, metrics.MEMORY_CACHE, metrics.MEMORY_ARC, metrics.MEMORY_DIRTY,
+    metrics.MEMORY_WRITEBACK, metrics.MEMORY_AVAILABLE, metrics.MEMORY_FREE,
 )  # fmt: skip
 _PROMISED: Final = (metrics.MEMORY_SHARED, metrics.PAGE_TABLES, metrics.COMMITTED, details.COMMIT_LIMIT)
 _SWAP: Final = (("used", metrics.SWAP_USED), ("in", metrics.SWAP_IN), ("out", metrics.SWAP_OUT))
@@ -168,8 +168,15 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
 
 
 def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:
-    """Leaves out the figures that the source does not have: they are named together, and `?` says why."""
-    return lambda rows: [row for row in rows if untold(frame, row.id) is None]
+    """Leaves out the figures that the source does not have: they are named together, and `?` says why.
+
+    The cache of ZFS stands there only where there is ZFS.
+    """
+    memory = sections.memory(frame)
+    without_zfs = isinstance(memory, Unavailable) or memory.arc_bytes is None
+    return lambda rows: [
+        row for row in rows if untold(frame, row.id) is None and not (without_zfs and row is metrics.MEMORY_ARC)
+    ]
 
 
 def _without(frame: Frame, width: int) -> list[Line]:
@@ -223,9 +230,15 @@ def _source(host: HostSample, width: int) -> Line:
         Phrase(((one_line(facts.hostname, 40), "strong"),)),
         Phrase(labelled("numbers from:", facts.source), 1),
         Phrase(((_system(facts.kernel), PLAIN),), 2),
-        Phrase(((f"{facts.cpu_count} cores", PLAIN),), 3),
+        Phrase(((_cores(facts, host), PLAIN),), 3),
     ]
     return _line("host", fitting(phrases, width - _LABEL, _GAP), width)
+
+
+def _cores(facts: HostFacts, host: HostSample) -> str:
+    """Cores of the machine, and of them those that the server may use where these are fewer."""
+    used = facts.cpu_count if isinstance(host.cgroup, Unavailable) else host.cgroup.cpus_of(facts.cpu_count)
+    return f"{facts.cpu_count} cores" + (f", the server may use {used}" if used < facts.cpu_count else "")
 
 
 def _system(kernel: str) -> str:

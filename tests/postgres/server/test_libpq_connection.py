@@ -107,7 +107,7 @@ async def test_every_query_gives_the_same_columns_and_types(all_servers: Throwaw
 async def test_the_queries_of_extensions_give_the_same(make_server: Any) -> None:
     server = make_server(shared_preload_libraries="pg_stat_statements")
     own, libpq = await opened(place(server)), await opened(by_libpq(place(server)))
-    for name in ("statements", "statement_changes", "statement_counters", "statement_texts"):
+    for name in ("statements", "statement_texts"):
         text = sql(name, 18).format(schema='"public"')
         parameters = (await raw(own).prepare(text)).get_parameters()
         queryids = [str(row["queryid"]) for row in await own.fetch("SELECT queryid FROM public.pg_stat_statements")]

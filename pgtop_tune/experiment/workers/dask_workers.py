@@ -50,7 +50,8 @@ class DaskWorkers:
             from distributed import Client
         except ImportError as missing:
             raise UsageProblem(
-                "--workers needs Dask distributed, which is not installed", "pip install 'pgtop-tune[dask]'"
+                "--workers needs Dask distributed, which is not installed",
+                "pip install distributed in this environment",
             ) from missing
         try:
             return cls(await Client(address, asynchronous=True, timeout=_CONNECT_S))  # type: ignore[no-untyped-call]

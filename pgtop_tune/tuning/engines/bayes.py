@@ -41,7 +41,7 @@ def bayes() -> Engine:
         import optuna
     except ImportError as missing:
         raise UsageProblem(
-            "the engine bayes needs Optuna, which is not installed", "pip install 'pgtop-tune[bayes]'"
+            "the engine bayes needs Optuna, which is not installed", "pip install optuna in this environment"
         ) from missing
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return _search

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
         if real is None:
             return f"{directory} is not readable"
         try:
-            found = os.statvfs(f"{namespace.top}{real}")
+            found = namespace.statvfs(real)
         except OSError as problem:
             return f"{directory}: {problem.strerror}"
         return found.f_bavail * found.f_frsize

@@ -200,6 +200,12 @@ async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     real = await asyncio.to_thread(namespace.real_path, f"{data}/pg_wal")
     if real is None:
         return Unavailable(Reason.NO_PERMISSION, "where pg_wal leads is not readable; run as root or the server's user")
+    try:
+        await asyncio.to_thread(namespace.statvfs, real)
+    except TimeoutError as problem:
+        return Unavailable(Reason.NO_ANSWER, f"{real} {problem.strerror}")
+    except OSError as problem:
+        return Unavailable(Reason.FAILED, f"{real}: {problem.strerror}")
     directory = Path(f"{namespace.top}{real}")
     told = await _told(asked, directory)
     # Their program tells means only; how slow the slowest are takes our own meter.

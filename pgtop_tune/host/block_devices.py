@@ -22,6 +22,7 @@ from pgtop_tune.host.mounts import NETWORK_KINDS, Mount, MountNamespace, mount_o
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskCounters
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.process.path_looks import NO_ANSWER
 
 ROOT: Final = Path("/")
 
@@ -65,8 +66,7 @@ def server_directories(data_directory: str, places: ServerPlaces = NOWHERE_ELSE)
 def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT, namespace: MountNamespace | None = None) -> Roles:
     """Finds the devices of every directory.
 
-    Looks into directories: a dead network mount can hold the call up where a symbolic link leads there; make it off
-    the event loop.
+    Looks at directories, and waits for one that does not answer: make the call off the event loop.
 
     Args:
         directories: Role → absolute path.
@@ -103,9 +103,12 @@ def _carriers(
     if far is not None:
         return far
     try:
-        device = os.stat(namespace.top + real).st_dev
+        device = namespace.stat(real).st_dev
     except PermissionError:
         return _not_readable(directory)
+    except TimeoutError:
+        on = f" ({mount.kind} at {mount.point})" if mount is not None else ""
+        return Unavailable(Reason.NO_ANSWER, f"{directory}{on} {NO_ANSWER}")
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{directory}: {problem.strerror or problem}")
     number = sys_root / f"sys/dev/block/{os.major(device)}:{os.minor(device)}"
@@ -114,8 +117,10 @@ def _carriers(
     if mount is None:
         return Unavailable(Reason.FAILED, f"{directory}: no {number} and no mount that holds it")
     upper = next((option[9:] for option in mount.options if option.startswith("upperdir=")), "")
-    if upper and overlays_left and os.path.isdir(upper):
-        return _carriers(upper, namespace, sys_root, overlays_left - 1)
+    if upper and overlays_left:
+        below = _carriers(upper, namespace, sys_root, overlays_left - 1)
+        if not isinstance(below, Unavailable):
+            return below
     names = _names_of_sources(mount, sys_root)
     if names:
         return names

@@ -57,7 +57,7 @@ from pgtop_tune.host.kernel_text import (
 from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.machine_setup import machine_details, read_setup
 from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
-from pgtop_tune.host.mounts import Background, FileSystems, MountNamespace, namespace_of, places_of
+from pgtop_tune.host.mounts import Background, FileSystems, MountNamespace, namespace_of
 from pgtop_tune.host.other_programs import OtherPrograms
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread, pgbench_processes
 from pgtop_tune.metrics import sections
@@ -198,7 +198,7 @@ class LocalHost:
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
         """Says what the server keeps where, so that disks and file systems can be shown with their roles.
 
-        Looks at the directories, which can hang on a dead network mount: call it off the event loop.
+        Looks at the directories, and waits for one that does not answer: call it off the event loop.
 
         Args:
             data_directory: The server's; None or "" when it is unknown or elsewhere, which takes all roles away.
@@ -208,7 +208,7 @@ class LocalHost:
         namespace = self._namespace()
         self._roles = roles_of(directories, self._root, namespace)
         self._setup = Background(self._read_setup, sections.setup.every_s, self._clock)
-        self._file_systems.watch(places_of(directories, namespace), namespace.top or "")
+        self._file_systems.watch(directories, namespace)
 
     def set_server(self, postmaster_pid: int) -> None:
         """Says whose control group and mounts count; before `set_directories`. Reads three small files."""

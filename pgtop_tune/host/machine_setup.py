@@ -44,7 +44,7 @@ def read_setup(
 ) -> MachineSetup:
     """What there is to be known; what cannot be read is empty.
 
-    Looks into directories of the server, which can hang on a dead network mount: call it in a thread of its own.
+    Looks at directories of the server, and waits for one that does not answer: call it in a thread of its own.
 
     Args:
         root: Where /proc and /sys are found.

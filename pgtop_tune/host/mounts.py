@@ -18,6 +18,7 @@ from pgtop_tune.host.kernel_text import bytes_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample
+from pgtop_tune.process.path_looks import LOOKS, NO_ANSWER
 
 NETWORK_KINDS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "lustre", "afs"}
@@ -97,7 +98,7 @@ class MountNamespace(Struct, frozen=True):
     def real_path(self, path: str) -> str | None:
         """Return an absolute path with its links followed as the process would; None where we may not look for links.
 
-        A network file system is not looked into, because it can hang: a path is followed up to its mount point.
+        A network file system is not looked into, nor one that does not answer: a path is followed up to there.
         """
         if self.top is None:
             return None
@@ -115,9 +116,11 @@ class MountNamespace(Struct, frozen=True):
             if mount is not None and mount.kind in NETWORK_KINDS:
                 return "/".join((here, *reversed(parts)))
             try:
-                target = os.readlink(self.top + here)
+                target = LOOKS.readlink(self.top + here, _key(mount, here))
             except PermissionError:
                 return None
+            except TimeoutError:
+                return "/".join((here, *reversed(parts)))
             except OSError:  # No link, or nothing of that name.
                 done = here
                 continue
@@ -133,6 +136,24 @@ class MountNamespace(Struct, frozen=True):
         """Return the mount that holds a directory or file; None where that cannot be told."""
         real = self.real_path(path)
         return None if real is None else mount_of(real, self.mounts)
+
+    def stat(self, real_path: str) -> os.stat_result:
+        """Return what os.stat does for a path without links.
+
+        Raises:
+            TimeoutError: Its file system does not answer.
+            OSError: As os.stat does.
+        """
+        return LOOKS.stat(f"{self.top or ''}{real_path}", _key(mount_of(real_path, self.mounts), real_path))
+
+    def statvfs(self, real_path: str) -> os.statvfs_result:
+        """Return what os.statvfs does for a path without links; see `stat`."""
+        return LOOKS.statvfs(f"{self.top or ''}{real_path}", _key(mount_of(real_path, self.mounts), real_path))
+
+
+def _key(mount: Mount | None, path: str) -> str:
+    """Return what is the same for the same file system, wherever it is mounted."""
+    return path if mount is None else mount.device or mount.point
 
 
 def namespace_of(pid: int | None, root: Path) -> MountNamespace:
@@ -158,7 +179,7 @@ def _unescape(word: bytes) -> str:
 
 # Space on the file systems PostgreSQL uses. Source: statvfs(3), proc_pid_mountinfo(5).
 #
-# Looks that may hang (a dead network mount) or take long: each in a daemon thread, one at a time.
+# Looks that take long: each in a daemon thread, one at a time.
 
 T = TypeVar("T")
 
@@ -170,7 +191,7 @@ class Background(Generic[T]):
 
     Args:
         look: Makes a result; must not raise.
-        every_s: From the start of one look to the start of the next; a look that hangs is not joined by another.
+        every_s: From the start of one look to the start of the next; a look that is late is not joined by another.
         clock: Seconds on the session's monotonic clock.
     """
 
@@ -196,11 +217,6 @@ class Background(Generic[T]):
             self._thread.join(wait_s)
         return self._found
 
-    @property
-    def waiting_s(self) -> float:
-        """How long the look under way has taken so far; 0 when there is none."""
-        return self._clock() - self._started_s if self._busy() and self._started_s is not None else 0.0
-
     def _busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
@@ -208,8 +224,6 @@ class Background(Generic[T]):
         self._found = self._look()
 
 
-_PATIENCE_S: Final = 2.0
-"""A statvfs that takes longer is told as no answer; it is a matter of microseconds."""
 _FIRST_WAIT_S: Final = 0.5
 
 
@@ -242,26 +256,29 @@ class FileSystems:
 
     Args:
         clock: Seconds on the session's monotonic clock.
-        statvfs: As os.statvfs.
+        statvfs: As `MountNamespace.statvfs`, of the mount point; None for that of the namespace.
     """
 
-    def __init__(self, clock: Callable[[], float], statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> None:
+    def __init__(
+        self, clock: Callable[[], float], statvfs: Callable[[str], os.statvfs_result] | None = None
+    ) -> None:
         self._clock = clock
         self._statvfs = statvfs
         self._watched: tuple[tuple[MountPlace, Background[FileSystem | str]], ...] = ()
         self._latest: FileSystemSample | None = None
         self._due_s = 0.0
 
-    def watch(self, places: Sequence[MountPlace], top: str = "") -> None:
-        """Says which; waits a little for the first answers, so call it off the event loop.
+    def watch(self, directories: Mapping[str, str], namespace: MountNamespace) -> None:
+        """Says of which directories; waits a little for the first answers, so call it off the event loop.
 
         Args:
-            places: As `places_of` has them.
-            top: Of the namespace that they are from.
+            directories: Role → absolute path.
+            namespace: Of the server.
         """
+        statvfs = self._statvfs or namespace.statvfs
         self._watched = tuple(
-            (place, Background(self._asking(place, top), sections.file_systems.every_s, self._clock))
-            for place in places
+            (place, Background(_asking(place, statvfs), sections.file_systems.every_s, self._clock))
+            for place in places_of(directories, namespace)
         )
         for _, background in self._watched:
             background.latest(_FIRST_WAIT_S)
@@ -272,41 +289,38 @@ class FileSystems:
         if not self._watched:
             return Unavailable(Reason.NO_PERMISSION, "where the server keeps its files is not known")
         now_s = self._clock()
-        asked = [(place, background.latest(), background.waiting_s) for place, background in self._watched]
+        asked = [(place, background.latest()) for place, background in self._watched]
         if self._latest is None or now_s >= self._due_s:
             self._due_s = now_s + sections.file_systems.every_s
             self._latest = FileSystemSample(
                 now_s,
-                tuple(found for _, found, late_s in asked if isinstance(found, FileSystem) and late_s < _PATIENCE_S),
-                tuple(why for asking in asked if (why := _silence(*asking))),
+                tuple(found for _, found in asked if isinstance(found, FileSystem)),
+                tuple(f"{place.mount.point}{why}" for place, why in asked if isinstance(why, str)),
             )
         return self._latest if self._latest.file_systems or self._latest.unanswered else NOT_YET
 
-    def _asking(self, place: MountPlace, top: str) -> Callable[[], FileSystem | str]:
-        mount = place.mount
 
-        def ask() -> FileSystem | str:
-            try:
-                found = self._statvfs(top + mount.point)
-            except OSError as problem:
-                return problem.strerror or str(problem)
-            return FileSystem(
-                mount=mount.point,
-                kind=mount.kind,
-                source=mount.source,
-                roles=place.roles,
-                total_bytes=found.f_blocks * found.f_frsize,
-                free_bytes=found.f_bfree * found.f_frsize,
-                available_bytes=found.f_bavail * found.f_frsize,
-                inodes=found.f_files,
-                inodes_free=found.f_favail,
-            )
+def _asking(place: MountPlace, statvfs: Callable[[str], os.statvfs_result]) -> Callable[[], FileSystem | str]:
+    """Return what asks how full a mount is; it gives text where the mount has no row."""
+    mount = place.mount
 
-        return ask
+    def ask() -> FileSystem | str:
+        try:
+            found = statvfs(mount.point)
+        except TimeoutError:
+            return f" ({mount.kind}) {NO_ANSWER}"
+        except OSError as problem:
+            return f": {problem.strerror or problem}"
+        return FileSystem(
+            mount=mount.point,
+            kind=mount.kind,
+            source=mount.source,
+            roles=place.roles,
+            total_bytes=found.f_blocks * found.f_frsize,
+            free_bytes=found.f_bfree * found.f_frsize,
+            available_bytes=found.f_bavail * found.f_frsize,
+            inodes=found.f_files,
+            inodes_free=found.f_favail,
+        )
 
-
-def _silence(place: MountPlace, found: FileSystem | str | None, waiting_s: float) -> str:
-    """Why a mount has no row; "" when it has one."""
-    if waiting_s >= _PATIENCE_S:
-        return f"{place.mount.point} ({place.mount.kind}): no answer for {waiting_s:.0f} s"
-    return f"{place.mount.point}: {found}" if isinstance(found, str) else ""
+    return ask

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from pgtop_tune.host import psutil_rows as rows
 from pgtop_tune.host.block_devices import DiskCap, Roles, server_directories, with_cap
 from pgtop_tune.host.kernel_sections import choose_disks
-from pgtop_tune.host.mounts import NETWORK_KINDS, FileSystems, Mount, MountNamespace, mount_of, places_of
+from pgtop_tune.host.mounts import NETWORK_KINDS, FileSystems, Mount, MountNamespace, mount_of
 from pgtop_tune.host.psutil_processes import FAILURES, PsutilProcesses, io_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -34,6 +34,7 @@ from pgtop_tune.model.host import (
     UntoldFigure,
 )
 from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
+from pgtop_tune.process.path_looks import NO_ANSWER
 
 _T = TypeVar("_T")
 
@@ -103,9 +104,9 @@ class PsutilHost:
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
         """See `host.local.LocalHost.set_directories`. Call it off the event loop."""
         directories = server_directories(data_directory, places) if data_directory else {}
-        mounts = self._mounts(directories)
-        self._file_systems.watch(places_of(directories, MountNamespace(tuple(mounts))))
-        self._places = {role: _place(path, mounts) for role, path in directories.items()}
+        namespace = MountNamespace(self._mounts(directories))
+        self._file_systems.watch(directories, namespace)
+        self._places = {role: _place(path, namespace) for role, path in directories.items()}
         self._roles = Roles({})
 
     def set_server(self, postmaster_pid: int) -> None:
@@ -330,14 +331,17 @@ def _mount_point(path: str) -> str:
     return point
 
 
-def _place(path: str, mounts: Sequence[Mount]) -> Mount | Unavailable:
+def _place(path: str, namespace: MountNamespace) -> Mount | Unavailable:
     """The mount of a directory, symbolic links followed unless they are on another machine's disks; or why not."""
-    mount = mount_of(path, mounts)
+    real = namespace.real_path(path)
+    if real is None:
+        return Unavailable(Reason.NO_PERMISSION, f"{path} is not readable; run as the server's user or root")
+    mount = mount_of(real, namespace.mounts)
     if mount is None or mount.kind not in NETWORK_KINDS:
-        real = os.path.realpath(path)
-        mount = mount_of(real, mounts)
         try:
-            os.stat(real)
+            namespace.stat(real)
+        except TimeoutError:
+            return Unavailable(Reason.NO_ANSWER, f"{path} {NO_ANSWER}")
         except OSError as problem:
             return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
     return mount or Unavailable(Reason.NOT_SUPPORTED, f"psutil tells no mount that holds {path}")

@@ -51,7 +51,7 @@ class FileSystemSample(Struct, frozen=True, gc=False):
     """The mounts PostgreSQL uses, every few seconds.
 
     Attributes:
-        unanswered: Mounts that do not answer, and why: "/mnt/dead: no answer for 12 s". Foreign text.
+        unanswered: Mounts that do not answer, and why: "/mnt/dead (nfs4) does not answer". Foreign text.
     """
 
     at_s: float

@@ -16,7 +16,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.machine_setup import machine_details
-from pgtop_tune.host.mounts import FileSystems, MountNamespace, parse_mountinfo, places_of
+from pgtop_tune.host.mounts import FileSystems, MountNamespace, parse_mountinfo
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample
 from tests.health.test_machine_tree import KB, PID, WELL_SET, meminfo
@@ -176,7 +176,7 @@ def test_a_file_system_that_runs_out_of_inodes(tmp_path: Path, left: int, severi
         return os.statvfs_result((4096, 4096, 1000, 900, 900, 1000, left, left, 0, 255))
 
     reader = FileSystems(time.monotonic, statvfs)
-    reader.watch(places_of({"data": str(tmp_path)}, MountNamespace(mounts)))
+    reader.watch({"data": str(tmp_path)}, MountNamespace(mounts))
     until = time.monotonic() + DEADLINE_S
     while isinstance(sample := reader.sample(), Unavailable) and time.monotonic() < until:
         time.sleep(0.01)

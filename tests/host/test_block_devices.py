@@ -10,6 +10,7 @@ import pytest
 from pgtop_tune.host.block_devices import block_devices, carriers, roles_of, server_directories
 from pgtop_tune.host.mounts import MountNamespace, mount_of, parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.process.path_looks import LOOKS
 from pgtop_tune.model.machine import ServerPlaces
 
 ELSEWHERE = "/proc"
@@ -171,7 +172,7 @@ def test_a_closed_data_directory_says_who_may_look(sysfs: Sysfs, monkeypatch: py
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "stat", refuse)
+    monkeypatch.setattr(LOOKS, "stat", refuse)
     found = carriers("/var/lib/postgresql/18/main/pg_wal", sysfs.root)
     assert isinstance(found, Unavailable)
     assert found.reason is Reason.NO_PERMISSION
@@ -222,12 +223,12 @@ class TestMounts:
 
 def test_a_link_that_may_be_there_leaves_the_place_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # Root may look everywhere, so the refusal has to be made up.
-    def refuse(path: str) -> str:
+    def refuse(path: str, mount: str) -> str:
         if path.endswith("pg_wal"):
             raise PermissionError(13, "Permission denied")
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(os, "readlink", refuse)
+    monkeypatch.setattr(LOOKS, "readlink", refuse)
     mounts = parse_mountinfo(b"22 1 259:1 / / rw - ext4 /dev/vda rw\n23 22 0:9 / /far rw - nfs4 box:/pg rw\n")
     ours = MountNamespace(mounts)
     assert ours.mount("/pg/data/pg_wal") is None

@@ -20,7 +20,7 @@ from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
 from pgtop_tune.host.kernel_sections import parse_net_dev, parse_speed
 from pgtop_tune.host.local import LocalHost, read_frequencies
 from pgtop_tune.host.memory_files import parse_id_list, parse_node, parse_thp
-from pgtop_tune.host.mounts import Background, FileSystems, MountNamespace, parse_mountinfo, places_of
+from pgtop_tune.host.mounts import Background
 from pgtop_tune.host.process_files import parse_schedstat, parse_thread
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskSample, FileSystemSample, NetworkSample, ProcessSample
@@ -135,68 +135,6 @@ class TestFileSystems:
 
     def test_unknown_directories_are_an_absence(self, host: LocalHost) -> None:
         assert isinstance(host.sample([]).file_systems, Unavailable)
-
-    def test_a_dead_mount_takes_neither_the_others_nor_our_time(self) -> None:
-        gate, now_s = threading.Event(), 0.0
-
-        def statvfs(path: str) -> os.statvfs_result:
-            if path == "/far":
-                gate.wait(30)
-            return os.statvfs("/")
-
-        mounts = parse_mountinfo(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:9 / /far rw - nfs4 box:/x rw\n")
-        systems = FileSystems(lambda: now_s, statvfs)
-        try:
-            systems.watch(places_of({"data": "/", "tablespace far": "/far/t"}, MountNamespace(mounts)))
-            now_s = 3.0
-            found = systems.sample()
-            assert isinstance(found, FileSystemSample)
-            assert [row.mount for row in found.file_systems] == ["/"]
-            assert found.unanswered == ("/far (nfs4): no answer for 3 s",)
-            # However often it is asked: one thread waits, not one more each time.
-            before = threading.active_count()
-            for _ in range(3):
-                now_s += 10.0
-                systems.sample()
-            assert threading.active_count() <= before + 1
-            gate.set()
-
-            def answered() -> bool:
-                nonlocal now_s
-                now_s += 6.0
-                again = systems.sample()
-                return isinstance(again, FileSystemSample) and len(again.file_systems) == 2
-
-            assert eventually(answered)
-        finally:
-            gate.set()
-
-    def test_a_mount_that_dies_later_loses_its_row(self) -> None:
-        gate, dead, now_s = threading.Event(), False, 0.0
-
-        def statvfs(path: str) -> os.statvfs_result:
-            if dead:
-                gate.wait(30)
-            return os.statvfs("/")
-
-        systems = FileSystems(lambda: now_s, statvfs)
-        try:
-            systems.watch(
-                places_of({"data": "/"}, MountNamespace(parse_mountinfo(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")))
-            )
-            found = systems.sample()
-            assert isinstance(found, FileSystemSample)
-            assert [row.mount for row in found.file_systems] == ["/"]
-            dead = True
-            now_s = 6.0
-            systems.sample()
-            now_s = 12.0
-            found = systems.sample()
-            assert isinstance(found, FileSystemSample)
-            assert found.file_systems == ()
-            assert found.unanswered == ("/ (ext4): no answer for 6 s",)
-        finally:
-            gate.set()
 
     def test_a_background_look_is_repeated_when_due_and_not_before(self) -> None:
         now_s, looks = 0.0, 0

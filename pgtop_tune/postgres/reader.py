@@ -32,6 +32,7 @@ from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.failures import absence, server_words
+from pgtop_tune.postgres.server.file_looks import FilesHang
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.postgres.server.rows import RowForm
@@ -135,6 +136,16 @@ class PostgresReader:
             ConnectionProblem: Not there, or it does not let us in.
             PasswordNeeded: It wants a password.
         """
+        stuck = dict(self.own.stuck)
+        try:
+            return await self._connect()
+        except ConnectionProblem:
+            if self.own.stuck == stuck:
+                raise
+            # Files of the server do not answer. From now on nobody asks for them.
+            return await self._connect()
+
+    async def _connect(self) -> ServerFacts:
         await self.aclose()
         connection = await open_connection(self.conninfo, self.own)
         try:
@@ -289,6 +300,7 @@ class PostgresReader:
     ) -> _T | Unavailable:
         """Runs a reading; a refusal is remembered and the query left alone for a while."""
         context = context or self._context()
+        stuck = dict(self.own.stuck)
         refusal = self._refusals.get(name)
         if refusal is not None and self._clock() < refusal.until_s:
             return refusal.why
@@ -304,7 +316,11 @@ class PostgresReader:
         except ConnectionProblem:
             if self._connection is context.connection:
                 self._connection = None
-            raise
+            new = [FilesHang(*each) for each in self.own.stuck.items() if each not in stuck.items()]
+            if not new:
+                raise
+            await self._connect()
+            return absence(new[0])
         if refusal is not None:
             del self._refusals[name]
         return answer
@@ -327,7 +343,11 @@ class PostgresReader:
     async def _read_facts(self, connection: ReadConnection) -> ServerFacts:
         permitted = self._capabilities is not None and self._capabilities.read_control
         text = sql("facts", self._major).format(identifier=_IDENTIFIER if permitted else "''")
-        row = dict((await fetch_open(connection, text))[0])
+        try:
+            rows = await fetch_open(connection, text)
+        except FilesHang:
+            rows = await fetch_open(connection, sql("facts", self._major).format(identifier="''"))
+        row = dict(rows[0])
         where = str(connection.endpoint)
         row["extensions"] = tuple(row["extensions"])
         facts = ServerFacts(**row, endpoint=where, local=False, postmaster_pid=None, pooled=connection.pooled)

@@ -22,6 +22,7 @@ from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import absence
+from pgtop_tune.postgres.server.file_looks import FilesHang
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.secret import without_secrets
@@ -88,24 +89,25 @@ async def survey(
     Raises:
         ConnectionProblem: The server is not there, or gone.
     """
-    connection = await _opened(conninfo, own)
+    session = _Session(conninfo, own, major)
+    await session.open()
     others: asyncio.Future[list[DatabaseAnswer]] | None = None
     try:
-        within, hidden = await _databases(connection) if everywhere else ({}, ())
+        within, hidden = await _databases(session.connection) if everywhere else ({}, ())
         rest = _Rest(conninfo, own, major, everywhere, limit_s)
         others = asyncio.gather(*(rest.ask(name, allows) for name, (allows, mine) in within.items() if not mine))
-        once = {name: await _answer(connection, major, name) for name in here}
-        mine = {name: await _answer(connection, major, name) for name in everywhere}
+        once = {name: await session.answer(name) for name in here}
+        mine = {name: await session.answer(name) for name in everywhere}
         asked = {each.database: each for each in await others}
         if any(each.refused for each in asked.values()):
-            there = {str(name) for (name,) in await connection.fetch(_STILL_THERE)}
+            there = {str(name) for (name,) in await session.connection.fetch(_STILL_THERE)}
             asked = {name: each for name, each in asked.items() if name in there or not each.refused}
     finally:
         if others is not None:
             others.cancel()
             # One that is cancelled and not waited for is told of on stderr when it is collected.
             await asyncio.gather(others, return_exceptions=True)
-        await connection.aclose()
+        await session.connection.aclose()
     asked |= {each.database: each for each in hidden}
     asked |= {name: DatabaseAnswer(name, mine) for name, (_, connected) in within.items() if connected}
     return Survey(DatabaseAnswer(conninfo.dbname, once), tuple(asked[name] for name in sorted(asked)))
@@ -143,13 +145,12 @@ class _Rest:
             if self._over:
                 return DatabaseAnswer(database, refused=self._late)
             try:
-                connection = await _opened(conninfo, self._own)
+                session = _Session(conninfo, self._own, self._major)
+                await session.open()
                 try:
-                    return DatabaseAnswer(
-                        database, {name: await self._answer(connection, name) for name in self._names}
-                    )
+                    return DatabaseAnswer(database, {name: await self._answer(session, name) for name in self._names})
                 finally:
-                    await connection.aclose()
+                    await session.connection.aclose()
             except ConnectionProblem as problem:
                 return DatabaseAnswer(database, refused=problem.message.removeprefix(f"{conninfo.describe()}: "))
             except asyncpg.PostgresError as error:
@@ -163,9 +164,9 @@ class _Rest:
     def _late(self) -> str:
         return f"not asked: {self._limit_s:.0f} s have passed"
 
-    async def _answer(self, connection: ReadConnection, name: str) -> Sequence[Row] | Unavailable:
+    async def _answer(self, session: _Session, name: str) -> Sequence[Row] | Unavailable:
         """None of the questions begins after the limit, so a slow database cannot hold up all of them for long."""
-        return Unavailable(Reason.NO_ANSWER, self._late) if self._over else await _answer(connection, self._major, name)
+        return Unavailable(Reason.NO_ANSWER, self._late) if self._over else await session.answer(name)
 
 
 async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
@@ -180,6 +181,41 @@ async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
         connection.terminate()
         raise
     return connection
+
+
+class _Session:
+    """A session in one database, and the next one where files of the server hold up the first for ever.
+
+    Attributes:
+        connection: Its own, from `open` on.
+    """
+
+    connection: ReadConnection
+
+    def __init__(self, conninfo: ConnInfo, own: OwnSessions, major: int) -> None:
+        self._conninfo = conninfo
+        self._own = own
+        self._major = major
+
+    async def open(self) -> None:
+        """Connect. Raises as `open_connection` does."""
+        self.connection = await _opened(self._conninfo, self._own)
+
+    async def answer(self, name: str) -> Sequence[Row] | Unavailable:
+        """Return rows of a question, or why there are none.
+
+        Raises:
+            ConnectionProblem: The server is gone.
+        """
+        stuck = dict(self._own.stuck)
+        try:
+            return await _answer(self.connection, self._major, name)
+        except ConnectionProblem:
+            new = [FilesHang(*each) for each in self._own.stuck.items() if each not in stuck.items()]
+            if not new:
+                raise
+            await self.open()
+            return absence(new[0])
 
 
 async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence[Row] | Unavailable:

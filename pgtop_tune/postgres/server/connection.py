@@ -18,6 +18,7 @@ from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.server import encodings
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of
+from pgtop_tune.postgres.server.file_looks import IS_WAITING, FilesHang, place_of
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.rows import TEXT_ARRAYS, TEXTS, NamedRow, RowForm, text_array, text_decoders
 from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, error_fields, transport_of
@@ -195,13 +196,22 @@ class ReadConnection:
         Raises:
             ConnectionProblem: The connection is gone (and closed).
             asyncpg.PostgresError: The server refused the statement; the connection is fine.
+            FilesHang: It was not sent, because a backend of ours waits for the same files.
         """
         if text in self._ahead and not arguments:
             rows = await self._fetch_ahead(text)
             if rows is not None:
                 return rows
+        place = place_of(text)
+        if place:
+            async with self.own.looks.setdefault(place, asyncio.Lock()):
+                return await self._ask_alone(text, arguments)
+        return await self._ask_alone(text, arguments)
+
+    async def _ask_alone(self, text: str, arguments: tuple[object, ...]) -> Rows:
         async with self._busy:
             try:
+                await self._check_files(text)
                 return await self._fetch(text, arguments)
             except _STALE:
                 self._prepared.pop(text, None)
@@ -211,6 +221,7 @@ class ReadConnection:
                 # asyncpg reads the server's refusal by itself.
                 raise asyncpg.CharacterNotInRepertoireError("the server refused, in bytes that are not text") from None
             except _LOST as error:
+                self._note_stuck(text, error)
                 raise self._lost(error) from None
             except asyncpg.PostgresError as error:
                 if getattr(error, "severity_en", None) in _ENDING:
@@ -218,7 +229,7 @@ class ReadConnection:
                 if not self._converted or sqlstate_of(error) not in encodings.NOT_CONVERTED:
                     raise
         await self._read_in(self._raw.get_settings().server_encoding)
-        return await self.fetch(text, *arguments)
+        return await self._ask_alone(text, arguments)
 
     def ask(self, text: str, arguments: tuple[int, ...], looked: Looked) -> bool:
         """Asks for the rows of a statement as bytes, see `RowsAsBytes`, and wakes no task.
@@ -320,6 +331,7 @@ class ReadConnection:
             rows, self.answered = asked.rows.result()
             return None if rows is None else [asked.form.row(row) for row in rows]
         except TimeoutError as error:
+            self._note_stuck(text, error)
             raise self._lost(error) from None
         except MALFORMED:
             return None
@@ -372,6 +384,23 @@ class ReadConnection:
         rows: Rows = await self._timed(statement.fetch(*arguments))
         check_sizes(rows)
         return rows
+
+    def _note_stuck(self, text: str, error: BaseException) -> None:
+        if isinstance(error, TimeoutError) and not self.pooled and (place := place_of(text)):
+            self.own.stuck[place] = self.backend_pid
+
+    async def _check_files(self, text: str) -> None:
+        """Make sure that no backend of ours waits for the files of a statement. Raises as `fetch` does."""
+        pid = self.own.stuck.get(place_of(text)) if self.own.stuck else None
+        if pid is None:
+            return
+        try:
+            waits = await self._fetch(IS_WAITING, (pid,))
+        except asyncpg.InsufficientPrivilegeError:
+            waits = (pid,)
+        if waits:
+            raise FilesHang(place_of(text), pid)
+        self.own.stuck = {place: each for place, each in self.own.stuck.items() if each != pid}
 
     async def _inside_reset(self, text: str) -> Rows:
         return await self._raw.fetch(_WITHOUT_OWN.format(text))  # type: ignore[no-any-return]

@@ -21,6 +21,7 @@ from pgtop_tune.errors import (
 from pgtop_tune.foreign_answers import MALFORMED, malformed
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
+from pgtop_tune.postgres.server.file_looks import FilesHang
 from pgtop_tune.safe_text import one_line
 
 if TYPE_CHECKING:
@@ -230,7 +231,8 @@ _NETWORK: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
 
 def absence(error: BaseException) -> Unavailable:
     """Why a section is missing after the server refused its query."""
-    reason = _REASONS.get(sqlstate_of(error), Reason.FAILED)
+    hangs = isinstance(error, FilesHang)
+    reason = Reason.NO_ANSWER if hangs else _REASONS.get(sqlstate_of(error), Reason.FAILED)
     words = server_words(error)
     return Unavailable(reason, f"{words} ({_TOO_SLOW})" if reason is Reason.TOO_SLOW else words)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -24,6 +25,8 @@ class OwnSessions(Struct):
         transactions: Transactions finished since the start.
         watchers: Sessions with which other instances of this program watch the server, at the last look.
         statement_ms: Wall time spent waiting for them.
+        stuck: Backends that did not answer, by the place whose files they look at (`file_looks.place_of`).
+        looks: One of our sessions looks at a place at a time: of two, both would be held up.
     """
 
     pids: set[int] = field(default_factory=set)
@@ -33,6 +36,8 @@ class OwnSessions(Struct):
     pooled: bool = False
     watchers: int = 0
     statement_ms: float = 0.0
+    stuck: dict[str, int] = field(default_factory=dict)
+    looks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
 
 def marked(text: str) -> str:

@@ -1,0 +1,42 @@
+"""Statements with which the server looks at files: its backend hangs with a file system that hangs, and nobody can end
+it. None is sent again as long as a backend of ours waits for the same place.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from pgtop_tune.errors import ServerProblem
+from pgtop_tune.process.path_looks import NO_ANSWER
+
+_PLACES: Final = tuple(
+    (place, re.compile(rf"(?<!')\b(?:{functions})\b"))
+    for place, functions in (
+        ("a tablespace", "pg_ls_tmpdir|pg_database_size|pg_tablespace_size"),
+        ("pg_wal", "pg_ls_waldir|pg_ls_archive_statusdir"),
+        ("the data directory", r"pg_control_\w+|pg_control|pg_tablespace_location"),
+        ("the server's log", "pg_current_logfile"),
+        (
+            "a file of the server's configuration",
+            "pg_file_settings|pg_hba_file_rules|pg_ident_file_mappings|pg_stat_file|pg_read_file|pg_read_binary_file",
+        ),
+    )
+)
+"""What hangs, and the functions and views that look at it, where they are not just named."""
+IS_WAITING: Final = "SELECT FROM pg_catalog.pg_stat_get_activity($1) WHERE state = 'active'"
+"""A row where a backend has not come back."""
+
+
+class FilesHang(ServerProblem):
+    """A backend of ours waits for files of the server, so that no other one is asked for them."""
+
+    def __init__(self, place: str, pid: int) -> None:
+        super().__init__(f"{place} {NO_ANSWER}: process {pid} of the server waits for it, and cannot be ended")
+
+
+@lru_cache(1000)
+def place_of(text: str) -> str:
+    """Return what a statement makes the server look at besides its tables; "" for nothing."""
+    return next((place for place, functions in _PLACES if functions.search(text)), "")

@@ -18,7 +18,7 @@ from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.server import encodings
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of
-from pgtop_tune.postgres.server.file_looks import IS_WAITING, FilesHang, place_of
+from pgtop_tune.postgres.server.file_looks import IS_WAITING, place_of, stuck_at
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.rows import TEXT_ARRAYS, TEXTS, NamedRow, RowForm, text_array, text_decoders
 from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, error_fields, transport_of
@@ -391,16 +391,16 @@ class ReadConnection:
 
     async def _check_files(self, text: str) -> None:
         """Make sure that no backend of ours waits for the files of a statement. Raises as `fetch` does."""
-        pid = self.own.stuck.get(place_of(text)) if self.own.stuck else None
-        if pid is None:
+        hang = stuck_at(text, self.own.stuck) if self.own.stuck else None
+        if hang is None:
             return
         try:
-            waits = await self._fetch(IS_WAITING, (pid,))
+            waits = await self._fetch(IS_WAITING, (hang.pid,))
         except asyncpg.InsufficientPrivilegeError:
-            waits = (pid,)
+            raise hang from None
         if waits:
-            raise FilesHang(place_of(text), pid)
-        self.own.stuck = {place: each for place, each in self.own.stuck.items() if each != pid}
+            raise hang
+        self.own.stuck = {place: pid for place, pid in self.own.stuck.items() if pid != hang.pid}
 
     async def _inside_reset(self, text: str) -> Rows:
         return await self._raw.fetch(_WITHOUT_OWN.format(text))  # type: ignore[no-any-return]

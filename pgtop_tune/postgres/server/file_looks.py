@@ -5,18 +5,21 @@ it. None is sent again as long as a backend of ours waits for the same place.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 from pgtop_tune.errors import ServerProblem
 from pgtop_tune.process.path_looks import NO_ANSWER
 
+_TABLESPACE: Final = "a tablespace"
+_DATA: Final = "the data directory"
 _PLACES: Final = tuple(
     (place, re.compile(rf"(?<!')\b(?:{functions})\b"))
     for place, functions in (
-        ("a tablespace", "pg_ls_tmpdir|pg_database_size|pg_tablespace_size"),
+        (_TABLESPACE, "pg_ls_tmpdir|pg_database_size|pg_tablespace_size"),
         ("pg_wal", "pg_ls_waldir|pg_ls_archive_statusdir"),
-        ("the data directory", r"pg_control_\w+|pg_control|pg_tablespace_location"),
+        (_DATA, r"pg_control_\w+|pg_control|pg_tablespace_location"),
         ("the server's log", "pg_current_logfile"),
         (
             "a file of the server's configuration",
@@ -30,9 +33,14 @@ IS_WAITING: Final = "SELECT FROM pg_catalog.pg_stat_get_activity($1) WHERE state
 
 
 class FilesHang(ServerProblem):
-    """A backend of ours waits for files of the server, so that no other one is asked for them."""
+    """A backend of ours waits for files of the server, so that no other one is asked for them.
+
+    Attributes:
+        pid: Of the backend.
+    """
 
     def __init__(self, place: str, pid: int) -> None:
+        self.pid = pid
         super().__init__(f"{place} {NO_ANSWER}: process {pid} of the server waits for it, and cannot be ended")
 
 
@@ -40,3 +48,14 @@ class FilesHang(ServerProblem):
 def place_of(text: str) -> str:
     """Return what a statement makes the server look at besides its tables; "" for nothing."""
     return next((place for place, functions in _PLACES if functions.search(text)), "")
+
+
+def stuck_at(text: str, stuck: Mapping[str, int]) -> FilesHang | None:
+    """Return why a statement is not sent: its place does not answer, or the data directory, which may hold its place.
+
+    Args:
+        text: A statement.
+        stuck: Backends of ours that did not answer, by place.
+    """
+    places = (place_of(text), *((_DATA,) if place_of(text) not in ("", _TABLESPACE) else ()))
+    return next((FilesHang(place, stuck[place]) for place in places if place in stuck), None)

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.host.backup_catalogues import BARMAN, PGBACKREST, WALG, barman, pgbackrest, walg
+from pgtop_tune.host.mounts import stat_of
 from pgtop_tune.model.backups import BackupCatalogue, BackupTools
 from pgtop_tune.process.guarded_program import start_guarded_async
 from pgtop_tune.safe_text import one_line
@@ -103,11 +104,11 @@ async def backup_tools(data_directory: Path | None) -> BackupTools:
 
 async def _asked(tool: _Tool, program: str, data_directory: Path | None) -> tuple[BackupCatalogue, ...] | str:
     """Its catalogues, or why there are none."""
-    account = _account(tool, data_directory)
+    account = await asyncio.to_thread(_account, tool, data_directory)
     if account is None:
         return "the account that it runs as is not known"
     files = [Path(each.replace("~", account.home, 1)) for each in tool.files]
-    configured = tool.variable in os.environ or any(map(_is_there, files))
+    configured = tool.variable in os.environ or await asyncio.to_thread(lambda: any(map(_is_there, files)))
     if not configured:
         return f"it is installed and not configured: neither {', '.join(map(str, files))} nor {tool.variable} is there"
     environment = {name: value for name, value in os.environ.items() if name.startswith(_CONFIGURED_BY)}
@@ -128,10 +129,13 @@ async def _asked(tool: _Tool, program: str, data_directory: Path | None) -> tupl
 
 def _is_there(file: Path) -> bool:
     try:
-        return file.exists()
+        stat_of(str(file))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError:
-        # A directory that only its owner may look into.
+        # A directory that only its owner may look into, or a file system that does not answer: the tool tells.
         return True
+    return True
 
 
 def _account(tool: _Tool, data_directory: Path | None) -> _Account | None:
@@ -141,7 +145,7 @@ def _account(tool: _Tool, data_directory: Path | None) -> _Account | None:
         if tool.account:
             found = pwd.getpwnam(tool.account)
         elif data_directory is not None:
-            found = pwd.getpwuid(data_directory.stat().st_uid)
+            found = pwd.getpwuid(stat_of(str(data_directory)).st_uid)
         else:
             return None
     except (KeyError, OSError):

@@ -5,6 +5,7 @@ Sources: proc_pid_mountinfo(5), proc_pid_root(5), path_resolution(7), statvfs(3)
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
@@ -151,6 +152,20 @@ class MountNamespace(Struct, frozen=True):
         return LOOKS.statvfs(f"{self.top or ''}{real_path}", _key(mount_of(real_path, self.mounts), real_path))
 
 
+def stat_of(path: str) -> os.stat_result:
+    """Return what os.stat does for an absolute path of ours, wherever its links lead.
+
+    Raises:
+        TimeoutError: A file system on the way does not answer.
+        OSError: As os.stat does.
+    """
+    namespace = namespace_of(None, Path("/"))
+    real = namespace.real_path(path)
+    if real is None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return namespace.stat(real)
+
+
 def _key(mount: Mount | None, path: str) -> str:
     """Return what is the same for the same file system, wherever it is mounted."""
     return path if mount is None else mount.device or mount.point
@@ -259,9 +274,7 @@ class FileSystems:
         statvfs: As `MountNamespace.statvfs`, of the mount point; None for that of the namespace.
     """
 
-    def __init__(
-        self, clock: Callable[[], float], statvfs: Callable[[str], os.statvfs_result] | None = None
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], statvfs: Callable[[str], os.statvfs_result] | None = None) -> None:
         self._clock = clock
         self._statvfs = statvfs
         self._watched: tuple[tuple[MountPlace, Background[FileSystem | str]], ...] = ()

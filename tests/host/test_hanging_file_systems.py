@@ -103,9 +103,7 @@ def test_a_machine_shows_everything_but_the_mount_that_hangs(
     host.close()
 
 
-def test_a_mount_that_hangs_in_the_middle_and_comes_back(
-    mount: HangingMount, looks: PathLooks, tmp_path: Path
-) -> None:
+def test_a_mount_that_hangs_in_the_middle_and_comes_back(mount: HangingMount, looks: PathLooks, tmp_path: Path) -> None:
     now_s = 0.0
     host = LocalHost(lambda: now_s)
     (tmp_path / "pg_wal").mkdir()
@@ -121,13 +119,6 @@ def test_a_mount_that_hangs_in_the_middle_and_comes_back(
     mount.hang()
     assert eventually(lambda: rows() == (1, 1))
     mount.end()
-    # Nobody serves it any more: an answer, if not a good one.
-    assert eventually(lambda: any("not connected" in each for each in _silent(host, rows)))
+    # The directory that it was mounted on.
+    assert eventually(lambda: rows() == (2, 0))
     host.close()
-
-
-def _silent(host: LocalHost, look: object) -> tuple[str, ...]:
-    assert callable(look)
-    look()
-    found = host.sample([]).file_systems
-    return () if isinstance(found, Unavailable) else found.unanswered

@@ -20,6 +20,7 @@ from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.service import groups_of
 from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.host.mounts import stat_of
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.parameter_values import parse, parse_bool, unit_bytes
 
@@ -226,7 +227,7 @@ def _is_closed(directory: str, place: ServerPlace) -> bool:
     if place.uid in (None, 0):
         return False
     try:
-        status = os.stat(path)
+        status = stat_of(path)
         if _ACL in os.listxattr(path):
             return False
     except OSError:

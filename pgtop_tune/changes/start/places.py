@@ -18,6 +18,7 @@ from pgtop_tune.cluster.managing import here, managed
 from pgtop_tune.cluster.postmaster import look
 from pgtop_tune.errors import ClusterProblem, JournalProblem, ServerProblem
 from pgtop_tune.host.locality import local_postmaster
+from pgtop_tune.host.mounts import stat_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
@@ -83,7 +84,8 @@ def _real_path(pid: int, data_directory: str) -> str:
         data_directory: By the name that the server has for it.
     """
     try:
-        working, named = os.stat(f"/proc/{pid}/cwd"), os.stat(data_directory)
+        named = stat_of(data_directory)
+        working = os.stat(f"/proc/{pid}/cwd")
         return os.readlink(f"/proc/{pid}/cwd") if os.path.samestat(working, named) else data_directory
     except OSError:
         return data_directory

@@ -32,7 +32,7 @@ from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.failures import absence, server_words
-from pgtop_tune.postgres.server.file_looks import FilesHang
+from pgtop_tune.postgres.server.file_looks import FilesHang, new_hangs
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.postgres.server.rows import RowForm
@@ -316,7 +316,7 @@ class PostgresReader:
         except ConnectionProblem:
             if self._connection is context.connection:
                 self._connection = None
-            new = [FilesHang(*each) for each in self.own.stuck.items() if each not in stuck.items()]
+            new = new_hangs(stuck, self.own.stuck)
             if not new:
                 raise
             await self._connect()

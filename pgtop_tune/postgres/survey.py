@@ -22,7 +22,7 @@ from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import absence
-from pgtop_tune.postgres.server.file_looks import FilesHang
+from pgtop_tune.postgres.server.file_looks import new_hangs
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.secret import without_secrets
@@ -211,7 +211,7 @@ class _Session:
         try:
             return await _answer(self.connection, self._major, name)
         except ConnectionProblem:
-            new = [FilesHang(*each) for each in self._own.stuck.items() if each not in stuck.items()]
+            new = new_hangs(stuck, self._own.stuck)
             if not new:
                 raise
             await self.open()

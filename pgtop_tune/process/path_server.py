@@ -13,10 +13,10 @@ _CHUNK_BYTES = 65_536
 
 def main() -> None:
     """Say that we are there, then answer until the other end closes the pipe."""
-    asked = b""
+    received = b""
     os.write(1, b"\0")
     while chunk := os.read(0, _CHUNK_BYTES):
-        *questions, asked = (asked + chunk).split(b"\0")
+        *questions, received = (received + chunk).split(b"\0")
         for question in questions:
             os.write(1, _answer(question[:1], question[1:]) + b"\0")
 

@@ -108,7 +108,6 @@ def test_a_screen_goes_on_and_ends(
         terminal.until("does not answer")
         terminal.until("PostgreSQL 18")
         if ending == "q":
-            terminal.press("\x1b")
             terminal.press("q")
         else:
             terminal.kill(signal.SIGTERM)

@@ -59,3 +59,8 @@ def stuck_at(text: str, stuck: Mapping[str, int]) -> FilesHang | None:
     """
     places = (place_of(text), *((_DATA,) if place_of(text) not in ("", _TABLESPACE) else ()))
     return next((FilesHang(place, stuck[place]) for place in places if place in stuck), None)
+
+
+def new_hangs(before: Mapping[str, int], now: Mapping[str, int]) -> list[FilesHang]:
+    """Return what does not answer since an earlier look at `OwnSessions.stuck`."""
+    return [FilesHang(looked_at, pid) for looked_at, pid in now.items() if before.get(looked_at) != pid]

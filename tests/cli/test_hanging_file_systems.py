@@ -21,8 +21,8 @@ from tests.terminal.screen import Terminal, environment
 
 pytestmark = pytest.mark.skipif(not can_mount(), reason="mounts a file system: as root, with /dev/fuse")
 _STUCK = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgtop-tune' AND state = 'active'"
-_LIMIT_S = 60.0
-"""Of `check`."""
+_LIMIT_S = 180.0
+"""Of `check`, on a machine that is full of other work; it would wait for ever."""
 
 
 @pytest.fixture

@@ -19,7 +19,10 @@ from tests.support.processes import alive, eventually
 from tests.support.servers import conninfo
 from tests.terminal.screen import Terminal, environment
 
-pytestmark = pytest.mark.skipif(not can_mount(), reason="mounts a file system: as root, with /dev/fuse")
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(not can_mount(), reason="mounts a file system: as root, with /dev/fuse"),
+]
 _STUCK = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgtop-tune' AND state = 'active'"
 _LIMIT_S = 180.0
 """Of `check`, on a machine that is full of other work; it would wait for ever."""

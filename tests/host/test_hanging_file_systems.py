@@ -21,7 +21,10 @@ from pgtop_tune.process.path_looks import PathLooks
 from tests.support.hanging_mount import HangingMount, can_mount, hanging_mount
 from tests.support.processes import children, eventually
 
-pytestmark = pytest.mark.skipif(not can_mount(), reason="mounts a file system: as root, with /dev/fuse")
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(not can_mount(), reason="mounts a file system: as root, with /dev/fuse"),
+]
 
 
 @pytest.fixture

@@ -38,12 +38,14 @@ from pgtop_tune.changes.server.one_change import (
     put_back,
 )
 from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
+from pgtop_tune.changes.server.unread_files import unread_lines
 from pgtop_tune.changes.server.way_in import check_after, check_value_back, decides
 from pgtop_tune.changes.start.places import included_line
 from pgtop_tune.changes.statements import same
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.secret import without_secrets
 from pgtop_tune.sql_quoting import quoted
 
 if TYPE_CHECKING:
@@ -160,6 +162,10 @@ def take_back(
         note_instance(session, journal)
     of_file = any(change.scope.kind is ScopeKind.SYSTEM for change in changes)
     included = included_line(session) if of_file else ""
+    unread = (
+        "; ".join(f"{line.name} = {line.value} of {line.place}" for line in unread_lines(session)) if of_file else ""
+    )
+    brought = f"the reload has put {without_secrets(unread)} into force" if unread else ""
     lost = f"ALTER SYSTEM has written out what {included!r} of {FILE_NAME} includes: put that line back"
     places = [present(session, change) for change in changes]
     renamed = {place.change.id: place.renamed for place in places}
@@ -185,7 +191,14 @@ def take_back(
     for change in _read_back(session, back, ChangeState.REVERTED):
         done = put[change.id]
         is_lost = included and done.wrote and change.scope.kind is ScopeKind.SYSTEM
-        why_so = (why, lost if is_lost else "", renamed[change.id], *orphan_notes.get(change.name, ()), done.note)
+        why_so = (
+            why,
+            lost if is_lost else "",
+            brought if done.wrote else "",
+            renamed[change.id],
+            *orphan_notes.get(change.name, ()),
+            done.note,
+        )
         notes = (*why_so, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
         displaced = change.kept and not done.wrote and not done.handed_on

@@ -50,14 +50,16 @@ from pgtop_tune.changes.server.reverting import (
 )
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.changes.server.under_experiment import check_free
+from pgtop_tune.changes.server.unread_files import changed_rule_files, unread_lines
 from pgtop_tune.changes.start.places import check_auto_conf, find_place, note_place
 from pgtop_tune.changes.start.trial import StartTrials
 from pgtop_tune.changes.statements import statement
-from pgtop_tune.errors import JournalProblem, PendingElsewhere, ServerProblem
+from pgtop_tune.errors import JournalProblem, PendingElsewhere, ServerProblem, UnsafeChange
 from pgtop_tune.model.instance import Kin, ServerPlace
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.secret import without_secrets
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -423,6 +425,7 @@ class PostgresControl:
                 session.check_permitted()
                 session.check_alter_system()
                 check_auto_conf(session, self._place(session), self._tell_once)
+                self._check_unread(session, wanted, terms)
                 # A restart has asked for itself, and its operator may have gone on in spite of the answer.
                 if not terms.with_restart:
                     self._trials.check(session, self._place(session), ordered, current)
@@ -472,6 +475,21 @@ class PostgresControl:
                     raise
             self._hold(journal, made)
             return made
+
+    def _check_unread(self, session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms) -> None:
+        """Make sure that the reload brings no unsafe value of a file that nobody has loaded yet."""
+        if not self._rules.fenced:
+            return
+        for line in unread_lines(session, {each.name.lower() for each in wanted}):
+            permitted = self._rules.allow_unsafe or not line.risk.loses_data
+            if not (permitted and line.name in terms.confirmed) and line.risk.locked(ends=False):
+                raise UnsafeChange(
+                    f"the reload would put {without_secrets(f'{line.name} = {line.value}')} of {line.place} into force,"
+                    f" which {line.risk.words}",
+                    "take that line out, or run `SELECT pg_reload_conf()` in psql first; nothing was changed",
+                )
+        for path in changed_rule_files(session):
+            self._rules.tell(f"{path} was changed since the server loaded it: this reload puts it into force")
 
     def _tell_once(self, message: str) -> None:
         if message not in self._told:

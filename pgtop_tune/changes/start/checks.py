@@ -30,9 +30,21 @@ AS_ON_PRIMARY: Final = (
 """A standby needs at least what its primary has of these."""
 WAYS: Final = ("port", "listen_addresses", "unix_socket_directories")
 """What says where a server takes connections."""
+_BESIDE_BUFFERS: Final = 1.03
+"""Headers, hash table and other shared memory that come with shared_buffers, roughly."""
+_BYTES_OF_ONE: Final = {
+    "shared_buffers": _BESIDE_BUFFERS,
+    "min_dynamic_shared_memory": 1.0,
+    "wal_buffers": 1.0,
+    "track_activity_query_size": 1.0,
+    "max_locks_per_transaction": 200.0,
+    "pg_stat_statements.max": 280.0,
+}
+"""Bytes of one byte, lock (LOCK and PROCLOCK of lock.c) or entry; texts and locks are there for each process."""
+_PROCESSES: Final = ("max_connections", "autovacuum_max_workers", "max_worker_processes", "max_wal_senders")
 NEEDED: Final = (
     *AS_ON_PRIMARY,
-    "shared_buffers",
+    *_BYTES_OF_ONE,
     "shared_memory_size",
     "shared_memory_size_in_huge_pages",
     "huge_pages",
@@ -48,8 +60,6 @@ FILES: Final = "files"
 """Subject of the check that asks the server's own program and rules."""
 _LOOPBACK: Final = frozenset({"localhost", "::1"})
 _MUCH: Final = 0.8
-_BESIDE_BUFFERS: Final = 1.03
-"""Headers, hash table and other shared memory that come with shared_buffers, roughly."""
 
 
 class RestartFacts(Struct, frozen=True):
@@ -175,12 +185,30 @@ def shared_memory_bytes(facts: RestartFacts) -> float | None:
     """What the server asks for after the restart: computed by itself, else what it has and what is added to it."""
     if not isinstance(facts.dry, Unavailable) and facts.dry.shared_memory_bytes is not None:
         return facts.dry.shared_memory_bytes
-    after, now = facts.values.number("shared_buffers"), facts.values.number_now("shared_buffers")
-    if after is None or now is None:
+    after, now = _parts_of_memory(facts.values.number), _parts_of_memory(facts.values.number_now)
+    if "shared_buffers" not in after:
         return None
     whole = facts.values.number_now("shared_memory_size")
-    beside = 0.0 if whole is None else max(whole - now * _BESIDE_BUFFERS, 0.0)
-    return after * _BESIDE_BUFFERS + beside
+    beside = 0.0 if whole is None else max(whole - sum(now.values()), 0.0)
+    return sum(after.values()) + beside
+
+
+def _parts_of_memory(number: Callable[[str], float | None]) -> dict[str, float]:
+    """Return bytes of shared memory by the parameter that sets them: no more than they take, see `_BYTES_OF_ONE`."""
+    processes = sum(number(name) or 0.0 for name in _PROCESSES)
+    transactions = processes + (number("max_prepared_transactions") or 0.0)
+    times = {"max_locks_per_transaction": transactions, "track_activity_query_size": processes}
+    return {
+        name: value * bytes_of_one * times.get(name, 1.0)
+        for name, bytes_of_one in _BYTES_OF_ONE.items()
+        if (value := number(name)) is not None
+    }
+
+
+def _largest_part(facts: RestartFacts) -> str:
+    """Return the parameter that takes most; of the lock table also the number of processes may be meant."""
+    parts = _parts_of_memory(facts.values.number)
+    return max(parts, key=parts.__getitem__, default="shared_buffers")
 
 
 def _shared_memory(facts: RestartFacts) -> RestartCheck:
@@ -193,7 +221,7 @@ def _shared_memory(facts: RestartFacts) -> RestartCheck:
             subject="shared memory",
             verdict=RestartVerdict.IMPOSSIBLE,
             words=f"{words}: more than the machine has",
-            hint="lower shared_buffers",
+            hint=f"lower {_largest_part(facts)}",
         )
     if size >= _MUCH * facts.memory_bytes:
         return RestartCheck("shared memory", RestartVerdict.DOUBTFUL, f"{words}: little is left for sessions and files")

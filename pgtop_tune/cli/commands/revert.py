@@ -246,10 +246,11 @@ def _list(directory: Path | None) -> int:
 
 
 def _in_force(text: JournalText) -> list[str]:
-    """What a journal has in force, a line each."""
+    """What a journal has in force, or may have again, a line each."""
     from pgtop_tune.cli.reverting import told as told_of_machine
 
-    return [*map(_told, text.in_force), *map(told_of_machine, text.host_in_force)]
+    again = [f"{_told(change)}: in force if the server has this value again" for change in text.displaced]
+    return [*map(_told, text.in_force), *again, *map(told_of_machine, text.host_in_force)]
 
 
 def _told(change: ParameterChange) -> str:

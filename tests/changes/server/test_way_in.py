@@ -402,3 +402,31 @@ def trials(server: Throwaway) -> list[tuple[object, ...]]:
     with psycopg.connect(conninfo(server)) as connection:
         text = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgtop-tune trial%'"
         return connection.execute(text.encode()).fetchall()
+
+
+@pytest.mark.ends_of_majors
+async def test_a_reload_brings_no_unsafe_line_that_nobody_has_loaded(
+    all_servers: Throwaway, make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    server = make_server(all_servers.binaries.major)
+    data, told = Path(str(server.data_dir)), list[str]()
+    control = PostgresControl(place(server), directory=tmp_path, rules=Rules(fenced=True, tell=told.append))
+    (made,) = await control.apply_set([WantedParameter("work_mem", "8MB")], Terms(600.0))
+    main, before = data / "postgresql.conf", auto_conf_of(server)
+    sound = main.read_text()
+    for line in ("zero_damaged_pages = 1", f"{LIBRARIES} = 'nope_lib'", "archive_command = '/bin/true'"):
+        main.write_text(f"{sound}\n{line}\nwork_mem = 7168kB\n")
+        with pytest.raises(UnsafeChange, match=rf"the reload would put {line.split()[0]} = .*postgresql.conf:\d+ into"):
+            await control.apply_set([WantedParameter("maintenance_work_mem", "70MB")], Terms())
+        assert auto_conf_of(server) == before
+    main.write_text(f"{sound}\nzero_damaged_pages = 1\n")
+    (back,) = await control.revert_set(made.set_id)
+    assert "the reload has put zero_damaged_pages = 1 of " in back.message
+    main.write_text(sound)
+    access = data / "pg_hba.conf"
+    await control.apply_set([WantedParameter("maintenance_work_mem", "70MB")], Terms())
+    assert told == []
+    access.write_text(f"{access.read_text()}\n# news\n")
+    await control.apply_set([WantedParameter("maintenance_work_mem", "71MB")], Terms())
+    assert told == [f"{access} was changed since the server loaded it: this reload puts it into force"]
+    await control.aclose()

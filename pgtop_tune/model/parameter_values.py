@@ -137,6 +137,11 @@ def _example(unit: str) -> str:
 # Whether the server may take a typed value. Pure.
 
 
+def without_blanks(parameter: Parameter, value: str) -> str:
+    """Return a typed value without the blanks around it, but of a parameter that holds a text, where they count."""
+    return value if parameter.vartype == "string" else value.strip()
+
+
 def check_value(parameter: Parameter, value: str) -> None:
     """A value that the server may take: numbers with their unit and range, and what is on or off.
 

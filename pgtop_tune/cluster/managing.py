@@ -22,6 +22,9 @@ from pgtop_tune.cluster.postmaster import Postmaster
 PATIENCE_S: Final = 300
 """What pg_ctl and pg_ctlcluster may take to stop a server, and again to start it."""
 
+PATRONI: Final = "Patroni"
+"""What manages a server that Patroni has started."""
+
 _UNIT: Final = re.compile(r"[^/]+\.service")
 _OF_USER: Final = re.compile(r"/user@(\d+)\.service/")
 _DEBIAN: Final = re.compile(r"/etc/postgresql/([^/]+)/([^/]+)/postgresql\.conf")
@@ -105,7 +108,7 @@ def _of_patroni(server: Postmaster, data_directory: str, config_file: str, me: H
     if not any("patroni" in Path(word).name for word in server.parent):
         return None
     return Managed(
-        "Patroni",
+        PATRONI,
         "patronictl restart CLUSTER MEMBER",
         why_not="Patroni manages it: run patronictl with the names of cluster and member",
     )

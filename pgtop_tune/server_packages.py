@@ -139,17 +139,17 @@ def _is_open(status: os.stat_result) -> bool:
 
 
 class PrintedVersion(Struct, frozen=True):
-    """What a program of PostgreSQL prints for --version.
+    """The version that a program of PostgreSQL prints.
 
     Attributes:
         version_num: As server_version_num: 180006; a development version counts as NN0000.
         number: "18.6", "19devel".
-        words: All that stands behind the product: "15.18 (Debian 15.18-0+deb12u1)".
+        text: All that stands behind the product: "15.18 (Debian 15.18-0+deb12u1)".
     """
 
     version_num: int
     number: str
-    words: str
+    text: str
 
 
 def printed_version(program: str, text: str) -> PrintedVersion | None:
@@ -165,5 +165,5 @@ def printed_version(program: str, text: str) -> PrintedVersion | None:
     match = re.search(_VERSION.format(re.escape(program)), text, re.MULTILINE | re.ASCII)
     if match is None:
         return None
-    words, number, major, minor = match.groups()
-    return PrintedVersion(int(major) * 10_000 + int(minor or 0), number, words)
+    full_text, number, major, minor = match.groups()
+    return PrintedVersion(int(major) * 10_000 + int(minor or 0), number, full_text)

@@ -143,7 +143,7 @@ def _lacks_tls(pgbench: Pgbench) -> bool:
 def parse_version(text: str) -> tuple[int, str] | None:
     """Number and text of what `pgbench --version` prints; None when it is something else."""
     printed = printed_version("pgbench", text)
-    return None if printed is None else (printed.version_num, one_line(printed.words, 100))
+    return None if printed is None else (printed.version_num, one_line(printed.text, 100))
 
 
 def _ask(path: Path, library_path: Path | None, options: Sequence[str]) -> subprocess.CompletedProcess[str]:

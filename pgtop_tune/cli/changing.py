@@ -131,7 +131,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         if asked.wanted:
             listed = await control.list(tuple(each.name for each in asked.wanted))
             current = {each.name.lower(): each for each in listed}
-            asked = replace(asked, wanted=await _checked(conninfo, asked, current))
+            asked = await _checked(conninfo, asked, current)
             if asked.scope is not None:
                 await control.ask(lambda session: check_lists(session, asked.wanted))
         valued = asked
@@ -221,10 +221,9 @@ def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> 
     show_commands(machine, halves.settings_after, survive=halves.persist)
 
 
-async def _checked(
-    conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Parameter]
-) -> tuple[WantedParameter, ...]:
-    names = [each.name for each in asked.wanted]
+async def _checked(conninfo: ConnInfo, request: ChangeRequest, current: dict[str, Parameter]) -> ChangeRequest:
+    """Return the request with its values as they are meant; raise a UsageProblem for what the server would refuse."""
+    names = [each.name for each in request.wanted]
     if any(name.lower() not in current for name in names):
         sql_session = await open_sql_session(conninfo)
         try:
@@ -234,13 +233,13 @@ async def _checked(
             await sql_session.aclose()
         check_known(names, current.values(), [*parameter_names, *nearest_settings(names)])
     checked = []
-    for each in asked.wanted:
-        parameter = current[each.name.lower()]
-        value = None if each.value is None else without_blanks(parameter, each.value)
+    for change in request.wanted:
+        parameter = current[change.name.lower()]
+        value = None if change.value is None else without_blanks(parameter, change.value)
         if value is not None:
             check_value(parameter, value)
-        checked.append(replace(each, value=value))
-    return tuple(checked)
+        checked.append(replace(change, value=value))
+    return replace(request, wanted=tuple(checked))
 
 
 def _show_options(wanted: Sequence[WantedParameter], current: dict[str, Parameter]) -> None:

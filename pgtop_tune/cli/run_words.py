@@ -137,9 +137,10 @@ def _in_full(result: RunResult) -> list[str]:
         lines.append(f"{state}: {steady.tps:.1f}{error} tps ({steady.reason})")
     if result.spread is not None:
         lines.append(f"seconds: {result.spread.words}")
-    done, *others = result.counted
-    if others := [each for each in others if each[0]]:
-        lines.append("transactions: " + ", ".join(f"{number} {name}" for number, name in (done, *others)))
+    done, *failures = result.counted
+    if any(number for number, _ in failures):
+        counted = (done, *((number, name) for number, name in failures if number))
+        lines.append("transactions: " + ", ".join(f"{number} {name}" for number, name in counted))
     lines += [words for words in (percentile_words(result), _generator(result)) if words]
     lines += _statements(result)
     measured = result.partial and result.progress

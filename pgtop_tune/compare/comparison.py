@@ -159,8 +159,8 @@ def _without_pairs(a: _Phases, b: _Phases) -> str:
 
 def _titles(phases: _Phases, alike: Collection[str] = ()) -> str:
     """Return the loads of a side, those with a title that the other side has too with their protocol."""
-    words = (f"{key.title}, -M {key.protocol or '?'}" if key.title in alike else key.title for key in phases)
-    return "; ".join(words) or "no successful run"
+    titles = (f"{key.title}, -M {key.protocol or '?'}" if key.title in alike else key.title for key in phases)
+    return "; ".join(titles) or "no successful run"
 
 
 def _phase(

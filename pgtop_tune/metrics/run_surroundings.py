@@ -269,8 +269,8 @@ def parameter_changed(evidence: RunEvidence) -> Doubt | None:
 
 def _reloaded_s(evidence: RunEvidence) -> float:
     """Return when it was first seen that the server had read its files again within the run; infinity if never."""
-    seen = [activity for frame in evidence.inside if not isinstance(activity := sections.activity(frame), Unavailable)]
-    reloads = (each.at_s for each in seen if (each.configured_ms or 0) > (seen[0].configured_ms or 0))
+    looks = [activity for frame in evidence.inside if not isinstance(activity := sections.activity(frame), Unavailable)]
+    reloads = (look.at_s for look in looks if (look.configured_ms or 0) > (looks[0].configured_ms or 0))
     return next(reloads, math.inf)
 
 

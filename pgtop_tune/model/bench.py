@@ -30,7 +30,7 @@ class StatementReport(Struct, frozen=True, gc=False):
 
     @property
     def trouble(self) -> str:
-        """Its failures and retries, to be put behind its text; "" without any."""
+        """Return its failures and retries, to be put behind its text; "" without any."""
         counts = ((self.failures, "failed"), (self.retries, "retries"))
         return "".join(f"  {number} {name}" for number, name in counts if number)
 

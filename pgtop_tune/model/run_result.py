@@ -329,14 +329,14 @@ class RunResult(Struct, frozen=True, gc=False):
     def counted(self) -> tuple[tuple[int, str], ...]:
         """Transactions by how they ended, and tries beyond the first (--max-tries), each with its name."""
         report = self.report or BenchReport()
-        told = ((self.failed, "failed"), (self.facts.skipped, "skipped"))
+        endings = ((self.failed, "failed"), (self.facts.skipped, "skipped"))
         kinds = [(number, kind) for kind, number in self.failures.items() if number]
         tries = [
             (number, name) for number, name in ((report.retried, "tried again"), (report.retries, "retries")) if number
         ]
         return (
             (self.processed or 0, "done"),
-            *((number, name) for number, name in told if number is not None),
+            *((number, name) for number, name in endings if number is not None),
             *kinds,
             *tries,
         )

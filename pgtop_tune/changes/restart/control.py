@@ -403,9 +403,9 @@ class RestartService:
         return (place if text.place is None else replace(place, copy=text.place.copy)), text.in_force
 
 
-def _check_reach(server: ServerBeforeRestart, wanted: Sequence[WantedParameter]) -> None:
+def _check_reach(server: ServerBeforeRestart, changes: Sequence[WantedParameter]) -> None:
     """Raise a ServerProblem for a parameter that the server gets again from its command line, as Patroni gives it."""
-    names = {each.name.lower() for each in wanted}
+    names = {change.name.lower() for change in changes}
     for parameter in server.parameters.values():
         if parameter.name.lower() in names and parameter.source in AT_START:
             where = "it with `patronictl edit-config`" if server.place.managed == PATRONI else "what starts the server"

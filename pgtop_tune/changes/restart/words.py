@@ -37,14 +37,14 @@ def explaining(pieces: Sequence[LogPiece], said: Sequence[str] = ()) -> tuple[st
 
 def _with_causes(entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Return the graver lines, each summary of faults with the lines of those faults before it."""
-    found: list[LogEntry] = []
+    kept: list[LogEntry] = []
     for at, entry in enumerate(entries):
         if entry.severity in _GRAVE:
             if _SUMMARY.search(entry.message):
                 before = entries[max(at - _LOG_LINES, 0) : at]
-                found += [each for each in before if each.severity == "LOG" and not _BEGIN.match(each.message)]
-            found.append(entry)
-    return found
+                kept += [fault for fault in before if fault.severity == "LOG" and not _BEGIN.match(fault.message)]
+            kept.append(entry)
+    return kept
 
 
 def _of_program(content: bytes) -> list[str]:

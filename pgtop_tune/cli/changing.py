@@ -223,7 +223,7 @@ def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> 
 
 async def _checked(conninfo: ConnInfo, request: ChangeRequest, current: dict[str, Parameter]) -> ChangeRequest:
     """Return the request with its values as they are meant; raise a UsageProblem for what the server would refuse."""
-    names = [each.name for each in request.wanted]
+    names = [change.name for change in request.wanted]
     if any(name.lower() not in current for name in names):
         sql_session = await open_sql_session(conninfo)
         try:

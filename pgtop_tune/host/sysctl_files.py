@@ -184,7 +184,7 @@ def _lines(path: Path, shown: str) -> Iterator[_Line]:
 
 
 def _in_force(value: str) -> str:
-    """Return what the kernel takes of a value: numbers end where a blank and something else follow; texts are taken whole."""
+    """Return what the kernel takes of a value: of numbers nothing behind a blank that is no number, of a text all."""
     numbers = _NUMBERS.fullmatch(value)
     return numbers[1] if numbers else value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import stat
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ class Remedy(Struct, frozen=True):
     do: str
 
 
+_VERSION: Final = r"^{} \([^()\n]{{1,60}}\) +(?=\S)([^\d\n]{{0,60}}((\d{{1,4}})(?:\.(\d{{1,4}}))?[\w.]{{0,40}}).*)$"
 _WITH_WHEEL: Final = ("x86_64", "aarch64", "arm64")
 _REMEDIES: Final = (
     Remedy(
@@ -134,3 +136,34 @@ def _is_open(status: os.stat_result) -> bool:
     """Return whether others can write it; in a sticky directory they cannot replace a file of root's."""
     sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     return bool(status.st_mode & _OTHERS_WRITE) and not sticky
+
+
+class PrintedVersion(Struct, frozen=True):
+    """The version that a program of PostgreSQL prints.
+
+    Attributes:
+        version_num: As server_version_num: 180006; a development version counts as NN0000.
+        number: "18.6", "19devel".
+        text: All that stands behind the product: "15.18 (Debian 15.18-0+deb12u1)".
+    """
+
+    version_num: int
+    number: str
+    text: str
+
+
+def printed_version(program: str, text: str) -> PrintedVersion | None:
+    """Return the version of a program; None when the text is of another one.
+
+    Vendors put their own name in the brackets or behind them ("(EnterpriseDB) 16.4.1"); their numbers begin with
+    PostgreSQL's.
+
+    Args:
+        program: Its name.
+        text: What it printed.
+    """
+    match = re.search(_VERSION.format(re.escape(program)), text, re.MULTILINE | re.ASCII)
+    if match is None:
+        return None
+    full_text, number, major, minor = match.groups()
+    return PrintedVersion(int(major) * 10_000 + int(minor or 0), number, full_text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +15,18 @@ from msgspec import Struct
 from pgtop_tune.errors import LoadProblem
 from pgtop_tune.process import handed_on
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.server_packages import installed, own_libraries_hint, remedy, writable_by_others
+from pgtop_tune.server_packages import (
+    installed,
+    own_libraries_hint,
+    printed_version,
+    remedy,
+    writable_by_others,
+)
 
 OLDEST: Final = 130000
 """Before PostgreSQL 13 pgbench's options and log differ too much."""
 INSTALL_HINT: Final = remedy("name one with --pgbench")
 
-_VERSION: Final = re.compile(r"^pgbench \(PostgreSQL\) ((\d+)(?:\.(\d+)|devel|(?:beta|rc)\d+)?.*)$", re.M)
 _ANSWER_TIMEOUT_S: Final = 10.0
 _TRIES_TLS: Final = ("-n", "-t", "1", "-h", os.devnull, "-U", "nobody", "postgres")
 """There is no server; a libpq without TLS refuses PGSSLMODE=require before it finds that out."""
@@ -138,10 +142,8 @@ def _lacks_tls(pgbench: Pgbench) -> bool:
 
 def parse_version(text: str) -> tuple[int, str] | None:
     """Number and text of what `pgbench --version` prints; None when it is something else."""
-    match = _VERSION.search(text)
-    if match is None:
-        return None
-    return int(match[2]) * 10_000 + int(match[3] or 0), one_line(match[1], 100)
+    printed = printed_version("pgbench", text)
+    return None if printed is None else (printed.version_num, one_line(printed.text, 100))
 
 
 def _ask(path: Path, library_path: Path | None, options: Sequence[str]) -> subprocess.CompletedProcess[str]:

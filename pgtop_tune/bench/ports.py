@@ -71,6 +71,14 @@ async def safe_path(sql_session: SqlSession) -> tuple[tuple[str, str], ...]:
     return (("search_path", path),) if path else ()
 
 
+async def unlimited(sql_session: SqlSession) -> tuple[tuple[str, str], ...]:
+    """Settings for sessions that work long on purpose: without the limits of time that role, database or server set.
+
+    None through a pooler, which lets no such settings through. Raises as `SqlSession.execute`.
+    """
+    return tuple((name, "0") for name in await sql_session.limits())
+
+
 def with_settings(endpoint: LoadEndpoint, settings: Sequence[tuple[str, str]]) -> LoadEndpoint:
     """The endpoint for sessions that begin with these parameters, over those that PGOPTIONS has already."""
     if not settings:
@@ -158,6 +166,10 @@ class SqlSession(Protocol):
         Raises:
             ServerProblem: There is none.
         """
+        ...
+
+    async def limits(self) -> tuple[str, ...]:
+        """The parameters of this server that end a statement or a session after a while; none through a pooler."""
         ...
 
     async def count_rows(self, table: str) -> int:

@@ -27,7 +27,8 @@ def wanted(words: Sequence[str], scope: Scope) -> tuple[WantedParameter, ...]:
     """What `set` is asked for.
 
     Args:
-        words: "max_wal_size=4GB": all behind the first = is the value, whatever it holds.
+        words: "max_wal_size=4GB": all behind the first = is the value, whatever it holds; of "NAME = VALUE" without the
+            blanks before it. `model.parameter_values.without_blanks` takes those behind it where they mean nothing.
         scope: For whom.
 
     Raises:
@@ -39,8 +40,18 @@ def wanted(words: Sequence[str], scope: Scope) -> tuple[WantedParameter, ...]:
         name, equals, value = word.partition("=")
         if not equals:
             raise UsageProblem(f"{word!r} is not NAME=VALUE", "as in max_wal_size=4GB; `reset` takes names alone")
-        found.append(WantedParameter(checked_name(name.strip()), value.strip(), scope))
+        found.append(WantedParameter(checked_name(name.strip()), assigned(name, value), scope))
     return tuple(found)
+
+
+def assigned(name: str, value: str) -> str:
+    """Return the value of NAME=VALUE; blanks around the = are no part of it, a blank alone before it is.
+
+    Args:
+        name: All before the =.
+        value: All behind it.
+    """
+    return value.lstrip() if name.endswith(" ") else value
 
 
 def checked_name(name: str) -> str:

@@ -51,7 +51,7 @@ from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.foreign_answers import decoding
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import ValueRisk
-from pgtop_tune.model.parameter_values import check_value
+from pgtop_tune.model.parameter_values import check_value, without_blanks
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
@@ -131,7 +131,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         if asked.wanted:
             listed = await control.list(tuple(each.name for each in asked.wanted))
             current = {each.name.lower(): each for each in listed}
-            await _check(conninfo, asked, current)
+            asked = await _checked(conninfo, asked, current)
             if asked.scope is not None:
                 await control.ask(lambda session: check_lists(session, asked.wanted))
         valued = asked
@@ -221,8 +221,9 @@ def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> 
     show_commands(machine, halves.settings_after, survive=halves.persist)
 
 
-async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Parameter]) -> None:
-    names = [each.name for each in asked.wanted]
+async def _checked(conninfo: ConnInfo, request: ChangeRequest, current: dict[str, Parameter]) -> ChangeRequest:
+    """Return the request with its values as they are meant; raise a UsageProblem for what the server would refuse."""
+    names = [change.name for change in request.wanted]
     if any(name.lower() not in current for name in names):
         sql_session = await open_sql_session(conninfo)
         try:
@@ -231,9 +232,14 @@ async def _check(conninfo: ConnInfo, asked: ChangeRequest, current: dict[str, Pa
         finally:
             await sql_session.aclose()
         check_known(names, current.values(), [*parameter_names, *nearest_settings(names)])
-    for each in asked.wanted:
-        if each.value is not None:
-            check_value(current[each.name.lower()], each.value)
+    checked = []
+    for change in request.wanted:
+        parameter = current[change.name.lower()]
+        value = None if change.value is None else without_blanks(parameter, change.value)
+        if value is not None:
+            check_value(parameter, value)
+        checked.append(replace(change, value=value))
+    return replace(request, wanted=tuple(checked))
 
 
 def _show_options(wanted: Sequence[WantedParameter], current: dict[str, Parameter]) -> None:

@@ -141,7 +141,8 @@ def _escaped(name: str) -> str:
 
 def _read(path: Path, hint: str) -> str:
     try:
-        return content_of(path, _LONGEST).decode("utf-8")
+        # Some editors put a byte order mark before a text.
+        return content_of(path, _LONGEST).decode("utf-8-sig")
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", hint) from None
     except UnicodeDecodeError:

@@ -71,7 +71,8 @@ def progress_words(run: BenchRun, line: BenchProgress) -> str:
     skipped = f"  {line.skipped} skipped" if line.skipped else ""
     of = f" of {run.duration_s}" if run.duration_s else ""
     latency = units.with_ms(line.latency_ms if line.tps else None)
-    return f"{line.elapsed_s:6.0f}{of} s  {line.tps:9.1f} tps  lat {latency:>8}{lag}{skipped}{failed}"
+    retries = f"  {line.retries} retries" if line.retries else ""
+    return f"{line.elapsed_s:6.0f}{of} s  {line.tps:9.1f} tps  lat {latency:>8}{lag}{skipped}{failed}{retries}"
 
 
 Loads = Mapping[str, Mapping[str, CellOfRuns]]
@@ -136,6 +137,10 @@ def _in_full(result: RunResult) -> list[str]:
         lines.append(f"{state}: {steady.tps:.1f}{error} tps ({steady.reason})")
     if result.spread is not None:
         lines.append(f"seconds: {result.spread.words}")
+    done, *failures = result.counted
+    if any(number for number, _ in failures):
+        counted = (done, *((number, name) for number, name in failures if number))
+        lines.append("transactions: " + ", ".join(f"{number} {name}" for number, name in counted))
     lines += [words for words in (percentile_words(result), _generator(result)) if words]
     lines += _statements(result)
     measured = result.partial and result.progress
@@ -175,7 +180,7 @@ def _statements(result: RunResult) -> list[str]:
             there = times.of(name, each.text)
             server = f"{MISSING:>14}{MISSING:>14}" if there is None else f"{there.mean_ms:14.3f}{there.stddev_ms:14.3f}"
             mark = _TOGETHER if there is not None and there.shared else " "
-            lines.append(f"  {each.latency_ms:13.3f}{server}{mark} {one_line(each.text, 80)}")
+            lines.append(f"  {each.latency_ms:13.3f}{server}{mark} {one_line(each.text, 80)}{each.trouble}")
     if any(row.shared and row.calls for row in times.rows):
         lines.append(f"{_TOGETHER} the server counts equal statements together: its figures cover all of them")
     return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines

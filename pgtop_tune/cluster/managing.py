@@ -22,6 +22,9 @@ from pgtop_tune.cluster.postmaster import Postmaster
 PATIENCE_S: Final = 300
 """What pg_ctl and pg_ctlcluster may take to stop a server, and again to start it."""
 
+PATRONI: Final = "Patroni"
+"""What manages a server that Patroni has started."""
+
 _UNIT: Final = re.compile(r"[^/]+\.service")
 _OF_USER: Final = re.compile(r"/user@(\d+)\.service/")
 _DEBIAN: Final = re.compile(r"/etc/postgresql/([^/]+)/([^/]+)/postgresql\.conf")
@@ -105,7 +108,7 @@ def _of_patroni(server: Postmaster, data_directory: str, config_file: str, me: H
     if not any("patroni" in Path(word).name for word in server.parent):
         return None
     return Managed(
-        "Patroni",
+        PATRONI,
         "patronictl restart CLUSTER MEMBER",
         why_not="Patroni manages it: run patronictl with the names of cluster and member",
     )
@@ -145,6 +148,27 @@ def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: He
     return Managed(words, shlex.join(("sudo", *restart)), why_not=_not_us(server))
 
 
+def _of_container(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+    """A container ends with its process 1, and what came into it from outside has a parent that is not seen in it."""
+    if server.pid == 1:
+        return Managed(
+            "process 1 of its container",
+            why_not="it is process 1 of its container, which ends with it: restart the container",
+        )
+    if server.parent_pid == 0:
+        return Managed(
+            "a program outside its container runs it",
+            why_not="a program outside its container started it and may end with it: restart it there",
+        )
+    if not server.begun_by_first:
+        return None
+    name = Path(server.parent[0]).name if server.parent else "process 1"
+    return Managed(
+        f"{name} (process 1 of its container) runs it",
+        why_not=f"{name}, process 1 of its container, started it and may end with it: restart the container",
+    )
+
+
 def _of_pg_ctl(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
     if server.parent_pid != 1 and not (server.parent and Path(server.parent[0]).name == "systemd"):
         return None
@@ -167,7 +191,7 @@ def _of_pg_ctl(server: Postmaster, data_directory: str, config_file: str, me: He
     )
 
 
-_RULES: Final = (_of_a_guard, _of_patroni, _of_systemd, _of_debian, _of_pg_ctl)
+_RULES: Final = (_of_a_guard, _of_patroni, _of_systemd, _of_debian, _of_container, _of_pg_ctl)
 
 
 def _not_us(server: Postmaster) -> str:

@@ -31,10 +31,11 @@ class Postmaster(Struct, frozen=True):
         program: Path of the postgres that runs; "" where we may not look.
         arguments: Its arguments, without the program and the directory.
         cgroup: Path of its control group, "/" at the root.
-        parent_pid: Who started it; 1 when that one has ended.
+        parent_pid: Who started it; 1 when that one has ended, 0 when it is out of this container's sight.
         parent: The parent's name and arguments.
         environment: What of its environment belongs to it.
         stderr_file: What its standard error is, "" where it is no file or we may not look.
+        begun_by_first: It is in the session of process 1, which has started it: pg_ctl and systemd begin a new one.
     """
 
     pid: int
@@ -47,6 +48,7 @@ class Postmaster(Struct, frozen=True):
     parent: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     stderr_file: str
+    begun_by_first: bool = False
 
 
 class Listening(Struct, frozen=True):
@@ -100,7 +102,7 @@ def look(pid: int, root: Path = ROOT) -> Postmaster:
     proc = root / f"proc/{pid}"
     owner = proc.stat()
     words = _words(proc / "cmdline")
-    parent_pid = _parent(proc)
+    parent_pid, session = _parent(proc)
     return Postmaster(
         pid=pid,
         uid=owner.st_uid,
@@ -112,6 +114,7 @@ def look(pid: int, root: Path = ROOT) -> Postmaster:
         parent=_words(root / f"proc/{parent_pid}/cmdline") if parent_pid else (),
         environment=_environment(proc),
         stderr_file=_regular(_link(proc / "fd/2")),
+        begun_by_first=parent_pid == 1 and session == _session_of_first(root),
     )
 
 
@@ -158,9 +161,18 @@ def _without_directory(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _parent(proc: Path) -> int:
+def _parent(proc: Path) -> tuple[int, int]:
+    """Return the parent and the session."""
     stat = (proc / "stat").read_bytes()
-    return int(stat[stat.rindex(b")") + 2 :].split()[1])
+    _, parent_pid, _, session = stat[stat.rindex(b")") + 2 :].split()[:4]
+    return int(parent_pid), int(session)
+
+
+def _session_of_first(root: Path) -> int | None:
+    try:
+        return _parent(root / "proc/1")[1]
+    except (OSError, ValueError):
+        return None
 
 
 def _cgroup(proc: Path) -> str:

@@ -123,7 +123,7 @@ def compare(
     if not pairs and {"load", "all"} & {name.lower() for name in under_test}:
         pairs = list(zip(left, right, strict=False))
     if not pairs:
-        reasons.append(f"no load was run on both sides: A has {_titles(left)}, B has {_titles(right)}")
+        reasons.append(_without_pairs(left, right))
     phases = []
     for one, other in pairs:
         sides = left[one], right[other]
@@ -145,8 +145,22 @@ def compare(
     )  # fmt: skip
 
 
-def _titles(phases: Mapping[LoadKey, Sequence[ComparedRun]]) -> str:
-    return "; ".join(key.title for key in phases) or "no successful run"
+_Phases = Mapping[LoadKey, Sequence[ComparedRun]]
+
+
+def _without_pairs(a: _Phases, b: _Phases) -> str:
+    if not a or not b:
+        return f"no load was run on both sides: A has {_titles(a)}, B has {_titles(b)}"
+    # Two protocols are two loads, and a title does not tell them.
+    have = {key.title for key in a} & {key.title for key in b}
+    loads = f"A has {_titles(a, have)}, B has {_titles(b, have)}"
+    return f"the two sides ran different loads: {loads}; --under-test load compares them all the same"
+
+
+def _titles(phases: _Phases, alike: Collection[str] = ()) -> str:
+    """Return the loads of a side, those with a title that the other side has too with their protocol."""
+    titles = (f"{key.title}, -M {key.protocol or '?'}" if key.title in alike else key.title for key in phases)
+    return "; ".join(titles) or "no successful run"
 
 
 def _phase(

@@ -91,6 +91,8 @@ LAST: Final = "etc/sysctl.conf"
 _SYSTEMD: Final = "run/systemd/system"
 _LARGEST_LINE: Final = 4096
 _WILD: Final = re.compile(r"[*?\[]")
+_NUMBERS: Final = re.compile(r"(-?(?:0[xX][0-9a-fA-F]+|\d+)(?:\s+-?(?:0[xX][0-9a-fA-F]+|\d+))*)\s+[^\s\d-].*", re.ASCII)
+"""Numbers with more behind them: neither format has such comments, and the kernel takes the numbers (proc_get_long)."""
 
 
 class _Line(Struct, frozen=True):
@@ -174,9 +176,17 @@ def _lines(path: Path, shown: str) -> Iterator[_Line]:
         key, equals, value = stripped.partition("=")
         key = key.strip()
         if equals:
-            yield _Line(key=dotted(key.removeprefix("-").strip()), value=value.strip(), file=shown, number=number)
+            yield _Line(
+                key=dotted(key.removeprefix("-").strip()), value=_in_force(value.strip()), file=shown, number=number
+            )
         elif key.startswith("-"):
             yield _Line(key=dotted(key[1:].strip()), value=None, file=shown, number=number)
+
+
+def _in_force(value: str) -> str:
+    """Return what the kernel takes of a value: of numbers nothing behind a blank that is no number, of a text all."""
+    numbers = _NUMBERS.fullmatch(value)
+    return numbers[1] if numbers else value
 
 
 def dotted(key: str) -> str:

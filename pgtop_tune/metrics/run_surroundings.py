@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -248,7 +249,7 @@ def not_durable(evidence: RunEvidence) -> Doubt | None:
 
 def parameter_changed(evidence: RunEvidence) -> Doubt | None:
     """Another value of a parameter at some moment of the run."""
-    began_s = evidence.inside[0].elapsed_s + _LATE_LOOK_S
+    began_s = min(evidence.inside[0].elapsed_s + _LATE_LOOK_S, _reloaded_s(evidence))
     looks = pairwise(evidence.readings(sections.parameters))
     changes = [change for before, now in looks if now.at_s >= began_s for change in changed_values(before, now)]
     if not changes:
@@ -264,6 +265,13 @@ def parameter_changed(evidence: RunEvidence) -> Doubt | None:
         advice="the figures are of both values: repeat the run",
         numbers=(("changes", len(changes)),),
     )
+
+
+def _reloaded_s(evidence: RunEvidence) -> float:
+    """Return when it was first seen that the server had read its files again within the run; infinity if never."""
+    looks = [activity for frame in evidence.inside if not isinstance(activity := sections.activity(frame), Unavailable)]
+    reloads = (look.at_s for look in looks if (look.configured_ms or 0) > (looks[0].configured_ms or 0))
+    return next(reloads, math.inf)
 
 
 def asynchronous(evidence: RunEvidence) -> Doubt | None:

@@ -28,6 +28,12 @@ class StatementReport(Struct, frozen=True, gc=False):
     failures: int | None = None
     retries: int | None = None
 
+    @property
+    def trouble(self) -> str:
+        """Return its failures and retries, to be put behind its text; "" without any."""
+        counts = ((self.failures, "failed"), (self.retries, "retries"))
+        return "".join(f"  {number} {name}" for number, name in counts if number)
+
 
 class ScriptReport(Struct, frozen=True, gc=False):
     """One of several scripts.

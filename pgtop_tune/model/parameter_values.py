@@ -137,6 +137,19 @@ def _example(unit: str) -> str:
 # Whether the server may take a typed value. Pure.
 
 
+def has_own_value(parameter: Parameter) -> bool:
+    """Return whether the server runs with its own value: without a line in the files, a restart changes nothing.
+
+    It says of a line that came and went without a restart that it waits for one (guc.c).
+    """
+    return parameter.source in ("default", "override")
+
+
+def without_blanks(parameter: Parameter, value: str) -> str:
+    """Return a typed value without the blanks around it, but of a parameter that holds a text, where they count."""
+    return value if parameter.vartype == "string" else value.strip()
+
+
 def check_value(parameter: Parameter, value: str) -> None:
     """A value that the server may take: numbers with their unit and range, and what is on or off.
 

@@ -326,6 +326,22 @@ class RunResult(Struct, frozen=True, gc=False):
         return self.tps * math.fsum((each or 0) * times for each, times in zip(counts, done, strict=True)) / sum(done)
 
     @property
+    def counted(self) -> tuple[tuple[int, str], ...]:
+        """Transactions by how they ended, and tries beyond the first (--max-tries), each with its name."""
+        report = self.report or BenchReport()
+        endings = ((self.failed, "failed"), (self.facts.skipped, "skipped"))
+        kinds = [(number, kind) for kind, number in self.failures.items() if number]
+        tries = [
+            (number, name) for number, name in ((report.retried, "tried again"), (report.retries, "retries")) if number
+        ]
+        return (
+            (self.processed or 0, "done"),
+            *((number, name) for number, name in endings if number is not None),
+            *kinds,
+            *tries,
+        )
+
+    @property
     def valid(self) -> bool:
         """Whether no doubt takes the figures away altogether."""
         return all(doubt.verdict is not RunVerdict.INVALID for doubt in self.doubts)

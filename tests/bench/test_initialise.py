@@ -17,6 +17,8 @@ from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import LoadProblem
+from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.bench.conftest import endpoint_of
 from tests.support.processes import eventually
 
@@ -92,3 +94,21 @@ async def test_cancelled_it_leaves_nothing(
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with psycopg.connect(database, autocommit=True) as connection:
         assert eventually(lambda: connection.execute(others).fetchone() == (0,))
+
+
+async def test_limits_of_a_role_do_not_end_what_takes_long_on_purpose(
+    database: str, server: Throwaway, pgbench: Pgbench
+) -> None:
+    """Making rows is one statement of seconds to hours; a role that serves an application has a limit of seconds."""
+    dbname = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
+    limits = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
+    with psycopg.connect(database, autocommit=True) as connection:
+        for name in limits:
+            connection.execute(f"ALTER DATABASE \"{dbname}\" SET {name} = '5ms'")
+    sql_session = await open_sql_session(resolve(database))
+    try:
+        await initialise(endpoint_of(server, dbname), 1, pgbench, sql_session=sql_session)
+        shown = [(await sql_session.rows("SELECT current_setting(%s)", [name]))[0][0] for name in limits]
+    finally:
+        await sql_session.aclose()
+    assert shown == ["0", "0", "0"]

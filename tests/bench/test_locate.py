@@ -34,6 +34,15 @@ def only_these(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
         ("pgbench (PostgreSQL) 19devel", 190000, "19devel"),
         ("pgbench (PostgreSQL) 18beta2", 180000, "18beta2"),
         ("pgbench (PostgreSQL) 13", 130000, "13"),
+        ("pgbench (EnterpriseDB) 16.4.1", 160004, "16.4.1"),
+        ("pgbench (Postgres Pro) 17.5.1", 170005, "17.5.1"),
+        ("pgbench (PostgreSQL) EnterpriseDB 14.5.0", 140005, "EnterpriseDB 14.5.0"),
+        (
+            "pgbench (PostgreSQL) 16.3 - Percona Server for PostgreSQL 16.3",
+            160003,
+            "16.3 - Percona Server for PostgreSQL 16.3",
+        ),
+        ("warning: 1 line before\npgbench (PostgreSQL) 17.5-YB-2.25.2.0-b0", 170005, "17.5-YB-2.25.2.0-b0"),
     ],
 )
 def test_versions(text: str, number: int, version: str) -> None:

@@ -25,6 +25,7 @@ def auto_conf(server: Throwaway) -> bytes:
 
 def test_words_are_a_name_and_two_values() -> None:
     assert rivals_of(["work_mem=current,64MB"]) == (Rival("work_mem", "current", "64MB"),)
+    assert rivals_of(["log_line_prefix = Current , %m [%p] "]) == (Rival("log_line_prefix", "current", "%m [%p] "),)
     for words, said in (
         (["work_mem=64MB"], "not NAME=A,B"),
         (["work_mem=1MB,2MB,3MB"], "not NAME=A,B"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
 from pgtop_tune.cli.assignments import check_known, checked_name, scope_of, wanted
 from pgtop_tune.errors import UsageProblem
-from pgtop_tune.model.parameter_values import check_value
+from pgtop_tune.model.parameter_values import check_value, without_blanks
 from pgtop_tune.model.postgres import Parameter
 
 NAMES = ["max_wal_size", "min_wal_size", "work_mem", "pg_stat_statements.max"]
@@ -23,7 +23,14 @@ def parameter(vartype: str = "integer", unit: str = "MB", low: str = "2", high: 
 
 @given(st.text())
 def test_all_behind_the_first_equals_sign_is_the_value(value: str) -> None:
-    assert wanted([f"a.b={value}"], SYSTEM) == (WantedParameter("a.b", value.strip(), SYSTEM),)
+    assert wanted([f"a.b={value}"], SYSTEM) == (WantedParameter("a.b", value, SYSTEM),)
+
+
+def test_blanks_count_in_a_text_alone() -> None:
+    """log_line_prefix nearly always ends in one."""
+    assert wanted(["log_line_prefix = %m [%p] "], SYSTEM)[0].value == "%m [%p] "
+    assert without_blanks(parameter("string"), " %m [%p] ") == " %m [%p] "
+    assert without_blanks(parameter("enum"), " on ") == without_blanks(parameter("bool"), "on\n") == "on"
 
 
 @pytest.mark.parametrize("word", ["max_wal_size", "", "=4", "a b=1", "a;drop=1", 'a"=1', "1a=2", "a.=1", "ä=1"])

@@ -94,9 +94,18 @@ def test_values_of_a_role_and_of_the_command_line_are_not_asked_for_again_and_ag
         connection.execute("SELECT pg_reload_conf()")
         asked = "SELECT pending_restart AND source = 'command line' FROM pg_settings WHERE name = 'port'"
         assert eventually(lambda: connection.execute(asked).fetchone() == (True,))
+        flag = "SELECT pending_restart FROM pg_settings WHERE name = 'wal_buffers'"
+        for command in ("SET wal_buffers = '64MB'", "RESET wal_buffers"):
+            connection.execute(f"ALTER SYSTEM {command}")
+            connection.execute("SELECT pg_reload_conf()")
+            # The server does not take the flag back.
+            assert eventually(lambda: connection.execute(flag).fetchone() == (True,))
+        gone = "SELECT NOT EXISTS (SELECT FROM pg_file_settings WHERE name = 'wal_buffers')"
+        assert eventually(lambda: connection.execute(gone).fetchone() == (True,))
     sample = look(ConnectionWords(target=conninfo(fresh_server))).now(sections.parameters)
     assert sample is not None
     found = {each.name: each for each in sample.parameters}
+    assert [each.name for each in found.values() if each.pending_restart] == []
     assert (found["port"].pending, found["work_mem"].source) == (None, "user")
     ran = run("advise", "--seconds", "0", "--format", "sql", conninfo(fresh_server), home=tmp_path)
     assert ran.status == 0, ran.err

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.cli.run_words import markdown, text
-from pgtop_tune.model.bench import StatementReport
+from pgtop_tune.cli.run_words import markdown, progress_words, text
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchProgress, StatementReport
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, ServerTimes, StatementTimes
 from tests.support.results import asked, result
+from tests.support.run_frames import run_frames
 
 SUSPECT, NOTE = RunVerdict.SUSPECT, RunVerdict.NOTE
 
@@ -43,6 +45,21 @@ def test_a_doubt_stands_once_with_its_runs_and_the_range_of_its_figures() -> Non
         "- all but PostgreSQL ×600: suspect CPU-CONTENTION: pgbench waited for a CPU 31-96 % of the time"
         " -&gt; another host",
     ]
+
+
+def test_retries_and_the_failures_of_statements_stand_in_the_text() -> None:
+    statement = StatementReport("UPDATE t SET n = n + 1", 1.5, failures=3, retries=41)
+    made = result(asked())
+    assert made.report is not None
+    report = replace(made.report, retried=17, retries=41, statements=(statement,))
+    told = text([replace(made, report=report, failed=3, failures={"serialization": 3, "deadlock": 0})], None, "#")
+    assert f"transactions: {made.processed} done, 3 failed, 3 serialization, 17 tried again, 41 retries" in told
+    assert "UPDATE t SET n = n + 1  3 failed  41 retries" in told
+    assert "transactions:" not in text([made], None, "#")
+    bench = run_frames(seconds=3)[-1].bench
+    assert not isinstance(bench, Unavailable)
+    second = progress_words(bench.run, BenchProgress(1.0, 5.0, 2.0, 0.1, failed=1, retries=4))
+    assert second.endswith("1 failed  4 retries")
 
 
 def test_advice_is_for_the_highest_figure() -> None:

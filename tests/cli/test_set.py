@@ -138,7 +138,7 @@ def test_a_role_gets_its_own_value_and_the_rest_keep_theirs(own: Throwaway, tmp_
 
 
 def test_quotes_and_semicolons_are_part_of_the_value(own: Throwaway, tmp_path: Path) -> None:
-    evil = "'; DROP TABLE x; -- \\ \" $$ ü=%s"
+    evil = "'; DROP TABLE x; -- \\ \" $$ ü=%s "
     ran = run("set", f"log_line_prefix={evil}", "-d", conninfo(own), home=tmp_path)
     assert ran.status == 0, ran.err
     assert shown(own, "log_line_prefix") == evil

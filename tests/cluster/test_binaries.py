@@ -71,6 +71,11 @@ def test_versions_are_read_as_the_server_numbers_them(
     assert found.version == text.split()[0]
 
 
+def test_the_server_of_a_vendor_has_a_version(install: Install) -> None:
+    found = find(install("one", "echo 'postgres (EnterpriseDB) 16.4.1 (Debian 16.4.1-1)'"))
+    assert (found.version_num, found.version) == (160004, "16.4.1")
+
+
 def test_a_newer_one_in_path_is_taken_and_said(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     bin_dir = install("newer", version("99.1"))
     monkeypatch.setenv("PATH", str(bin_dir))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -92,6 +95,38 @@ def test_what_would_miss_its_server_restarts_it_by_itself(parent: tuple[str, ...
     found = managed(replace(SERVER, parent_pid=650, parent=parent), DATA, CONF, ROOT)
     assert (found.restart, found.start) == ((), ())
     assert said in found.why_not
+
+
+@pytest.mark.parametrize(
+    ("server", "words", "why_not"),
+    [
+        (replace(SERVER, pid=1, parent_pid=0, parent=()), "process 1 of its container", "which ends with it"),
+        (replace(SERVER, parent_pid=0, parent=()), "a program outside its container runs it", "restart it there"),
+        (
+            replace(SERVER, parent=("/usr/bin/tini", "--", "postgres"), begun_by_first=True),
+            "tini (process 1 of its container) runs it",
+            "tini, process 1 of its container, started it and may end with it: restart the container",
+        ),
+    ],
+)
+def test_a_restart_would_end_the_container(server: Postmaster, words: str, why_not: str) -> None:
+    found = managed(server, DATA, CONF, ROOT)
+    assert (found.words, found.restart, found.start) == (words, (), ())
+    assert why_not in found.why_not
+
+
+def test_a_server_in_the_session_of_process_1_was_started_by_it(tmp_path: Path) -> None:
+    for pid, stat in ((1, "1 (tini) S 0 1 1 0"), (7, "7 (postgres) S 1 7 1 0"), (8, "8 (postgres) S 1 8 8 0")):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/stat").write_text(stat)
+    assert [look(pid, tmp_path).begun_by_first for pid in (1, 7, 8)] == [False, True, False]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root makes a PID namespace")
+def test_the_first_process_of_a_real_namespace_is_seen_as_one() -> None:
+    program = "from pathlib import Path; from pgtop_tune.cluster.postmaster import look; print(look(1).parent_pid)"
+    words = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "0\n"
 
 
 def test_of_a_process_only_what_belongs_to_the_server_is_taken(tmp_path: Path) -> None:

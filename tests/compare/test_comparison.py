@@ -454,3 +454,14 @@ def test_two_sides_that_both_do_not_tell_the_cpu_queue_are_judged_as_they_are() 
     assert "CPU queue" not in classes
     assert classes["CPU"].verdict not in ("not told", "queue included")
     assert not [note for note in phase.notes if "queue" in note]
+
+
+def test_two_protocols_are_two_loads_and_told_as_such() -> None:
+    a, b = (side(frames(run={"protocol": protocol}), protocol) for protocol in ("simple", "prepared"))
+    found = compare(a, b)
+    title = next(iter(a.phases)).title
+    assert found.reasons == (
+        f"the two sides ran different loads: A has {title}, -M simple, B has {title}, -M prepared; "
+        "--under-test load compares them all the same",
+    )
+    assert not compare(a, b, under_test=["load"]).reasons

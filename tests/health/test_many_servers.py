@@ -110,7 +110,8 @@ def test_services_are_chosen_by_pattern_and_a_password_is_not_shown(server: Thro
     assert ran.status == ExitCode.CONNECTION
     assert "has no service 'x*'" in run(*words, "--services", "x*", home=tmp_path).err
     servers = tmp_path / "servers"
-    servers.write_text(f"# mine\n\n{conninfo(server)} password=ohsecret\n")
+    # With the byte order mark of some editors.
+    servers.write_text(f"{conninfo(server)} password=ohsecret\n# mine\n", encoding="utf-8-sig")
     ran = run("check", "--select", "DUR-01", "--servers", str(servers), home=tmp_path)
     assert ran.status == ExitCode.FAILED
     assert "ohsecret" not in ran.out + ran.err

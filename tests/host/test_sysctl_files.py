@@ -74,6 +74,23 @@ def test_comments_and_broken_lines_set_nothing_and_the_name_itself_beats_a_patte
     assert values(tmp_path, "vm.dirty_bytes") == []
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("vm.swappiness = 1 # as the manual says", "1"),
+        ("vm.swappiness=1\t;x", "1"),
+        ("vm.swappiness = 1 percent", "1"),
+        ("vm.swappiness = 250 32000 -1 128 # of the kernel", "250 32000 -1 128"),
+        # The kernel refuses a number with anything right behind it, and takes the whole of what is no number.
+        ("vm.swappiness = 1# no blank", "1# no blank"),
+        ("vm.swappiness = |/usr/share/x %p # y", "|/usr/share/x %p # y"),
+    ],
+)
+def test_what_stands_behind_a_number_is_not_of_its_value(tmp_path: Path, line: str, value: str) -> None:
+    write(tmp_path, {"etc/sysctl.d/1.conf": f"{line}\n"})
+    assert values(tmp_path, "vm.swappiness") == [("/etc/sysctl.d/1.conf", value)]
+
+
 def test_of_a_pair_the_one_set_last_counts_and_the_other_is_0_after_a_reboot(tmp_path: Path) -> None:
     lines = "vm.dirty_ratio = 15\nvm.dirty_bytes = 536870912\nvm.min_free_kbytes = 9\n"
     write(tmp_path, {**USUAL, "etc/sysctl.d/a.conf": lines})

@@ -58,15 +58,29 @@ def test_a_run_on_a_quiet_server_has_no_doubt_but_that_its_loop_is_closed() -> N
 
 
 def test_a_parameter_that_changes_within_the_run_is_told() -> None:
-    def looks(*, from_second: int, name: str = "work_mem") -> Callable[[int], dict[str, object]]:
+    def looks(
+        *, from_second: int, name: str = "work_mem", every_s: int = 10, reloaded: int | None = None
+    ) -> Callable[[int], dict[str, object]]:
         def made(second: int) -> dict[str, object]:
             value = "8MB" if second >= from_second else "4MB"
-            return {"parameters": ParameterSample(second // 10 * 10.0, (*PARAMETERS, parameter(name, value, value)))}
+            rows = (*PARAMETERS, parameter(name, value, value))
+            seen = activity(second)["activity"]
+            assert isinstance(seen, Activity)
+            configured_ms = 1000 + (reloaded is not None and second >= reloaded)
+            return {
+                "parameters": ParameterSample(second // every_s * float(every_s), rows),
+                "activity": replace(seen, configured_ms=configured_ms),
+            }
 
         return made
 
     doubt = found(postgres=looks(from_second=40))["PARAMETER-CHANGED"]
     assert (doubt.verdict, doubt.reason) == (RunVerdict.SUSPECT, "work_mem was changed from 4MB to 8MB")
+    # What is read within seconds of the start may be of before it, unless the server was told to reload since.
+    assert set(found(postgres=looks(from_second=3, every_s=1))) == USUAL
+    soon = found(postgres=looks(from_second=3, every_s=1, reloaded=3))["PARAMETER-CHANGED"]
+    assert soon.reason == "work_mem was changed from 4MB to 8MB"
+    assert set(found(postgres=looks(from_second=3, every_s=1, reloaded=0))) == USUAL
     # Before the run somebody may change what he likes; and what is read of a transaction of ours says nothing.
     assert set(found(postgres=looks(from_second=0))) == USUAL
     assert set(found(postgres=looks(from_second=40, name="transaction_read_only"))) == USUAL

@@ -19,7 +19,7 @@ from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.messages import BoundedText, LineSplitter, hint_for, last_words
-from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, environment, safe_path, with_settings
+from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, environment, safe_path, unlimited, with_settings
 from pgtop_tune.bench.run_directory import RunDirectory, base_directory, sweep, unused_name
 from pgtop_tune.errors import LoadProblem, ServerProblem
 from pgtop_tune.foreign_answers import decodes
@@ -303,7 +303,7 @@ async def initialise(
     """
     argv = initialise_argv(scale, pgbench, endpoint, shape)
     if sql_session is not None:
-        endpoint = with_settings(endpoint, await safe_path(sql_session))
+        endpoint = with_settings(endpoint, (*await safe_path(sql_session), *await unlimited(sql_session)))
     base = base_directory()
     await asyncio.to_thread(sweep, base)
     directory = RunDirectory(unused_name(base))

@@ -29,8 +29,9 @@ from pgtop_tune.changes.start.facts import (
     server_before_restart,
 )
 from pgtop_tune.changes.start.places import find_place, note_place
-from pgtop_tune.changes.start.values import values_after
+from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
+from pgtop_tune.cluster.managing import PATRONI
 from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import ServerPlace
@@ -98,6 +99,7 @@ class RestartService:
     async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
         """See `RestartControl.plan`."""
         server = await self._server_before_restart(wanted)
+        _check_reach(server, wanted)
         found = checks(await asyncio.to_thread(restart_facts, server, wanted))
         texts = [self._control.statement(each.name, each.value, each.scope) for each in wanted]
         ours = self._own_restart is not None
@@ -132,6 +134,7 @@ class RestartService:
             if not anyway:
                 self._refuse(await self.plan(wanted))
             attempt = await self._begun(wanted)
+            _check_reach(attempt.server, wanted)
             if self._given_up.is_set():
                 raise ServerProblem("not restarted: nothing was changed")
             within_s = terms.keep_within_s
@@ -398,3 +401,16 @@ class RestartService:
     def _known(self, attempt: _Attempt, text: JournalText) -> tuple[ServerPlace, tuple[ParameterChange, ...]]:
         place = attempt.server.place
         return (place if text.place is None else replace(place, copy=text.place.copy)), text.in_force
+
+
+def _check_reach(server: ServerBeforeRestart, changes: Sequence[WantedParameter]) -> None:
+    """Raise a ServerProblem for a parameter that the server gets again from its command line, as Patroni gives it."""
+    names = {change.name.lower() for change in changes}
+    for parameter in server.parameters.values():
+        if parameter.name.lower() in names and parameter.source in AT_START:
+            where = "it with `patronictl edit-config`" if server.place.managed == PATRONI else "what starts the server"
+            raise ServerProblem(
+                f"{parameter.name} comes from the server's {parameter.source}, which wins over its files: a restart "
+                f"would leave it at {parameter.shown}",
+                f"change {where}; nothing was changed",
+            )

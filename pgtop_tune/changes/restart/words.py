@@ -14,6 +14,9 @@ from pgtop_tune.secret import without_secrets
 _LOG_LINES: Final = 12
 _ENDED: Final = "database system is shut down"
 _GRAVE: Final = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
+_SUMMARY: Final = re.compile(r"contains errors|^could not (?:load|create any)")
+"""What a server says once it has logged each fault of a file or an address (guc.c, postmaster.c)."""
+_BEGIN: Final = re.compile(r"starting PostgreSQL|listening on")
 _OF_PROGRAM: Final = re.compile(rb"^(?:\S*/)?postgres: (.+)$", re.MULTILINE)
 """What a server says before it has a log: with neither prefix nor severity (postmaster.c, write_stderr)."""
 
@@ -26,10 +29,22 @@ def explaining(pieces: Sequence[LogPiece], said: Sequence[str] = ()) -> tuple[st
         said: What the program said that started it; used where the log has nothing.
     """
     entries = [entry for piece in pieces for entry in _since_the_end(log_entries(piece.file, piece.content).entries)]
-    grave = [entry for entry in entries if entry.severity in _GRAVE]
+    grave = _with_causes(entries)
     lines = [words for piece in pieces for words in _of_program(piece.content)]
     lines += [f"{entry.severity}:  {entry.message}" for entry in (grave or ([] if lines else entries))]
     return tuple(dict.fromkeys(lines))[-_LOG_LINES:] or tuple(said)[-_LOG_LINES:]
+
+
+def _with_causes(entries: Sequence[LogEntry]) -> list[LogEntry]:
+    """Return the graver lines, each summary of faults with the lines of those faults before it."""
+    kept: list[LogEntry] = []
+    for at, entry in enumerate(entries):
+        if entry.severity in _GRAVE:
+            if _SUMMARY.search(entry.message):
+                before = entries[max(at - _LOG_LINES, 0) : at]
+                kept += [fault for fault in before if fault.severity == "LOG" and not _BEGIN.match(fault.message)]
+            kept.append(entry)
+    return kept
 
 
 def _of_program(content: bytes) -> list[str]:

@@ -26,6 +26,7 @@ from pgtop_tune.changes.start.places import ELSEWHERE
 from pgtop_tune.changes.statements import STORED, statement
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
+from pgtop_tune.model.parameter_values import has_own_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.server import own_sessions
@@ -61,6 +62,7 @@ SELECT sourcefile, sourceline, error FROM pg_file_settings
 """
 """Faults of a file, not of a value (guc-file.l: record_config_file_error). Neither name nor file has a parameter that
 takes a restart and whose line is gone; where postgresql.conf cannot be opened, nothing else is there."""
+_WRITTEN: Final = "SELECT lower(name) AS name FROM pg_file_settings WHERE lower(name) = ANY(%s)"
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
 _NO_LIBRARY: Final = "its library is not loaded: put it back into shared_preload_libraries, restart, and try again"
@@ -273,6 +275,9 @@ class OperatorSession:
         found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
         for parameter in found.values():
             check_shape(parameter)
+        waiting = [name for name, parameter in found.items() if parameter.pending_restart and has_own_value(parameter)]
+        for name in set(waiting).difference(self._written(waiting) if waiting else ()):
+            found[name] = replace(found[name], pending_restart=False)
         after = {_READ_ONLY, *own_sessions.LIMITS, *_KEEPALIVES} if self._direct else set()
         after |= self._switched_off
         ours = [name for name in found if name in AT_START or name in after]
@@ -291,6 +296,13 @@ class OperatorSession:
             return self._rows(own_sessions.IN_FILES, list(names))
         except psycopg.errors.InsufficientPrivilege:
             return []
+
+    def _written(self, names: Sequence[str]) -> Sequence[str]:
+        """Return those of the names that a file sets; all of them where this role may not look."""
+        try:
+            return [row["name"] for row in self._rows(_WRITTEN, list(names))]
+        except psycopg.errors.InsufficientPrivilege:
+            return names
 
     def parameter(self, name: str) -> Parameter:
         """One row of pg_settings.

@@ -39,11 +39,12 @@ SELECT s.name, current_setting(s.name, true) AS running, coalesce(f.setting, s.b
   FROM pg_settings s
   LEFT JOIN LATERAL (SELECT setting FROM pg_file_settings
                       WHERE lower(name) = lower(s.name) ORDER BY seqno DESC LIMIT 1) f ON true
- WHERE s.pending_restart AND s.source <> 'command line'
-   AND (f.setting IS NOT NULL OR s.setting IS DISTINCT FROM s.boot_val)
+ WHERE s.pending_restart AND s.source NOT IN ('command line', 'environment variable')
+   AND (f.setting IS NOT NULL OR s.source NOT IN ('default', 'override'))
  ORDER BY s.name
 """
-"""A line that goes from the files leaves pending_restart, also where the server runs with the same value (guc.c)."""
+"""A line that comes and goes leaves pending_restart, also where the server's own value is in force (guc.c);
+that of wal_buffers is worked out, and not its boot_val."""
 _STANDING: Final = """
 SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint AS started_ms,
        pg_is_in_recovery() AS in_recovery,

@@ -15,7 +15,7 @@ from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, SetControl
 from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.switchback.blocks import Arm
-from pgtop_tune.model.parameter_values import parse, parse_bool, show
+from pgtop_tune.model.parameter_values import parse, parse_bool, show, without_blanks
 from pgtop_tune.model.postgres import Parameter
 
 if TYPE_CHECKING:
@@ -67,10 +67,11 @@ def resolved(
         why = "" if parameter.context in reached else _REFUSED.get(parameter.context)
         if why:
             raise UsageProblem(f"{parameter.name} {why}", _INSTEAD.get(parameter.context, ""))
-        a = parameter.shown if rival.a.lower() == CURRENT else rival.a
-        if as_shown(parameter, a) == as_shown(parameter, rival.b):
-            raise UsageProblem(f"{parameter.name}: A and B are both {rival.b}", "pass two different values")
-        told.append(Rival(parameter.name, a, rival.b))
+        a = parameter.shown if rival.a.lower() == CURRENT else without_blanks(parameter, rival.a)
+        b = without_blanks(parameter, rival.b)
+        if as_shown(parameter, a) == as_shown(parameter, b):
+            raise UsageProblem(f"{parameter.name}: A and B are both {b}", "pass two different values")
+        told.append(Rival(parameter.name, a, b))
     return tuple(told)
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.events import LogLine, LogTail
 from pgtop_tune.model.machine import ServerPlaces
+from pgtop_tune.model.parameter_values import has_own_value
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.postgres.log_entries import log_entries
 from pgtop_tune.postgres.queries import sql
@@ -39,12 +40,14 @@ async def read_parameters(context: ReadContext, in_files: bool) -> ParameterSamp
     if in_files:
         in_auto_conf = frozenset(row[0] for row in await context.fetch("auto_conf"))
     found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in _OF_OUR_SESSION}
-    # A restart gives a server its command line again, whatever the files say.
-    waiting = [row.name for row in found.values() if row.pending_restart and row.source != "command line"]
+    waiting = [row.name for row in found.values() if row.pending_restart]
     if waiting and in_files:
         for line in await context.fetch("pending", waiting):
             row = found[line["name"]]
-            found[row.name] = replace(row, pending=without_secrets(line["setting"] or row.boot_val))
+            if line["setting"] is None and has_own_value(row):
+                found[row.name] = replace(row, pending_restart=False)
+            else:
+                found[row.name] = replace(row, pending=without_secrets(line["setting"] or row.boot_val))
     lifted = [row for row in found.values() if own_sessions.is_lifted(row)]
     if lifted:
         names = [row.name for row in lifted]

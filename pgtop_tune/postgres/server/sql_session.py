@@ -30,7 +30,6 @@ from pgtop_tune.safe_text import one_line
 SQL_SESSION_NAME: Final = f"{APPLICATION_NAME} dataset"
 _SETTINGS: Final = (
     ("lock_timeout", "10s"),
-    ("statement_timeout", "0"),
     ("client_min_messages", "warning"),
     ("client_connection_check_interval", "1s"),
 )
@@ -188,6 +187,11 @@ class PsycopgSession:
             )
         return path
 
+    async def limits(self) -> tuple[str, ...]:
+        """See `SqlSession.limits`."""
+        major = self._connection.info.server_version // 10_000
+        return () if self._pooled else own_sessions.of_major(major)
+
     async def count_rows(self, table: str) -> int:
         """How many rows a table has, as COPY writes them: nothing is planned, so nothing of the table's is evaluated.
 
@@ -218,7 +222,8 @@ class PsycopgSession:
         if self._pooled:
             return
         await self._run(marked(f"SELECT {pin(local=False)}"), None)
-        for name, value in _SETTINGS:
+        limits = [(name, "0") for name in await self.limits() if name != "lock_timeout"]
+        for name, value in (*_SETTINGS, *limits):
             try:
                 await self._run(marked(f"SELECT pg_catalog.set_config('{name}', '{value}', false)"), None)
             except ServerProblem as problem:

@@ -1,6 +1,7 @@
 -- Parameters this role may see; those it may not are not in pg_settings at all. The manual's words are half the bytes
 -- and never change: whoever shows a parameter asks for them. A start takes no size of WAL below two segments, whatever
--- min_val says (xlog.c, ReadControlFile).
+-- min_val says (xlog.c, ReadControlFile). A restart gives a server its command line again: no line of a file waits for
+-- it, though the server says so (guc.c, set_config_option).
 SELECT name,
        setting,
        current_setting(name) AS shown,
@@ -18,5 +19,5 @@ SELECT name,
        coalesce(boot_val, '') AS boot_val,
        coalesce(reset_val, '') AS reset_val,
        coalesce(sourcefile || ':' || sourceline, '') AS sourcefile,
-       pending_restart
+       pending_restart AND source NOT IN ('command line', 'environment variable') AS pending_restart
   FROM pg_settings

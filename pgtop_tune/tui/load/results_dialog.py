@@ -92,10 +92,7 @@ def _message(result: RunResult, cells: int) -> list[Line]:
 
 
 def _figures(result: RunResult, cells: int) -> list[Line]:
-    counted = [f"{result.processed or 0} done"]
-    for name, value in (("failed", result.failed), ("skipped", result.facts.skipped)):
-        counted += [f"{value} {name}"] if value is not None else []
-    counted += [f"{number} {kind}" for kind, number in result.failures.items() if number]
+    counted = [f"{number} {name}" for number, name in result.counted]
     stddev = "" if result.latency_stddev_ms is None else f", stddev {figure(result.latency_stddev_ms, 3)} ms"
     rows = [
         ("tps", _tps(result)),
@@ -154,11 +151,10 @@ def _statements(result: RunResult, cells: int) -> list[Line]:
         title = f"statements of {one_line(name, _NAME)}, mean ms" if name else "statements, mean ms"
         lines += [(), ((title, "title"), ("; server: mean ± standard deviation" if times.rows else "", "dim"))]
         for each in statements:
-            failed = f"  {each.failures} failed" if each.failures else ""
             there = times.of(name, each.text)
             of_all = " of all equal ones" if there is not None and there.shared else ""
             server = "" if there is None else f"[{figure(there.mean_ms, 3)} ± {figure(there.stddev_ms, 3)}{of_all}] "
-            text = server + one_line(each.text, _STATEMENT) + failed
+            text = server + one_line(each.text, _STATEMENT) + each.trouble
             lines += labelled(f"{each.latency_ms:10.3f}  ", text, cells, label_cells=LABEL)
     if lines and times.problem:
         lines += wrapped(f"not timed on the server: {one_line(times.problem, _REASON)}", cells, "dim")

@@ -18,7 +18,7 @@ from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import ValueRisk
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
-from pgtop_tune.model.parameter_values import check_value, parse, show
+from pgtop_tune.model.parameter_values import check_value, parse, show, without_blanks
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.widgets.text_field import TextField
 
@@ -340,7 +340,7 @@ class SettingTable:
         """
         field, row = self.editing, self.selected
         if keep and field is not None and row is not None:
-            typed = field.text.strip()
+            typed = without_blanks(row.parameter, field.text) if field.text.strip() else ""
             if typed:
                 check_value(row.parameter, typed)
             self.stage(Staged(typed) if typed else None)

@@ -145,12 +145,31 @@ async def test_a_line_that_was_written_and_removed_again_waits_for_no_restart(ow
         for command, waits in (
             ("SET max_locks_per_transaction = 65", True),
             ("RESET max_locks_per_transaction", False),
+            # The default of this one is worked out, and is not its boot_val; an enum takes any case.
+            ("SET wal_buffers = '64MB'", True),
+            ("RESET wal_buffers", False),
+            ("SET huge_pages = 'On'", True),
+            ("RESET huge_pages", False),
         ):
             await connection.execute(f"ALTER SYSTEM {command}")
             await connection.execute("SELECT pg_reload_conf()")
+            name = command.split()[1]
             async with asyncio.timeout(60):
-                while [each.name for each in await service.pending()] != ["max_locks_per_transaction"] * waits:
+                while [each.name for each in await service.pending()] != [name] * waits or (
+                    await control.list((name,))
+                )[0].pending_restart is not waits:
                     await asyncio.sleep(0.02)
+    await control.aclose()
+
+
+async def test_a_restart_that_the_command_line_undoes_is_not_planned(own: Throwaway, tmp_path: Path) -> None:
+    control = control_of(own, tmp_path)
+    service = RestartService(control)
+    for act in (service.plan, lambda wanted: service.apply(wanted, Terms(), anyway=True)):
+        with pytest.raises(ServerProblem, match="port comes from the server's command line") as refused:
+            await act([WantedParameter("Port", "6000")])
+    assert refused.value.hint == "change what starts the server; nothing was changed"
+    assert await control.in_force() == ()
     await control.aclose()
 
 

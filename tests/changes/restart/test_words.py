@@ -39,3 +39,15 @@ def test_what_a_server_says_before_it_has_a_log_is_its_reason() -> None:
     assert explaining([piece], ["pg_ctl: could not start server"]) == (
         "FATAL:  superuser_reserved_connections (100) must be less than max_connections (100)",
     )
+
+
+def test_a_summary_of_faults_comes_with_the_faults() -> None:
+    log = (
+        b"2026-05-01 10:00:02 UTC [8] LOG:  starting PostgreSQL 18.6\n"
+        b'2026-05-01 10:00:02 UTC [8] LOG:  could not open configuration file "/etc/pg/gone.conf": No such file\n'
+        b'2026-05-01 10:00:02 UTC [8] FATAL:  configuration file "/etc/pg/postgresql.conf" contains errors\n'
+    )
+    assert explaining([LogPiece("server.log", ENDING + log)]) == (
+        'LOG:  could not open configuration file "/etc/pg/gone.conf": No such file',
+        'FATAL:  configuration file "/etc/pg/postgresql.conf" contains errors',
+    )

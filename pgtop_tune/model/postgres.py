@@ -73,6 +73,8 @@ def newer_than_known(version_num: int) -> str:
 
 HIDDEN_QUERY: Final = "<insufficient privilege>"
 """What the server says in place of a statement of others, to a role that may not see it."""
+    may_use_reserved: bool = False
+    """Has the rights of pg_use_reserved_connections (16): reserved_connections do not bind it."""
 
 
 class Backend(Struct, frozen=True, gc=False):

@@ -219,12 +219,12 @@ def hint_for(words: str) -> str:
     return ""
 
 
-def _messages(words: str) -> list[str]:
+def _messages(text: str) -> list[str]:
     """Messages with their DETAIL, CONTEXT and LINE; a hint of pgbench's belongs to what it is about."""
-    found: list[str] = []
-    for line in words.splitlines():
-        if not found or _BEGINS.match(line):
-            found.append(line)
+    messages: list[str] = []
+    for line in text.splitlines():
+        if not messages or _BEGINS.match(line):
+            messages.append(line)
         else:
-            found[-1] += f"\n{line}"
-    return found
+            messages[-1] += f"\n{line}"
+    return messages

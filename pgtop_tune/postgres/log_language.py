@@ -84,9 +84,11 @@ class LogLanguage:
         """
         self.kinds: Final = {f"DEBUG{level}:  ": "DEBUG" for level in range(1, 6)}
         self.severities: Final = {name: name for name in SEVERITIES}
-        for words in catalogues:
-            own = {text: name for name in SEVERITIES if (text := words.get(name, ""))}
-            marks = {text.partition("%")[0]: name for name in _ADDENDA for text in _marks(words, name) if text.strip()}
+        for catalogue in catalogues:
+            own = {text: name for name in SEVERITIES if (text := catalogue.get(name, ""))}
+            marks = {
+                text.partition("%")[0]: name for name in _ADDENDA for text in _marks(catalogue, name) if text.strip()
+            }
             self.severities.update({_in_ascii(text): name for text, name in own.items()} | own)
             self.kinds.update({_in_ascii(text): name for text, name in marks.items()} | marks)
         self.severities.pop("", None)
@@ -124,9 +126,9 @@ def _in_ascii(text: str) -> str:
     return plain if re.search(r"[A-Za-z]{3}", plain) else ""
 
 
-def _marks(words: Mapping[str, str], addendum: str) -> Iterator[str]:
+def _marks(catalogue: Mapping[str, str], addendum: str) -> Iterator[str]:
     """Translations of "DETAIL:  ", "LOCATION:  %s, %s:%d" and the like; some end without the blanks."""
-    for msgid, text in words.items():
+    for msgid, text in catalogue.items():
         if msgid.startswith(f"{addendum}:  "):
             yield text
 
@@ -149,12 +151,12 @@ def _prefixed(line_prefix: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<prefix>{''.join(parts)}{')?' * open_groups}){_FOREIGN_WORD}(?P<message>.*)")
 
 
-def _heads(words: Mapping[str, str]) -> Iterator[str]:
+def _heads(catalogue: Mapping[str, str]) -> Iterator[str]:
     """Beginnings of messages about the server that no message about a client begins with."""
-    heads = {msgid: head for msgid, text in words.items() if len(head := text.partition("%")[0]) >= _SHORTEST_HEAD}
+    heads = {msgid: head for msgid, text in catalogue.items() if len(head := text.partition("%")[0]) >= _SHORTEST_HEAD}
     of_clients = tuple(head for msgid, head in heads.items() if _ABOUT_A_CLIENT.match(msgid))
     for msgid, head in heads.items():
-        is_shared = head.startswith(of_clients) or any(other.startswith(head) for other in of_clients)
+        is_shared = head.startswith(of_clients) or any(client_head.startswith(head) for client_head in of_clients)
         if _ABOUT_THE_SERVER.match(msgid) and not is_shared:
             yield head
 

@@ -38,8 +38,8 @@ def test_reserved_slots_and_sessions_that_are_there_count(clients: int, superuse
 
 @pytest.mark.parametrize(("member", "leaves"), [(False, "67"), (True, "94")])
 def test_a_member_of_pg_use_reserved_connections_has_what_is_reserved(member: bool, leaves: str) -> None:
-    limits = {"superuser_reserved_connections": "3", "reserved_connections": "27"}
-    assert connection_room(looks(may_use_reserved=member, **limits), 600).endswith(f"which leaves {leaves}")
+    interval = looks(may_use_reserved=member, superuser_reserved_connections="3", reserved_connections="27")
+    assert connection_room(interval, 600).endswith(f"which leaves {leaves}")
 
 
 def test_the_words_have_the_numbers() -> None:

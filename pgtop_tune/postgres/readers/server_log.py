@@ -77,8 +77,8 @@ class LogReader:
             try:
                 catalogues += await _catalogues(context, language, may_read=row["may_read_catalogue"])
             except (asyncpg.PostgresError, ValueError) as error:
-                why = server_words(error) if isinstance(error, asyncpg.PostgresError) else str(error)
-                self._no_words = f"the log is in another language (lc_messages = {language}), and {why}; {_CODES}"
+                reason = server_words(error) if isinstance(error, asyncpg.PostgresError) else str(error)
+                self._no_words = f"the log is in another language (lc_messages = {language}), and {reason}; {_CODES}"
         self._language = LogLanguage(*catalogues, encodings=row["encodings"], line_prefix=row["line_prefix"])
 
     def _take(self, file: str, start: int, content: bytes) -> None:
@@ -118,7 +118,7 @@ async def _catalogues(context: ReadContext, language: str, *, may_read: bool) ->
 
 
 def _not_collected(row: Any) -> Unavailable:
-    """Why there is no file of the log."""
+    """Return why there is no file of the log."""
     destinations = {name.strip().lower() for name in row["destination"].split(",")}
     elsewhere = " and ".join(sorted(destinations - {"stderr", "csvlog", "jsonlog"}))
     if elsewhere and (row["collector"] or not destinations & {"stderr", "csvlog", "jsonlog"}):

@@ -119,41 +119,61 @@ _CONSEQUENCE: Final = re.compile(
     r"could not create connection for (?:setup|client \d+)$|Run was aborted; |setting random seed to \S+$", re.I
 )
 """Said as well, but never the reason."""
-_NOT_PREPARED: Final = re.compile(r'prepared statement ".*" does not exist')
+_NOT_PREPARED: Final = re.compile(r'ERROR:  prepared statement ".*" does not exist')
 """Said after the statement was refused as well: then that is the reason."""
 _ABORTED: Final = re.compile(r"client \d{1,9} script (\d{1,3}) aborted in command")
 _SEVERITY: Final = re.compile(r"^(?:pgbench: (?:error|fatal): )?")
+_BEGINS: Final = re.compile(r"pgbench: |(?:ERROR|FATAL|PANIC):  |client \d")
 _MOST_LINES: Final = 6
 
-HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern, re.I), hint)
-    for pattern, hint in (
-        (r'relation "pgbench_\w+" does not exist|pgbench -i',
-         "create its tables first: pgtop-tune bench init -s 10 -d DATABASE (or pgbench -i)"),
-        (r'relation "bus\.\w+" does not exist|undefined variable "(?:tickets|rides|seats|days)"',
-         "create the bus company's tables first: pgtop-tune bench init --dataset bus -d DATABASE"),
-        (r"ERROR: +syntax error", "fix that statement in its script"),
-        (r"too many clients already|too many connections for|remaining connection slots",
-         "fewer clients, or a higher max_connections (needs a restart)"),
-        (r"need at least \d+ open files|too many open files",
-         "fewer clients, or a higher limit of open files: ulimit -n"),
-        (r"permission denied for",
-         "run as the owner of pgbench's tables, or GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public"),
-        (r'role ".*" does not exist', "choose another role with -U, or create it"),
-        (r'database ".*" does not exist', "choose another database with -d, or create it: createdb"),
-        (r"connection refused|No such file or directory|could not connect",
-         "the server is not running there, or it listens elsewhere"),
-        (r"could not translate host name|Name or service not known", "check the host name"),
-        (r"password authentication failed|no password supplied", "check the password in ~/.pgpass or PGPASSWORD"),
-        (r"no pg_hba.conf entry", "the server's pg_hba.conf admits this user only from other addresses"),
-        (r"terminating connection|server closed the connection|perhaps the backend died",
-         "the server ended the sessions (restart, crash, or pg_terminate_backend); start the load again"),
-        (_NOT_PREPARED.pattern,
-         "a pooler in transaction mode without prepared statements: protocol simple or extended"),
-        (r"read-only transaction", "the server is a standby or read-only: profile select-only"),
-    )
+_OF_STATEMENT: Final = re.compile(
+    r"(?:pgbench: (?:error|fatal): )?(?!connection to |could not connect)(?:[a-z][^:]{1,120}: )?(?!FATAL:|PANIC:)"
+    r"[^\s:]{1,40}\s?:  "
+)
+"""A message of the server about a statement, whose words may be anything: pgbench's own have one blank."""
+
+_EITHER: Final[tuple[tuple[str, str], ...]] = (
+    (r'relation "pgbench_\w+" does not exist|pgbench -i',
+     "create its tables first: pgtop-tune bench init -s 10 -d DATABASE (or pgbench -i)"),
+    (r'relation "bus\.\w+" does not exist|undefined variable "(?:tickets|rides|seats|days)"',
+     "create the bus company's tables first: pgtop-tune bench init --dataset bus -d DATABASE"),
 )  # fmt: skip
-"""The first row that fits pgbench's words."""
+_NO_PREPARED: Final = "-M simple: a pooler in transaction mode, DISCARD ALL and several statements in one need it"
+_STATEMENTS: Final[tuple[tuple[str, str], ...]] = (
+    (r":  syntax error", "fix that statement in its script"),
+    (r":  permission denied for (?:table|relation) pgbench_",
+     "run as the owner of pgbench's tables, or GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public"),
+    (r':  prepared statement ".*" (?:does not|already) exist', _NO_PREPARED),
+    (r":  cannot insert multiple commands into a prepared statement", _NO_PREPARED),
+    (r":  cannot execute .{1,40} in a read-only transaction",
+     "the server is a standby or read-only: profile select-only"),
+)  # fmt: skip
+_OWN: Final[tuple[tuple[str, str], ...]] = (
+    (r"too many connections for role", "fewer clients, or a higher limit: ALTER ROLE … CONNECTION LIMIT …"),
+    (r"too many connections for database", "fewer clients, or a higher limit: ALTER DATABASE … CONNECTION LIMIT …"),
+    (r"too many clients already|remaining connection slots",
+     "fewer clients, or a higher max_connections (needs a restart)"),
+    (r"need at least \d+ open files|too many open files",
+     "fewer clients, or a higher limit of open files: ulimit -n"),
+    (r"permission denied for database", "GRANT CONNECT ON DATABASE, or another role with -U"),
+    (r'role ".*" does not exist', "choose another role with -U, or create it"),
+    (r'database ".*" does not exist', "choose another database with -d, or create it: createdb"),
+    (r"password authentication failed|no password supplied", "check the password in ~/.pgpass or PGPASSWORD"),
+    (r"no pg_hba.conf entry", "the server's pg_hba.conf admits this user only from other addresses"),
+    (r"could not translate host name|Name or service not known", "check the host name"),
+    (r"connection refused|could not connect|connection to server .*No such file or directory",
+     "the server is not running there, or it listens elsewhere"),
+    (r"terminating connection|server closed the connection|perhaps the backend died",
+     "the server ended the sessions (restart, crash, or pg_terminate_backend); start the load again"),
+)  # fmt: skip
+
+
+def _compiled(*rows: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern, re.I), hint) for pattern, hint in rows)
+
+
+_HINTS_OF_STATEMENTS: Final = _compiled(*_EITHER, *_STATEMENTS)
+_HINTS_OF_PGBENCH: Final = _compiled(*_EITHER, *_OWN)
 
 
 def last_words(stderr: str) -> str:
@@ -184,7 +204,27 @@ def with_script(words: str, stderr: str, scripts: Sequence[str]) -> str:
 
 
 def hint_for(words: str) -> str:
-    """What to do about it; "" when it is none of the common failures."""
-    lines = words.splitlines()
-    reason = "\n".join([line for line in lines if not _NOT_PREPARED.search(line)] or lines)
-    return next((hint for pattern, hint in HINTS if pattern.search(reason)), "")
+    """Return what to do about it; "" when it is none of the common failures.
+
+    What the server says of a statement quotes the script, and errors of other servers: only pgbench's own messages
+    tell about the connection.
+    """
+    messages = _messages(words)
+    reasons = [message for message in messages if not _NOT_PREPARED.search(message)] or messages
+    for message in reasons:
+        rows = _HINTS_OF_STATEMENTS if _OF_STATEMENT.match(message) else _HINTS_OF_PGBENCH
+        head = message.partition("\n")[0] if rows is _HINTS_OF_STATEMENTS else message
+        if hint := next((hint for pattern, hint in rows if pattern.search(head)), ""):
+            return hint
+    return ""
+
+
+def _messages(text: str) -> list[str]:
+    """Messages with their DETAIL, CONTEXT and LINE; a hint of pgbench's belongs to what it is about."""
+    messages: list[str] = []
+    for line in text.splitlines():
+        if not messages or _BEGINS.match(line):
+            messages.append(line)
+        else:
+            messages[-1] += f"\n{line}"
+    return messages

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.errors import LoadProblem
-from pgtop_tune.model.bench import ScriptChoice
+from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 from pgtop_tune.paths import content_of
 
 LONGEST_BYTES: Final = 1_000_000
@@ -48,6 +48,19 @@ class ScriptText(Struct, frozen=True):
     text: str
     sha256: str
     shell_line: int | None
+
+
+_SCALE: Final = re.compile(r"(?<!:):scale\b")
+
+
+def reads_scale(spec: LoadSpec) -> bool:
+    """Return whether a script of the operator's reads :scale and nothing gives it.
+
+    Raises:
+        LoadProblem: As `read_script`.
+    """
+    given = any(name == "scale" for name, _ in spec.variables)
+    return not given and any(_SCALE.search(read_script(Path(script.file)).text) for script in spec.scripts)
 
 
 def read_script(file: Path) -> ScriptText:

@@ -13,12 +13,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.bench.datasets.recognise import found_variables
+from pgtop_tune.bench.datasets.recognise import found_variables, recognise_pgbench
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
+from pgtop_tune.bench.scripts import reads_scale
+from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError, ServerProblem
 from pgtop_tune.experiment.path import limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.preflight import connection_room, file_room, pgbench_ready, shows_connections
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
@@ -255,6 +256,8 @@ class LoadRun:
                 found: dict[str, str] = {}
                 if cell.profile.from_dataset and not cell.spec.scripts:
                     found = await found_variables(sql_session, cell.dataset)
+                elif reads_scale(cell.spec):
+                    found = await self._scale(sql_session)
                 asked = await self._complete(cell, self._with_numbers(cell, found, pinned))
                 # Nothing was changed up to here. A run that will hardly begin is not worth a history.
                 wanted = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
@@ -337,10 +340,23 @@ class LoadRun:
     @staticmethod
     def _with_numbers(cell: RunCell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:
         if cell.spec.scripts:
-            return cell.spec
+            return replace(cell.spec, variables=(*found.items(), *cell.spec.variables))
         spec = with_variables(cell.spec, cell.profile, found)
         # The same parameter of the operator's wins: it stands behind ours.
         return replace(spec, settings=(*pinned, *spec.settings))
+
+    async def _scale(self, sql_session: SqlSession) -> dict[str, str]:
+        """Return :scale from the tables, as pgbench's own scripts have it; with -f pgbench takes 1."""
+        try:
+            facts = await recognise_pgbench(sql_session)
+        except (LoadProblem, ServerProblem) as problem:
+            self._told(f":scale is 1: {problem.message}")
+            return {}
+        if facts is None or not facts.scale:
+            self._told(":scale is 1: this database has no tables of pgbench")
+            return {}
+        self._told(f":scale is {facts.scale}, as pgbench's tables are; -D scale=NUMBER sets another")
+        return {"scale": str(facts.scale)}
 
     def _warn(self, *words: str) -> list[str]:
         """Tells what is to be said; what is "" is not."""

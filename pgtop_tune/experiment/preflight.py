@@ -25,12 +25,12 @@ def connection_room(interval: Interval, clients: int) -> str:
     """Why the clients will not all get a connection of this server, with numbers; "" when they will, or who knows.
 
     Source: max_connections less superuser_reserved_connections and reserved_connections (16), neither of which binds
-    a superuser, less the sessions that are there.
+    a superuser, and the second no member of pg_use_reserved_connections, less the sessions that are there.
     """
     server, activity = sections.server(interval.newest), interval.now(sections.activity)
     if isinstance(server, Unavailable) or activity is None:
         return ""
-    names = ("superuser_reserved_connections", "reserved_connections")
+    names = ["superuser_reserved_connections", *([] if server.may_use_reserved else ["reserved_connections"])]
     reserved = 0 if server.superuser else int(sum(number(interval, name) or 0 for name in names))
     there = len(client_backends(activity)) + activity.own_backends
     room = server.max_connections - reserved - there

@@ -226,7 +226,7 @@ def cells(
     Args:
         spec: What all runs have in common.
         configurations: Their names; "" for the server as it is.
-        clients, protocol: None takes what suits the profile.
+        clients, protocol: None takes what suits the profile; scripts of the operator's run as pgbench runs them.
 
     Raises:
         LoadProblem: A script that is not there, or that starts programs and may not.
@@ -238,7 +238,7 @@ def cells(
                 spec,
                 profile=profile.name,
                 clients=clients or profile.clients(),
-                protocol=protocol or profile.protocol,
+                protocol=protocol or ("simple" if spec.scripts else profile.protocol),
             )
             scripts = scripts_of(base, profile, allow_shell=allow_shell)
             for each in steps.specs(base) if steps else (base,):

@@ -55,6 +55,8 @@ class ServerFacts(Struct, frozen=True, gc=False):
     """version(): compiler and platform included; "" in recordings of older versions."""
     extensions: tuple[str, ...] = ()
     """Those of this database: "pg_stat_statements 1.11"."""
+    may_use_reserved: bool = False
+    """Has the rights of pg_use_reserved_connections (16): reserved_connections do not bind it."""
     pooled: bool = False
     """Reached through a pooler: pg_backend_pid() is not the process that answered the start-up packet."""
 

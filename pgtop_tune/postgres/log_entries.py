@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.postgres.log_language import ENGLISH, LogLanguage
 from pgtop_tune.secret import MASK, without_secrets
 
 MESSAGE_CHARACTERS: Final = 500
@@ -23,19 +24,12 @@ _PREFIX_CHARACTERS: Final = 120
 
 _ALARMS: Final = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
 _ADDENDA: Final = frozenset({"DETAIL", "HINT"})
-_QUOTING: Final = frozenset({"STATEMENT", "QUERY", "CONTEXT", "LOCATION", "BACKTRACE"})
-_STDERR: Final = re.compile(
-    r"(?P<prefix>.{0,400}?)\b(?P<severity>DEBUG[1-5]?|LOG|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC"
-    r"|DETAIL|HINT|STATEMENT|QUERY|CONTEXT|LOCATION|BACKTRACE):  (?P<message>.*)"
-)
+_NOT_KNOWN: Final = ""
+"""Severity of an addendum in words that nobody knows: it may quote a statement."""
+_WITHOUT_CODE: Final = "?"
+"""Severity of a line in such words without a code: it may be an entry."""
+_QUOTING: Final = frozenset({_NOT_KNOWN, _WITHOUT_CODE, "STATEMENT", "QUERY", "CONTEXT", "LOCATION", "BACKTRACE"})
 _CSV_BEGIN: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
-_ABOUT_THE_SERVER: Final = re.compile(
-    r"checkpoint|restartpoint|automatic |autovacuum|database system|starting|listening|received|shutting down|aborting"
-    r"|redo |recovery|consistent|entering standby|started streaming|streaming|replication|logical |standby|selected"
-    r"|archiv|restored|parameter |configuration|temporary file|process \d+ |server process|terminating|all server"
-    r"|background worker|invalid|unexpected|out of|could not|oldest|multixact|transaction ID|skipping|invalidating"
-)
-"""How LOG entries begin that are about the server and not about one client's statement or connection."""
 _QUOTED_WORD: Final = re.compile(r'at or near "(.{1,300}?)"(?= at character|\Z)')
 _PARAMETERS: Final = re.compile(r"(?i)parameters:|.*\$1 = ")
 """DETAIL with the values bound to a statement."""
@@ -64,23 +58,26 @@ class LogEntries(Struct, frozen=True):
         entries: Oldest first.
         left_out: Entries not shown.
         consumed: Bytes that need not be read again: up to the end of the last complete entry.
+        is_foreign: It has lines that begin as entries do, but not one word, nor a code, tells what they are.
     """
 
     entries: tuple[LogEntry, ...]
     left_out: int
     consumed: int
+    is_foreign: bool = False
 
 
-def log_entries(file: str, content: bytes) -> LogEntries:
+def log_entries(file: str, content: bytes, language: LogLanguage = ENGLISH) -> LogEntries:
     """Reads a piece of a log file that begins at the beginning of a line.
 
     Args:
         file: Its name: "….csv" and "….json" tell the format, everything else is stderr's.
         content: Any bytes.
+        language: Of the server's messages.
     """
     whole = content.rfind(b"\n") + 1
     suffix = file.rpartition(".")[2]
-    raw = list(_FORMATS.get(suffix, _from_stderr)(content[:whole]))
+    raw = list(_FORMATS.get(suffix, _from_stderr)(content[:whole], language))
     entries: list[LogEntry] = []
     left_out = 0
     is_open = False
@@ -92,13 +89,15 @@ def log_entries(file: str, content: bytes) -> LogEntries:
             entries[-1] = _without_word_of(entries[-1], each.message)
         elif each.severity not in _QUOTING:
             is_open = each.severity in _ALARMS or (
-                each.severity == "LOG" and _ABOUT_THE_SERVER.match(each.message) is not None
+                each.severity == "LOG" and language.is_about_the_server(each.message)
             )
             if is_open:
                 entries.append(replace(each, message=each.message[:MESSAGE_CHARACTERS]))
             else:
                 left_out += 1
-    return LogEntries(tuple(map(_masked, entries)), left_out, whole)
+    severities = {entry.severity for entry in raw}
+    is_foreign = _WITHOUT_CODE in severities or (severities <= {_NOT_KNOWN} and bool(content[:whole].strip()))
+    return LogEntries(tuple(map(_masked, entries)), left_out, whole, is_foreign)
 
 
 def _masked(entry: LogEntry) -> LogEntry:
@@ -117,37 +116,86 @@ def _longer(entry: LogEntry, words: str) -> LogEntry:
     return replace(entry, message=f"{entry.message} {words}"[:MESSAGE_CHARACTERS])
 
 
-def _lines(content: bytes) -> Iterator[tuple[int, str]]:
+def _lines(content: bytes, language: LogLanguage) -> Iterator[tuple[int, str]]:
     offset = 0
     for line in content.split(b"\n"):
         if line:
-            yield offset, line.decode("utf-8", "replace").rstrip("\r")
+            yield offset, language.text(line).rstrip("\r")
         offset += len(line) + 1
 
 
-def _from_stderr(content: bytes) -> Iterator[LogEntry]:
+def _from_stderr(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
     """A line that begins with a tab goes on with the entry before."""
     pending: LogEntry | None = None
-    for offset, line in _lines(content):
+    begin = _Begin("", "")
+    for offset, line in _lines(content, language):
         if line.startswith("\t"):
             if pending is not None:
                 pending = _longer(pending, line.strip())
             continue
         if pending is not None:
             yield pending
-        match = _STDERR.match(line)
         pending = None
-        if match:
-            prefix = match["prefix"].strip()[:_PREFIX_CHARACTERS]
-            pending = LogEntry(offset=offset, severity=match["severity"], prefix=prefix, message=match["message"])
+        prefixed = language.prefixed.match(line) if language.prefixed else None
+        marked = language.marked.match(line)
+        if prefixed and marked and marked.start("mark") >= prefixed.start("message"):
+            # A statement in other words than ours quotes one of ours.
+            marked = None
+        if marked:
+            prefix = marked["prefix"].strip()[:_PREFIX_CHARACTERS]
+            kind, message = language.kinds[marked["mark"]], marked["message"]
+            pending = LogEntry(offset=offset, severity=kind, prefix=prefix, message=message)
+        elif prefixed:
+            pending = _by_code(offset, prefixed, begin)
+        if prefixed and not (pending and pending.severity in _ADDENDA | _QUOTING):
+            begin = _Begin(_without_number(prefixed), prefixed["word"])
     if pending is not None:
         yield pending
 
 
-def _from_csv(content: bytes) -> Iterator[LogEntry]:
+class _Begin(Struct, frozen=True):
+    """The first line of an entry.
+
+    Attributes:
+        prefix: Without the number of the line, which alone changes from line to line.
+        word: Its severity.
+    """
+
+    prefix: str
+    word: str
+
+
+def _by_code(offset: int, prefixed: re.Match[str], begin: _Begin) -> LogEntry:
+    """Return an entry in unknown words; addenda have the prefix of their entry, code included, and other words."""
+    code = prefixed.groupdict().get("code") or ""
+    severity = severity_of(code)
+    if "code" not in prefixed.re.groupindex:
+        severity = _WITHOUT_CODE
+    elif not code or (_without_number(prefixed) == begin.prefix and prefixed["word"] != begin.word):
+        severity = _NOT_KNOWN
+    # Of what class 00 says nobody knows whether it quotes a statement.
+    message = "" if severity in ("LOG", _NOT_KNOWN, _WITHOUT_CODE) else prefixed["message"]
+    return LogEntry(
+        offset=offset, severity=severity, prefix=prefixed["prefix"].strip()[:_PREFIX_CHARACTERS], message=message
+    )
+
+
+def _without_number(prefixed: re.Match[str]) -> str:
+    if prefixed.groupdict().get("number") is None:
+        return prefixed["prefix"]
+    begin, end = prefixed.span("number")
+    return f"{prefixed.string[:begin]}{prefixed.string[end : prefixed.end('prefix')]}"
+
+
+def severity_of(code: str) -> str:
+    """Return the severity that an error code has as a rule: LOG for class 00, WARNING for 01, else ERROR."""
+    return {"00": "LOG", "01": "WARNING"}.get(code[:2], "ERROR" if code else "LOG")
+
+
+def _from_csv(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
     """Columns as in the manual, "Using CSV-Format Log Output"; an entry may have several lines."""
     pending, began = "", 0
-    for offset, line in _lines(content):
+    for offset, line in _lines(content, language):
         if not pending:
             if not _CSV_BEGIN.match(line):
                 continue
@@ -160,26 +208,32 @@ def _from_csv(content: bytes) -> Iterator[LogEntry]:
         if len(row) > 15:
             who = "@".join(part for part in (row[1], row[2]) if part)
             prefix = " ".join(part for part in (row[0], f"[{row[3]}]", who) if part)
-            yield from _parts(began, row[11], prefix, row[13], row[14], row[15], row[19] if len(row) > 19 else "")
+            severity = _severity(row[11], row[12], language)
+            yield from _parts(began, severity, prefix, row[13], row[14], row[15], row[19] if len(row) > 19 else "")
 
 
-def _from_json(content: bytes) -> Iterator[LogEntry]:
+def _severity(word: str, code: str, language: LogLanguage) -> str:
+    return language.severities.get(word) or severity_of(code)
+
+
+def _from_json(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
     """One object a line; keys as in the manual, "Using JSON-Format Log Output"."""
-    for offset, line in _lines(content):
+    for offset, line in _lines(content, language):
         try:
             found: Any = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
             words = {name: str(value) for name, value in found.items() if isinstance(value, str | int)}
-            yield from _of_object(offset, words)
+            yield from _of_object(offset, words, language)
 
 
-def _of_object(offset: int, words: Mapping[str, str]) -> Iterator[LogEntry]:
+def _of_object(offset: int, words: Mapping[str, str], language: LogLanguage) -> Iterator[LogEntry]:
     who = "@".join(words[name] for name in ("user", "dbname") if name in words)
     prefix = " ".join(part for part in (words.get("timestamp", ""), f"[{words.get('pid', '')}]", who) if part)
     texts = (words.get(name, "") for name in ("message", "detail", "hint", "statement"))
-    yield from _parts(offset, words.get("error_severity", ""), prefix, *texts)
+    severity = _severity(words.get("error_severity", ""), words.get("state_code", ""), language)
+    yield from _parts(offset, severity, prefix, *texts)
 
 
 def _parts(
@@ -191,4 +245,7 @@ def _parts(
             yield LogEntry(offset=offset, severity=kind, prefix=prefix[:_PREFIX_CHARACTERS], message=text)
 
 
-_FORMATS: Final[Mapping[str, Callable[[bytes], Iterator[LogEntry]]]] = {"csv": _from_csv, "json": _from_json}
+_FORMATS: Final[Mapping[str, Callable[[bytes, LogLanguage], Iterator[LogEntry]]]] = {
+    "csv": _from_csv,
+    "json": _from_json,
+}

@@ -22,7 +22,8 @@ from pgtop_tune.model.waits import WaitLook
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.readers import relations, server
 from pgtop_tune.postgres.readers.section_readers import ReadContext, SectionReaders
-from pgtop_tune.postgres.readers.server import LogReader, log_closed, read_parameters
+from pgtop_tune.postgres.readers.server import read_parameters
+from pgtop_tune.postgres.readers.server_log import LogReader, log_closed
 from pgtop_tune.postgres.readers.sessions import ActivityRows, LockReader
 from pgtop_tune.postgres.readers.statements import StatementReader
 from pgtop_tune.postgres.readers.waits import WaitReader

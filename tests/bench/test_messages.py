@@ -144,5 +144,44 @@ def test_a_statement_that_was_refused_is_the_reason_and_not_that_it_was_then_not
         'ERROR:  prepared statement "P_0_1" does not exist'
     )
     assert hint_for(last_words(refused)) == "fix that statement in its script"
-    assert "pooler" in hint_for(last_words(refused.splitlines()[-1]))
+    assert "-M simple" in hint_for(last_words(refused.splitlines()[-1]))
     assert hint_for(refused.replace("syntax error at or near", "invalid byte sequence")) == ""
+
+
+OF_THE_SCRIPT = "pgbench: error: client 0 script 0 aborted in command 1 query 0: ERROR:  "
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'could not open file "/x.csv" for reading: No such file or directory',
+        'role "nobody" does not exist',
+        'database "elsewhere" does not exist',
+        "could not establish connection\nDETAIL:  connection to server failed: Connection refused",
+        'could not connect to server "far"\nDETAIL:  FATAL:  password authentication failed for user "a"',
+        'could not establish connection\nDETAIL:  FATAL:  no pg_hba.conf entry for host "1.2.3.4"',
+        'could not establish connection\nDETAIL:  FATAL:  too many connections for role "a"',
+        "permission denied for function pg_read_file",
+        "no fitting row: terminating connection, read-only transaction, syntax error",
+        'could not translate host name "far" to address',
+    ],
+)
+def test_words_of_the_script_s_own_errors_are_no_hints(words: str) -> None:
+    assert hint_for(last_words(OF_THE_SCRIPT + words)) == ""
+    assert hint_for(last_words(f"pgbench: error: ERROR:  {words}")) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ('connection to server on socket "/s" failed: FATAL:  too many connections for role "a"', "ALTER ROLE"),
+        ('connection to server on socket "/s" failed: FATAL:  too many connections for database "d"', "ALTER DATABASE"),
+        ('connection to server on socket "/s" failed: FATAL:  permission denied for database "d"', "GRANT CONNECT"),
+        ('ERROR:  prepared statement "P_0_1" already exists', "-M simple"),
+        ('ERROR:  prepared statement "P_0_1" does not exist', "-M simple"),
+        ("ERROR:  cannot insert multiple commands into a prepared statement", "-M simple"),
+        (f"{OF_THE_SCRIPT[16:]}cannot execute UPDATE in a read-only transaction", "select-only"),
+    ],
+)
+def test_limits_and_prepared_statements_have_hints(words: str, hint: str) -> None:
+    assert hint in hint_for(last_words(f"pgbench: error: {words}"))

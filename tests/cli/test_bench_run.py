@@ -205,6 +205,20 @@ def test_scripts_of_ones_own_with_weights_variables_and_statements(tables: str, 
     ]  # fmt: skip
 
 
+def test_a_script_of_the_operator_s_has_the_scale_of_the_tables_and_the_simple_protocol(
+    tables: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.sql").write_text("SELECT 1 / (count(*) = :scale)::int FROM pgbench_branches \\; SELECT 2;\n")
+    with psycopg.connect(tables, autocommit=True) as connection:
+        connection.execute("INSERT INTO pgbench_branches VALUES (77, 0)")
+        try:
+            ran = bench(tables, "-f", f"{tmp_path}/own.sql", "-c", "1", "-t", "4", *QUICK, home=tmp_path)
+        finally:
+            connection.execute("DELETE FROM pgbench_branches WHERE bid = 77")
+    assert ran.status == 0, ran
+    assert ":scale is 2, as pgbench's tables are" in f"{ran}"
+
+
 @pytest.mark.parametrize("protocol", ["simple", "prepared"])
 def test_of_several_scripts_the_one_that_failed_is_named(tables: str, tmp_path: Path, protocol: str) -> None:
     (tmp_path / "good.sql").write_text("SELECT 1;\n")

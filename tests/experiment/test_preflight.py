@@ -12,12 +12,15 @@ from pgtop_tune.model.postgres import Activity, ParameterSample
 from tests.support.frames import EPOCH_MS, PARAMETERS, backend, facts, frame, parameter, postgres_sample
 
 
-def looks(*, superuser: bool = False, **settings: str) -> Interval:
+def looks(*, superuser: bool = False, may_use_reserved: bool = False, **settings: str) -> Interval:
     """max_connections 100, two sessions of others and one of ours."""
     rows = (*PARAMETERS, *(parameter(name, value, value) for name, value in settings.items()))
     activity = Activity(0.0, EPOCH_MS, (backend(1, EPOCH_MS), backend(2, EPOCH_MS)), own_backends=1)
     sample = postgres_sample(
-        0, activity=activity, parameters=ParameterSample(0.0, rows), server=facts(superuser=superuser)
+        0,
+        activity=activity,
+        parameters=ParameterSample(0.0, rows),
+        server=replace(facts(superuser=superuser), may_use_reserved=may_use_reserved),
     )
     return Interval((frame(0, postgres=sample),))
 
@@ -31,6 +34,12 @@ def test_reserved_slots_and_sessions_that_are_there_count(clients: int, superuse
     words = connection_room(interval, clients)
     assert (words == "") == (leaves is None)
     assert leaves is None or words.endswith(f"which leaves {leaves}")
+
+
+@pytest.mark.parametrize(("member", "leaves"), [(False, "67"), (True, "94")])
+def test_a_member_of_pg_use_reserved_connections_has_what_is_reserved(member: bool, leaves: str) -> None:
+    interval = looks(may_use_reserved=member, superuser_reserved_connections="3", reserved_connections="27")
+    assert connection_room(interval, 600).endswith(f"which leaves {leaves}")
 
 
 def test_the_words_have_the_numbers() -> None:

@@ -121,12 +121,18 @@ COLUMNS: dict[str, list[str]] = {
     "limits_of_session": ["name", "setting", "source"],
     "pending": ["name", "setting"],
     "temp_files": names(TempFiles),
-    "server_log": ["file", "size", "start", "content"],
+    "server_log": [
+        *("file", "size", "start", "content"),
+        *("collector", "destination", "line_prefix", "languages", "encodings", "may_read_catalogue"),
+    ],
+    "locale_directory": ["setting"],
+    "message_catalogues": ["number", "content"],
     **{question.name: names(question.row) for question in QUESTIONS},
 }
 BY_POSITION = {"activity", "wait_profile", "relation_activity", "waits"}
 OF_A_LIST = {
     "server_files",
+    "message_catalogues",
     "limits_of_session",
     "pending",
     "blocking",

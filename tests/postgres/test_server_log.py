@@ -20,7 +20,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import LogTail
 from pgtop_tune.postgres.log_entries import MESSAGE_CHARACTERS, log_entries
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.readers.server import LINES_KEPT, PIECE_BYTES
+from pgtop_tune.postgres.readers.server_log import LINES_KEPT, PIECE_BYTES
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
 

@@ -1,21 +1,18 @@
-"""Readings of the server as a whole: its parameters, its machine as far as SQL shows it, its log."""
+"""Readings of the server as a whole: its parameters, its machine as far as SQL shows it."""
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
 import asyncpg
 from msgspec.structs import replace
 
-from pgtop_tune.model.absence import Reason, Unavailable, grant
-from pgtop_tune.model.events import LogLine, LogTail
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.parameter_values import has_own_value
 from pgtop_tune.model.postgres import Parameter, ParameterSample
-from pgtop_tune.postgres.log_entries import log_entries
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server import own_sessions
@@ -124,67 +121,3 @@ async def read_files(context: ReadContext, paths: Sequence[str]) -> list[bytes |
     for number, content in rows:
         found[number - 1] = content
     return found
-
-
-# Follows the server's log over SQL: what was written since the last look, at most 64 kB of it.
-
-PIECE_BYTES: Final = 65_536
-LINES_KEPT: Final = 100
-_LONGEST_LINE: Final = PIECE_BYTES // 2
-"""A line without an end for so long is given up."""
-_FUNCTIONS: Final = (
-    "EXECUTE ON FUNCTION pg_stat_file(text, boolean), pg_read_binary_file(text, bigint, bigint, boolean)"
-)
-NOT_COLLECTED: Final = Unavailable(Reason.SWITCHED_OFF, "logging_collector is off: the server logs to its stderr")
-
-
-class LogReader:
-    """Remembers where in which file it is."""
-
-    def __init__(self) -> None:
-        self._file = ""
-        self._position = 0
-        self._skipped = 0
-        self._left_out = 0
-        self._lines: deque[LogLine] = deque(maxlen=LINES_KEPT)
-
-    async def read(self, context: ReadContext) -> LogTail | Unavailable:
-        """The newest entries, with those of earlier looks."""
-        row = (await context.fetch("server_log", self._file, self._position, PIECE_BYTES))[0]
-        if row["file"] is None:
-            return NOT_COLLECTED
-        if row["content"] is None:
-            return Unavailable(Reason.FAILED, f"{row['file']} is gone")
-        self._take(row["file"], row["start"], row["content"])
-        return LogTail(
-            at_s=context.at_s,
-            file=self._file,
-            skipped_bytes=self._skipped,
-            left_out=self._left_out,
-            lines=tuple(self._lines),
-        )
-
-    def _take(self, file: str, start: int, content: bytes) -> None:
-        if file == self._file and start > self._position:
-            self._skipped += start - self._position
-        if start and (file != self._file or start != self._position):
-            # We came in the middle of a line.
-            torn = content.find(b"\n") + 1
-            start, content = start + torn, content[torn:]
-        found = log_entries(file, content)
-        consumed = found.consumed or (len(content) if len(content) > _LONGEST_LINE else 0)
-        for entry in found.entries:
-            line = LogLine(
-                id=f"{file}:{start + entry.offset}", severity=entry.severity, prefix=entry.prefix, message=entry.message
-            )
-            self._lines.append(line)
-        self._left_out += found.left_out
-        self._file, self._position = file, start + consumed
-
-
-def log_closed(_: str, user: str) -> str:
-    """The GRANTs that open the server's log."""
-    return (
-        f"the server's log is hidden: {grant('pg_monitor', user)}; {grant(_FUNCTIONS, user)} "
-        "show it (a superuser reads it)"
-    )

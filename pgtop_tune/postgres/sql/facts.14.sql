@@ -15,5 +15,7 @@ SELECT current_setting('server_version_num')::int AS version_num,
        current_setting('hot_standby')::bool AS hot_standby,
        coalesce((SELECT rolsuper FROM pg_roles WHERE rolname = current_user), false) AS superuser,
        pg_has_role(current_user, 'pg_monitor', 'usage') AS monitor_role,
+       EXISTS (SELECT FROM pg_roles
+                WHERE rolname = 'pg_use_reserved_connections' AND pg_has_role(oid, 'usage')) AS may_use_reserved,
        version() AS build,
        ARRAY(SELECT extname || ' ' || extversion FROM pg_extension ORDER BY extname)::text[] AS extensions

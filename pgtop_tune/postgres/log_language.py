@@ -1,0 +1,212 @@
+"""The languages in which a server writes its log: the words of its own message catalogue, and error codes. Pure.
+
+Source: chapter "Localization"; elog.c (send_message_to_server_log) for what a line consists of; manual of GNU gettext,
+"The Format of GNU MO Files".
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from pgtop_tune.postgres.server.encodings import decoder
+
+SEVERITIES: Final = ("DEBUG", "INFO", "NOTICE", "LOG", "WARNING", "ERROR", "FATAL", "PANIC")
+"""Graver ones last: Georgian has one word for NOTICE and WARNING."""
+_ADDENDA: Final = ("DETAIL", "HINT", "STATEMENT", "QUERY", "CONTEXT", "LOCATION", "BACKTRACE")
+_ABOUT_THE_SERVER: Final = re.compile(
+    r"checkpoint|restartpoint|automatic |autovacuum|database system|starting|listening|received|shutting down|aborting"
+    r"|redo |recovery|consistent|entering standby|started streaming|streaming|replication|logical |standby|selected"
+    r"|archiv|restored|parameter |configuration|temporary file|process \d+ |server process|terminating|all server"
+    r"|background worker|invalid|unexpected|out of|could not|oldest|multixact|transaction ID|skipping|invalidating"
+)
+"""How LOG entries begin that are about the server and not about one client's statement or connection."""
+_ABOUT_A_CLIENT: Final = re.compile(r"statement: |duration: |execute |parse |bind |fastpath |connection |disconnection")
+"""How LOG entries begin that quote a statement or speak of a client."""
+_NO_LANGUAGE: Final = frozenset({"", "C", "POSIX"})
+_LETTERS: Final = (
+    *("а=a", "б=b", "в=v", "г=g", "д=d", "е=e", "ё=yo", "ж=zh", "з=z", "и=i", "й=j", "к=k", "л=l", "м=m", "н=n", "о=o"),
+    *("п=p", "р=r", "с=s", "т=t", "у=u", "ф=f", "х=x", "ц=cz", "ч=ch", "ш=sh", "щ=shh", "ъ=``", "ы=y`", "ь=`", "э=e`"),
+    *("ю=yu", "я=ya", "і=i", "ї=yi", "є=ye", "ґ=g`"),
+)
+_CYRILLIC: Final = str.maketrans(
+    {letter: latin for pair in _LETTERS for letter, latin in (pair.split("="), pair.upper().split("="))}
+    | {"«": "<<", "»": ">>"}
+)
+"""How the C library writes letters that ASCII lacks (GOST 7.79); others are "?"."""
+_LITTLE, _BIG = b"\xde\x12\x04\x95", b"\x95\x04\x12\xde"
+_HEADER: Final = 20
+_SHORTEST_HEAD: Final = 4
+_PREFIX_ESCAPES: Final[Mapping[str, str]] = {
+    "e": r"(?P<code>[0-9A-Z]{5})",
+    "l": r"(?P<number>\d+)",
+    "p": r"\d+",
+    "P": r"\d*",
+    "c": r"[0-9a-f]+\.[0-9a-f]+",
+    "i": r"\S.{0,80}?",
+    "n": r"\d+\.\d+",
+    "Q": r"-?\d+",
+    "x": r"\d+",
+    "v": r"[\d/]*",
+    "%": "%",
+}
+"""Escapes of log_line_prefix whose form is known; what stands for others is foreign text."""
+_ESCAPE: Final = re.compile(r"%(?P<width>-?\d+)?(?P<kind>[A-Za-z%])|(?P<literal>[^%]+)|%")
+_FOREIGN_WORD: Final = r"(?P<word>[^\s:][^:]{0,40}?)\s?:  "
+
+
+class LogLanguage:
+    """Tells what a line of the log is.
+
+    Attributes:
+        severities: PostgreSQL's own words by those of the log, as columns of csvlog have them.
+        marked: A line of stderr with known words: groups prefix, mark and message.
+        kinds: PostgreSQL's own words by what stands before the message, colon and blanks included.
+        prefixed: A line of stderr by its prefix, whatever its words are: groups prefix, word and message, and code and
+            number where log_line_prefix has them; None where that is not known.
+    """
+
+    def __init__(
+        self,
+        *catalogues: Mapping[str, str],
+        encodings: Sequence[str] = (),
+        line_prefix: str | None = None,
+    ) -> None:
+        """Take the words of catalogues besides English.
+
+        Args:
+            catalogues: From `read_catalogue`.
+            encodings: Of the server's databases; sessions write their lines in them.
+            line_prefix: log_line_prefix.
+        """
+        self.kinds: Final = {f"DEBUG{level}:  ": "DEBUG" for level in range(1, 6)}
+        self.severities: Final = {name: name for name in SEVERITIES}
+        for catalogue in catalogues:
+            own = {text: name for name in SEVERITIES if (text := catalogue.get(name, ""))}
+            marks = {
+                text.partition("%")[0]: name for name in _ADDENDA for text in _marks(catalogue, name) if text.strip()
+            }
+            self.severities.update({_in_ascii(text): name for text, name in own.items()} | own)
+            self.kinds.update({_in_ascii(text): name for text, name in marks.items()} | marks)
+        self.severities.pop("", None)
+        self.kinds.pop("", None)
+        self.kinds.update({f"{name}:  ": name for name in _ADDENDA})
+        self.kinds.update({f"{word}:  ": name for word, name in self.severities.items()})
+        marks_by_length = sorted(self.kinds, key=len, reverse=True)
+        self.marked: Final = re.compile(
+            rf"(?P<prefix>.{{0,400}}?)(?<!\w)(?P<mark>{'|'.join(map(re.escape, marks_by_length))})(?P<message>.*)"
+        )
+        self.prefixed: Final = None if line_prefix is None else _prefixed(line_prefix)
+        heads = dict.fromkeys(chain.from_iterable(map(_heads, catalogues)))
+        self._heads: Final = (*heads, *filter(None, dict.fromkeys(map(_in_ascii, heads))))
+        self._decoders: Final = tuple(decoder(name) for name in dict.fromkeys(encodings) if name != "UTF8")
+
+    def is_about_the_server(self, message: str) -> bool:
+        """Return whether a LOG entry speaks of the server itself and not of one client's statement or connection."""
+        return _ABOUT_THE_SERVER.match(message) is not None or message.startswith(self._heads)
+
+    def text(self, line: bytes) -> str:
+        """Return a line in the encoding in which it was written; bytes that nobody can place are U+FFFD."""
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            texts = {text for decode in self._decoders if self._is_readable(text := decode(line))}
+            return texts.pop() if len(texts) == 1 else line.decode("utf-8", "replace")
+
+    def _is_readable(self, text: str) -> bool:
+        return "\ufffd" not in text and any(word.rstrip(" :") in text for word in self.kinds)
+
+
+def _in_ascii(text: str) -> str:
+    """Return what a process outside of a database writes where its locale is C; "" where nothing is left of it."""
+    plain = text.translate(_CYRILLIC).encode("ascii", "replace").decode()
+    return plain if re.search(r"[A-Za-z]{3}", plain) else ""
+
+
+def _marks(catalogue: Mapping[str, str], addendum: str) -> Iterator[str]:
+    """Translations of "DETAIL:  ", "LOCATION:  %s, %s:%d" and the like; some end without the blanks."""
+    for msgid, text in catalogue.items():
+        if msgid.startswith(f"{addendum}:  "):
+            yield text
+
+
+def _prefixed(line_prefix: str) -> re.Pattern[str]:
+    parts: list[str] = []
+    open_groups = 0
+    for escape in _ESCAPE.finditer(line_prefix):
+        if escape["kind"] == "q":
+            parts.append("(?:")
+            open_groups += 1
+        elif escape["kind"]:
+            repeated = f"(?P<{'code' if escape['kind'] == 'e' else 'number'}>"
+            known = _PREFIX_ESCAPES.get(escape["kind"], ".{0,200}?")
+            if any(repeated in part for part in parts):
+                known = known.replace(repeated, "(?:")
+            parts.append(rf" *{known} *" if escape["width"] else known)
+        else:
+            parts.append(re.escape(escape["literal"] or ""))
+    return re.compile(rf"(?P<prefix>{''.join(parts)}{')?' * open_groups}){_FOREIGN_WORD}(?P<message>.*)")
+
+
+def _heads(catalogue: Mapping[str, str]) -> Iterator[str]:
+    """Beginnings of messages about the server that no message about a client begins with."""
+    heads = {msgid: head for msgid, text in catalogue.items() if len(head := text.partition("%")[0]) >= _SHORTEST_HEAD}
+    of_clients = tuple(head for msgid, head in heads.items() if _ABOUT_A_CLIENT.match(msgid))
+    for msgid, head in heads.items():
+        is_shared = head.startswith(of_clients) or any(client_head.startswith(head) for client_head in of_clients)
+        if _ABOUT_THE_SERVER.match(msgid) and not is_shared:
+            yield head
+
+
+def is_english(language: str) -> bool:
+    """Return whether messages of this lc_messages are not translated; one without a catalogue is not, either."""
+    return language.partition(".")[0] in _NO_LANGUAGE
+
+
+def catalogue_paths(locale_directory: str, language: str, major: int) -> tuple[str, ...]:
+    """Return where the server's message catalogue may be, the most special first.
+
+    Args:
+        locale_directory: LOCALEDIR of pg_config.
+        language: lc_messages: "ru_RU.UTF-8", "de_DE@euro".
+        major: The server's.
+    """
+    name, _, modifier = language.partition("@")
+    territory = name.partition(".")[0]
+    if is_english(language) or not re.fullmatch(r"[\w-]{1,40}", territory) or not locale_directory:
+        return ()
+    plain = (territory, territory.partition("_")[0])
+    special = tuple(f"{each}@{modifier}" for each in plain) if re.fullmatch(r"[\w-]{1,40}", modifier) else ()
+    names = dict.fromkeys((*special, *plain))
+    return tuple(f"{locale_directory}/{each}/LC_MESSAGES/postgres-{major}.mo" for each in names)
+
+
+def read_catalogue(content: bytes) -> dict[str, str]:
+    """Return translations by what is translated; of plurals the first form.
+
+    Raises:
+        ValueError: It is no catalogue.
+    """
+    order = {_LITTLE: "<", _BIG: ">"}.get(content[:4])
+    if order is None or len(content) < _HEADER:
+        raise ValueError("its message catalogue has another format")
+    _, number, originals, translations = struct.unpack_from(f"{order}4I", content, 4)
+    try:
+        places = struct.iter_unpack(f"{order}2I", content[originals : originals + 8 * number])
+        others = struct.iter_unpack(f"{order}2I", content[translations : translations + 8 * number])
+        pairs = list(zip(places, others, strict=True))
+    except struct.error:
+        raise ValueError("its message catalogue is cut") from None
+
+    def text(length: int, begin: int) -> str:
+        return content[begin : begin + length].partition(b"\0")[0].decode("utf-8", "replace")
+
+    if len(pairs) != number:
+        raise ValueError("its message catalogue is cut")
+    return {msgid: translated for one, other in pairs if (msgid := text(*one)) and (translated := text(*other))}
+
+
+ENGLISH: Final = LogLanguage()

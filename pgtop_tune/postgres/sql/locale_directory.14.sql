@@ -1,0 +1,2 @@
+-- Where the server looks for translations of its messages.
+SELECT setting FROM pg_config() WHERE name = 'LOCALEDIR'

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _BINDS_ANY_PORT: Final = 1 << 10
 """CAP_NET_BIND_SERVICE (capabilities(7), include/uapi/linux/capability.h)."""
+_HBA: Final = "hba_file"
+_TEXT: Final = "SELECT pg_read_file(%s, 0, 1048576, true) AS text"
 _FILE: Final = "SELECT isdir AS is_directory FROM pg_stat_file(%s, true)"
 _VALUES: Final = """
 WITH lines AS MATERIALIZED (
@@ -112,6 +114,7 @@ class NextStart(Struct, frozen=True):
         has_group: Whether the group of its sockets exists; None where that cannot be said.
         is_log_closed: Its account may not write into the directory of its logs.
         cannot_listen: Why it could open no TCP port, "" where it could or that cannot be said.
+        access_fault: Why it could not load its hba_file, likewise.
     """
 
     rows: Mapping[str, StartValue]
@@ -121,6 +124,7 @@ class NextStart(Struct, frozen=True):
     has_group: bool | None = None
     is_log_closed: bool = False
     cannot_listen: str = ""
+    access_fault: str = ""
 
     def text(self, name: str) -> str:
         """Return a value, "" for an unknown parameter."""
@@ -217,8 +221,20 @@ def next_start(
         counts=_counts(session, touched),
         has_group=_has_group(group) if is_here and group and not group.isdecimal() else None,
         is_log_closed=is_here and not touched.isdisjoint(_LOGS) and _is_closed(start.text("log_directory"), place),
+        access_fault=_access_fault(session, start.text(_HBA)) if _HBA in touched else "",
         cannot_listen=_cannot_listen(start, place) if is_here and not touched.isdisjoint(_LISTENING) else "",
     )
+
+
+def _access_fault(session: OperatorSession, path: str) -> str:
+    """Return why the server could not load a file of access rules: it cannot read it, or there is no rule in it."""
+    try:
+        with session.plain_words():
+            text = str(session.rows(_TEXT, path)[0]["text"] or "")
+    except ServerProblem as problem:
+        return problem.message if "could not open" in problem.message else ""
+    has_rule = any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
+    return "" if has_rule else "it contains no entries"
 
 
 def _is_closed(directory: str, place: ServerPlace) -> bool:

@@ -88,9 +88,13 @@ def _tls_versions(start: NextStart) -> str:
 
 def _access_file(start: NextStart) -> str:
     path = start.text("hba_file")
-    # A relative one is looked for where the server is started, which nobody knows.
-    is_missing = path.startswith("/") and start.is_missing(path)
-    return f'could not load "{path}": No such file or directory' if is_missing else ""
+    if path and not path.startswith("/"):
+        if "hba_file" not in start.changes:
+            return ""
+        return f'"{path}" is looked for where the server is started, which nobody knows: write an absolute name'
+    if path and start.is_missing(path):
+        return f'could not load "{path}": No such file or directory'
+    return f'could not load "{path}": {start.access_fault}' if start.access_fault else ""
 
 
 def _group(start: NextStart) -> str:

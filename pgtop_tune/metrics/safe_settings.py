@@ -25,7 +25,7 @@ _NAMES: Final = """
     enable_parallel_append enable_parallel_hash enable_partition_pruning enable_partitionwise_aggregate
     enable_partitionwise_join enable_presorted_aggregate enable_self_join_elimination enable_seqscan enable_sort
     enable_tidscan escape_string_warning event_source file_copy_method file_extend_method geqo geqo_effort
-    geqo_generations geqo_pool_size geqo_seed geqo_selection_bias gin_pending_list_limit hash_mem_multiplier
+    geqo_seed geqo_selection_bias gin_pending_list_limit
     hot_standby_feedback huge_page_size huge_pages icu_validation_level io_combine_limit io_max_combine_limit
     io_max_concurrency io_max_workers io_method io_min_workers io_worker_idle_timeout io_worker_launch_interval
     io_workers jit jit_above_cost jit_debugging_support jit_expressions jit_inline_above_cost jit_optimize_above_cost

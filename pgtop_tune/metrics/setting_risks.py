@@ -591,7 +591,15 @@ _LOCK_OUT: Final[tuple[ValueRisk, ...]] = (
     *_rows(_LOCK, "remove_temp_files_after_crash", OFF, "temporary files stay after a crash, until the disk is full"),
     *_rows(_LOCK, "allow_in_place_tablespaces", ON, "tablespaces can fill the disk of the data directory"),
     *_rows(_LOCK, "work_mem", above("4GB", "kB"), _MEMORY, tried=True),
-    *_rows(_LOCK, "temp_buffers", above("8GB", "8kB"), _MEMORY, tried=True),
+    *_rows(_LOCK, "temp_buffers", above("4GB", "8kB"), _MEMORY, tried=True),
+    *_rows(_LOCK, "hash_mem_multiplier", above("100"), _MEMORY, tried=True),
+    *_rows(
+        _LOCK,
+        "geqo_pool_size geqo_generations",
+        above("10000"),
+        "every wide join is planned for minutes, or fails for want of memory",
+        tried=True,
+    ),
     *_rows(_LOCK, "maintenance_work_mem autovacuum_work_mem", above("64GB", "kB"), _MEMORY, tried=True),
     *_rows(
         _LOCK,

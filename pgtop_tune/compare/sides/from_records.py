@@ -316,8 +316,8 @@ def _statements(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
 def _doubts(record: Mapping[str, Any]) -> Iterator[Doubt]:
     validity = _object(record.get("validity"))
     doubts = [_object(doubt) for doubt in _list(validity.get("doubts"))]
-    if validity.get("valid") is False and not any(doubt.get("verdict") == RunVerdict.INVALID for doubt in doubts):
-        yield Doubt("NOT-VALID", RunVerdict.INVALID, "its record says that the run is not valid")
+    if validity.get("valid") is not True and not any(doubt.get("verdict") == RunVerdict.INVALID for doubt in doubts):
+        yield Doubt("NOT-VALID", RunVerdict.INVALID, "its record does not say that the run is valid")
     for doubt in doubts:
         word = _text(doubt.get("verdict"))
         if word in tuple(RunVerdict):

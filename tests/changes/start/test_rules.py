@@ -52,7 +52,7 @@ async def test_whatever_passes_starts_and_what_is_refused_would_not_have(
     before = (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
     for values, sentence in REFUSED:
         wanted, terms = unlocked(values)
-        with pytest.raises(ServerProblem, match="would not start again|more than the machine has") as refused:
+        with pytest.raises(ServerProblem, match=r"would not start again|more than the machine has") as refused:
             await control.apply_set(wanted, terms)
         assert re.search(sentence, refused.value.message)
     assert (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes() == before

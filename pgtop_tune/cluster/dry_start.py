@@ -28,17 +28,23 @@ from pgtop_tune.process import guard
 
 _COMPUTED_SINCE: Final = 15
 _NO_TLS: Final = ("ssl", "off")
-_LEAST_MEMORY: Final = {
+_LEAST: Final = {
     "shared_preload_libraries": "",
     "shared_buffers": "128kB",
     "wal_buffers": "32kB",
     "huge_pages": "off",
     "shared_memory_type": "mmap",
+    "listen_addresses": "",
+    "external_pid_file": "",
+    "logging_collector": "off",
 }
-_AFTER_TLS: Final = re.compile(r"pg_notify|shared memory|semaphore")
+_PAST_FILES: Final = re.compile(r"pg_notify|shared memory|semaphore|pg_wal")
+_MADE_FOR_RULES: Final = ("pg_notify", "pg_dynshmem", "pg_stat", "pg_stat_tmp", "pg_replslot", "pg_logical")
 _COPIED: Final = ("PG_VERSION", "global/pg_control")
 _PLAIN_WORDS: Final = ("-c", "log_line_prefix=", "-c", "lc_messages=C", "-c", "log_destination=stderr")
-_SEVERITY: Final = re.compile(r"^(FATAL|LOG|DETAIL|HINT|ERROR):\s+")
+_SEVERITY: Final = re.compile(r"^(FATAL|LOG|DETAIL|HINT|ERROR|CONTEXT):\s+")
+_AFTERWARDS: Final = re.compile(r"database system is shut down|other active server|shutting down due|aborting startup")
+"""What a server says of an end whose reason it has given."""
 _MB: Final = 2**20
 _TIMEOUT_S: Final = 20.0
 _NO_ANSWER: Final = (TOO_LONG, NOT_RUN, -signal.SIGKILL)
@@ -52,10 +58,12 @@ class StartText(Struct, frozen=True):
     Attributes:
         auto_conf: The text of postgresql.auto.conf.
         options: Parameters of the command line, which win over every file.
+        with_rules: Whether the file of access rules is read, too.
     """
 
     auto_conf: str
     options: tuple[tuple[str, str], ...] = ()
+    with_rules: bool = False
 
 
 class DryStart(Struct, frozen=True):
@@ -94,15 +102,17 @@ def dry_start(
             program cannot be run.
     """
     names = ("shared_memory_size", "shared_memory_size_in_huge_pages")
-    with _directory(place, text.auto_conf) as directory:
+    with _directory(place, text) as directory:
         # Before 15 nothing is computed and no library is loaded: only the files are read.
         asked = names if major >= _COMPUTED_SINCE else ("shared_buffers",)
         options = [word for name, value in text.options for word in ("-c", f"{name}={value}")]
         answers = [_asked(place, directory, name, *options) for name in asked]
         refusal = next((words for words, _ in answers if words), "")
-        if not refusal and major < _COMPUTED_SINCE:
-            refusal = _refusal_of_tls(place, directory, options) if _NO_TLS not in text.options else ""
-            return DryStart(refusal) if refusal else _with_libraries(place, directory, missing)
+        is_older = major < _COMPUTED_SINCE
+        if not refusal and (text.with_rules or (is_older and _NO_TLS not in text.options)):
+            refusal = _refusal_of_start(place, directory, options)
+        if not refusal and is_older:
+            return _with_libraries(place, directory, missing)
     if refusal:
         return DryStart(refusal)
     megabytes, pages = (_number(answer) for _, answer in answers)
@@ -111,15 +121,16 @@ def dry_start(
     )
 
 
-def _refusal_of_tls(place: ServerPlace, directory: ForeignPath, options: Sequence[str]) -> str:
-    """Return why certificates and keys are refused where -C does not read them.
+def _refusal_of_start(place: ServerPlace, directory: ForeignPath, options: Sequence[str]) -> str:
+    """Return why certificates, keys or access rules are refused that -C does not read.
 
-    It is a start of a server without pg_notify. It reads them, makes its shared memory and ends there, before any
-    socket and process (postmaster.c, PostmasterMain; ipci.c, AsyncShmemInit).
+    It is a start of a server without data. It reads certificates, makes its shared memory and ends there where
+    `_MADE_FOR_RULES` is not made; else it reads the rules and ends for want of pg_wal, before it writes anything
+    (postmaster.c, PostmasterMain; ipci.c, AsyncShmemInit; xlog.c, ValidateXLOGDirectoryStructure).
     """
-    least = (f"{name}={value}" for name, value in _LEAST_MEMORY.items())
+    least = (f"{name}={value}" for name, value in {**_LEAST, "unix_socket_directories": str(directory)}.items())
     refusal, _ = _run(place, directory, *options, *(word for value in least for word in ("-c", value)))
-    return "" if _AFTER_TLS.search(refusal) else refusal
+    return "" if _PAST_FILES.search(refusal) else refusal
 
 
 def _with_libraries(
@@ -152,10 +163,8 @@ def _run(place: ServerPlace, directory: ForeignPath, *more: str) -> tuple[str, s
     if ran.status in _NO_ANSWER:
         raise ClusterProblem("; ".join(ran.words) or f"{place.program} was killed")
     if ran.status != 0:
-        words = (
-            "; ".join(_SEVERITY.sub("", line) for line in ran.words[-3:])
-            or f"{place.program} ended with status {ran.status}"
-        )
+        reasons = [_SEVERITY.sub("", line) for line in ran.words if not _AFTERWARDS.search(line)]
+        words = "; ".join(reasons[-3:]) or f"{place.program} ended with status {ran.status}"
         return words.replace(str(directory), place.data_directory), ""
     return "", ran.words[-1].strip() if ran.words else ""
 
@@ -165,7 +174,7 @@ def _number(answer: str) -> int | None:
 
 
 @contextmanager
-def _directory(place: ServerPlace, auto_conf: str) -> Iterator[ForeignPath]:
+def _directory(place: ServerPlace, text: StartText) -> Iterator[ForeignPath]:
     """Make a directory of the server's account with the files of the trial, in one of ours."""
     try:
         ours = Path(tempfile.mkdtemp(prefix="pgtop-dry-"))
@@ -176,7 +185,8 @@ def _directory(place: ServerPlace, auto_conf: str) -> Iterator[ForeignPath]:
             if place.uid not in (None, data.uid):
                 raise PermissionError(errno.EPERM, "it belongs to another user than the server", place.data_directory)
             files = {name: data.read(name, _MOST_BYTES) for name in _COPIED}
-        files[FILE_NAME] = auto_conf.encode("utf-8", "surrogateescape")
+        files[FILE_NAME] = text.auto_conf.encode("utf-8", "surrogateescape")
+        files |= {f"{name}/.made": b"" for name in _MADE_FOR_RULES if text.with_rules}
         if os.geteuid() == 0:
             ours.chmod(0o711)
         with handed_over(ours, "cluster", place.uid, place.gid, files) as directory:

@@ -218,6 +218,7 @@ def start_text(
     with_libraries: bool,
     with_tls: bool = True,
     may_ask: bool = False,
+    with_rules: bool = False,
 ) -> StartText:
     """Return what is to be tried: relative names of TLS files are those of the data directory.
 
@@ -228,6 +229,7 @@ def start_text(
         with_libraries: Load shared_preload_libraries.
         with_tls: Read certificates and keys; not where that would run ssl_passphrase_command.
         may_ask: Run that, too: it is what the operator wants, and has confirmed.
+        with_rules: Read the file of access rules, too.
     """
     options = {} if with_libraries else {"shared_preload_libraries": ""}
     if with_tls and (may_ask or not values.text(PASSPHRASE)):
@@ -235,7 +237,7 @@ def start_text(
         options |= {name: f"{place.data_directory}/{path}" for name, path in paths if path and path[0] != "/"}
     else:
         options["ssl"] = "off"
-    return StartText(text, tuple(options.items()))
+    return StartText(text, tuple(options.items()), with_rules)
 
 
 def absent_libraries(directory: str, place: ServerPlace) -> Callable[[str, str], Sequence[str]] | None:

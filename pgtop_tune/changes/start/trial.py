@@ -38,7 +38,7 @@ _AT_RESTART: Final = "postmaster"
 _WHERE_LIBRARIES: Final = "dynamic_library_path"
 _UNREAD: Final = NextStart(rows={}, changes={}, directories={}, counts={})
 """Where neither a rule nor a certificate asks for it."""
-_RULE_FILES: Final = frozenset({"hba_file", "ident_file"})
+_ACCESS_RULES: Final = "hba_file"
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -85,8 +85,6 @@ class StartTrials:
         if _is_of_tls(touched) or not touched.isdisjoint(PARAMETERS):
             before = next_start(session, (), PARAMETERS, place=place, touched=touched)
             after = next_start(session, changes, PARAMETERS, place=place)
-        if not touched.isdisjoint(_RULE_FILES):
-            self._tell("the lines of a file of access rules are not tried: a start refuses one with a fault")
         dry = self._dry(session, place, changes, (before, after), with_libraries=with_libraries)
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
         refusal = refusal or refusal_by_rules(before, after, changes, session.major, tried=isinstance(dry, DryStart))
@@ -126,8 +124,9 @@ class StartTrials:
                 with_libraries=with_libraries,
                 with_tls=with_tls,
                 may_ask=may_ask,
+                with_rules=_ACCESS_RULES in names,
             )
-            if new in self._passed and not with_libraries and not with_tls:
+            if new in self._passed and not (with_libraries or with_tls or new.with_rules):
                 return DryStart()
             missing = absent_libraries(library_directory(session), place) if with_libraries else None
             dry = dry_start(place, new, session.major, missing)

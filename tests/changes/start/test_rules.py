@@ -29,9 +29,9 @@ REFUSED = [
     ({"superuser_reserved_connections": "100", "max_connections": "100"}, "must be less than"),
     ({"wal_level": "minimal"}, "requires"),
     ({"wal_level": "minimal", "archive_mode": "on", "max_wal_senders": "0"}, "WAL archival cannot be enabled"),
-    ({"hba_file": "my_hba.conf"}, "write an absolute name"),
+    ({"hba_file": "my_hba.conf"}, "could not load|write an absolute name"),
     ({"hba_file": "/etc/shadow"}, "Permission denied"),
-    ({"hba_file": "/dev/null"}, "it contains no entries"),
+    ({"hba_file": "/dev/null"}, "contains no entries"),
     ({"min_dynamic_shared_memory": "2000000MB"}, "of shared memory, of .*more than the machine has"),
     ({"max_locks_per_transaction": "100000000"}, "of shared memory, of .*more than the machine has"),
     ({"ssl": "on"}, 'server.crt": No such file or directory|SSL is not supported by this build'),
@@ -58,6 +58,15 @@ async def test_whatever_passes_starts_and_what_is_refused_would_not_have(
     assert (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes() == before
     for values in PASSING:
         await control.apply_set(*unlocked(values))
+    data = Path(str(server.data_dir))
+    sound, rules = (data / "pg_hba.conf").read_text(), data / "other_hba.conf"
+    for line in ("host all all 127.0.0.1/32 ldap", "local all all nonsense", "include /nonexistent/x"):
+        rules.write_text(f"{sound}\n{line}\n")
+        rules.chmod(0o644)
+        with pytest.raises(ServerProblem, match=rf"would not start again: .*{rules}.*could not load"):
+            await control.apply_set(*unlocked({"hba_file": str(rules)}))
+    rules.write_text(sound)
+    await control.apply_set(*unlocked({"hba_file": str(rules)}))
     await control.aclose()
     server.restart()
 

@@ -96,6 +96,11 @@ _MEANING: Final = (
 )
 _TARGETS: Final = "recovery_target recovery_target_lsn recovery_target_name recovery_target_time recovery_target_xid"
 
+_USUAL_SCHEMAS: Final = frozenset({"$user", "public", "pg_catalog"})
+_OTHER_SCHEMAS: Final = Condition(
+    "of other schemas than $user, public and pg_catalog, or of none",
+    lambda value, _: any(schema.strip().strip('"') not in _USUAL_SCHEMAS for schema in value.split(",")),
+)
 _CRASH, _LOSS, _CODE, _LOCK = (
     RiskClass.LOSES_ON_CRASH,
     RiskClass.LOSES_AT_ONCE,
@@ -335,7 +340,7 @@ _RUN_CODE: Final[tuple[ValueRisk, ...]] = (
     *_rows(
         _CODE,
         "search_path",
-        OTHER,
+        _OTHER_SCHEMAS,
         "names in statements and functions can mean those of another schema, or nothing",
         tried=True,
     ),

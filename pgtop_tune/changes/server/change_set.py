@@ -162,10 +162,9 @@ def take_back(
         note_instance(session, journal)
     of_file = any(change.scope.kind is ScopeKind.SYSTEM for change in changes)
     included = included_line(session) if of_file else ""
-    unread = (
-        "; ".join(f"{line.name} = {line.value} of {line.place}" for line in unread_lines(session)) if of_file else ""
-    )
-    brought = f"the reload has put {without_secrets(unread)} into force" if unread else ""
+    unread = unread_lines(session, {change.name.lower() for change in changes}) if of_file else ()
+    unread_words = without_secrets("; ".join(f"{line.name} = {line.value} of {line.place}" for line in unread))
+    brought = f"the reload has put {unread_words} into force" if unread else ""
     lost = f"ALTER SYSTEM has written out what {included!r} of {FILE_NAME} includes: put that line back"
     places = [present(session, change) for change in changes]
     renamed = {place.change.id: place.renamed for place in places}

@@ -23,10 +23,10 @@ SELECT DISTINCT ON (s.name) s.name, f.setting AS value, coalesce(s.reset_val, ''
        f.sourcefile, f.sourceline
   FROM pg_file_settings f JOIN pg_settings s ON lower(s.name) = lower(f.name)
  WHERE f.error IS NULL AND s.name = ANY(%s) AND s.context NOT IN ('postmaster', 'internal')
-   AND s.source IN ('default', 'configuration file', 'session')
+   AND s.source IN ('default', 'configuration file')
  ORDER BY s.name, f.seqno DESC
 """
-"""Of the other sources a role, a database or the start of the server wins over every file."""
+"""Of the other sources a role, a database, the start of the server or our session wins over every file."""
 _CHANGED_RULES: Final = """
 SELECT setting AS path FROM pg_settings
  WHERE name IN ('hba_file', 'ident_file') AND (pg_stat_file(setting, true)).modification > pg_conf_load_time()

@@ -68,7 +68,8 @@ def test_the_old_values_are_in_the_file_and_nobody_starts_it(
                 process.kill()
                 process.wait()
         else:
-            assert run("set", *words, "-d", conninfo(server), home=tmp_path).status == 0
+            unlocked = ("--confirm", "search_path") if any("search_path" in word for word in words) else ()
+            assert run("set", *words, *unlocked, "-d", conninfo(server), home=tmp_path).status == 0
             run_pg_ctl(server, "stop", "-m", how)
             ran = run("revert", "-d", conninfo(server), home=tmp_path)
             assert ran.status == 0, ran.err

@@ -39,7 +39,7 @@ from pgtop_tune.changes.server.one_change import (
 )
 from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
 from pgtop_tune.changes.server.unread_files import unread_lines
-from pgtop_tune.changes.server.way_in import check_after, check_value_back, decides
+from pgtop_tune.changes.server.way_in import check_after, check_value_back, login_reads_old
 from pgtop_tune.changes.start.places import included_line
 from pgtop_tune.changes.statements import same
 from pgtop_tune.cluster.auto_conf import FILE_NAME
@@ -200,7 +200,7 @@ def take_back(
         )
         notes = (*why_so, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
-        displaced = change.kept and not done.wrote and not done.handed_on
+        displaced = change.kept and not (at_once or done.wrote or done.handed_on)
         message = "; ".join(filter(None, notes))
         settled.append(replace(change, state=state, message=message, displaced=displaced))
     journal.write(*settled)
@@ -354,22 +354,28 @@ def _stay_out(
 ) -> tuple[Refusal, ...]:
     """Write changes again whose old values let no new session in, and leave them out of what was put back.
 
-    It could not be tried before by a role that may write a value, and may not set it in its own session.
+    It could not be tried before by a role that may write a value, and may not set it in its own session. Where no
+    session gets in with the change either, the old value is not the reason, and is restored.
     """
     refused: list[Refusal] = []
-    deciding = [change for change in changes if change.id in put and put[change.id].wrote]
-    for change in deciding:
-        if not decides(change.name, change.auto_conf_before):
+
+    def write(change: ParameterChange, value: str | None) -> None:
+        session.alter(change.name, value, change.scope)
+        if change.scope.kind is ScopeKind.SYSTEM:
+            session.reload([change.name])
+
+    for change in changes:
+        if change.id not in put or not put[change.id].wrote or not login_reads_old(change):
             continue
-        of_system = [change.name] if change.scope.kind is ScopeKind.SYSTEM else []
-        if of_system:
-            session.reload(of_system)
+        if change.scope.kind is ScopeKind.SYSTEM:
+            session.reload([change.name])
         try:
             check_after(session, [replace(change, value=change.auto_conf_before)])
         except ServerProblem as problem:
-            session.alter(change.name, change.value, change.scope)
-            if of_system:
-                session.reload(of_system)
+            write(change, change.value)
+            if session.new_login({}, change.scope.database) is not None:
+                write(change, change.auto_conf_before)
+                continue
             del put[change.id]
             hint = f"the change stays in force; `pgtop-tune reset {change.name}` gives it its default"
             refused.append(Refusal(change, ServerProblem(f"its old value: {problem.message}", hint)))

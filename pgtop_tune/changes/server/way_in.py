@@ -96,9 +96,14 @@ def check_before(
             raise ServerProblem(f"no new session gets in with {assignments}: {problem}", "nothing was changed")
 
 
+def login_reads_old(change: ParameterChange) -> bool:
+    """Return whether a login reads the parameter of a change, and there is an old value of its own to be restored."""
+    return change.name in _TRIED and change.auto_conf_before is not None
+
+
 def check_value_back(session: OperatorSession, change: ParameterChange) -> None:
     """Log in once with the old value of a change before it is restored. Raises as `check_before`."""
-    if change.name in _TRIED and change.auto_conf_before is not None:
+    if login_reads_old(change):
         parameter = session.parameter(change.name)
         check_before(
             session,

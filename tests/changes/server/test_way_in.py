@@ -171,6 +171,22 @@ async def test_an_old_value_that_a_role_may_not_try_is_not_left_in_force_where_i
     await control.aclose()
 
 
+async def test_a_login_that_fails_for_another_reason_keeps_no_value_in_force(
+    fresh_server: Throwaway, tmp_path: Path
+) -> None:
+    execute(fresh_server, f"ALTER SYSTEM SET {LIBRARIES} = ''", "SELECT pg_reload_conf()")
+    control = control_to(place(fresh_server), tmp_path)
+    before = auto_conf_of(fresh_server)
+    (made,) = await control.apply_set([WantedParameter(LIBRARIES, "plpgsql")], Terms(600.0))
+    access = Path(str(fresh_server.data_dir)) / "pg_hba.conf"
+    sound = access.read_text()
+    access.write_text("local all all reject\n")
+    await control.revert_set(made.set_id)
+    access.write_text(sound)
+    assert auto_conf_of(fresh_server) == before
+    await control.aclose()
+
+
 async def test_a_delay_that_no_login_waits_for_is_refused(fresh_server: Throwaway, tmp_path: Path) -> None:
     control = control_to(resolve(f"{conninfo(fresh_server)} connect_timeout=2"), tmp_path)
     for name in ("post_auth_delay", "pre_auth_delay"):

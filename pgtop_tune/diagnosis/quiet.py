@@ -20,6 +20,8 @@ from pgtop_tune.units import count, mean, ms, with_ms
 NONE: Final = "none"
 _FEW_SESSIONS: Final = 0.3
 """Without a load of ours, fewer active sessions wait for nothing worth a sentence, unless clients wait elsewhere."""
+_LESS_THAN_ONE: Final = 1.0
+"""Without a load of ours, so many active sessions on a server that no rule speaks of are held up by nothing."""
 _NONE_ENDED: Final = 1.0
 """Transactions per second, for each session of this program, that the server makes or that ours miscount."""
 _REACHED: Final = 0.99
@@ -97,7 +99,7 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     thinks = facts.latency_ms > 0 and thinks_ms >= _THINKS * facts.latency_ms
     if thinks and not waits_for_us and facts.queue_ms < _QUEUE * facts.latency_ms:
         return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts, _parts_ms(facts))
-    if facts.run is None and facts.waits.active < _FEW_SESSIONS:
+    if facts.run is None and facts.waits.active < _LESS_THAN_ONE:
         if facts.hidden is not None:
             # Those may be all there is: as in the pane of waits, none that are seen is not none.
             return f"waits cannot be looked at: {facts.hidden}", ()
@@ -112,9 +114,17 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     parts_ms = _parts_ms(facts)
     parts = _parts(facts, parts_ms)
     named = ", ".join(f"{label} {value}" for label, value in parts)
-    # No rule explains it, and still it is most of the time.
-    said = "not clear what binds" if max(parts_ms.values()) >= _MOST * facts.latency_ms else "no single limit"
+    said = "no single limit"
+    if max(parts_ms.values()) >= _MOST * facts.latency_ms:
+        # No rule explains it, and still it is most of the time.
+        said = "the time is CPU work, and CPUs are free" if _works_freely(facts) else "not clear what binds"
     return f"{said}: {named} of {whole}", parts
+
+
+def _works_freely(facts: Facts) -> bool:
+    """Return whether sessions are mostly on CPUs, hardly wait for one, and find one: none is full."""
+    queues = facts.queue_ms >= _QUEUE * facts.latency_ms
+    return facts.cpu_ms >= _MOST * facts.latency_ms and not queues and not _has_full_core(facts)
 
 
 def _busy_elsewhere(facts: Facts) -> str:

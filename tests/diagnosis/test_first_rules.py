@@ -80,6 +80,14 @@ def test_cpus_that_several_fill_are_said_to_be_full_with_the_parts_of_each() -> 
     assert "the 4 CPUs are full: the server 2.3, pgbench 0.8, other programs 0.9; " in first.sentence
 
 
+def test_cpus_that_others_share_without_filling_them_are_before_a_smaller_queue_for_rows() -> None:
+    """A part of the machine was other programs': 40 % of the time waited for a CPU, and the line named rows with 13 %."""
+    waits = {"Client:turn": 9.0, "CPU:": 4.0, "Lock:transactionid": 2.2}
+    first = said(replace(SHARED_CPUS, waits=waits, cpu=1.5, queued=6.5)).first
+    assert first.rule == "cpu.full"
+    assert "the server 1.5, pgbench 0.8, other programs 1.7" in first.sentence
+
+
 def test_full_cpus_without_a_queue_are_full_use_and_no_finding() -> None:
     busy = Situation(waits={"CPU:": 4.0}, latency_ms=0.4, tps=10_000.0, clients=4, cpu=4.0, queued=0.0, busy=99.0)
     assert said(busy).first.rule == "none"
@@ -244,7 +252,9 @@ def test_the_wait_at_a_pooler_of_a_load_of_others_is_not_cut_to_the_time_behind_
 
     def with_pooler(second: int) -> Frame:
         pools = (pool("bench", "bench", cl_active=2, cl_waiting=14, sv_active=2, sv_idle=0),)
-        counted = (counters("bench", second, xacts=231 * second, wait_us=14_000_000 * second),)
+        counted = (
+            counters("bench", second, xacts=231 * second, wait_us=14_000_000 * second, xact_us=2_000_000 * second),
+        )
         seen = bouncer(second, servers=2, pools=pools, counters=counted)
         return replace(server.frame(second), pooler=PoolerSample(float(second), (Pooler("b", "x", seen),)))
 
@@ -286,6 +296,29 @@ def test_clients_that_wait_at_a_pool_are_first_however_few_sessions_are_active()
         assert (
             first.sentence == f"28 clients wait {wait} at the pooler: its 2 connections are held in client think time"
         )
+
+
+def test_a_queue_at_a_pool_stays_first_while_the_server_counts_hardly_a_transaction() -> None:
+    """Transactions that touch no table came in bunches: a mean of 20 s for each, of which the wait was a 25th."""
+    rare = Situation(
+        waits={"CPU:": 0.5, "Client:turn": 1.5}, load=False, tps=0.1, cpu=0.3, busy=20.0, backends=thinking
+    )
+    first = Diagnosing().look(Interval([at_pool(second, rare, 35) for second in range(40)])).first
+    assert first.rule == "pool.queue"
+    assert first.sentence.startswith("28 clients wait 0.8 s at the pooler")
+
+
+def test_less_than_one_active_session_of_clients_that_think_is_at_no_limit() -> None:
+    """20 clients with think time were "not clear what binds: CPU 4.93 ms" as soon as 0.3 sessions were active."""
+    thinks = Situation(waits={"CPU:": 0.5}, load=False, tps=64.0, cpu=0.4, busy=22.0)
+    assert said(thinks).first.sentence.startswith("nothing is at a limit: 64 tps, 0.50 active sessions")
+
+
+def test_work_on_free_cpus_is_not_unclear() -> None:
+    """3,300 point reads a second, as fast as they came, were "not clear what binds: CPU 0.39 of 0.47 ms"."""
+    works = Situation(waits={"CPU:": 1.3}, load=False, tps=3300.0, cpu=1.3, busy=40.0)
+    assert said(works).first.sentence == "the time is CPU work, and CPUs are free: CPU 0.39, other 0 of 0.39 ms"
+    assert said(replace(works, busy=96.0)).first.sentence.startswith("not clear what binds")
 
 
 def test_a_server_that_ends_transactions_is_never_idle() -> None:

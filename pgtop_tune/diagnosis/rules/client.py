@@ -56,14 +56,25 @@ def _pool_wait_ms(facts: Facts) -> float:
     longest = max(pooler.MAX_WAIT(facts.interval).values(), default=0.0)
     if waiting < _WAITING:
         return 0.0
-    wait_ms = counted or (1000.0 * waiting / facts.tps if facts.tps else longest)
+    wait_ms = counted or longest or (1000.0 * waiting / facts.tps if facts.tps else 0.0)
     return min(wait_ms, facts.latency_ms) if facts.run else wait_ms
 
 
+def _pooled_ms(facts: Facts) -> float:
+    """ms of a transaction that goes through a pooler, its wait there included; 0 where that is not known.
+
+    Of a load of others the pooler counts it: the server counts no transactions that touch no table, and its L with them.
+    """
+    if facts.run:
+        return facts.latency_ms
+    xact_ms = max((row.xact_ms or 0.0 for row in pooler.traffic(facts.interval)), default=0.0)
+    return facts.once(_pool_wait_ms) + xact_ms if xact_ms else 0.0
+
+
 def _queues_at_pool(facts: Facts) -> bool:
-    wait_ms = facts.once(_pool_wait_ms)
-    # Without L nothing comes through, or nothing is seen behind the pooler.
-    return wait_ms >= (_WAIT_OF_L * facts.latency_ms if facts.latency_ms else _STUCK_MS) > 0
+    pooled_ms = facts.once(_pooled_ms)
+    # Where that is not known nothing comes through, or nothing is seen behind the pooler.
+    return facts.once(_pool_wait_ms) >= (_WAIT_OF_L * pooled_ms if pooled_ms else _STUCK_MS) > 0
 
 
 def _holders(facts: Facts, servers: int) -> str:
@@ -158,19 +169,19 @@ def _pool(facts: Facts) -> Hit | None:
     pools = pooler.pool_rows(facts.interval)
     worst, wait_ms = pools[0], facts.once(_pool_wait_ms)
     waiting, servers = worst.pool.cl_waiting or 0, worst.servers
-    rest_ms = facts.latency_ms - (wait_ms if facts.run else 0.0)
+    pooled_ms = facts.once(_pooled_ms)
     place = f"the pooler, pool {name(worst.pool.id)}" if len(pools) > 1 else "the pooler"
     said = f"{plural(waiting, 'client')} {'waits' if waiting == 1 else 'wait'} {_wait_words(wait_ms)} at {place}"
     return Hit(
         sentence=said + (_holders(facts, servers) if servers else ""),
         short=said,
-        impact_ms=min(wait_ms, facts.latency_ms) if facts.latency_ms else None,
-        share=None if facts.latency_ms else 1.0,
+        impact_ms=wait_ms if facts.run and facts.latency_ms else None,
+        share=wait_ms / pooled_ms if pooled_ms else 1.0,
         evidence=told(
             ("waiting clients", f"{waiting}"),
             ("wait for a connection", with_ms(wait_ms)),
             ("server connections", f"{servers}" if servers else None),
-            ("the server's part", with_ms(rest_ms) if facts.latency_ms else None),
+            ("the server's part", with_ms(pooled_ms - wait_ms) if pooled_ms else None),
         ),
         next_step=(
             "the largest part of the server's time first; then half as many connections more in the pool."

@@ -15,7 +15,7 @@ from pgtop_tune.units import number, with_ms
 
 _QUEUE: Final = 0.10
 _BOTH: Final = 0.30
-_SERVERS: Final = 0.6
+_MOST_OF_USE: Final = 0.6
 _OTHERS: Final = 0.25
 _STEAL: Final = 5.0
 _THROTTLED: Final = 5.0
@@ -36,7 +36,7 @@ def _server(facts: Facts) -> Hit | None:
     if waiting_ms < _QUEUE * facts.latency_ms or impact_ms < _BOTH * facts.latency_ms:
         return None
     used = facts.server_cpus
-    if used is None or used < _servers_part(facts):
+    if used is None or used < _most_of_use(facts):
         return None
     whole = number(cpus, 3)
     return Hit(
@@ -67,9 +67,9 @@ def _own_cpus_full(facts: Facts) -> bool:
     return cpus < machine_cpus and used >= cpus * FULL / 100.0
 
 
-def _servers_part(facts: Facts) -> float:
-    """CPUs from which on the server is who fills them."""
-    return _SERVERS * (facts.busy or 0.0) / 100.0 * (facts.machine_cpus or 1)
+def _most_of_use(facts: Facts) -> float:
+    """Return from how many CPUs on one program is the one that fills them."""
+    return _MOST_OF_USE * (facts.busy or 0.0) / 100.0 * (facts.machine_cpus or 1)
 
 
 def _full(facts: Facts) -> Hit | None:
@@ -77,9 +77,9 @@ def _full(facts: Facts) -> Hit | None:
     busy, cpus, used, waiting_ms = facts.busy, facts.machine_cpus, facts.server_cpus, queue_ms(facts)
     if busy is None or cpus is None or used is None or busy < FULL or waiting_ms < _QUEUE * facts.latency_ms:
         return None
-    if used >= _servers_part(facts) or turn_owner(facts) == "cpu.pgbench" or _others(facts) is not None:
-        return None
     load, others = facts.generator, facts.other_cpus
+    if max(used, others or 0.0) >= _most_of_use(facts) or turn_owner(facts) == "cpu.pgbench":
+        return None
     shares = [f"the server {used:.1f}"]
     shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
     shares += [f"other programs {others:.1f}"] if others is not None else []

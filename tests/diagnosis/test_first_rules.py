@@ -81,11 +81,19 @@ def test_cpus_that_several_fill_are_said_to_be_full_with_the_parts_of_each() -> 
 
 
 def test_cpus_that_others_share_without_filling_them_are_before_a_smaller_queue_for_rows() -> None:
-    """A part of the machine was other programs': 40 % of the time waited for a CPU, and the line named rows with 13 %."""
+    """Other programs had a part: 40 % of the time waited for a CPU, and the line named rows with 13 %."""
     waits = {"Client:turn": 9.0, "CPU:": 4.0, "Lock:transactionid": 2.2}
     first = said(replace(SHARED_CPUS, waits=waits, cpu=1.5, queued=6.5)).first
     assert first.rule == "cpu.full"
     assert "the server 1.5, pgbench 0.8, other programs 1.7" in first.sentence
+
+
+def test_a_long_queue_for_cpus_that_are_not_quite_full_is_no_mystery() -> None:
+    """Commits of 8 clients on a quick disk: 40 % of the time waited for a CPU, and the line had no single limit."""
+    waits = {"CPU:": 3.8, "IO:WalSync": 1.3, "Client:turn": 10.9}
+    first = said(replace(FULL_CPUS, waits=waits, cpu=2.3, queued=2.8, busy=84.0, latency_ms=0.8)).first
+    assert first.rule == "cpu.server"
+    assert first.sentence.startswith("the server's own work takes 2.3 of the 4 CPUs: ")
 
 
 def test_full_cpus_without_a_queue_are_full_use_and_no_finding() -> None:

@@ -14,6 +14,7 @@ from pgtop_tune.metrics import host, host_details, host_places, sections
 from pgtop_tune.units import number, with_ms
 
 _QUEUE: Final = 0.10
+_LONG_QUEUE: Final = 0.25
 _BOTH: Final = 0.30
 _MOST_OF_USE: Final = 0.6
 _OTHERS: Final = 0.25
@@ -29,7 +30,7 @@ _MANY_CONNECTS: Final = 10.0
 
 def _server(facts: Facts) -> Hit | None:
     busy, cpus = facts.busy, facts.cpus
-    if busy is None or cpus is None or (busy < FULL and not _own_cpus_full(facts)):
+    if busy is None or cpus is None or not (_are_taken(facts) or _own_cpus_full(facts)):
         return None
     waiting_ms, working_ms = queue_ms(facts), cpu_ms(facts)
     impact_ms = min(waiting_ms + working_ms, facts.latency_ms)
@@ -39,12 +40,11 @@ def _server(facts: Facts) -> Hit | None:
     if used is None or used < _most_of_use(facts):
         return None
     whole = number(cpus, 3)
+    fills = busy >= FULL or _own_cpus_full(facts)
+    whose = f"the server's own work {'fills' if fills else f'takes {used:.1f} of'} the {whole} CPUs"
     return Hit(
-        sentence=(
-            f"the server's own work fills the {whole} CPUs: {with_ms(working_ms)} of each transaction on a CPU,"
-            f" {with_ms(waiting_ms)} waiting for one"
-        ),
-        short=f"the server fills the {whole} CPUs: {facts.percent(impact_ms)}",
+        sentence=f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one",
+        short=f"the server {'fills' if fills else f'takes {used:.1f} of'} the {whole} CPUs: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=told(
             ("CPUs busy", f"{busy:.0f} %"),
@@ -57,6 +57,12 @@ def _server(facts: Facts) -> Hit | None:
             " Refuted if throughput falls with the number of clients"
         ),
     )
+
+
+def _are_taken(facts: Facts) -> bool:
+    """Return whether CPUs are full; less busy ones are taken in turns where sessions wait long for one."""
+    busy = facts.busy or 0.0
+    return busy >= FULL or (busy >= _BUSY and facts.queue_ms >= _LONG_QUEUE * facts.latency_ms > 0)
 
 
 def _own_cpus_full(facts: Facts) -> bool:
@@ -75,7 +81,7 @@ def _most_of_use(facts: Facts) -> float:
 def _full(facts: Facts) -> Hit | None:
     """Several fill them, and none of them so far that it is the one."""
     busy, cpus, used, waiting_ms = facts.busy, facts.machine_cpus, facts.server_cpus, queue_ms(facts)
-    if busy is None or cpus is None or used is None or busy < FULL or waiting_ms < _QUEUE * facts.latency_ms:
+    if busy is None or cpus is None or used is None or not _are_taken(facts) or waiting_ms < _QUEUE * facts.latency_ms:
         return None
     load, others = facts.generator, facts.other_cpus
     if max(used, others or 0.0) >= _most_of_use(facts) or turn_owner(facts) == "cpu.pgbench":
@@ -83,9 +89,10 @@ def _full(facts: Facts) -> Hit | None:
     shares = [f"the server {used:.1f}"]
     shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
     shares += [f"other programs {others:.1f}"] if others is not None else []
+    are = f"the {cpus} CPUs are {'full' if busy >= FULL else f'{busy:.0f} % busy'}"
     return Hit(
-        sentence=f"the {cpus} CPUs are full: {', '.join(shares)}; {facts.share_text(waiting_ms)} waits for one",
-        short=f"the {cpus} CPUs are full: {facts.percent(waiting_ms)} waits for one",
+        sentence=f"{are}: {', '.join(shares)}; {facts.share_text(waiting_ms)} waits for one",
+        short=f"{are}: {facts.percent(waiting_ms)} waits for one",
         impact_ms=waiting_ms,
         evidence=told(
             ("CPUs busy", f"{busy:.0f} %"),

@@ -22,7 +22,7 @@ from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.load import running
-from pgtop_tune.metrics.process_values import foreign_cpu_over, process_cpu
+from pgtop_tune.metrics.process_values import ended_cpu, foreign_cpu_over, process_cpu
 from pgtop_tune.metrics.stall import stalled_s
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Unavailable
@@ -267,12 +267,13 @@ class Facts:
 
     @cached_property
     def server_cpus(self) -> float | None:
-        """CPUs that the server's processes used."""
+        """CPUs that the server's processes used, those among them that began or ended meanwhile."""
         activity = self.interval.now(sections.activity)
         used = self.mean.once(process_cpu)
         if activity is None or not used:
             return None
-        return sum([used[backend.pid] for backend in activity.backends if backend.pid in used]) / 100.0
+        known = sum([used[backend.pid] for backend in activity.backends if backend.pid in used])
+        return (known + self.mean.once(ended_cpu)) / 100.0
 
     @cached_property
     def wal_disk(self) -> str | None:

@@ -15,6 +15,7 @@ from pgtop_tune.diagnosis.rules import (
     memory,
     outages,
     replication,
+    statements,
     structures,
     upkeep,
     wal,
@@ -31,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *io.RULES,
     *memory.RULES,
     *replication.RULES,
+    *statements.RULES,
     *structures.RULES,
     *upkeep.RULES,
 )

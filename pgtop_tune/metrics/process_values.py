@@ -27,6 +27,12 @@ def process_cpu(interval: Interval) -> dict[int, float]:
     return {} if found is None else found.shares
 
 
+def ended_cpu(interval: Interval) -> float:
+    """CPU time of processes that began or ended between two looks (sessions, parallel workers), share of one core."""
+    found = _cpu_of_processes(interval)
+    return 0.0 if found is None else found.ended
+
+
 def foreign_cpu(interval: Interval) -> float | None:
     """Share of the time of all CPUs that neither the server nor pgbench nor we used, 0 to 100."""
     pair = same_boot(interval, _processes)

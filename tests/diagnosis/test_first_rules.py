@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.diagnosis.blockers import root_look
@@ -16,13 +17,14 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import Silence
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import DiskCounters, DiskSample, OtherProgram
+from pgtop_tune.model.host import DiskCounters, DiskSample, OtherProgram, ProcessCounters, ProcessSample
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.pooler import Pooler, PoolerSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.model.replication import HorizonSample, PreparedTransaction
 from pgtop_tune.model.waits import LockSample, LockWait
 from tests.support.frames import EPOCH_MS, backend
+from tests.support.machine_frames import TICKS
 from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS, checkpoints_often, throttled
 from tests.support.pooler_frames import bouncer, counters, pool
 from tests.support.situations import Situation
@@ -99,6 +101,34 @@ def test_a_long_queue_for_cpus_that_are_not_quite_full_is_no_mystery() -> None:
 def test_full_cpus_without_a_queue_are_full_use_and_no_finding() -> None:
     busy = Situation(waits={"CPU:": 4.0}, latency_ms=0.4, tps=10_000.0, clients=4, cpu=4.0, queued=0.0, busy=99.0)
     assert said(busy).first.rule == "none"
+
+
+def test_the_statement_that_reads_a_table_row_by_row_is_named() -> None:
+    """A missing index was "the server's own work fills the CPUs", or more shared_buffers."""
+    made = MADE["a missing index"][1]
+    first = said(made).first
+    statement = "SELECT sum(amount) FROM orders WHERE cu…"
+    assert first.sentence == f"{statement} reads 600k rows of public.orders for 1: 100 % of the time"
+    assert "an index" in first.next_step
+    unseen = replace(made, server={name: made.server[name] for name in made.server if name != "relations"})
+    assert said(unseen).first.sentence.endswith(f"waiting for one; 100 % by {statement}")
+
+
+def test_workers_that_come_and_go_are_work_of_the_server() -> None:
+    """Parallel workers that lived for ms each: the server was said to use 0.6 of two full CPUs."""
+
+    waiting = replace(FULL_CPUS, cpu=0.3)
+
+    def with_postmaster(second: int) -> ProcessSample:
+        sample = waiting.frame(second).host.processes  # type: ignore[union-attr]
+        postmaster = ProcessCounters(
+            pid=1, start_ticks=1, state="S", user_ticks=0, system_ticks=0, rss_bytes=0, delay_ticks=None,
+            reaped_ticks=round(2.7 * TICKS * second),
+        )  # fmt: skip
+        return replace(sample, processes=(*sample.processes, postmaster))
+
+    workers = replace(waiting, host={"processes": with_postmaster})
+    assert Facts(workers.interval()).server_cpus == pytest.approx(0.3 + 2.7, rel=0.02)
 
 
 def jammed(second: int, now_ms: int) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -20,12 +21,14 @@ from pgtop_tune.model.host import (
 )
 from pgtop_tune.model.io import IoCounters, IoSample, SlruCounters, SlruSample
 from pgtop_tune.model.machine import CgroupSample
-from pgtop_tune.model.postgres import Backend, CheckpointCounters
+from pgtop_tune.model.postgres import Backend, CheckpointCounters, StatementTotals
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
 from pgtop_tune.model.replication import Receiver, ReplicationSample, Sender, Slot, SlotSample
 from tests.support.frames import EPOCH_MS, FIRST_PID, backend, parameter
 from tests.support.machine_frames import GIB, host_sample
+from tests.support.relation_frames import relations, table
 from tests.support.situations import Situation
+from tests.support.statement_frames import sample, statement, texts
 
 SLOW_WAL: Final = Situation(
     waits={"IO:WalSync": 0.95, "LWLock:WALWrite": 14.4, "Client:turn": 0.65}, latency_ms=31.0, tps=520.0, cpu=0.3,
@@ -210,6 +213,19 @@ def _waits(seconds_of: dict[str, float], **others: Any) -> Situation:
     return Situation(waits=seconds_of, **values)
 
 
+def scans(second: int) -> dict[str, Any]:
+    """One statement, eight times a second, each time with all 600,000 rows of a table without an index."""
+    look = second // 2 * 2
+    entry = statement(1, calls=8 * look, exec_us=3_500_000 * look, rows=8 * look)
+    orders = table(16_500, "public.orders", 0, seq_scan=8 * second, seq_tup_read=4_800_000 * (second // 15 * 15))
+    return {
+        "statements": StatementTotals(float(look), 8 * look, 3_500.0 * look, 1, 0, None),
+        "statement_counters": sample(float(look), float(look - 2) if look else None, (entry,)),
+        "statement_texts": texts(float(look), {1: "SELECT sum(amount)\n FROM orders WHERE customer = $1"}),
+        "relations": relations(second, tables=(orders,)),
+    }
+
+
 FREEZE: Final = parameter("autovacuum_freeze_max_age", "200000000", "200000000")
 MULTIXACTS: Final = parameter("autovacuum_multixact_freeze_max_age", "400000000", "400000000")
 PRIMARY: Final = parameter("primary_conninfo", "host=db1", "host=db1", vartype="string")
@@ -219,6 +235,18 @@ MADE: Final[dict[str, tuple[str, Situation]]] = {
     "slow WAL device": ("wal.flush", SLOW_WAL),
     "full CPUs": ("cpu.server", FULL_CPUS),
     "CPUs that several fill": ("cpu.full", SHARED_CPUS),
+    "a missing index": (
+        "stmt.scan",
+        replace(
+            FULL_CPUS,
+            tps=8.0,
+            latency_ms=2_000.0,
+            server={
+                name: partial(lambda second, name: scans(second)[name], name=name)
+                for name in ("statements", "statement_counters", "statement_texts", "relations")
+            },
+        ),
+    ),
     "stall behind psql": (
         "out.stall",
         Situation(

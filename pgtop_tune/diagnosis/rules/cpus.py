@@ -9,6 +9,7 @@ from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.rules.client import turn_owner
+from pgtop_tune.diagnosis.rules.statements import TIME, statement_clause
 from pgtop_tune.diagnosis.wording import told
 from pgtop_tune.metrics import host, host_details, host_places, sections
 from pgtop_tune.units import number, with_ms
@@ -43,7 +44,10 @@ def _server(facts: Facts) -> Hit | None:
     fills = busy >= FULL or _own_cpus_full(facts)
     whose = f"the server's own work {'fills' if fills else f'takes {used:.1f} of'} the {whole} CPUs"
     return Hit(
-        sentence=f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one",
+        sentence=(
+            f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one"
+            f"{statement_clause(facts, TIME)}"
+        ),
         short=f"the server {'fills' if fills else f'takes {used:.1f} of'} the {whole} CPUs: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=told(

@@ -9,6 +9,7 @@ from pgtop_tune.diagnosis.chains import read_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import LEAST, Hit, Rule
+from pgtop_tune.diagnosis.rules.statements import statement_clause
 from pgtop_tune.diagnosis.wording import name, told
 from pgtop_tune.metrics import host, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
@@ -142,7 +143,7 @@ def _read_disk(facts: Facts) -> Hit | None:
     return Hit(
         sentence=(
             f"{facts.share_text(impact_ms)} goes into reads: {count(reads.blocks_per_s)} blocks/s,"
-            f" each takes {with_ms(reads.each_ms)}"
+            f" each takes {with_ms(reads.each_ms)}{statement_clause(facts, 'shared_blks_read')}"
         ),
         short=f"reads: {facts.percent(impact_ms)}, a block takes {with_ms(reads.each_ms)}",
         impact_ms=impact_ms,
@@ -245,7 +246,10 @@ def _temp(facts: Facts) -> Hit | None:
         return None
     spilled, impact_ms = facts.of(server.TEMP_BYTES), facts.b(*TEMP_WAITS)
     return Hit(
-        sentence=f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}",
+        sentence=(
+            f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}"
+            f"{statement_clause(facts, 'temp_blks_written')}"
+        ),
         short=f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=told(("temporary files", f"{size(spilled)}/s"), ("waits for them", with_ms(impact_ms))),

@@ -1,0 +1,114 @@
+"""The statement that takes most of the time: its name for other findings, and tables that it reads row by row."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms, read_ms
+from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.statements import StatementRate, statement_rates
+from pgtop_tune.metrics.vacuum import table_rates
+from pgtop_tune.model.relations import TableCounters
+from pgtop_tune.units import count
+
+TIME: Final = "exec_us"
+_MOST: Final = 50.0
+"""Per cent of what all statements did."""
+_ROWS: Final = 10_000
+"""Rows that an execution reads one by one: an index would take some pages in their place."""
+_READ_FOR_ONE: Final = 100
+_WORKS: Final = 0.5
+
+
+class _Part(Struct, frozen=True):
+    """A statement, and how much of what all of them did was its own, per cent."""
+
+    rate: StatementRate
+    percent: float
+
+    @property
+    def words(self) -> str:
+        """The beginning of its text on one line."""
+        return name(" ".join(self.rate.text.query.split())) if self.rate.text is not None else ""
+
+
+def _rates(facts: Facts) -> list[StatementRate]:
+    return statement_rates(facts.interval)
+
+
+def _largest(facts: Facts, counter: str) -> _Part | None:
+    """The statement with the largest part of a counter of pg_stat_statements; None where its text is not known."""
+    rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
+    whole = sum(grown for _, grown in rates)
+    rate, grown = max(rates, key=lambda each: each[1], default=(None, 0))
+    if rate is None or not grown or rate.text is None or not rate.text.query:
+        return None
+    return _Part(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / whole)
+
+
+def statement_clause(facts: Facts, counter: str) -> str:
+    """Return "; 63 % by SELECT …" for the end of a sentence; "" where no statement has half of it.
+
+    Args:
+        counter: Of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
+    """
+    part = _largest(facts, counter)
+    return f"; {part.percent:.0f} % by {part.words}" if part is not None and part.percent >= _MOST else ""
+
+
+def _scanned(facts: Facts, query: str) -> tuple[TableCounters, float] | None:
+    """The table named in a statement of which most rows are read one by one, and how many a second."""
+    found = [
+        (table.row, rows_per_s)
+        for table in table_rates(facts.interval)
+        if (rows_per_s := table.per_s("seq_tup_read") or 0.0) >= _ROWS
+        and re.search(rf'(?<!\w)"?{re.escape(table.row.name.partition(".")[2])}"?(?!\w)', query)
+    ]
+    return max(found, key=lambda each: each[1], default=None)
+
+
+def _scan(facts: Facts) -> Hit | None:
+    busy_ms = cpu_ms(facts) + queue_ms(facts) + read_ms(facts)
+    if not facts.latency_ms or busy_ms < _WORKS * facts.latency_ms or (part := _largest(facts, TIME)) is None:
+        return None
+    rate, share, calls, returned = part.rate, part.percent, part.rate.calls_per_s, part.rate.rows_per_call
+    sorts = bool(rate.grown.sum("temp_blks_written"))
+    if share < _MOST or not calls or returned is None or rate.text is None or sorts:
+        # What sorts or hashes more than fits into work_mem wants all these rows.
+        return None
+    scanned = _scanned(facts, rate.text.query)
+    if scanned is None or scanned[1] < calls * max(_ROWS, _READ_FOR_ONE * returned):
+        return None
+    table, rows = name(scanned[0].name), scanned[1] / calls
+    return Hit(
+        sentence=f"{part.words} reads {count(rows)} rows of {table} for {returned:.0f}: {share:.0f} % of the time",
+        short=f"{part.words} reads {count(rows)} rows for {returned:.0f}: {share:.0f} %",
+        impact_ms=min(share / 100.0 * busy_ms, facts.latency_ms),
+        evidence=told(
+            ("statement", part.words),
+            ("executions", f"{count(calls)}/s of {rate.mean_ms or 0.0:.3g} ms"),
+            ("rows read one by one", f"{count(scanned[1])}/s of {table}"),
+            ("rows returned", f"{returned:.3g} an execution"),
+        ),
+        next_step="e: its plan; an index on what it filters by, where few rows match. Refuted if the plan has no Seq Scan",
+    )
+
+
+RULES: Final = (
+    Rule(
+        id="stmt.scan",
+        kind=FindingKind.LATENCY,
+        page="5",
+        needs=(sections.statement_counters, sections.relations, sections.waits),
+        find=_scan,
+        before=("cpu.server", "cpu.full", "io.read.disk", "io.read.cache"),
+        sure_of_cpu=True,
+    ),
+)

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pgtop_tune.cli.connecting import may_have_password
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.output import say, say_whole, tell
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.for_people import text_lines
 from pgtop_tune.health.gather import gather
-from pgtop_tune.health.looking import Wanted, beside_primaries
+from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.many import ServerResult, check_servers, servers_lines, table_lines
 from pgtop_tune.health.report import Report
 from pgtop_tune.host.source_names import HostSource
@@ -176,13 +174,12 @@ def check_all(servers: ServersWanted, wanted: Wanted, shown: ServersShown, host_
         raise UsageProblem(f"--format {shown.format} is for one server", f"several have {' and '.join(_FORMATS)}")
     conninfos = servers_of(servers)
     done: dict[str, ServerResult] = {}
-    seen: dict[str, CheckFacts] = {}
 
     async def look(name: str) -> Report:
         conninfo = conninfos[name]
         if isinstance(conninfo, UsageProblem):
             raise conninfo
-        facts = seen[name] = await gather(conninfo, wanted.checks, host_source=host_source)
+        facts = await gather(conninfo, wanted.checks, host_source=host_source)
         return await asyncio.to_thread(wanted.judged, facts)
 
     def told(result: ServerResult) -> None:
@@ -194,9 +191,6 @@ def check_all(servers: ServersWanted, wanted: Wanted, shown: ServersShown, host_
     except KeyboardInterrupt:
         _show(_with_unfinished(done, conninfos), shown)
         raise
-    # A standby is judged again beside its primary, once that has been seen as well.
-    standbys = {name: wanted.judged(facts) for name, facts in beside_primaries(seen).items()}
-    results = tuple(replace(each, report=standbys.get(each.name, each.report)) for each in results)
     _show(results, shown)
     return worst_status(results, shown.fail_on, strict=shown.strict)
 

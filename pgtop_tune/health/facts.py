@@ -23,7 +23,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 NOT_ASKED: Final = Unavailable(Reason.NOT_RECORDED, "not asked")
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured: pass --measure")
-ALONE: Final = Unavailable(Reason.NOT_RECORDED, "only this server was looked at")
 NOT_IN_RECORDING: Final = Unavailable(Reason.NOT_RECORDED, "not in a recording")
 
 
@@ -125,7 +124,6 @@ class CheckFacts(Struct, frozen=True):
         described: Which server: "user@host:port/dbname", or the file. Foreign text.
         disk, workload: What the operator says; None goes by what was seen.
         backups: What backup tools of the server's machine say.
-        primary: Facts of the primary that was looked at beside this standby.
     """
 
     frames: tuple[Frame, ...]
@@ -137,7 +135,6 @@ class CheckFacts(Struct, frozen=True):
     disk: DiskKind | None = None
     workload: Workload | None = None
     backups: BackupTools | Unavailable = NOT_ASKED
-    primary: CheckFacts | Unavailable = ALONE
 
     # asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
     __repr__ = object.__repr__

@@ -15,14 +15,12 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.measure import busy, keep, measure
-from pgtop_tune.health.needs import SERVER
 from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 from pgtop_tune.health.proposing import proposed_values
 from pgtop_tune.health.registry import CHECKS, by_id, chosen, limit_words, thresholds
 from pgtop_tune.health.report import Report
 from pgtop_tune.health.told import NOTHING_TOLD, Told
 from pgtop_tune.host.source_names import HostSource
-from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 
@@ -109,17 +107,6 @@ class Wanted(Struct, frozen=True):
 
     def _limit(self, check: Check, threshold: Threshold) -> float:
         return self.limits.get(check.id, {}).get(threshold.name, threshold.default)
-
-
-def beside_primaries(seen: Mapping[str, CheckFacts]) -> Mapping[str, CheckFacts]:
-    """The standbys among these servers whose primary is among them, with its facts."""
-    servers = {name: server for name, facts in seen.items() if not isinstance(server := SERVER.of(facts), Unavailable)}
-    primaries = {server.system_identifier: seen[name] for name, server in servers.items() if not server.in_recovery}
-    return {
-        name: replace(seen[name], primary=primaries[server.system_identifier])
-        for name, server in servers.items()
-        if server.in_recovery and server.system_identifier in primaries
-    }
 
 
 class Looking(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A standby beside its primary: what replay needs, and settings that a failover would change; for real."""
+"""What replay needs of a standby, for real."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from pgtop_tune.health.facts import Answer, CheckFacts
 from pgtop_tune.health.further_rows import ControlFile
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.looking import beside_primaries
 from pgtop_tune.health.registry import by_id
 from pgtop_tune.health.report import Result
 from pgtop_tune.model.absence import Reason, Unavailable
-from tests.cli.runs import run
 from tests.postgres.conftest import place
 from tests.support.health_facts import parameter, spoilt
 from tests.support.real_check import DEADLINE_S
@@ -86,20 +84,12 @@ def test_a_control_file_of_another_server_or_form_says_nothing() -> None:
 
 @pytest.mark.long
 def test_a_standby_with_less_than_its_primary_is_found_before_and_after_it_stops(
-    make_server: Callable[..., Throwaway], tmp_path: Path
+    make_server: Callable[..., Throwaway],
 ) -> None:
-    primary = make_server(max_connections="30", shared_buffers="32MB", work_mem="5MB")
+    primary = make_server(max_connections="30")
     standby = standby_of(primary, make_server, "parity", primary.binaries)
     alone = parity(seen(standby))
-    assert alone.findings == ()
-    assert [each.reason for each in alone.unknowns] == [
-        "other settings of the primary are not in its WAL: check both together: --services or --servers"
-    ]
-    with psycopg.connect(conninfo(standby), autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET work_mem = '9MB'")
-        connection.execute("ALTER SYSTEM SET shared_buffers = '16MB'")
-        connection.execute("ALTER SYSTEM SET hot_standby_feedback = on")
-    standby.restart()
+    assert (alone.findings, alone.unknowns) == ((), ())
     with psycopg.connect(conninfo(primary), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET max_connections = 50")
     primary.restart()
@@ -116,20 +106,6 @@ def test_a_standby_with_less_than_its_primary_is_found_before_and_after_it_stops
         assert connection.execute(waits.encode()).fetchall()
         connection.execute(found[0].fix.undo.encode())
         assert not connection.execute(waits.encode()).fetchall()
-    targets = tmp_path / "servers"
-    targets.write_text(
-        "".join(f"{conninfo(each)} application_name=a{number}\n" for number, each in enumerate((primary, standby)))
-    )
-    ran = run("check", "--select", "REP-07", "--servers", str(targets), "--format", "json", home=tmp_path)
-    assert '"check": "REP-07"' in ran.out
-    assert "work_mem 9MB (there 5MB)" in ran.out
-    both = beside_primaries({"p": seen(primary), "s": seen(standby)})
-    together = parity(both["s"])
-    assert together.unknowns == ()
-    assert {each.subject for each in together.findings} == {"max_connections", "speed", "standby"}
-    (speed,) = (each for each in together.findings if each.subject == "speed")
-    assert speed.objects is not None
-    assert set(speed.objects.names) == {"shared_buffers", "work_mem"}
     assert parity(seen(primary)) == Result(PARITY)
 
 
@@ -152,22 +128,18 @@ def with_rows(facts: CheckFacts, rows: dict[str, object]) -> CheckFacts:
 def test_what_cannot_be_known_is_said() -> None:
     refused = Unavailable(Reason.NO_PERMISSION, "permission denied for function pg_read_binary_file")
     facts = replace(standby(), answers={**standby().answers, "check_control": refused})
-    first, second = parity(facts).unknowns
-    assert "permission denied" in first.reason
-    assert "check both together" in second.reason
+    [unknown] = parity(facts).unknowns
+    assert "permission denied" in unknown.reason
     other = replace(facts, answers={**facts.answers, "check_control": Answer((("", ControlFile(b"\x00" * 512)),))})
     assert "another system identifier" in parity(other).unknowns[0].reason
 
 
-def test_a_value_that_the_primary_has_lowered_is_still_needed_while_the_wal_has_it() -> None:
+def test_a_value_that_the_wal_has_brought_is_needed() -> None:
     facts = standby(max_connections="40")
     server = facts.frames[-1].postgres.server  # type: ignore[union-attr]
     head = int(server.system_identifier).to_bytes(8, "little") + (1800).to_bytes(4, "little")  # type: ignore[union-attr]
     settings = (1).to_bytes(4, "little") + bytes(4) + b"".join(n.to_bytes(4, "little") for n in (50, 8, 10, 0, 64))
     content = head.ljust(172, b"\x00") + settings.ljust(340, b"\x00")
-    primary = with_rows(spoilt(), {"max_connections": parameter("max_connections", "30", vartype="integer")})
-    made = replace(
-        facts, primary=primary, answers={**facts.answers, "check_control": Answer((("", ControlFile(content)),))}
-    )
+    made = replace(facts, answers={**facts.answers, "check_control": Answer((("", ControlFile(content)),))})
     assert [each.subject for each in parity(made).findings if each.severity is Severity.HIGH] == ["max_connections"]
     assert set(AT_LEAST) == {name for name in LABELS.values() if name.startswith("max_")}

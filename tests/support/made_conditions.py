@@ -267,7 +267,6 @@ OF_OTHER_TESTS: Final[tuple[tuple[str, str], ...]] = (
     ("REP-03", "a standby whose replay is paused"),
     ("REP-04", "a subscription without a worker"),
     ("REP-07", "a standby with fewer connections than its primary"),
-    ("REP-07", "a standby with other shared_buffers and work_mem than its primary"),
     ("LOG-01", "log_statement = all"),
     ("LOG-02", "log_min_duration_statement = 0"),
     ("LOG-03", "log_duration = on"),

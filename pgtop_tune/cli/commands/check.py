@@ -38,8 +38,6 @@ class ReportFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"
-    JUNIT = "junit"
-    SARIF = "sarif"
     SCRIPT = "script"
     HTML = "html"
     OPENMETRICS = "openmetrics"
@@ -199,7 +197,7 @@ def check(
     unknown checks as well), any other: could not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
-    pgtop-tune check --format sarif --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
+    pgtop-tune check --format json --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
     pgtop-tune check --measure -d bench  ·  pgtop-tune check --list --select MEM  ·
     pgtop-tune check --measure --format html -o go-live.html -d bench  ·
     pgtop-tune check --services 'prod-*' --format json  ·

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
-from xml.etree import ElementTree
 
 from msgspec import Struct
 
 from pgtop_tune import __version__
-from pgtop_tune.health.check import Check, Finding, Fix, Severity, Unknown
-from pgtop_tune.health.formats.for_people import about, accepted_words, details, markdown_lines, text_lines
+from pgtop_tune.health.check import Check, Finding, Fix, Severity
+from pgtop_tune.health.formats.for_people import markdown_lines, text_lines
 from pgtop_tune.health.formats.script import script_lines
 from pgtop_tune.health.proposing import ProposedValues
-from pgtop_tune.health.report import CheckOutcome, Report, Result, documentation
+from pgtop_tune.health.report import CheckOutcome, Report, documentation
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.safe_text import one_line
 
 # A report as one JSON object; its schema is `health/report.schema.json`.
 
@@ -133,208 +130,6 @@ def _action(action: Fix) -> dict[str, Any]:
     }
 
 
-# A report as JUnit XML: a suite for each group, a case for each check.
-#
-# A case fails from the severity on that the exit status goes by; milder findings are its output. What is unknown is
-# skipped, with the reason; where it fails a pipeline as well, it fails. Source: the format as Jenkins and GitLab read
-# it.
-
-_NAME: Final = "pgtop-tune check"
-
-
-def junit_lines(report: Report, fail_on: Severity | None, *, strict: bool = False) -> list[str]:
-    """The document.
-
-    Args:
-        report: What was found.
-        fail_on: From which severity on a case fails; None for never.
-        strict: What is unknown fails as well.
-    """
-    root = ElementTree.Element("testsuites", name=_NAME)
-    # The schema of Jenkins has "skipped" for a suite, not for all of them.
-    totals = {"tests": 0, "failures": 0}
-    for group in dict.fromkeys(result.check.group for result in report.results):
-        results = [result for result in report.results if result.check.group == group]
-        cases = [_case(result, report, fail_on, strict=strict) for result in results]
-        counts = {
-            "tests": len(cases),
-            "failures": sum(1 for case in cases if case.find("failure") is not None),
-            "skipped": sum(1 for case in cases if case.find("skipped") is not None),
-        }
-        totals = {name: total + counts[name] for name, total in totals.items()}
-        words = {name: str(number) for name, number in counts.items()}
-        suite = ElementTree.SubElement(root, "testsuite", {"name": group, "errors": "0", **words})
-        suite.extend(cases)
-    root.attrib.update({name: str(number) for name, number in totals.items()}, errors="0")
-    ElementTree.indent(root)
-    text = ElementTree.tostring(root, encoding="unicode")
-    return ['<?xml version="1.0" encoding="UTF-8"?>', *text.splitlines()]
-
-
-def _case(result: Result, report: Report, fail_on: Severity | None, *, strict: bool) -> ElementTree.Element:
-    check, major = result.check, report.major
-    case = ElementTree.Element(
-        "testcase", classname=f"pgtop-tune.{check.group.replace(' ', '-')}", name=f"{check.id} {check.title}"
-    )
-    failing = [each for each in result.findings if fail_on is not None and each.severity.rank >= fail_on.rank]
-    open_ = _reasons(result.unknowns) if strict else ""
-    if failing or open_:
-        said = "; ".join(filter(None, (*map(about, failing), open_)))
-        kind = str(result.severity) if failing else CheckOutcome.UNKNOWN.value
-        failure = ElementTree.SubElement(case, "failure", type=kind, message=_legal(said))
-        failure.text = _legal("\n".join(line for each in failing for line in details(check, each, major)))
-    elif result.unknowns and not result.findings and not result.accepted:
-        ElementTree.SubElement(case, "skipped", message=_legal(_reasons(result.unknowns)))
-    mild = [finding for finding in result.findings if finding not in failing]
-    output = [f"{finding.severity}: {about(finding)}" for finding in mild]
-    output += [f"accepted: {accepted_words(each)}" for each in result.accepted]
-    output += [f"no longer accepted: {one_line(why)}" for id_, why in report.lapsed if id_ == check.id]
-    if result.findings or result.accepted:
-        output += [f"unknown: {one_line(unknown.reason)}" for unknown in result.unknowns]
-    if output:
-        ElementTree.SubElement(case, "system-out").text = _legal("\n".join(output))
-    return case
-
-
-def _reasons(unknowns: tuple[Unknown, ...]) -> str:
-    return "; ".join(one_line(unknown.reason) for unknown in unknowns)
-
-
-def _legal(text: str) -> str:
-    """Without what no XML document may hold."""
-    return "".join(letter for letter in text if letter in "\n\t" or " " <= letter not in "￾￿")
-
-
-# A report as SARIF 2.1.0, the format of code scanners.
-#
-# A finding is a result of kind "fail"; what is unknown one of kind "open"; a pass one of kind "pass". A server has
-# no
-# source files: results have logical locations (database and object). Source: OASIS SARIF 2.1.0, sections 3.27,
-# 3.33.
-
-_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS: Final[Mapping[Severity, str]] = MappingProxyType(
-    {Severity.INFO: "note", Severity.WARNING: "warning", Severity.HIGH: "error", Severity.CRITICAL: "error"}
-)
-_NONE: Final = "none"
-
-
-def sarif_lines(report: Report) -> list[str]:
-    """The log, indented."""
-    return _json_lines(sarif_document(report))
-
-
-def sarif_document(report: Report) -> dict[str, Any]:
-    """The log: one run with all checks as rules."""
-    checks = [result.check for result in report.results]
-    places = {check.id: place for place, check in enumerate(checks)}
-    return {
-        "$schema": _SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "pgtop-tune",
-                        "semanticVersion": __version__,
-                        "rules": [_rule(check, report.major) for check in checks],
-                    }
-                },
-                "columnKind": "unicodeCodePoints",
-                "invocations": [
-                    {
-                        "executionSuccessful": True,
-                        "toolConfigurationNotifications": [
-                            {
-                                "level": "warning",
-                                "message": {"text": why},
-                                "associatedRule": {"id": id_, "index": places[id_]},
-                            }
-                            for id_, why in report.lapsed
-                        ],
-                    }
-                ],
-                "properties": {"target": report.target, "server": report.server},
-                "results": [*_results(report, places)],
-            }
-        ],
-    }
-
-
-def _rule(check: Check, major: int | None) -> dict[str, Any]:
-    return {
-        "id": check.id,
-        "name": "".join(word.capitalize() for word in check.title.split()),
-        "shortDescription": {"text": check.title},
-        "fullDescription": {"text": check.why},
-        "helpUri": documentation(check, major),
-        "defaultConfiguration": {"level": _LEVELS[check.severity]},
-        "properties": {"tags": [check.group]},
-    }
-
-
-def _results(report: Report, places: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    for check, finding in report.findings:
-        yield {
-            **_head(check, places, "fail", _LEVELS[finding.severity], about(finding)),
-            "locations": _locations(report.target, finding.subject),
-            "partialFingerprints": {"finding/v1": _fingerprint(report.target, check, finding)},
-            "properties": _properties(finding),
-        }
-    for check, accepted in report.accepted:
-        finding = accepted.finding
-        justification = f"{accepted.reason} (until {accepted.until})"
-        yield {
-            **_head(check, places, "fail", _LEVELS[finding.severity], about(finding)),
-            "locations": _locations(report.target, finding.subject),
-            "partialFingerprints": {"finding/v1": _fingerprint(report.target, check, finding)},
-            "properties": _properties(finding),
-            "suppressions": [{"kind": "external", "justification": justification}],
-        }
-    for check, unknown in report.unknowns:
-        yield {
-            **_head(check, places, "open", _NONE, f"{check.title}: {unknown.reason}"),
-            "locations": _locations(report.target, ""),
-        }
-    for result in report.results:
-        if result.outcome is CheckOutcome.PASSED:
-            yield {
-                **_head(result.check, places, "pass", _NONE, result.check.title),
-                "locations": _locations(report.target, ""),
-            }
-
-
-def _head(check: Check, places: Mapping[str, int], kind: str, level: str, text: str) -> dict[str, Any]:
-    return {
-        "ruleId": check.id,
-        "ruleIndex": places[check.id],
-        "kind": kind,
-        "level": level,
-        "message": {"text": text},
-    }
-
-
-def _locations(target: str, subject: str) -> list[dict[str, Any]]:
-    name = f"{target} {subject}".strip()
-    return [{"logicalLocations": [{"fullyQualifiedName": name, "kind": "resource"}]}]
-
-
-def _fingerprint(target: str, check: Check, finding: Finding) -> str:
-    """The same for the same finding of a later run, whatever its numbers are."""
-    return hashlib.sha256("\0".join((target, check.id, finding.subject)).encode("utf-8", "replace")).hexdigest()
-
-
-def _properties(finding: Finding) -> dict[str, Any]:
-    fix = finding.fix
-    return {
-        "severity": finding.severity.value,
-        "confidence": finding.confidence.value,
-        "evidence": [f"{evidence.says} ({evidence.source})" for evidence in finding.evidence],
-        "fix": None if fix is None else fix.do,
-        "undo": None if fix is None else fix.undo,
-    }
-
-
 class Wish(Struct, frozen=True):
     """How a report is wanted.
 
@@ -369,11 +164,9 @@ WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxy
         "text": lambda report, wish: text_lines(report, wish.details, wish.width),
         "json": lambda report, wish: json_lines(report),
         "markdown": lambda report, wish: markdown_lines(report),
-        "junit": lambda report, wish: junit_lines(report, wish.fail_on, strict=wish.strict),
         "script": lambda report, wish: script_lines(report, wish.fail_on),
         "html": _html,
         "openmetrics": _openmetrics,
-        "sarif": lambda report, wish: sarif_lines(report),
     }
 )
 """Format → the lines of a report."""

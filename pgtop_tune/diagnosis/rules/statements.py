@@ -27,7 +27,7 @@ _READ_FOR_ONE: Final = 100
 _WORKS: Final = 0.5
 
 
-class _Part(Struct, frozen=True):
+class _StatementPart(Struct, frozen=True):
     """A statement, and how much of what all of them did was its own, per cent."""
 
     rate: StatementRate
@@ -43,14 +43,14 @@ def _rates(facts: Facts) -> list[StatementRate]:
     return statement_rates(facts.interval)
 
 
-def _largest(facts: Facts, counter: str) -> _Part | None:
+def _largest(facts: Facts, counter: str) -> _StatementPart | None:
     """The statement with the largest part of a counter of pg_stat_statements; None where its text is not known."""
     rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
     whole = sum(grown for _, grown in rates)
     rate, grown = max(rates, key=lambda each: each[1], default=(None, 0))
     if rate is None or not grown or rate.text is None or not rate.text.query:
         return None
-    return _Part(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / whole)
+    return _StatementPart(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / whole)
 
 
 def statement_clause(facts: Facts, counter: str) -> str:

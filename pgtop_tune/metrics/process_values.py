@@ -29,8 +29,8 @@ def process_cpu(interval: Interval) -> dict[int, float]:
 
 def ended_cpu(interval: Interval) -> float:
     """CPU time of processes that began or ended between two looks (sessions, parallel workers), share of one core."""
-    found = _cpu_of_processes(interval)
-    return 0.0 if found is None else found.ended
+    between = _cpu_of_processes(interval)
+    return 0.0 if between is None else between.ended
 
 
 def foreign_cpu(interval: Interval) -> float | None:

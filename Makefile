@@ -2,7 +2,7 @@
 # make test   every test but the long ones, in an environment of its own
 # make test-root    of these what needs root, and what root does in another way
 # make test-short   of these what has differed between Pythons
-# make check  format, lint, types, import contracts
+# make check  format, lint, types, import contracts, ceilings of size and plainness
 # make docs   the reference pages, from the tables of the program
 # Everything lives in .venv; a second call starts at once.
 
@@ -40,6 +40,7 @@ check: $(VENV)/.tested-with
 	@$(BIN)/ruff check pgtop_tune tests docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tests/plainness.py
 
 format: $(VENV)/.tested-with
 	@$(BIN)/ruff format pgtop_tune tests docs

@@ -272,8 +272,8 @@ class Facts:
         used = self.mean.once(process_cpu)
         if activity is None or not used:
             return None
-        known = sum([used[backend.pid] for backend in activity.backends if backend.pid in used])
-        return (known + self.mean.once(ended_cpu)) / 100.0
+        of_sessions = sum([used[backend.pid] for backend in activity.backends if backend.pid in used])
+        return (of_sessions + self.mean.once(ended_cpu)) / 100.0
 
     @cached_property
     def wal_disk(self) -> str | None:

@@ -114,11 +114,11 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     parts_ms = _parts_ms(facts)
     parts = _parts(facts, parts_ms)
     named = ", ".join(f"{label} {value}" for label, value in parts)
-    said = "no single limit"
+    verdict = "no single limit"
     if max(parts_ms.values()) >= _MOST * facts.latency_ms:
         # No rule explains it, and still it is most of the time.
-        said = "the time is CPU work, and CPUs are free" if _works_freely(facts) else "not clear what binds"
-    return f"{said}: {named} of {whole}", parts
+        verdict = "the time is CPU work, and CPUs are free" if _works_freely(facts) else "not clear what binds"
+    return f"{verdict}: {named} of {whole}", parts
 
 
 def _works_freely(facts: Facts) -> bool:

@@ -29,8 +29,8 @@ def process_cpu(interval: Interval) -> dict[int, float]:
 
 def ended_cpu(interval: Interval) -> float:
     """CPU time of processes that began or ended between two looks (sessions, parallel workers), share of one core."""
-    found = _cpu_of_processes(interval)
-    return 0.0 if found is None else found.ended
+    between = _cpu_of_processes(interval)
+    return 0.0 if between is None else between.ended
 
 
 def foreign_cpu(interval: Interval) -> float | None:
@@ -44,7 +44,9 @@ def foreign_cpu_over(interval: Interval, window_s: float) -> float | None:
     looks = interval.recent(_processes, window_s, least=2)
     if len(looks) < 2 or looks[0].boot_id != looks[-1].boot_id:
         return None
-    return _foreign(interval, (looks[-1], looks[0]), window_s)
+    # Looks from before the server answered did not see its processes: less time, then.
+    shares = (_foreign(interval, (older, looks[0]), window_s) for older in reversed(looks[1:]))
+    return next((share for share in shares if share is not None), None)
 
 
 def _foreign(
@@ -56,7 +58,7 @@ def _foreign(
         return None
     busy = ticks_share(older.total, newer.total, busy_ticks)
     known = interval.kept(_cpu_between, pair[0].section, pair[1].section, pair[1].facts, whose=window_s)
-    if busy is None or not known.cpus:
+    if busy is None or not known.cpus or known.unseen:
         return None
     return max(busy - (sum(known.shares.values()) + known.ended) / known.cpus, 0.0)
 
@@ -78,11 +80,14 @@ class _ProcessCpu(Struct, frozen=True):
         shares: By pid, of processes that both looks saw.
         ended: Of those that began or ended in between.
         cpus: CPUs of the machine.
+        unseen: Whether there are some that had begun before the first look, which did not see them: the server did not
+            answer then. Their part of the time between is not known.
     """
 
     shares: dict[int, float]
     ended: float
     cpus: int
+    unseen: bool
 
 
 def _cpu_of_processes(interval: Interval) -> _ProcessCpu | None:
@@ -104,6 +109,7 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
     before = {process.pid: process for process in older.processes}
     shares: dict[int, float] = {}
     reaped, began, per_ms = 0, 0.0, facts.ticks_per_s / 1000.0
+    newest_before, unseen = max((process.start_ticks for process in older.processes), default=0), False
     share = 100.0 / most
     for process in newer.processes:
         known = before.get(process.pid)
@@ -115,7 +121,10 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
         # A pid may name another process by now.
         if known is None or known.start_ticks != process.start_ticks:
             ticks = _ticks(process, per_ms)
-            began += ticks if ticks <= most else 0.0
+            if known is None and process.start_ticks < newest_before:
+                unseen = True
+            else:
+                began += ticks if ticks <= most else 0.0
             continue
         del before[process.pid]
         reaped += max(process.reaped_ticks - known.reaped_ticks, 0)
@@ -126,7 +135,8 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
         if used >= 0:
             shares[process.pid] = used * share
     gone = sum([_ticks(process, per_ms) for process in before.values()])
-    return _ProcessCpu(shares, (began + max(reaped - gone, 0.0)) * share, facts.cpu_count)
+    ended = (began + max(reaped - gone, 0.0)) * share
+    return _ProcessCpu(shares=shares, ended=ended, cpus=facts.cpu_count, unseen=unseen)
 
 
 def _ticks(process: ProcessCounters, per_ms: float) -> float:

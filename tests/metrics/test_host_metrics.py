@@ -215,6 +215,25 @@ def test_hundreds_of_sessions_that_end_at_once_are_no_work_of_the_last_second() 
     assert metrics.CPU_FOREIGN(over(older, newer)) == pytest.approx(80.0)
 
 
+def test_work_of_processes_from_before_the_first_look_is_not_taken_from_other_programs() -> None:
+    """The server did not answer at first: its time since its start took 1.2 of 1.6 CPUs from the others."""
+
+    def process(pid: int, start: int, ticks: int) -> ProcessCounters:
+        return ProcessCounters(
+            pid=pid, start_ticks=start, state="R", user_ticks=ticks, system_ticks=0, rss_bytes=0, delay_ticks=0
+        )
+
+    frames = []
+    for second in range(6):
+        total = cpu_times("cpu", 200 * second, 0, 0, 0, 0, 0, 0, 0)
+        answers = second >= 2
+        rows = (process(9, 900, 0), *((process(7, 100, 150 + 20 * second),) if answers else ()))
+        sample = sections(cpu=cpu(float(second), (total,)), processes=ProcessSample(float(second), rows))
+        frames.append(Frame(second, 0, float(second), host=sample))
+    assert foreign_cpu_over(Interval(frames[:3]), 10.0) is None
+    assert foreign_cpu_over(Interval(frames), 10.0) == pytest.approx(90.0)
+
+
 def test_the_cpu_time_of_others_is_of_the_time_between_two_looks_at_processes() -> None:
     """Of a crowd processes are looked at every third second: a second in which the crowd works is no one else's."""
     frames, processes = [], ProcessSample(0.0, ())

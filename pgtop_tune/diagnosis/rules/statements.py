@@ -27,7 +27,7 @@ _READ_FOR_ONE: Final = 100
 _WORKS: Final = 0.5
 
 
-class _Part(Struct, frozen=True):
+class _StatementPart(Struct, frozen=True):
     """A statement, and how much of what all of them did was its own, per cent."""
 
     rate: StatementRate
@@ -43,14 +43,14 @@ def _rates(facts: Facts) -> list[StatementRate]:
     return statement_rates(facts.interval)
 
 
-def _largest(facts: Facts, counter: str) -> _Part | None:
+def _largest(facts: Facts, counter: str) -> _StatementPart | None:
     """The statement with the largest part of a counter of pg_stat_statements; None where its text is not known."""
     rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
-    whole = sum(grown for _, grown in rates)
-    rate, grown = max(rates, key=lambda each: each[1], default=(None, 0))
+    total = sum(grown for _, grown in rates)
+    rate, grown = max(rates, key=lambda pair: pair[1], default=(None, 0))
     if rate is None or not grown or rate.text is None or not rate.text.query:
         return None
-    return _Part(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / whole)
+    return _StatementPart(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / total)
 
 
 def statement_clause(facts: Facts, counter: str) -> str:
@@ -65,13 +65,13 @@ def statement_clause(facts: Facts, counter: str) -> str:
 
 def _scanned(facts: Facts, query: str) -> tuple[TableCounters, float] | None:
     """The table named in a statement of which most rows are read one by one, and how many a second."""
-    found = [
+    scanned = [
         (table.row, rows_per_s)
         for table in table_rates(facts.interval)
         if (rows_per_s := table.per_s("seq_tup_read") or 0.0) >= _ROWS
         and re.search(rf'(?<!\w)"?{re.escape(table.row.name.partition(".")[2])}"?(?!\w)', query)
     ]
-    return max(found, key=lambda each: each[1], default=None)
+    return max(scanned, key=lambda pair: pair[1], default=None)
 
 
 def _scan(facts: Facts) -> Hit | None:

@@ -1,4 +1,4 @@
-"""What replay needs of a standby: as much as its primary has, which its control file tells."""
+"""Settings of a standby of which replay needs as much as the primary has, by the standby's control file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pgtop_tune.model.absence import Unavailable
 
 
 def _parity(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    server, known = facts.have(needs.SERVER), needs.parameters(facts)
+    server, parameters = facts.have(needs.SERVER), needs.parameters(facts)
     if not server.in_recovery:
         return
     control = CONTROL.of(facts)
@@ -28,7 +28,7 @@ def _parity(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Unknown(f"the control file: {problem}")
         return
     for name, value in ((name, settings[name]) for settings in of_primary for name in AT_LEAST):
-        row = known.find(name)
+        row = parameters.find(name)
         if row is None or int(row.setting) >= int(value):
             continue
         yield Finding(

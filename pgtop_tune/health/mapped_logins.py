@@ -5,17 +5,22 @@ Source: PostgreSQL documentation, "User Name Maps"; check_usermap() in hba.c.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.health.access_rules import is_for, reached_rules
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.questions import HBA, IDENT, HbaRule, IdentLine
+from pgtop_tune.health.questions import IDENT, HbaRule, IdentLine
 
 _MAPPED: Final = frozenset({"peer", "ident", "gss", "sspi", "cert", "oauth"})
-_OF_KERBEROS: Final = frozenset({"gss", "sspi"})
+_WITH_DOMAIN: Final = frozenset({"gss", "sspi", "oauth"})
+_BY_CERTIFICATE: Final = "cert"
 _ITSELF: Final = "\\1"
+_OPENING: Final = re.compile(r"\\.|\[[^]]*\]|[(|)]")
+"""Of a regular expression: what can be an alternative, and what looks like one and is none."""
 
 
 class MappedLogin(Struct, frozen=True):
@@ -43,6 +48,13 @@ class MappedLogin(Struct, frozen=True):
         accounts = "any account" if self.anybody else f"each account whose name contains {self.line.sys_name[1:]}"
         return f"{accounts} may log in {whom}"
 
+    @property
+    def whole_pattern(self) -> str:
+        """Return the pattern with both its ends; foreign text."""
+        pattern = self.line.sys_name[1:]
+        bare = pattern if _has_alternatives(pattern) else pattern.removeprefix("^").removesuffix("$")
+        return f"/^({pattern})$" if bare == pattern and "|" in pattern else f"/^{bare}$"
+
 
 def mapped_logins(facts: CheckFacts) -> Iterator[MappedLogin]:
     """Yield what lets in too many, in the order of pg_hba.conf.
@@ -50,16 +62,16 @@ def mapped_logins(facts: CheckFacts) -> Iterator[MappedLogin]:
     Raises:
         Missing: A rule names a map, and the maps cannot be read; or the rules cannot.
     """
-    rules = [rule for _, rule in facts.have(HBA) if rule.error is None]
+    rules = reached_rules(facts)
     if not any(_names_map(rule) for rule in rules):
         return
     lines = [line for _, line in facts.have(IDENT) if line.error is None and line.sys_name.startswith("/")]
     for number, rule in enumerate(rules):
         for line in lines if _names_map(rule) else ():
-            anybody = line.any_account or (line.any_principal and rule.method in _OF_KERBEROS)
-            if line.map_name != rule.map or (not anybody and _anchored(line.sys_name)):
+            anybody = _fits_anybody(line, rule.method or "")
+            if line.map_name != rule.map or (not anybody and _is_whole(line.sys_name[1:])):
                 continue
-            superusers = tuple(name for name in line.superusers if _is_for(rule, name, rules[:number]))
+            superusers = tuple(name for name in line.superusers if is_for(rule, name, rules[:number]))
             # Who comes back under the own name is who that is.
             if superusers or (
                 _ITSELF not in line.role_name and not line.superusers and _may_be_for(rule, line, rules[:number])
@@ -71,23 +83,27 @@ def _names_map(rule: HbaRule) -> bool:
     return rule.method in _MAPPED and rule.map is not None
 
 
-def _anchored(pattern: str) -> bool:
-    return pattern.startswith("/^") and pattern.endswith("$")
+def _fits_anybody(line: IdentLine, method: str) -> bool:
+    with_domain = method in _WITH_DOMAIN and line.any_principal
+    return line.any_account or with_domain or (method == _BY_CERTIFICATE and line.any_subject)
+
+
+def _is_whole(pattern: str) -> bool:
+    """Return whether a pattern is about whole names: it has both its ends, and each alternative has."""
+    return pattern.startswith("^") and pattern.endswith("$") and not _has_alternatives(pattern)
+
+
+def _has_alternatives(pattern: str) -> bool:
+    """Return whether a bar outside of all brackets divides a pattern."""
+    depth = 0
+    for piece in _OPENING.findall(pattern):
+        depth += {"(": 1, ")": -1}.get(piece, 0)
+        if piece == "|" and depth == 0:
+            return True
+    return False
 
 
 def _may_be_for(rule: HbaRule, line: IdentLine, earlier: Sequence[HbaRule]) -> bool:
     """Return whether a rule may be the one for a role, whose name may be a pattern or a group."""
     plain = line.role_name[:1] not in ("/", "+") and line.role_name != "all"
-    return _is_for(rule, line.role_name, earlier) if plain else True
-
-
-def _is_for(rule: HbaRule, role: str, earlier: Sequence[HbaRule]) -> bool:
-    """Return whether a rule is the first for a role in some database; a group or a pattern may hold it."""
-    may_be_in_it = any(user in ("all", role) or user[:1] in ("+", "/") for user in rule.users)
-    return may_be_in_it and not any(_covers(first, rule, role) for first in earlier)
-
-
-def _covers(earlier: HbaRule, rule: HbaRule, role: str) -> bool:
-    same = earlier.type == rule.type and (earlier.address, earlier.netmask) == (rule.address, rule.netmask)
-    databases = "all" in earlier.databases or list(earlier.databases) == list(rule.databases)
-    return same and databases and any(user in ("all", role) for user in earlier.users)
+    return is_for(rule, line.role_name, earlier) if plain else True

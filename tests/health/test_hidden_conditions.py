@@ -210,11 +210,70 @@ class TestMaps:
             admin.execute("CREATE ROLE watcher LOGIN")
             admin.execute("GRANT SELECT ON pg_hba_file_rules TO watcher")
             admin.execute("GRANT EXECUTE ON FUNCTION pg_hba_file_rules() TO watcher")
-            rules = "local all all trust\nlocal all all peer map=anyone\n"
+            rules = "local all watcher trust\nlocal all all peer map=anyone\n"
             (Path(str(server.data_dir)) / "pg_hba.conf").write_text(rules)
             report = checked(server, "postgres", select=("SEC-15",), user="watcher")
         assert [check.id for check, _ in report.findings] == ["SEC-15"]
         assert any("pg_ident_file_mappings" in why.reason for _, why in report.unknowns)
+
+
+    @pytest.mark.parametrize("major", [15, 18])
+    def test_patterns_groups_and_the_first_line_that_fits(
+        self, make_server: Callable[..., Throwaway], major: int
+    ) -> None:
+        server = make_server(major)
+        data = Path(str(server.data_dir))
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            for statement in (
+                "CREATE ROLE boss SUPERUSER LOGIN", "CREATE ROLE outer_group", "CREATE ROLE inner_group",
+                "GRANT outer_group TO inner_group", "GRANT inner_group TO boss",
+            ):  # fmt: skip
+                admin.execute(statement.encode())
+            # Each for a database of its own: the first line that fits a connection is the one.
+            rules = (
+                "local postgres postgres trust",
+                "local letters all peer map=letters",
+                "local either all peer map=either",
+                "local group all peer map=group",
+                "local self all peer map=self",
+                "host refused all 10.0.0.0/8 reject",
+                "host refused all 10.1.0.0/16 trust",
+                "host refused all 10.2.0.0/16 ident map=letters",
+                "host own all ::ffff:127.0.0.1/128 trust",
+                "local all all scram-sha-256",
+                "local postgres all peer map=letters",
+                "local replication all peer map=copies",
+            )
+            maps = (
+                "letters /^[a-z]+$ boss",
+                "either /^admin|dba$ boss",
+                "group /^\\w+$ +outer_group",
+                "self /.* +boss",
+                "copies /^(.*)$ boss",
+            )
+            (data / "pg_hba.conf").write_text("".join(f"{rule}\n" for rule in rules))
+            (data / "pg_ident.conf").write_text("".join(f"{line}\n" for line in maps))
+            report = checked(server, "postgres", select=("SEC-01", "SEC-13", "SEC-15"))
+        said = [finding.says for _, finding in report.findings]
+        mapped = {text.split(" ", 4)[1]: text for text in said if "pg_ident" in text}
+        groups = {"3", "4"} if major >= 16 else set()
+        # Before 16 a group is a name as any other.
+        assert {line for line, text in mapped.items() if text.endswith("superuser boss")} == {"1", "2", "5", *groups}
+        assert "each account whose name contains ^admin|dba$" in mapped["2"]
+        (trust,) = [text for text in said if "trusts this machine" in text or "trust this machine" in text]
+        assert trust.startswith("2 lines of pg_hba.conf")
+        assert not [text for text in said if "10.1.0.0" in text or "10.2.0.0" in text]
+        (passwordless,) = [text for text in said if "no password" in text]
+        assert passwordless.endswith("(boss): line 9 of pg_hba.conf lets in anybody under this name")
+
+    def test_sockets_of_one_account_and_lines_for_one_role(self, make_server: Callable[..., Throwaway]) -> None:
+        server = make_server(18, unix_socket_permissions="0700")
+        data = Path(str(server.data_dir))
+        (data / "pg_hba.conf").write_text("local all all trust\n")
+        assert not checked(server, "postgres", select=("SEC-15",)).findings
+        (data / "pg_hba.conf").write_text("local all all trust\nhost all app 127.0.0.1/32 trust\n")
+        ((_, finding),) = checked(server, "postgres", select=("SEC-15",)).findings
+        assert finding.says.endswith("programs may log in as app")
 
 
 class TestNextStart:

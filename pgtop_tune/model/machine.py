@@ -240,7 +240,8 @@ class MountPoint(Struct, frozen=True, gc=False):
         kind: ext4, xfs, nfs4, overlay, …
         source: Mounted device. Foreign text.
         options: Of the mount and of the file system: "rw", "noatime", "nobarrier".
-        roles: What is on it: "data", "wal", "temp", "tablespace NAME".
+        roles: What is on it: "data", "data/base", "wal", "temp", "tablespace NAME".
+        kind_below: Of the file system with the file that the mounted device is made of; "" where it is no such device.
     """
 
     point: str
@@ -248,6 +249,7 @@ class MountPoint(Struct, frozen=True, gc=False):
     source: str
     options: tuple[str, ...]
     roles: tuple[str, ...]
+    kind_below: str = ""
 
 
 class PostmasterFacts(Struct, frozen=True, gc=False):

@@ -280,7 +280,7 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
 
 
 def _certificates(known: needs.Parameters) -> str:
-    by_host = known.find("ssl_sni")
+    by_host = known.visible("ssl_sni")
     if by_host is not None and by_host.setting == "on":
         return "ssl_sni is on: list a certificate and its key for each host name in the file that hosts_file names"
     return "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file)"

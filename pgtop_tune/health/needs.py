@@ -151,7 +151,7 @@ class Parameters:
 
     @property
     def are_hidden(self) -> bool:
-        """Whether this role does not see the parameters that only some roles see."""
+        """Return whether this role does not see the parameters that only some roles see."""
         return _ALWAYS_THERE not in self._of
 
     def visible(self, name: str) -> Parameter | None:

@@ -173,7 +173,7 @@ def machine_details(
             )
             for disk in block_devices.disks(names, root)
         ),
-        mounts=tuple(_with_kind_below(each, root) for each in mount_points(mounts)),
+        mounts=tuple(_with_kind_below(mount, root) for mount in mount_points(mounts)),
         unplaced=tuple(role for role, mount in mounts.items() if mount is None and namespace.mounts),
         postmaster=NO_POSTMASTER if postmaster_pid is None else postmaster(postmaster_pid, root),
         clock_source=text_of(root / _CLOCK_SOURCES / "current_clocksource"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -178,6 +180,17 @@ def test_two_synchronous_standbys_are_counted_now_and_after_the_loss_of_one(
         assert said("FIRST 2 (s1, s2)").startswith("critical 1 of 2 synchronous standbys are connected: every commit")
         assert said("ANY 2 (s1, s2)").startswith("critical 1 of 2 synchronous standbys are connected: every commit")
         assert said("s1").startswith("warning if one synchronous standby is lost, every commit waits")
+        standby.send_signal(signal.SIGSTOP)
+        with psycopg.connect(conninfo(server)) as held, psycopg.connect(conninfo(server), autocommit=True) as admin:
+            held.execute("CREATE TABLE held (a int)")
+            commit = threading.Thread(target=held.commit)
+            commit.start()
+            waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            assert eventually(lambda: admin.execute(waits).fetchone() is not None)
+            ((_, finding),) = checked(server, "postgres", "REP-02.seconds=0", select=("REP-02",)).findings
+            assert finding.says.startswith("1 commit waits for synchronous standbys that are connected, the oldest for")
+            standby.send_signal(signal.SIGCONT)
+            commit.join()
         with psycopg.connect(conninfo(server), autocommit=True) as admin:
             # pg_receivewal replays nothing: nobody gets that answer.
             admin.execute("ALTER SYSTEM SET synchronous_commit = remote_apply")
@@ -395,8 +408,8 @@ class TestNextStart:
         for name, severity in (("recovery.conf", "critical"), ("standby.signal", "high"), ("backup_label", "high")):
             (data / name).touch()
             os.chown(data / name, owner.st_uid, owner.st_gid)
-            (signal,) = said()
-            assert signal.startswith(f"CFG-11 {severity} the data directory has {name}: ")
+            (sign,) = said()
+            assert sign.startswith(f"CFG-11 {severity} the data directory has {name}: ")
             (data / name).unlink()
         rules.chmod(0)
         try:

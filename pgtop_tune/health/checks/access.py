@@ -8,7 +8,7 @@ from datetime import UTC
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.access_rules import is_for, lets_anybody_in, loopback, reached_rules
+from pgtop_tune.health.access_rules import is_for, lets_anybody_in, loopback, mapped_logins, reached_rules
 from pgtop_tune.health.bounds import Bound, bounded
 from pgtop_tune.health.catalogue_conditions import Condition, conditions
 from pgtop_tune.health.certificate import ends_at
@@ -17,7 +17,6 @@ from pgtop_tune.health.checks.security import mapped_finding
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.further_rows import CatalogueCondition, RolePower
-from pgtop_tune.health.mapped_logins import mapped_logins
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CERTIFICATE, HBA, IDENT, OBJECTS, PASSWORDLESS, POWERS, HbaRule
 from pgtop_tune.model.absence import Unavailable
@@ -282,7 +281,7 @@ def _trusted_here(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkno
 
 
 def _is_of_one_account(facts: CheckFacts) -> bool:
-    """Whether only the server's account, which owns the data, and root reach its sockets."""
+    """Return whether only the server's account, which owns the data, and root reach its sockets."""
     parameters = needs.PARAMETERS.of(facts)
     row = None if isinstance(parameters, Unavailable) else Parameters(parameters).visible("unix_socket_permissions")
     return row is not None and not int(row.setting, 8) & 0o022

@@ -122,12 +122,12 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
         )
 
 
-def _is_library_without_place(facts: CheckFacts, known: needs.Parameters) -> bool:
-    """Whether the archiver only writes a warning; no counter of pg_stat_archiver counts that."""
-    library, lines = known.find("archive_library"), CONFIGURED.of(facts)
+def _is_library_without_place(facts: CheckFacts, parameters: needs.Parameters) -> bool:
+    """Return whether the archiver only writes a warning; no counter of pg_stat_archiver counts that."""
+    library, lines = parameters.find("archive_library"), CONFIGURED.of(facts)
     if library is None or library.setting != "basic_archive" or isinstance(lines, Unavailable):
         return False
-    row = known.find(_PLACE)
+    row = parameters.find(_PLACE)
     texts = [line.setting for _, line in lines if line.name == _PLACE] + ([] if row is None else [row.setting])
     return not any(texts)
 
@@ -195,10 +195,10 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         return
     # Two of them are one that the shell sees.
     command = _COMMENT.sub("", row.setting).replace("%%", "").strip()
-    found = _fault(command)
-    if found is None:
+    faulty = _fault(command)
+    if faulty is None:
         return
-    severity, fault, do = found
+    severity, fault, do = faulty
     yield Finding(
         severity=severity,
         says=f"archive_command {row.setting!r} {fault}",
@@ -248,7 +248,7 @@ def _fault(command: str) -> tuple[Severity, str, str] | None:
 
 
 def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
-    """The same for a command whose copies may come to be one file, or none."""
+    """Return the fault of a command whose copies may come to be one file, or none."""
     target = _TO_ONE_FILE.search(command)
     if "%f" not in command and target is not None:
         do = "Name the file of the archive by %f, and take a base backup: WAL from before is lost."

@@ -111,7 +111,7 @@ def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _is_valid(row: Parameter, text: str) -> bool:
-    """Whether the server takes a value, as far as its range tells."""
+    """Return whether the server takes a value, as far as its range tells."""
     setting = with_value(row, text, row.source).setting
     if row.vartype in ("integer", "real"):
         try:

@@ -13,10 +13,9 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, 
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.measures import setting
-from pgtop_tune.host.mounts import NETWORK_KINDS
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
-from pgtop_tune.model.machine import MountPoint, Queue
+from pgtop_tune.model.machine import NETWORK_KINDS, MountPoint, Queue
 from pgtop_tune.units import about, share
 
 _GROUP: Final = "disks"
@@ -95,11 +94,11 @@ def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         kind = place.kind_below if place.kind_below in (_MEMORY | _LAYERED | NETWORK_KINDS) else place.kind
         if kind in _USUAL:
             continue
-        severity, said, do = _judged(kind)
+        severity, meaning, do = _judged(kind)
         on = place.kind if kind == place.kind else f"{place.kind} of a device that is made of {kind}"
         yield Finding(
             severity=severity,
-            says=f"{_roles(place)} on {on}: {said}",
+            says=f"{_roles(place)} on {on}: {meaning}",
             evidence=(Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/PID/mountinfo"),),
             fix=words(do),
             subject=place.point,

@@ -15,6 +15,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, now_ms, on_standby, scoped, setting
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags, synchronous_standbys, with_fewer
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
@@ -203,21 +204,27 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
 
 
 def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
-    """Commits that wait although enough standbys are connected: for a replay that is paused, or a network that lost."""
-    activity = needs.ACTIVITY.of(facts)
-    backends = () if isinstance(activity, Unavailable) else client_backends(activity)
-    since_ms = [
-        backend.query_start_ms
-        for backend in backends
-        if backend.wait_event == "SyncRep" and backend.query_start_ms is not None
+    """Commits that wait although enough standbys are connected: for a replay that is paused, or a network that lost.
+
+    A statement that ran for long and waits for a moment is in one look only.
+    """
+    looks = [
+        {
+            (backend.pid, backend.query_start_ms)
+            for backend in client_backends(activity)
+            if backend.wait_event == "SyncRep" and backend.query_start_ms is not None
+        }
+        for frame in (facts.frames[0], facts.frames[-1])
+        if not isinstance(activity := sections.activity(frame), Unavailable)
     ]
+    since_ms = [start_ms for _, start_ms in set.intersection(*looks)] if looks else []
     oldest_s = (now_ms(facts) - min(since_ms)) / 1000 if since_ms else 0.0
     if oldest_s <= longest_s:
         return None
     return Finding(
         severity=Severity.CRITICAL,
-        says=f"{len(since_ms)} commits wait for synchronous standbys that are connected, the oldest for "
-        f"{duration(oldest_s)}",
+        says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} for synchronous standbys that "
+        f"are connected, the oldest for {duration(oldest_s)}",
         evidence=(
             setting(facts, "synchronous_standby_names", "synchronous_commit"),
             Evidence(f"{len(since_ms)} sessions in SyncRep", "pg_stat_activity.wait_event, query_start"),
@@ -384,6 +391,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="warm-standby.html#SYNCHRONOUS-REPLICATION",
         needs=(needs.SERVER, needs.PARAMETERS, needs.REPLICATION),
         look=_both,
+        twice=True,
         thresholds=(Threshold("seconds", 10, "s", "a commit that waits longer is a finding, whoever is connected"),),
     ),
     Check(

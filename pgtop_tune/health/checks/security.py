@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.access_rules import lets_anybody_in, loopback, reached_rules
+from pgtop_tune.health.access_rules import MappedLogin, lets_anybody_in, loopback, mapped_logins, reached_rules
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.mapped_logins import MappedLogin, mapped_logins
 from pgtop_tune.health.questions import (
     DATABASE_STATE,
     ENCRYPTION,

@@ -223,8 +223,8 @@ def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
         return None
     return Finding(
         severity=Severity.CRITICAL,
-        says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} for synchronous standbys that "
-        f"are connected, the oldest for {duration(oldest_s)}",
+        says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} for synchronous standbys "
+        f"that are connected, the oldest for {duration(oldest_s)}",
         evidence=(
             setting(facts, "synchronous_standby_names", "synchronous_commit"),
             Evidence(f"{len(since_ms)} sessions in SyncRep", "pg_stat_activity.wait_event, query_start"),

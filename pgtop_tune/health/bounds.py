@@ -119,8 +119,8 @@ def _with_other(facts: CheckFacts, row: Parameter, above: Parameter, fix: Fix) -
     name, value = fix.parameter or ("", "0")
     if name != row.name or float(value) <= float(above.setting):
         return fix
-    other = advised_or(facts, above.name, value)
-    return fix if other.parameter is None else set_parameters([(above, other.parameter[1]), (row, value)])
+    raised = advised_or(facts, above.name, value).parameter
+    return fix if raised is None else set_parameters([(above, raised[1]), (row, value)])
 
 
 def _found(bound: Bound, known: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:

@@ -12,8 +12,9 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
+from pgtop_tune.health.fixes import set_parameters
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import Look, advised_or, also_scoped, is_advised, on_standby, setting
 from pgtop_tune.model.postgres import Parameter
@@ -113,6 +114,15 @@ def _better(bound: Bound, known: Parameters) -> str:
     return known.shown(bound.other)
 
 
+def _with_other(facts: CheckFacts, row: Parameter, above: Parameter, fix: Fix) -> Fix:
+    """Return the fix of a row, together with the parameter above it where that is lower than what is advised."""
+    name, value = fix.parameter or ("", "0")
+    if name != row.name or float(value) <= float(above.setting):
+        return fix
+    raised = advised_or(facts, above.name, value).parameter
+    return fix if raised is None else set_parameters([(above, raised[1]), (row, value)])
+
+
 def _found(bound: Bound, known: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:
     row = known.find(bound.name)
     if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(known, row, limits):
@@ -124,6 +134,8 @@ def _found(bound: Bound, known: Parameters, facts: CheckFacts, limits: Limits) -
             return None
         # It is the other one that has to change.
         fix = advised_or(facts, bound.other, row.shown)
+    elif (above := known.find(bound.other)) is not None:
+        fix = _with_other(facts, row, above, fix)
     names = (bound.name, bound.other) if bound.other else (bound.name,)
     return Finding(
         severity=bound.severity,

@@ -112,6 +112,17 @@ _HIDDEN: Final = (
 )
 
 
+_OF_READERS: Final = frozenset(
+    {"dynamic_library_path", "log_directory", "log_filename", "primary_conninfo", "session_preload_libraries"}
+    | {"shared_preload_libraries", "ssl_ciphers", "ssl_ecdh_curve", "ssl_groups", "ssl_max_protocol_version"}
+    | {"ssl_min_protocol_version", "ssl_sni", "ssl_tls13_ciphers", "unix_socket_directories"}
+)
+"""Parameters that only superusers and members of pg_read_all_settings see (GUC_SUPERUSER_ONLY)."""
+_ALWAYS_THERE: Final = "data_directory"
+"""One of them that every server has."""
+_NOT_SHOWN: Final = Unavailable(Reason.NO_PERMISSION, "hidden from this role; GRANT pg_read_all_settings grants access")
+
+
 class Parameters:
     """Parameters by name, in numbers and units of our choice.
 
@@ -125,18 +136,26 @@ class Parameters:
         self._of = {parameter.name: parameter for parameter in sample.parameters}
 
     def find(self, name: str) -> Parameter | None:
-        """The row; None where this server does not have the parameter, or hides it.
+        """The row; None where this server does not have the parameter.
 
         Raises:
-            Missing: Only the value of our own session is known, which a role or a database has for its own.
+            Missing: The server hides it from this role, or only the value of our own session is known, which a role or
+                a database has for its own.
         """
         found = self._of.get(name)
+        if found is None and name in _OF_READERS and self.are_hidden:
+            raise Missing(name, _NOT_SHOWN)
         if found is not None and is_of_session(found):
             raise Missing(name, Unavailable(Reason.NO_PERMISSION, _HIDDEN.format(name=name, source=found.source)))
         return found
 
+    @property
+    def are_hidden(self) -> bool:
+        """Return whether this role does not see the parameters that only some roles see."""
+        return _ALWAYS_THERE not in self._of
+
     def visible(self, name: str) -> Parameter | None:
-        """The row; None also where only the value of our own session is known."""
+        """The row; None also where it is hidden, or only the value of our own session is known."""
         found = self._of.get(name)
         return None if found is None or is_of_session(found) else found
 

@@ -235,6 +235,8 @@ class HbaRule(Struct, frozen=True):
         error: In the server's words and language; None for a good line.
         file_name: None before 16.
         map: Name of the map in pg_ident.conf; None without one.
+        client_certificate: Option clientcert; None without one.
+        is_ldap_in_clear: Whether the server asks LDAP without TLS.
     """
 
     line_number: int
@@ -247,6 +249,8 @@ class HbaRule(Struct, frozen=True):
     error: str | None
     file_name: str | None = None
     map: str | None = None
+    client_certificate: str | None = None
+    is_ldap_in_clear: bool = False
 
     @property
     def place(self) -> str:
@@ -268,8 +272,8 @@ class IdentLine(Struct, frozen=True):
         role_name: As whom it may log in; from 16 on also "all", "+group" and a regular expression after a slash.
         error: In the server's words and language; None for a good line.
         file_name: None before 16.
-        any_account, any_principal: Whether a regular expression matches accounts, and principals of Kerberos, of any
-            name.
+        any_account, any_principal, any_subject: Whether a regular expression matches accounts, principals of Kerberos
+            (perhaps of one realm), and subjects of certificates, of any name.
         superusers: Those that the role stands for, and that may log in; at most twenty.
     """
 
@@ -282,6 +286,7 @@ class IdentLine(Struct, frozen=True):
     any_account: bool
     any_principal: bool
     superusers: Sequence[str]
+    any_subject: bool = False
 
     @property
     def place(self) -> str:

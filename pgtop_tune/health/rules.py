@@ -322,7 +322,7 @@ def also_scoped(look: Look, *names: str) -> Look:
                 if (
                     isinstance(said, Finding)
                     and said.fix is not None
-                    and (said.fix.parameter or ("",))[0] == found.name
+                    and found.name in ((said.fix.parameter or ("",))[0], said.subject)
                 ):
                     yield scoped_finding(found, said.severity, said.says.partition(": ")[2] or said.says)
         if hidden is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.host import block_devices
 from pgtop_tune.host.block_devices import queue
@@ -132,6 +133,18 @@ def _number(path: Path) -> int | None:
 # Sources: Documentation/admin-guide/sysctl, ABI/stable/sysfs-block, ABI/testing/sysfs-devices-system-clocksource,
 # proc_pid_oom_score_adj(5), proc_pid_limits(5), proc_pid_mountinfo(5).
 
+_DATA: Final = "data"
+_PARTS: Final = (
+    "base",
+    "global",
+    "pg_xact",
+    "pg_multixact",
+    "pg_commit_ts",
+    "pg_twophase",
+    "pg_logical",
+    "pg_replslot",
+)
+"""Directories of the data directory that must not be lost, besides pg_wal."""
 _CLOCK_SOURCES: Final = "sys/devices/system/clocksource/clocksource0"
 NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the postmaster is not known")
 
@@ -151,6 +164,7 @@ def machine_details(
     facts = machine_facts(root)
     namespace = namespace_of(postmaster_pid, root)
     mounts = {role: namespace.mount(directory) for role, directory in directories.items()}
+    mounts |= dict(_apart(directories.get(_DATA), mounts.get(_DATA), namespace))
     return MachineDetails(
         settings=settings(root, names),
         queues=tuple(
@@ -159,7 +173,7 @@ def machine_details(
             )
             for disk in block_devices.disks(names, root)
         ),
-        mounts=mount_points(mounts),
+        mounts=tuple(_with_kind_below(mount, root) for mount in mount_points(mounts)),
         unplaced=tuple(role for role, mount in mounts.items() if mount is None and namespace.mounts),
         postmaster=NO_POSTMASTER if postmaster_pid is None else postmaster(postmaster_pid, root),
         clock_source=text_of(root / _CLOCK_SOURCES / "current_clocksource"),
@@ -169,6 +183,24 @@ def machine_details(
         virtual=_virtual(text_of(root / "proc/cpuinfo")),
         clock_in_step=clock_in_step() if root == block_devices.ROOT else None,
     )
+
+
+def _apart(data: str | None, mount: Mount | None, namespace: MountNamespace) -> Iterator[tuple[str, Mount]]:
+    """Yield parts of the data directory that lie elsewhere, by a link or a mount of their own."""
+    for part in _PARTS if data is not None and mount is not None else ():
+        elsewhere = namespace.mount(f"{data}/{part}")
+        if elsewhere is not None and elsewhere != mount:
+            yield f"{_DATA}/{part}", elsewhere
+
+
+def _with_kind_below(mount: MountPoint, root: Path) -> MountPoint:
+    """A mount with what its device is made of: a file (loop), or memory (brd, zram)."""
+    device = Path(mount.source).name if mount.source.startswith("/dev/") else ""
+    if device.startswith(("ram", "zram")):
+        return replace(mount, kind_below="ramfs")
+    file = text_of(root / "sys/block" / device / "loop/backing_file") if device.startswith("loop") else ""
+    below = namespace_of(None, root).mount(file) if file else None
+    return mount if below is None else replace(mount, kind_below=below.kind)
 
 
 def postmaster(pid: int, root: Path) -> PostmasterFacts | Unavailable:

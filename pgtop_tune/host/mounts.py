@@ -19,13 +19,9 @@ from pgtop_tune.host.kernel_text import bytes_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample
+from pgtop_tune.model.machine import NETWORK_KINDS
 from pgtop_tune.process.path_looks import LOOKS, NO_ANSWER
 
-NETWORK_KINDS: Final = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "lustre", "afs"}
-    | {"fuse.sshfs", "fuse.glusterfs"}
-)
-"""File systems whose disks are another machine's, and which can hang when that is gone."""
 _LINKS_MOST: Final = 40
 """As many as the kernel follows in one path."""
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")

@@ -36,17 +36,23 @@ class SynchronousStandbys(Struct, frozen=True):
     ready: int
 
 
-def synchronous_standbys(names: str, senders: Iterable[Sender]) -> SynchronousStandbys:
+def synchronous_standbys(names: str, senders: Iterable[Sender], *, must_apply: bool = False) -> SynchronousStandbys:
     """Return what commits wait for. Source: SyncRepGetCandidateStandbys() in syncrep.c.
 
     Args:
         names: synchronous_standby_names; not empty.
         senders: Rows of pg_stat_replication.
+        must_apply: Whether commits wait for the replay (remote_apply), which a pg_receivewal never makes.
     """
     counted = _COUNTED.match(names)
     return SynchronousStandbys(
         needed=1 if counted is None else int(counted[1]),
-        ready=sum(1 for sender in senders if sender.sync_state in _NAMED and sender.state in _UP_TO_DATE),
+        ready=sum(
+            sender.sync_state in _NAMED
+            and sender.state in _UP_TO_DATE
+            and not (must_apply and sender.replay_lsn_bytes is None)
+            for sender in senders
+        ),
     )
 
 

@@ -232,6 +232,13 @@ class Queue(Struct, frozen=True, gc=False):
     stacked: bool
 
 
+NETWORK_KINDS: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "lustre", "afs"}
+    | {"fuse.sshfs", "fuse.glusterfs"}
+)
+"""File systems whose disks are another machine's, and which can hang when that is gone."""
+
+
 class MountPoint(Struct, frozen=True, gc=False):
     """A mount that holds a directory of the server's.
 
@@ -240,7 +247,8 @@ class MountPoint(Struct, frozen=True, gc=False):
         kind: ext4, xfs, nfs4, overlay, …
         source: Mounted device. Foreign text.
         options: Of the mount and of the file system: "rw", "noatime", "nobarrier".
-        roles: What is on it: "data", "wal", "temp", "tablespace NAME".
+        roles: What is on it: "data", "data/base", "wal", "temp", "tablespace NAME".
+        kind_below: Of the file system with the file that the mounted device is made of; "" where it is no such device.
     """
 
     point: str
@@ -248,6 +256,7 @@ class MountPoint(Struct, frozen=True, gc=False):
     source: str
     options: tuple[str, ...]
     roles: tuple[str, ...]
+    kind_below: str = ""
 
 
 class PostmasterFacts(Struct, frozen=True, gc=False):

@@ -56,8 +56,10 @@ def test_a_server_that_trusts_nobody(make_server: Callable[..., Throwaway]) -> N
     (each, False) for each in ("cp %p /archive/%f", "pgbackrest --stanza=main archive-push %p", "false",
                                "test ! -f /archive/%f && cp %p /archive/%f", "cp pg_wal/%f /archive/%f",
                                "cp %p /archive/%f || exit 1", "cp %p /archive/%f && true", "cp %p /archive/%f; exit",
-                               "gzip -c %p | ssh db2 'cat > /archive/%f'", "cp %p /archive/true",
-                               "cp %p /archive/%f >> /var/log/archive 2>&1")
+                               "gzip -c %p | ssh db2 'cat > /archive/%f'", "cp %p /archive/true/",
+                               "cp %p /archive/%f >> /var/log/archive 2>&1", "cp %p /archive/%f # || true",
+                               "bash -c 'set -o pipefail; gzip -c %p | tee /archive/%f'",
+                               "cp %p /archive/%f; rc=$?; exit $rc", "rsync -an %p /archive/%f")
 )])  # fmt: skip
 def test_archive_commands_that_do_nothing(command: str, is_nothing: bool) -> None:
     said = found(BY_ID["ARC-04"], spoiled({"archive_command": command}))
@@ -70,6 +72,12 @@ def test_archive_commands_that_do_nothing(command: str, is_nothing: bool) -> Non
         ("archive_command", "cp /tmp/%f /archive/%f", Severity.HIGH),
         ("archive_command", "/usr/bin/rsync %%p db2:/archive/%f", Severity.HIGH),
         ("archive_command", "/opt/archive.sh %f", Severity.WARNING),
+        ("archive_command", "gzip -c %p > /archive/wal.gz", Severity.HIGH),
+        ("archive_command", "cp %p /archive/current", Severity.WARNING),
+        ("archive_command", "cp -n %p /archive/%f", Severity.WARNING),
+        ("archive_command", "rsync --ignore-existing %p /archive/%f", Severity.WARNING),
+        ("archive_command", "mv %p /archive/%f", Severity.HIGH),
+        ("archive_command", "/bin/ln %p /archive/%f", Severity.HIGH),
         ("restore_command", "cp /archive/%f pg_wal/", Severity.WARNING),
         ("restore_command", "cp /archive/%f %p", None),
         ("archive_cleanup_command", "pg_archivecleanup /archive %f", Severity.WARNING),

@@ -15,6 +15,7 @@ from pgtop_tune.health.fixes import words
 from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.safe_text import is_plain
+from tests.health.test_fixes_end_findings import again
 from tests.support.health_facts import found, parameter
 from tests.support.made_conditions import PARAMETERS
 from tests.support.real_check import DEADLINE_S, checked
@@ -273,6 +274,19 @@ def test_a_number_that_is_advised_is_kept_and_its_limit_raised() -> None:
     )
     assert finding.fix is not None
     assert finding.fix.parameter == ("max_worker_processes", "8")
+
+
+def test_a_number_is_lowered_together_with_a_limit_that_is_too_low_for_it() -> None:
+    check = next(each for each in CHECKS if each.id == "PLAN-05")
+    per_query, most = (
+        parameter(name, value, vartype="integer")
+        for name, value in (("max_parallel_workers_per_gather", "2"), ("max_parallel_workers", "0"))
+    )
+    facts = spoiled(more=(per_query, most))
+    (finding,) = (each for each in found(check, facts) if each.subject == "max_parallel_workers_per_gather")
+    assert finding.fix is not None
+    assert '"max_parallel_workers" = ' in finding.fix.do
+    assert [left.subject for left, _ in again(check, facts)] == []
 
 
 def test_a_value_that_is_advised_for_this_server_is_no_finding() -> None:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.health.check import Severity
+from pgtop_tune.health.judge import judge
+from pgtop_tune.health.registry import chosen
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.model.host import FileSystemSample
+from tests.support.health_facts import spoilt
 from tests.support.processes import eventually
 from tests.support.real_check import checked
 from tests.support.servers import Servers, conninfo
@@ -75,6 +81,37 @@ class TestLinks:
         found = machine_details(root, [], {"data": data, "wal": f"{data}/pg_wal", "temp": f"{fast}/17/circle"}, None)
         assert {mount.point: mount.roles for mount in found.mounts} == {str(fast): ("data",), str(far): ("wal",)}
         assert found.unplaced == ("temp",)
+
+    def test_a_part_of_the_data_directory_and_what_a_device_is_made_of(self, tmp_path: Path) -> None:
+        data, memory, root = tmp_path / "data", tmp_path / "memory", tmp_path / "root"
+        for directory in (data / "global", data / "pg_xact", memory / "base", root / "proc/self"):
+            directory.mkdir(parents=True)
+        (data / "base").symlink_to(memory / "base")
+        (root / "sys/block/loop3/loop").mkdir(parents=True)
+        (root / "sys/block/loop3/loop/backing_file").write_text(f"{memory}/image\n")
+        (root / "proc/self/mountinfo").write_text(
+            "22 1 259:1 / / rw,relatime - ext4 /dev/vda1 rw\n"
+            f"23 22 0:40 / {memory} rw,relatime - tmpfs tmpfs rw\n"
+            f"24 22 7:3 / {data}/global rw,relatime - ext4 /dev/loop3 rw\n"
+            f"25 22 252:0 / {data}/pg_xact ro,relatime - ext4 /dev/zram0 ro\n"
+        )
+        found = machine_details(root, [], {"data": str(data)}, None)
+        assert {mount.roles: (mount.kind, mount.kind_below) for mount in found.mounts} == {
+            ("data",): ("ext4", ""),
+            ("data/base",): ("tmpfs", ""),
+            ("data/global",): ("ext4", "tmpfs"),
+            ("data/pg_xact",): ("ext4", "ramfs"),
+        }
+        report = judge(chosen(("DISK-03", "DISK-04"), ()), replace(spoilt({}), machine=found))
+        said = [f"{check.id} {finding.severity} {finding.says}" for check, finding in report.findings]
+        assert said == [
+            "DISK-03 critical data/base on tmpfs: kept in memory, gone after a reboot",
+            "DISK-03 critical data/global on ext4 of a device that is made of tmpfs: kept in memory, gone after a "
+            "reboot",
+            "DISK-03 critical data/pg_xact on ext4 of a device that is made of ramfs: kept in memory, gone after a "
+            "reboot",
+            f"DISK-04 critical {data}/pg_xact is read-only: no WAL and no page can be written there",
+        ]
 
     @pytest.mark.root
     def test_the_mounts_are_those_of_the_servers_process(self, tmp_path: Path) -> None:
@@ -143,6 +180,22 @@ def test_two_synchronous_standbys_are_counted_now_and_after_the_loss_of_one(
         assert said("FIRST 2 (s1, s2)").startswith("critical 1 of 2 synchronous standbys are connected: every commit")
         assert said("ANY 2 (s1, s2)").startswith("critical 1 of 2 synchronous standbys are connected: every commit")
         assert said("s1").startswith("warning if one synchronous standby is lost, every commit waits")
+        standby.send_signal(signal.SIGSTOP)
+        with psycopg.connect(conninfo(server)) as held, psycopg.connect(conninfo(server), autocommit=True) as admin:
+            held.execute("CREATE TABLE held (a int)")
+            commit = threading.Thread(target=held.commit)
+            commit.start()
+            waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            assert eventually(lambda: admin.execute(waits).fetchone() is not None)
+            ((_, finding),) = checked(server, "postgres", "REP-02.seconds=0", select=("REP-02",)).findings
+            assert finding.says.startswith("1 commit waits for synchronous standbys that are connected, the oldest for")
+            standby.send_signal(signal.SIGCONT)
+            commit.join()
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            # pg_receivewal replays nothing: nobody gets that answer.
+            admin.execute("ALTER SYSTEM SET synchronous_commit = remote_apply")
+            admin.execute("SELECT pg_reload_conf()")
+        assert said("s1").startswith("critical no synchronous standby is connected: every commit waits")
     finally:
         standby.terminate()
         standby.wait()
@@ -210,11 +263,69 @@ class TestMaps:
             admin.execute("CREATE ROLE watcher LOGIN")
             admin.execute("GRANT SELECT ON pg_hba_file_rules TO watcher")
             admin.execute("GRANT EXECUTE ON FUNCTION pg_hba_file_rules() TO watcher")
-            rules = "local all all trust\nlocal all all peer map=anyone\n"
+            rules = "local all watcher trust\nlocal all all peer map=anyone\n"
             (Path(str(server.data_dir)) / "pg_hba.conf").write_text(rules)
             report = checked(server, "postgres", select=("SEC-15",), user="watcher")
         assert [check.id for check, _ in report.findings] == ["SEC-15"]
         assert any("pg_ident_file_mappings" in why.reason for _, why in report.unknowns)
+
+    @pytest.mark.parametrize("major", [15, 18])
+    def test_patterns_groups_and_the_first_line_that_fits(
+        self, make_server: Callable[..., Throwaway], major: int
+    ) -> None:
+        server = make_server(major)
+        data = Path(str(server.data_dir))
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            for statement in (
+                "CREATE ROLE boss SUPERUSER LOGIN", "CREATE ROLE outer_group", "CREATE ROLE inner_group",
+                "GRANT outer_group TO inner_group", "GRANT inner_group TO boss",
+            ):  # fmt: skip
+                admin.execute(statement.encode())
+            # Each for a database of its own: the first line that fits a connection is the one.
+            rules = (
+                "local postgres postgres trust",
+                "local letters all peer map=letters",
+                "local either all peer map=either",
+                "local group all peer map=group",
+                "local self all peer map=self",
+                "host refused all 10.0.0.0/8 reject",
+                "host refused all 10.1.0.0/16 trust",
+                "host refused all 10.2.0.0/16 ident map=letters",
+                "host own all ::ffff:127.0.0.1/128 trust",
+                "local all all scram-sha-256",
+                "local postgres all peer map=letters",
+                "local replication all peer map=copies",
+            )
+            maps = (
+                "letters /^[a-z]+$ boss",
+                "either /^admin|dba$ boss",
+                "group /^\\w+$ +outer_group",
+                "self /.* +boss",
+                "copies /^(.*)$ boss",
+            )
+            (data / "pg_hba.conf").write_text("".join(f"{rule}\n" for rule in rules))
+            (data / "pg_ident.conf").write_text("".join(f"{line}\n" for line in maps))
+            report = checked(server, "postgres", select=("SEC-01", "SEC-13", "SEC-15"))
+        said = [finding.says for _, finding in report.findings]
+        mapped = {text.split(" ", 4)[1]: text for text in said if "pg_ident" in text}
+        groups = {"3", "4"} if major >= 16 else set()
+        # Before 16 a group is a name as any other.
+        assert {line for line, text in mapped.items() if text.endswith("superuser boss")} == {"1", "2", "5", *groups}
+        assert "each account whose name contains ^admin|dba$" in mapped["2"]
+        (trust,) = [text for text in said if "trusts this machine" in text or "trust this machine" in text]
+        assert trust.startswith("2 lines of pg_hba.conf")
+        assert not [text for text in said if "10.1.0.0" in text or "10.2.0.0" in text]
+        (passwordless,) = [text for text in said if "no password" in text]
+        assert passwordless.endswith("(boss): line 9 of pg_hba.conf lets in anybody under this name")
+
+    def test_sockets_of_one_account_and_lines_for_one_role(self, make_server: Callable[..., Throwaway]) -> None:
+        server = make_server(18, unix_socket_permissions="0700")
+        data = Path(str(server.data_dir))
+        (data / "pg_hba.conf").write_text("local all all trust\n")
+        assert not checked(server, "postgres", select=("SEC-15",)).findings
+        (data / "pg_hba.conf").write_text("local all all trust\nhost all app 127.0.0.1/32 trust\n")
+        ((_, finding),) = checked(server, "postgres", select=("SEC-15",)).findings
+        assert finding.says.endswith("programs may log in as app")
 
 
 class TestNextStart:
@@ -271,6 +382,66 @@ class TestNextStart:
         with pytest.raises(ClusterProblem):
             server.restart()
 
+    @pytest.mark.parametrize("major", [14, 18])
+    def test_files_that_make_the_next_start_another_one(
+        self, make_server: Callable[..., Throwaway], major: int
+    ) -> None:
+        server = make_server(major)
+        data = Path(str(server.data_dir))
+        owner, rules, settings = data.stat(), data / "pg_hba.conf", data / "postgresql.conf"
+        before = settings.read_text()
+
+        def said(lines: str = "") -> list[str]:
+            settings.write_text(f"{before}\n{lines}\n")
+            with psycopg.connect(conninfo(server), autocommit=True) as admin:
+                admin.execute("SELECT pg_reload_conf()")
+            report = checked(server, "postgres", select=("CFG-02", "CFG-03", "CFG-11"))
+            return [f"{check.id} {found.severity} {found.says}" for check, found in report.findings]
+
+        # What the command line says wins over the file, as it does under Patroni; nonsense ends a start all the same.
+        assert said("listen_addresses = '10.99.99.99'") == []
+        assert len(said("listen_addresses = '*'\nport = many")) == 1
+        (elsewhere,) = said("data_directory = '/nonexistent'")
+        assert elsewhere.startswith('CFG-11 critical the server does not start again: data directory "/nonexistent"')
+        (logs,) = said("logging_collector = on\nlog_directory = '/nonexistent/a/b'")
+        assert "could not open log file" in logs
+        for name, severity in (("recovery.conf", "critical"), ("standby.signal", "high"), ("backup_label", "high")):
+            (data / name).touch()
+            os.chown(data / name, owner.st_uid, owner.st_gid)
+            (sign,) = said()
+            assert sign.startswith(f"CFG-11 {severity} the data directory has {name}: ")
+            (data / name).unlink()
+        rules.chmod(0)
+        try:
+            if os.geteuid() == 0:
+                os.chown(rules, 0, 0)
+            assert said() == [f"CFG-03 critical the server cannot read {rules}: it does not start again"]
+        finally:
+            os.chown(rules, owner.st_uid, owner.st_gid)
+            rules.chmod(0o600)
+        assert said() == []
+
+
+@pytest.mark.parametrize("major", [15, 18])
+def test_a_role_that_sees_not_all_parameters_passes_no_check_for_that(
+    make_server: Callable[..., Throwaway], major: int
+) -> None:
+    server = make_server(
+        major, log_filename="one.log", log_truncate_on_rotation="on", logging_collector="on",
+        ssl_min_protocol_version="TLSv1",
+    )  # fmt: skip
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        admin.execute("CREATE ROLE plain LOGIN")
+        admin.execute("ALTER SYSTEM SET session_preload_libraries = 'auto_explain'")
+        admin.execute("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements, auto_explain'")
+        admin.execute("SELECT pg_reload_conf()")
+    groups = ("CFG", "SEC", "LOG", "OBS", "MEM", "CON", "REP", "ARC")
+    seen, plain = (checked(server, "postgres", select=groups, user=user) for user in ("postgres", "plain"))
+    passed = {check.id for check, _ in seen.findings} - {check.id for check, _ in (*plain.findings, *plain.unknowns)}
+    assert passed == set()
+    found = {check.id for check, _ in seen.findings}
+    assert {"CFG-01", "LOG-06", "SEC-10"} <= found
+
 
 @pytest.mark.parametrize("major", [14, 18])
 def test_what_archives_another_file_and_what_counts_for_nobody(
@@ -280,6 +451,10 @@ def test_what_archives_another_file_and_what_counts_for_nobody(
     for database in ("postgres", "template1"):
         with psycopg.connect(conninfo(server, database), autocommit=True) as admin:
             admin.execute("DROP EXTENSION IF EXISTS pg_stat_statements")
+    with psycopg.connect(conninfo(server), autocommit=True) as admin:
+        # The name of a library has its place, or its end, as well.
+        admin.execute("ALTER SYSTEM SET shared_preload_libraries = '$libdir/pg_stat_statements.so'")
+    server.restart()
     report = checked(server, "postgres", select=("ARC-04", "OBS-02"))
     said = {check.id: finding for check, finding in report.findings}
     assert said["ARC-04"].says.endswith("does not name the file to archive, %p: it copies another one")
@@ -289,3 +464,14 @@ def test_what_archives_another_file_and_what_counts_for_nobody(
     with psycopg.connect(conninfo(server), autocommit=True) as admin:
         admin.execute(created.fix.do.encode())
     assert not [check for check, _ in checked(server, "postgres", select=("OBS-02",)).findings]
+
+
+@pytest.mark.parametrize("major", [15, 19])
+def test_a_library_that_has_no_place_to_archive_to(make_server: Callable[..., Throwaway], major: int) -> None:
+    server = make_server(major, archive_mode="on", archive_library="basic_archive")
+    # The archiver only writes a warning about that, and no counter of failures.
+    ((_, finding),) = checked(server, "postgres", select=("ARC-01", "ARC-02")).findings
+    assert finding.says.startswith("archive_library is basic_archive, and basic_archive.archive_directory is empty")
+    with (Path(str(server.data_dir)) / "postgresql.conf").open("a") as settings:
+        settings.write(f"basic_archive.archive_directory = '{server.data_dir}'\n")
+    assert not checked(server, "postgres", select=("ARC-01", "ARC-02")).findings

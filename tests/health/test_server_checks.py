@@ -126,6 +126,11 @@ def mapped(method: str, address: str | None, *lines: IdentLine) -> dict[str, Any
     return {"answers": {"check_hba": (rule,), "check_ident": lines}, **setting(listen_addresses="*")}
 
 
+def over_tls(method: str, **options: Any) -> dict[str, Any]:
+    rule = HbaRule(7, "hostssl", ["all"], ["all"], "10.0.0.0", "255.0.0.0", method, None, **options)
+    return {**answered("hba", rule), **setting(listen_addresses="*")}
+
+
 def expiring(remaining_s: float | None) -> dict[str, Any]:
     return answered("expiring_passwords", ExpiringPassword("app", "2026-11-30", remaining_s))
 
@@ -260,8 +265,9 @@ CASES: tuple[Case, ...] = (
     ("KEY-02", answered("keys", KeyState(0, "shop", "orders", "id", 1000, 900)), CRITICAL),
     ("REP-01", replicated(standby(GIB - 1, 9_999)), None),
     ("REP-01", replicated(standby(GIB)), WARNING),
-    ("REP-01", replicated(standby(0, 10_000)), WARNING),
-    ("REP-01", replicated(standby(0, 60_000)), HIGH),
+    ("REP-01", replicated(standby(1, 10_000)), WARNING),
+    ("REP-01", replicated(standby(1, 60_000)), HIGH),
+    ("REP-01", replicated(standby(0, 60_000)), None),
     ("REP-02", setting(synchronous_standby_names="standby1"), CRITICAL),
     ("REP-02", setting(synchronous_standby_names="standby1", synchronous_commit="local"), None),
     ("REP-02", synchronous("x", "sync"), WARNING),
@@ -345,6 +351,10 @@ CASES: tuple[Case, ...] = (
     ("SEC-07", {**expiring(8 * 86_400), "more": EXPIRATION_WARNING}, WARNING),
     ("SEC-07", {**expiring(9 * 86_400), "more": EXPIRATION_WARNING}, None),
     ("CFG-02", answered("file_errors", FileError("/etc/postgresql.conf", 7, "work_mem", "ungültiger Wert")), HIGH),
+    ("SEC-01", over_tls("trust", client_certificate="verify-full"), None),
+    ("SEC-01", over_tls("trust", client_certificate="verify-ca"), HIGH),
+    ("SEC-01", over_tls("ldap", is_ldap_in_clear=True), HIGH),
+    ("SEC-01", over_tls("ldap"), None),
     ("CFG-03", answered("hba", HbaRule(9, None, [], [], None, None, None, "Ende der Zeile")), HIGH),
     ("CFG-04", {"server": {"version_num": 180006}}, None),
     ("CFG-05", {"server": {"version_num": 180005}}, INFO),

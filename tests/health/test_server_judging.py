@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
+from pgtop_tune.health.access_rules import loopback
 from pgtop_tune.health.check import Confidence, Severity
 from pgtop_tune.health.checks.configuration import releases
-from pgtop_tune.health.checks.security import loopback
 from pgtop_tune.health.facts import CheckFacts, Refused
 from pgtop_tune.health.questions import (
     FileError,

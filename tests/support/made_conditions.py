@@ -170,7 +170,8 @@ ELSEWHERE: Final[tuple[tuple[str, str], ...]] = (
 ARCHIVE_COMMANDS: Final = (
     "/bin/true", "true", ":", "exit 0", "/bin/true %p", "echo %p", "cp %p /dev/null", "date",
     "cp %p /archive/%f || true", "rsync -a %p db2:/archive/%f; exit 0", "cp %p /archive/%f &",
-    "cp %p /archive/%f 2>&1 | logger -t archive",
+    "cp %p /archive/%f 2>&1 | logger -t archive", "cat %p", "test -f %p", "/usr/bin/env true %p",
+    "if ! cp %p /archive/%f; then echo bad; fi", "cp %p /archive/%f || mail -s archive root",
 )  # fmt: skip
 """Found by ARC-04."""
 

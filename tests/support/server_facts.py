@@ -88,6 +88,7 @@ random_page_cost|1.1||real|user
 seq_page_cost|1||real|user
 shared_buffers|524288|8kB|integer|postmaster
 shared_preload_libraries|pg_stat_statements||string|postmaster
+data_directory|/var/lib/postgresql/data||string|postmaster
 ssl|on||bool|sighup
 superuser_reserved_connections|3||integer|postmaster
 synchronous_commit|on||enum|user

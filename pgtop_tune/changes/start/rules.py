@@ -97,6 +97,11 @@ def _access_file(start: NextStart) -> str:
     return f'could not load "{path}": {start.access_fault}' if start.access_fault else ""
 
 
+def _data(start: NextStart) -> str:
+    path = start.text("data_directory")
+    return f'data directory "{path}" does not exist' if start.is_missing(path, directory=True) else ""
+
+
 def _group(start: NextStart) -> str:
     group = start.text("unix_socket_group")
     return f'group "{group}" does not exist' if start.has_group is False else ""
@@ -241,6 +246,7 @@ RULES: Final[tuple[StartRule, ...]] = (
         seen_since=14,
     ),
     StartRule(names=("hba_file",), refusal=_access_file, source="postmaster.c (PostmasterMain)", seen_since=None),
+    StartRule(names=("data_directory",), refusal=_data, source="miscinit.c (checkDataDir)", seen_since=None),
     StartRule(names=("unix_socket_group",), refusal=_group, source="pqcomm.c (Setup_AF_UNIX)", seen_since=None),
 )
 """Of 14 to 19."""

@@ -88,7 +88,8 @@ def _syncrep(facts: Facts) -> Hit | None:
         return None
     # Read once a minute: right after a change it may still be the value of before.
     names = facts.setting("synchronous_standby_names") or ""
-    standbys = synchronous_standbys(names, replication.senders)
+    must_apply = facts.setting("synchronous_commit") == "remote_apply"
+    standbys = synchronous_standbys(names, replication.senders, must_apply=must_apply)
     if standbys.ready >= standbys.needed:
         return None
     wanted = f", synchronous_standby_names is {name(names)}" if names else ""

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Final
 
 from pgtop_tune.health import needs
+from pgtop_tune.health.access_rules import is_for, lets_anybody_in, loopback, mapped_logins, reached_rules
 from pgtop_tune.health.bounds import Bound, bounded
 from pgtop_tune.health.catalogue_conditions import Condition, conditions
 from pgtop_tune.health.certificate import ends_at
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown, about_several
-from pgtop_tune.health.checks.security import loopback, mapped_finding
+from pgtop_tune.health.checks.security import mapped_finding
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.further_rows import CatalogueCondition, RolePower
-from pgtop_tune.health.mapped_logins import mapped_logins
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CERTIFICATE, HBA, IDENT, OBJECTS, PASSWORDLESS, POWERS, HbaRule
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, unmistakable
 from pgtop_tune.units import duration
@@ -201,15 +202,25 @@ def _without(rows: Sequence[RolePower]) -> Fix:
 
 def _passwordless(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     names = [role.name for _, role in facts.have(PASSWORDLESS)]
-    if names:
-        open_ = [rule for _, rule in facts.have(HBA) if rule.method == "trust" and rule.error is None]
-        yield about_several(names, str, lambda some, _: _without_password(some, open_))
+    rules = reached_rules(facts)
+    open_ = {name: next(filter(None, (_opening(rules, at, name) for at in range(len(rules)))), None) for name in names}
+    lets_in = {name: rule for name, rule in open_.items() if rule is not None}
+    for some in (list(lets_in), [name for name in names if name not in lets_in]):
+        if some:
+            yield about_several(some, str, lambda names, _: _without_password(names, lets_in))
 
 
-def _without_password(names: Sequence[str], open_: Sequence[HbaRule]) -> Finding:
+def _opening(rules: Sequence[HbaRule], number: int, role: str) -> HbaRule | None:
+    """The rule of this number, if it lets anybody in under the name of the role."""
+    rule = rules[number]
+    return rule if lets_anybody_in(rule) and is_for(rule, role, rules[:number]) else None
+
+
+def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> Finding:
+    rule = lets_in.get(names[0])
     so = (
-        f"{open_[0].place} lets in anybody under these names"
-        if open_
+        f"{rule.place} lets in anybody under {'these names' if len(names) > 1 else 'this name'}"
+        if rule is not None
         else "they get in only where pg_hba.conf asks for no password"
     )
     change = "ALTER ROLE {role} {word};"
@@ -219,16 +230,16 @@ def _without_password(names: Sequence[str], open_: Sequence[HbaRule]) -> Finding
     )
     plural = "roles may log in and have" if len(names) > 1 else "role may log in and has"
     return Finding(
-        severity=Severity.WARNING if open_ else Severity.INFO,
+        severity=Severity.WARNING if rule is not None else Severity.INFO,
         says=f"{len(names)} {plural} no password ({', '.join(names[:3])}{' …' if len(names) > 3 else ''}): {so}",
         evidence=(Evidence(", ".join(names[:_SHOWN]), PASSWORDLESS.source),),
         fix=Fix(do, undo, remark="or give them a password: \\password in psql"),
-        subject="roles",
+        subject="roles" if rule is not None else "roles that nobody is let in as",
     )
 
 
 def _md5_lines(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    rules = [rule for _, rule in facts.have(HBA) if rule.method == "md5" and rule.error is None]
+    rules = [rule for rule in reached_rules(facts) if rule.method == "md5"]
     if rules:
         yield Finding(
             severity=Severity.INFO,
@@ -245,14 +256,18 @@ def _md5_lines(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 def _trusted_here(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     rules = [
         rule
-        for _, rule in facts.have(HBA)
-        if rule.method == "trust" and rule.error is None and loopback(rule.address, rule.netmask)
+        for rule in reached_rules(facts)
+        if lets_anybody_in(rule)
+        and loopback(rule.address, rule.netmask)
+        and not (rule.type == "local" and _is_of_one_account(facts))
     ]
+    users = list(dict.fromkeys(user for rule in rules for user in rule.users))
+    whom = "any role, superusers included" if "all" in users else f"{', '.join(users[:_SHOWN])}"
     if rules:
         yield Finding(
             severity=Severity.WARNING,
             says=f"{_lines(rules)} {'trusts' if len(rules) == 1 else 'trust'} this machine: each of its accounts and "
-            "programs may log in as any role, superusers included",
+            f"programs may log in as {whom}",
             evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method, address"),),
             fix=words(
                 "Replace trust by peer in local lines, by scram-sha-256 in others, then SELECT pg_reload_conf();",
@@ -263,6 +278,13 @@ def _trusted_here(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkno
     for login in mapped_logins(facts):
         if loopback(login.rule.address, login.rule.netmask):
             yield mapped_finding(login, Severity.HIGH if login.superusers else Severity.WARNING)
+
+
+def _is_of_one_account(facts: CheckFacts) -> bool:
+    """Return whether only the server's account, which owns the data, and root reach its sockets."""
+    parameters = needs.PARAMETERS.of(facts)
+    row = None if isinstance(parameters, Unavailable) else Parameters(parameters).visible("unix_socket_permissions")
+    return row is not None and not int(row.setting, 8) & 0o022
 
 
 def _lines(rules: list[HbaRule]) -> str:
@@ -336,7 +358,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="One program of the machine that is taken over owns all data at once.",
         severity=Severity.WARNING,
         page="auth-trust.html",
-        needs=(HBA,),
+        needs=(needs.PARAMETERS, HBA),
         asks=(IDENT,),
         look=_trusted_here,
     ),

@@ -11,7 +11,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS
+from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS, CONFIGURED
 from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
@@ -26,14 +26,33 @@ _DOES_NOTHING: Final = frozenset({"true", ":", "exit", "echo", "printf"})
 _REFUSES: Final = "false"
 """It fails, and ARC-02 finds that; the WAL stays."""
 _NOWHERE: Final = "/dev/null"
+_TELLS: Final = "echo|printf|logger|mail|mailx|sendmail|wall|touch|date"
 _FORGETS: Final = re.compile(
-    r"""(?:(?:\|\||;)\s*(?:\S*/)?(?:true|:|exit\s+0|(?:echo|printf|logger)\b[^|&;]*)  # whatever went wrong before
-          |(?<!\|)\|\s*(?:\S*/)?(?:tee|logger|true)\b[^|&;]*                          # a pipe ends as its last command
-          |(?<!&)&)                                                                    # in the background
-        [\s'")};]*\Z""",
+    rf"""(?:(?:\|\||;|\bthen\b)\s*(?:\S*/)?(?:true|:|exit\s+0|(?:{_TELLS})\b[^|&;]*)  # whatever went wrong before
+          |(?<!\|)\|\s*(?:\S*/)?(?:tee|cat|logger|true)\b[^|&;]*                   # a pipe ends as its last command
+          |(?<!&)&)                                                                 # in the background
+        (?:[\s'")}};]|\bfi\b)*\Z""",
     re.VERBOSE,
 )
 """The end of a command line that succeeds even where the copy fails. Source: POSIX, "Shell Command Language"."""
+_COMMENT: Final = re.compile(r"\s#[^'\"]*\Z")
+_ALL_OF_A_PIPE: Final = "pipefail"
+_SEVERAL: Final = re.compile(r"[|&;\n]")
+"""What divides commands."""
+_BEFORE_A_COMMAND: Final = frozenset({"env", "exec", "nice", "nohup", "time", "command"})
+_LOOKS: Final = frozenset(
+    {"ls", "stat", "test", "[", "file", "wc", "cksum", "md5sum", "sha1sum", "sha256sum", "sleep", "date", "logger"}
+)
+"""Programs that keep nothing of a file, wherever their output goes."""
+_TO_OUTPUT: Final = frozenset({"cat", "head", "tail"})
+_LEAVES: Final = {
+    "mv": "takes the segment out of pg_wal, which the server needs after a crash",
+    "ln": "archives a link to the segment, which the server soon writes over",
+}
+"""Program → what it does in place of a copy."""
+_IF_NONE: Final = re.compile(r"\s(?:-\w*n\w*|--no-clobber|--ignore-existing)(?=\s)")
+"""Options of cp, and of rsync, that copy nothing where a file is and succeed."""
+_TO_ONE_FILE: Final = re.compile(r"(?:(?<![0-9&])>\s*|\bof=)(?!&|/dev/)\S*[^\s/]")
 _SEGMENT: Final = ("%p", "%f")
 _PATHS: Final = ("%p", "pg_wal/%f")
 """The file to archive: the command runs in the data directory."""
@@ -51,6 +70,7 @@ _NAME: Final = re.compile(r"[0-9A-F]{24}")
 _ONE_ARCHIVER_SINCE: Final = 16
 """15 took the library. Source: pgarch.c, LoadArchiveLibrary."""
 _EVERY: Final = "5min"
+_PLACE: Final = "basic_archive.archive_directory"
 _DAY_S: Final = 86_400
 
 
@@ -84,6 +104,14 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
             fix=words("Empty one of the two, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
+    elif _is_library_without_place(facts, known):
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"archive_library is basic_archive, and {_PLACE} is empty: WAL accumulates until the disk is full",
+            evidence=(setting(facts, "archive_library"), Evidence(f"no {_PLACE}", CONFIGURED.source)),
+            fix=words(f"Set {_PLACE} to a directory, then SELECT pg_reload_conf();"),
+            subject="archive_library",
+        )
     elif not _has_archiver(known):
         yield Finding(
             severity=Severity.HIGH,
@@ -92,6 +120,16 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
             fix=words("Set archive_command or archive_library; until then every segment stays in pg_wal."),
             subject="archive_command",
         )
+
+
+def _is_library_without_place(facts: CheckFacts, parameters: needs.Parameters) -> bool:
+    """Return whether the archiver only writes a warning; no counter of pg_stat_archiver counts that."""
+    library, lines = parameters.find("archive_library"), CONFIGURED.of(facts)
+    if library is None or library.setting != "basic_archive" or isinstance(lines, Unavailable):
+        return False
+    row = parameters.find(_PLACE)
+    texts = [line.setting for _, line in lines if line.name == _PLACE] + ([] if row is None else [row.setting])
+    return not any(texts)
 
 
 def _archive_mode(known: needs.Parameters) -> Fix:
@@ -155,50 +193,75 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     row = known.find("archive_command")
     if row is None or known.text("archive_mode") == "off" or row.setting in ("", _NOT_SHOWN):
         return
-    first = PurePosixPath(row.setting.split()[0].rstrip(";")).name
-    if first == _REFUSES:
-        return
     # Two of them are one that the shell sees.
-    command = row.setting.replace("%%", "")
-    if first in _DOES_NOTHING or _NOWHERE in row.setting or not any(word in command for word in _SEGMENT):
-        yield Finding(
-            severity=Severity.HIGH,
-            says=f"archive_command {row.setting!r} archives nothing: the server then removes WAL that is nowhere else",
-            evidence=(setting(facts, "archive_mode", "archive_command"),),
-            fix=words(
-                "Set a command that copies %p to the archive, and take a base backup: WAL from before is lost.",
-                "Set the former archive_command, and SELECT pg_reload_conf();",
-            ),
-            subject="archive_command",
+    command = _COMMENT.sub("", row.setting).replace("%%", "").strip()
+    faulty = _fault(command)
+    if faulty is None:
+        return
+    severity, fault, do = faulty
+    yield Finding(
+        severity=severity,
+        says=f"archive_command {row.setting!r} {fault}",
+        evidence=(setting(facts, "archive_mode", "archive_command"),),
+        fix=words(do, "Set the former archive_command, and SELECT pg_reload_conf();"),
+        confidence=Confidence.HIGH if severity is Severity.HIGH else Confidence.LOW,
+        subject="archive_command",
+    )
+
+
+def _program(command: str) -> str:
+    """Return the program that a command line starts with; "" where it only sets variables."""
+    parts = (PurePosixPath(word.rstrip(";")).name for word in command.split())
+    return next((part for part in parts if part not in _BEFORE_A_COMMAND), "")
+
+
+def _fault(command: str) -> tuple[Severity, str, str] | None:
+    """Return how badly an archive_command fails to archive, how, and what to do; None where it seems to archive."""
+    first = _program(command)
+    copies = first in _COPIES
+    if first == _REFUSES:
+        return None
+    lost = "the server then removes WAL that is nowhere else"
+    is_one = not _SEVERAL.search(command)
+    keeps_nothing = is_one and (first in _LOOKS or (first in _TO_OUTPUT and ">" not in command))
+    does_nothing = first in _DOES_NOTHING or _NOWHERE in command or keeps_nothing
+    if does_nothing or not any(word in command for word in _SEGMENT):
+        do = "Set a command that copies %p to the archive, and take a base backup: WAL from before is lost."
+        return Severity.HIGH, f"archives nothing: {lost}", do
+    if not any(word in command for word in _PATHS):
+        do = "Hand over %p (or pg_wal/%f), try to restore what is in the archive, and take a base backup if that fails."
+        return (
+            Severity.HIGH if copies else Severity.WARNING,
+            "does not name the file to archive, %p" + (": it copies another one" if copies else ""),
+            do,
         )
-    elif not any(word in command for word in _PATHS):
-        copies = first in _COPIES
-        yield Finding(
-            severity=Severity.HIGH if copies else Severity.WARNING,
-            says=f"archive_command {row.setting!r} does not name the file to archive, %p"
-            + (": it copies another one" if copies else ""),
-            evidence=(setting(facts, "archive_mode", "archive_command"),),
-            fix=words(
-                "Hand over %p (or pg_wal/%f), try to restore what is in the archive, and take a base backup if that "
-                "fails.",
-                "Set the former archive_command, and SELECT pg_reload_conf();",
-            ),
-            confidence=Confidence.HIGH if copies else Confidence.LOW,
-            subject="archive_command",
+    if first in _LEAVES:
+        return Severity.HIGH, _LEAVES[first], "Copy %p (cp, rsync, or the tool in use), and take a base backup."
+    end = None if _ALL_OF_A_PIPE in command else _FORGETS.search(command)
+    if end is not None:
+        do = (
+            "End the command with the status of the copy, without that end, and take a base backup: WAL may be "
+            "missing from the archive."
         )
-    elif (end := _FORGETS.search(row.setting)) is not None:
-        yield Finding(
-            severity=Severity.HIGH,
-            says=f"archive_command succeeds even where the copy fails ({end.group().strip()!r} at its end): the server "
-            "then removes WAL that is nowhere else",
-            evidence=(setting(facts, "archive_mode", "archive_command"),),
-            fix=words(
-                "End the command with the status of the copy, without that end, and take a base backup: WAL may be "
-                "missing from the archive.",
-                "Set the former archive_command, and SELECT pg_reload_conf();",
-            ),
-            subject="archive_command",
-        )
+        return Severity.HIGH, f"succeeds even where the copy fails ({end.group().strip()!r} at its end): {lost}", do
+    return _one_file(command, first)
+
+
+def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
+    """Return the fault of a command whose copies may come to be one file, or none."""
+    target = _TO_ONE_FILE.search(command)
+    if "%f" not in command and target is not None:
+        do = "Name the file of the archive by %f, and take a base backup: WAL from before is lost."
+        return Severity.HIGH, f"writes each segment over the one before ({target.group().strip()!r})", do
+    last = command.split()[-1]
+    if "%f" not in command and first in ("cp", "install") and not last.endswith(("/", '/"', "/'")):
+        do = f"Write {last}/ where that is a directory, else name the file by %f; then SELECT pg_reload_conf();"
+        return Severity.WARNING, f"writes each segment over the one before, unless {last} is a directory", do
+    skip = _IF_NONE.search(command) if first in ("cp", "rsync") else None
+    if skip is not None and (first == "cp" or "--" in skip.group()):
+        do = f"Test for the file before instead of {skip.group().strip()}: test ! -f TARGET && {first} %p TARGET"
+        return Severity.WARNING, "succeeds without a copy where a file of that name is, whatever is in it", do
+    return None
 
 
 def _commands(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -314,6 +377,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.HIGH,
         page="continuous-archiving.html",
         needs=(needs.SERVER, needs.PARAMETERS),
+        asks=(CONFIGURED,),
         look=_archiving,
     ),
     Check(

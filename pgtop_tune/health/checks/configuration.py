@@ -11,15 +11,18 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.judge import statistics_age_s
-from pgtop_tune.health.questions import FILE_ERRORS, HBA, SCOPED, TABLESPACES
+from pgtop_tune.health.questions import CONFIGURED, FILE_ERRORS, HBA, SCOPED, TABLESPACES
 from pgtop_tune.health.rules import also_scoped, setting
-from pgtop_tune.model.postgres import newer_than_known
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.postgres import Parameter, newer_than_known
 from pgtop_tune.units import duration
 
 _OF_TABLESPACES: Final = ("temp_tablespaces", "default_tablespace")
@@ -68,7 +71,11 @@ _SHOWN: Final = 10
 _DAY_S: Final = 86_400
 
 
-def _pending(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _pending(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    if needs.parameters(facts).are_hidden:
+        yield Unknown(
+            "whether parameters wait that are hidden from this role; GRANT pg_read_all_settings grants access"
+        )
     waiting = [row for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart]
     if waiting:
         names = ", ".join(row.name for row in waiting[:_SHOWN]) + (" …" if len(waiting) > _SHOWN else "")
@@ -84,9 +91,14 @@ def _pending(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    waiting = {row.name for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart}
+    rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
+    lines = CONFIGURED.of(facts)
+    texts = {} if isinstance(lines, Unavailable) else {line.name: line.next for _, line in lines}
     for _, error in facts.have(FILE_ERRORS):
-        if error.name in waiting:
+        row, text = rows.get(error.name or ""), texts.get((error.name or "").lower())
+        # A file may say another value than the command line, which wins: Patroni's way.
+        is_outdone = row is not None and row.source in AT_START and text is not None and _is_valid(row, text)
+        if is_outdone or (row is not None and row.pending_restart):
             continue
         where = f"{error.sourcefile or 'a configuration file'}:{error.sourceline or '?'}"
         yield Finding(
@@ -98,7 +110,30 @@ def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
+def _is_valid(row: Parameter, text: str) -> bool:
+    """Return whether the server takes a value, as far as its range tells."""
+    setting = with_value(row, text, row.source).setting
+    if row.vartype in ("integer", "real"):
+        try:
+            return float(row.min_val) <= float(setting) <= float(row.max_val)
+        except ValueError:
+            return False
+    return setting in (row.enumvals if row.vartype == "enum" else {"bool": ("on", "off")}.get(row.vartype, (setting,)))
+
+
 def _hba(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    answer, row = HBA.of(facts), needs.parameters(facts).visible("hba_file")
+    path = "" if row is None else row.setting
+    if isinstance(answer, Unavailable) and path and path in str(answer):
+        # Who may not see the view is told of the view, not of the file.
+        yield Finding(
+            severity=Severity.CRITICAL,
+            says=f"the server cannot read {path}: it does not start again",
+            evidence=(Evidence(str(answer).partition("; ")[0], HBA.source),),
+            fix=words(f"Give {path} to the server's account, and let it read it; then SELECT pg_reload_conf();"),
+            subject=path,
+        )
+        return
     for _, rule in facts.have(HBA):
         if rule.error is not None:
             yield Finding(
@@ -229,6 +264,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.HIGH,
         page="view-pg-file-settings.html",
         needs=(needs.PARAMETERS, FILE_ERRORS),
+        asks=(CONFIGURED,),
         look=_files,
     ),
     Check(
@@ -238,7 +274,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="One wrong line blocks all changes of the file, and the start of the server.",
         severity=Severity.HIGH,
         page="view-pg-hba-file-rules.html",
-        needs=(HBA,),
+        needs=(needs.PARAMETERS,),
+        asks=(HBA,),
         look=_hba,
     ),
     Check(

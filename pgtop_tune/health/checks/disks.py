@@ -15,19 +15,20 @@ from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.measures import setting
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
-from pgtop_tune.model.machine import MountPoint, Queue
+from pgtop_tune.model.machine import NETWORK_KINDS, MountPoint, Queue
 from pgtop_tune.units import about, share
 
 _GROUP: Final = "disks"
 _FILE_SYSTEMS: Final = "creating-cluster.html#CREATING-CLUSTER-FILESYSTEM"
 _RELIABILITY: Final = "wal-reliability.html"
 _USUAL: Final = frozenset({"ext4", "xfs"})
-_NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs", "fuse.glusterfs"})
 _MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 _LAYERED: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
 _KEEPS: Final = ("data", "wal", "tablespace")
 """How roles begin that hold what must not be lost."""
-_NO_BARRIERS: Final = frozenset({"nobarrier", "barrier=0"})
+_NO_BARRIERS: Final = frozenset({"nobarrier", "barrier=0", "fsync_mode=nobarrier"})
+_GIVES_UP: Final = frozenset({"soft", "softerr"})
+"""Options of NFS: a request that is not answered fails after a while."""
 _SHARED_QUEUE: Final = frozenset({"bfq", "cfq"})
 _BOOT: Final = "a udev rule"
 _NOT_PLACED: Final = Unavailable(Reason.NO_PERMISSION, "the disks of the server's directories are unknown")
@@ -90,12 +91,14 @@ def _inodes(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from _unplaced(facts)
     for place in _mounts(facts):
-        if place.kind in _USUAL:
+        kind = place.kind_below if place.kind_below in (_MEMORY | _LAYERED | NETWORK_KINDS) else place.kind
+        if kind in _USUAL:
             continue
-        severity, said, do = _judged(place.kind)
+        severity, meaning, do = _judged(kind)
+        on = place.kind if kind == place.kind else f"{place.kind} of a device that is made of {kind}"
         yield Finding(
             severity=severity,
-            says=f"{_roles(place)} on {place.kind}: {said}",
+            says=f"{_roles(place)} on {on}: {meaning}",
             evidence=(Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/PID/mountinfo"),),
             fix=words(do),
             subject=place.point,
@@ -111,7 +114,7 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
             "the layer of a container: slow, and gone with the container",
             "move the directory to a separate volume",
         )
-    if kind in _NETWORK:
+    if kind in NETWORK_KINDS:
         return (
             Severity.HIGH,
             "a network file system, whose fsync and locks depend on another machine",
@@ -139,6 +142,22 @@ def _options(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                 evidence=evidence,
                 fix=mount_again(place.point, "barrier", unsafe[0]),
                 subject=f"{place.point} {unsafe[0]}",
+            )  # fmt: skip
+        if "ro" in options:
+            yield Finding(
+                severity=Severity.CRITICAL,
+                says=f"{place.point} is read-only: no WAL and no page can be written there",
+                evidence=evidence,
+                fix=words("read the kernel's log (an I/O error makes ext4 read-only), repair it, then mount it anew"),
+                subject=f"{place.point} ro",
+            )  # fmt: skip
+        if place.kind in NETWORK_KINDS and options & _GIVES_UP:
+            yield Finding(
+                severity=Severity.HIGH,
+                says=f"{place.point} is mounted soft: a write that the network delays fails, and can damage data",
+                evidence=evidence,
+                fix=words("stop the server, and mount it hard (also in /etc/fstab)", "mount it soft again"),
+                subject=f"{place.point} soft",
             )  # fmt: skip
         if "sync" in options:
             yield Finding(

@@ -30,6 +30,20 @@ _BLAMED: Final[Mapping[str, Sequence[str]]] = {
 """Subject of a check before a restart → parameters that it can be about; next_texts are about any that changes."""
 _PRELOADED: Final = "shared_preload_libraries"
 _ARCHIVING: Final = "archive_library"
+_OF_NO_STATEMENT: Final = "data_directory"
+"""ALTER SYSTEM refuses it."""
+_OLD_RECOVERY: Final = "recovery.conf"
+_SIGNALS: Final[Mapping[str, tuple[Severity, str]]] = {
+    _OLD_RECOVERY: (Severity.CRITICAL, "the server does not start again"),
+    "standby.signal": (Severity.HIGH, "the next start makes this primary a standby"),
+    "recovery.signal": (Severity.HIGH, "the next start recovers from the archive, or fails without restore_command"),
+    "backup_label": (
+        Severity.HIGH,
+        "a start recovers from the checkpoint of that backup, and fails where its WAL is gone (an exclusive backup of "
+        "14 has it until it ends)",
+    ),
+}
+"""File of the data directory → what it makes of the next start of a primary. Source: xlogrecovery.c."""
 
 
 def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
@@ -49,12 +63,29 @@ def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             subject=check.subject,
         )
     yield from _libraries(facts)
+    yield from _signals(facts)
+
+
+def _signals(facts: CheckFacts) -> Iterator[Finding]:
+    """Files in the data directory that make the next start another one."""
+    is_standby = facts.have(needs.SERVER).in_recovery
+    for file in start_files(facts):
+        if file.part not in _SIGNALS or not file.is_there or (is_standby and file.part != _OLD_RECOVERY):
+            continue
+        severity, so = _SIGNALS[file.part]
+        yield Finding(
+            severity=severity,
+            says=f"the data directory has {file.part}: {so}",
+            evidence=(Evidence(f"{file.part} is there", START_FILES.source),),
+            fix=words(f"Move {file.part} out of the data directory before the next start, unless it is meant."),
+            subject=file.part,
+        )
 
 
 def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
     """The values that are in force, for the next start as well."""
     parameters = needs.parameters(facts)
-    if not names:
+    if not names or _OF_NO_STATEMENT in names:
         return None
     fix = set_parameters([(parameters.row(name), parameters.shown(name)) for name in names])
     # Nothing to propose: it is what is there now.

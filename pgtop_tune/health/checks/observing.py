@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
 from typing import Final
 
 from pgtop_tune.advice.rules.server import SLOW_CLOCK_NS
@@ -156,7 +157,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
     known = needs.parameters(facts)
     track, queries = known.find("pg_stat_statements.track"), known.row("compute_query_id")
     if track is None:
-        library = known.find("shared_preload_libraries")
+        library = known.visible("shared_preload_libraries")
         yield Finding(
             severity=Severity.INFO,
             says="pg_stat_statements is not loaded: the cost of single statements is unknown",
@@ -172,7 +173,6 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
                 fix=advised_or(facts, row.name, better),
                 subject=row.name,
             )
-    yield from _created_nowhere(facts, known)
     planning = known.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
         yield Finding(
@@ -182,12 +182,14 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
             fix=set_parameter(planning, "off"),
             subject="track_planning",
         )
+    yield from _created_nowhere(facts, known)
 
 
 def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Iterator[Finding | Unknown]:
     """Libraries that count, and whose views no database has."""
-    library = parameters.visible("shared_preload_libraries")
-    loaded = () if library is None else elements(library.name, library.setting) or ()
+    library = parameters.find("shared_preload_libraries")
+    named = () if library is None else elements(library.name, library.setting) or ()
+    loaded = {PurePosixPath(name).name.removesuffix(".so") for name in named}
     names = [name for name in _WITH_VIEWS if name in loaded]
     if not names:
         return

@@ -14,8 +14,10 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Sever
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, on_standby, scoped, setting
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, now_ms, on_standby, scoped, setting
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags, synchronous_standbys, with_fewer
+from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted
@@ -26,6 +28,7 @@ _VIEW: Final = "pg_stat_replication"
 _BACKUP: Final = "backup"
 _FAILOVER_SINCE: Final = 17
 _SHOWN: Final = 3
+_REPLAYED: Final = "remote_apply"
 _WAITING_FOR_NOBODY: Final = frozenset({"off", "local"})
 
 
@@ -120,8 +123,9 @@ def _lag(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for lag in sender_lags(facts.interval):
         if lag.sender.state == _BACKUP:
             continue
-        behind_s = (lag.sender.replay_lag_ms or 0.0) / 1000
         total = lag.total_bytes or 0
+        # A receiver that replays nothing, and one that has all, has a time all the same.
+        behind_s = (lag.sender.replay_lag_ms or 0.0) / 1000 if total else 0.0
         if behind_s >= limits["seconds"] or total >= limits["bytes"]:
             worse = behind_s >= limits["high"] or total >= limits["high_bytes"]
             yield Finding(
@@ -155,7 +159,8 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
     if any(sender.sync_state is None for sender in sample.senders):
         yield Unknown("which standbys are synchronous is hidden from this role; GRANT pg_read_all_stats grants access")
         return
-    standbys = synchronous_standbys(row.setting, sample.senders)
+    must_apply = known.text("synchronous_commit") == _REPLAYED
+    standbys = synchronous_standbys(row.setting, sample.senders, must_apply=must_apply)
     evidence = (
         setting(facts, "synchronous_standby_names", "synchronous_commit"),
         Evidence(
@@ -164,6 +169,9 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
             f"{_VIEW}.sync_state, state",
         ),
     )
+    if standbys.ready >= standbys.needed and (waiting := _held(facts, limits["seconds"])) is not None:
+        yield waiting
+        return
     if standbys.ready > standbys.needed:
         return
     if standbys.ready == standbys.needed:
@@ -192,6 +200,40 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
             remark=f"commits then wait for {standbys.ready}; it is better to restore the other" if fewer else alone,
         ),
         subject="standbys",
+    )
+
+
+def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
+    """Commits that wait although enough standbys are connected: for a replay that is paused, or a network that lost.
+
+    A statement that ran for long and waits for a moment is in one look only.
+    """
+    looks = [
+        {
+            (backend.pid, backend.query_start_ms)
+            for backend in client_backends(activity)
+            if backend.wait_event == "SyncRep" and backend.query_start_ms is not None
+        }
+        for frame in (facts.frames[0], facts.frames[-1])
+        if not isinstance(activity := sections.activity(frame), Unavailable)
+    ]
+    since_ms = [start_ms for _, start_ms in set.intersection(*looks)] if looks else []
+    oldest_s = (now_ms(facts) - min(since_ms)) / 1000 if since_ms else 0.0
+    if oldest_s <= longest_s:
+        return None
+    return Finding(
+        severity=Severity.CRITICAL,
+        says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} for synchronous standbys "
+        f"that are connected, the oldest for {duration(oldest_s)}",
+        evidence=(
+            setting(facts, "synchronous_standby_names", "synchronous_commit"),
+            Evidence(f"{len(since_ms)} sessions in SyncRep", "pg_stat_activity.wait_event, query_start"),
+        ),
+        fix=words(
+            "Find what holds the standby up: with remote_apply a replay that is paused (pg_wal_replay_resume()) or "
+            "delayed, else its disk or the network."
+        ),
+        subject="held commits",
     )
 
 
@@ -243,7 +285,7 @@ def _both(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 def _upstream(facts: CheckFacts) -> str | None:
     """primary_conninfo; None where the role may not see it."""
     parameters = needs.PARAMETERS.of(facts)
-    row = None if isinstance(parameters, Unavailable) else needs.Parameters(parameters).find("primary_conninfo")
+    row = None if isinstance(parameters, Unavailable) else needs.Parameters(parameters).visible("primary_conninfo")
     return None if row is None else row.setting
 
 
@@ -349,6 +391,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="warm-standby.html#SYNCHRONOUS-REPLICATION",
         needs=(needs.SERVER, needs.PARAMETERS, needs.REPLICATION),
         look=_both,
+        twice=True,
+        thresholds=(Threshold("seconds", 10, "s", "a commit that waits longer is a finding, whoever is connected"),),
     ),
     Check(
         id="REP-03",

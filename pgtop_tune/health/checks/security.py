@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune.health import needs
+from pgtop_tune.health.access_rules import MappedLogin, lets_anybody_in, loopback, mapped_logins, reached_rules
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.mapped_logins import MappedLogin, mapped_logins
 from pgtop_tune.health.questions import (
     DATABASE_STATE,
     ENCRYPTION,
@@ -29,7 +29,6 @@ from pgtop_tune.units import duration
 
 _GROUP: Final = "security"
 _LOCAL: Final = "local"
-_ANYBODY: Final = frozenset({"trust"})
 _SAYS_ITSELF: Final = frozenset({"ident"})
 _IN_THE_CLEAR: Final = frozenset({"password", "ldap", "pam", "bsd", "radius"})
 _ENCRYPTED: Final = frozenset({"hostssl", "hostgssenc"})
@@ -42,20 +41,6 @@ _EXPIRATION_WARNING: Final = "password_expiration_warning_threshold"
 _SHOWN: Final = 10
 
 
-def loopback(address: str | None, netmask: str | None) -> bool:
-    """Whether a rule is only for this machine: no address (a socket), samehost, or a network inside of loopback."""
-    if address is None or address in ("samehost", "localhost"):
-        return True
-    try:
-        network = ipaddress.ip_network(f"{address}/{netmask}" if netmask and ":" not in netmask else address, False)
-        if netmask and ":" in netmask:
-            bits = bin(int(ipaddress.IPv6Address(netmask))).count("1")
-            network = ipaddress.ip_network(f"{address}/{bits}", False)
-    except ValueError:
-        return False
-    return network.is_loopback
-
-
 def _reachable(facts: CheckFacts) -> bool:
     """Whether the server listens on any address but loopback's."""
     addresses = [part.strip() for part in needs.parameters(facts).text("listen_addresses").split(",")]
@@ -64,10 +49,10 @@ def _reachable(facts: CheckFacts) -> bool:
 
 def _rules(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     reachable = _reachable(facts)
-    for _, rule in facts.have(HBA):
+    for rule in reached_rules(facts):
         far = rule.type != _LOCAL and not loopback(rule.address, rule.netmask)
         judged = _judged(rule, far)
-        if judged is None or rule.error is not None:
+        if judged is None:
             continue
         severity, says = judged
         if far and not reachable:
@@ -92,8 +77,7 @@ def _rules(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
     """Return the finding that a map lets in too many."""
     rule, line = login.rule, login.line
-    pattern = line.sys_name if login.anybody else f"/^{line.sys_name[1:].removeprefix('^').removesuffix('$')}$"
-    do = "Name the accounts" if login.anybody else f"Write {pattern}"
+    do = "Name the accounts" if login.anybody else f"Write {login.whole_pattern}"
     return Finding(
         severity=severity if login.anybody else Severity.WARNING,
         says=f"{line.place} ({line.map_name} {line.sys_name} {line.role_name}): {login.says}",
@@ -119,11 +103,15 @@ def _closed(rule: HbaRule) -> Fix:
 
 
 def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
+    if rule.is_ldap_in_clear:
+        return Severity.HIGH, "the server hands the password to its LDAP server in clear text"
     if not far:
         return None
-    if rule.method in _ANYBODY:
+    if lets_anybody_in(rule):
         where = "that reaches the port" if _network(rule) in _EVERYWHERE else f"at {_network(rule)}"
-        whom = "any user" if list(rule.users) == ["all"] else f"the users {', '.join(rule.users)}"
+        whom = "any user" if "all" in rule.users else f"the users {', '.join(rule.users)}"
+        if rule.client_certificate:
+            return Severity.HIGH, f"every client {where} with any certificate of ssl_ca_file may log in as {whom}"
         return Severity.CRITICAL, f"every client {where} may log in as {whom}"
     if rule.method in _SAYS_ITSELF:
         return Severity.HIGH, "the server trusts the client's machine to name its user"
@@ -291,7 +279,7 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
 
 
 def _certificates(known: needs.Parameters) -> str:
-    by_host = known.find("ssl_sni")
+    by_host = known.visible("ssl_sni")
     if by_host is not None and by_host.setting == "on":
         return "ssl_sni is on: list a certificate and its key for each host name in the file that hosts_file names"
     return "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file)"

@@ -7,6 +7,9 @@ SELECT line_number,
        netmask,
        auth_method AS method,
        (SELECT substr(o, 5) FROM unnest(options) o WHERE o LIKE 'map=%' LIMIT 1) AS map,
+       (SELECT substr(o, 12) FROM unnest(options) o WHERE o LIKE 'clientcert=%' LIMIT 1) AS client_certificate,
+       CASE auth_method WHEN 'ldap' THEN (SELECT bool_and(o NOT IN ('ldaptls=true', 'ldapscheme=ldaps')) FROM unnest(options) o)
+                        ELSE false END AS is_ldap_in_clear,
        error,
        NULL::text AS file_name  -- until 15
        file_name  -- from 16

@@ -9,7 +9,7 @@ WITH lines AS MATERIALIZED (
               ELSE coalesce((SELECT l.setting FROM lines l WHERE l.name = lower(s.name) ORDER BY l.seqno DESC LIMIT 1), s.boot_val, '') END AS value
     FROM pg_settings s
    WHERE s.name IN ('shared_preload_libraries', 'session_preload_libraries', 'local_preload_libraries', 'archive_library',
-                    'dynamic_library_path', 'hba_file', 'log_directory', 'unix_socket_directories', 'ssl_cert_file',
+                    'dynamic_library_path', 'data_directory', 'hba_file', 'log_directory', 'unix_socket_directories', 'ssl_cert_file',
                     'ssl_key_file', 'ssl_ca_file', 'ssl_crl_file', 'ssl_crl_dir', 'ssl_dh_params_file')
 ), named AS (
   SELECT NULL::text AS database, NULL::text AS role, name, value FROM served
@@ -25,6 +25,13 @@ WITH lines AS MATERIALIZED (
     FROM named n
    CROSS JOIN regexp_split_to_table(n.value, CASE WHEN n.name LIKE '%libraries' OR n.name = 'unix_socket_directories' THEN ',' ELSE E'\n' END) p
    WHERE n.name <> 'dynamic_library_path' AND btrim(p, E' \t\n"') <> ''
+   UNION ALL
+  SELECT NULL, NULL, name, value, regexp_replace(value, '/+[^/]*/*$', ''), false
+    FROM served
+   WHERE name = 'log_directory' AND value ~ '[^/]/+[^/]'
+   UNION ALL
+  SELECT NULL, NULL, f, f, f, false
+    FROM unnest(ARRAY['recovery.conf', 'recovery.signal', 'standby.signal', 'backup_label']) f
 ), directories AS (
   SELECT replace(d, '$libdir', c.setting) || '/' AS path
     FROM served v

@@ -95,6 +95,14 @@ class Terminal:
         """Types."""
         os.write(self._master, keys.encode())
 
+    def send(self, typed: bytes) -> None:
+        """Types bytes, which need be no text, and waits until the program has read them."""
+        os.write(self._master, typed)
+        deadline = time.monotonic() + DEADLINE_S
+        with open(f"/proc/{self.pid}/fd/0", "rb", buffering=0) as its_end:
+            while fcntl.ioctl(its_end, termios.FIONREAD, bytes(4)) != bytes(4):
+                assert self.read(0.02) and time.monotonic() < deadline, self.text()
+
     def kill(self, number: int) -> None:
         """Sends a signal."""
         os.kill(self.pid, number)

@@ -17,6 +17,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from pgtop_tune.tui.terminal.line_diff import ScreenDiff, StyledText
+from pgtop_tune.tui.terminal.old_mouse_reports import OldMouseReports
 from pgtop_tune.tui.terminal.textual_private import (
     JobControlDriver,
     announce_resume,
@@ -122,6 +123,7 @@ class ThriftyDriver(JobControlDriver):
         """
         parser = key_parser(self)
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        old_reports = OldMouseReports()
         attentive_until_s = 0.0
         bell = self._bell
         with selectors.PollSelector() as selector:
@@ -136,8 +138,10 @@ class ThriftyDriver(JobControlDriver):
                     if not said:
                         break
                     attentive_until_s = time.monotonic() + _ATTENTIVE_S
-                    for message in parser.feed(decode(said)):
-                        self.process_message(message)
+                    # Part of a character, or of a report, is nothing yet; to the parser, nothing is the end.
+                    if text := decode(old_reports.replaced(said)):
+                        for message in parser.feed(text):
+                            self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
         end_parsing(parser)

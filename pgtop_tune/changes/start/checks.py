@@ -41,7 +41,9 @@ _BYTES_OF_ONE: Final = {
     "pg_stat_statements.max": 280.0,
 }
 """Bytes of one byte, lock (LOCK and PROCLOCK of lock.c) or entry; texts and locks are there for each process."""
-_PROCESSES: Final = ("max_connections", "autovacuum_max_workers", "max_worker_processes", "max_wal_senders")
+_PROCESSES: Final = ("max_connections", "max_worker_processes", "max_wal_senders")
+_SLOTS: Final = "autovacuum_worker_slots"
+"""Since 18 room is made for these, and autovacuum_max_workers takes none (postinit.c, InitializeMaxBackends)."""
 NEEDED: Final = (
     *AS_ON_PRIMARY,
     *_BYTES_OF_ONE,
@@ -53,6 +55,7 @@ NEEDED: Final = (
     "work_mem",
     "hash_mem_multiplier",
     "autovacuum_max_workers",
+    _SLOTS,
     *WAYS,
 )
 """Parameters the checks look at."""
@@ -195,7 +198,8 @@ def shared_memory_bytes(facts: RestartFacts) -> float | None:
 
 def _parts_of_memory(number: Callable[[str], float | None]) -> dict[str, float]:
     """Return bytes of shared memory by the parameter that sets them: no more than they take, see `_BYTES_OF_ONE`."""
-    processes = sum(number(name) or 0.0 for name in _PROCESSES)
+    of_autovacuum = "autovacuum_max_workers" if number(_SLOTS) is None else _SLOTS
+    processes = sum(number(name) or 0.0 for name in (*_PROCESSES, of_autovacuum))
     transactions = processes + (number("max_prepared_transactions") or 0.0)
     times = {"max_locks_per_transaction": transactions, "track_activity_query_size": processes}
     return {

@@ -112,6 +112,25 @@ def test_a_block_has_the_size_that_the_server_was_built_with(kilobytes: int) -> 
     assert ValuesAfter({"shared_buffers": row}, {"shared_buffers": "1GB"}).number("shared_buffers") == GB
 
 
+@pytest.mark.parametrize(
+    ("slots", "name", "verdict"),
+    [
+        ("16", "autovacuum_worker_slots", RestartVerdict.IMPOSSIBLE),
+        ("16", "autovacuum_max_workers", RestartVerdict.FINE),
+        (None, "autovacuum_max_workers", RestartVerdict.IMPOSSIBLE),
+    ],
+)
+def test_locks_are_for_slots_of_autovacuum_where_there_are_any(
+    slots: str | None, name: str, verdict: RestartVerdict
+) -> None:
+    rows = [parameter("max_locks_per_transaction", "10000", "10000")]
+    rows += [parameter("autovacuum_worker_slots", slots, slots)] if slots else []
+    values = ValuesAfter({**NOW, **{row.name: row for row in rows}}, {name: "20000"})
+    found = of(replace(FACTS, values=values, dry=Unavailable(Reason.NOT_LOCAL, "another machine")), "shared memory")
+    assert found is not None
+    assert found.verdict is verdict
+
+
 def test_connections_that_would_not_fit_are_doubtful() -> None:
     found = of(after(max_connections="5000"), "memory")
     assert found is not None

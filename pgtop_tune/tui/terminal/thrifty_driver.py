@@ -193,7 +193,8 @@ class ThriftyDriver(JobControlDriver):
             columns, rows = os.get_terminal_size(self.fileno)
         except OSError:
             return None
-        return columns, rows
+        # A serial line, and a container whose terminal was not told its size, have 0; Textual takes the same for it.
+        return columns or 80, rows or 24
 
     def _put(self, text: str) -> None:
         self.written_bytes += len(text.encode("utf-8", "replace"))

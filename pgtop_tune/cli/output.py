@@ -30,14 +30,15 @@ _asked_to_stop: list[Callable[[], None]] = []
 
 
 def fill_closed_streams() -> None:
-    """Open /dev/null where the caller closed stdin, stdout or stderr: a file of ours would take its number, and get what
-    we and our children print.
+    """Open /dev/null where the caller closed stdin, stdout or stderr.
+
+    A file of ours would take its number, and get what we and our children print.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(nowhere, nowhere == number)
-            setattr(sys, name, open(nowhere, "r" if name == "stdin" else "w"))
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w"))
 
 
 def suit_the_locale() -> None:

@@ -108,7 +108,8 @@ class Terminal:
         deadline = time.monotonic() + DEADLINE_S
         with open(f"/proc/{self.pid}/fd/0", "rb", buffering=0) as its_end:
             while fcntl.ioctl(its_end, termios.FIONREAD, bytes(4)) != bytes(4):
-                assert self.read(0.02) and time.monotonic() < deadline, self.text()
+                assert self.read(0.02), self.text()
+                assert time.monotonic() < deadline, self.text()
 
     def kill(self, number: int) -> None:
         """Sends a signal."""

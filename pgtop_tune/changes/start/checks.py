@@ -188,8 +188,8 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
 
 
 def _fits_huge_pages(facts: RestartFacts) -> bool:
-    found = _huge_pages(facts)
-    return found is not None and found.verdict is RestartVerdict.FINE
+    pages = _huge_pages(facts)
+    return pages is not None and pages.verdict is RestartVerdict.FINE
 
 
 def _room_bytes(facts: RestartFacts, *, counts_group: bool) -> int | None:
@@ -252,15 +252,15 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
     numbers = {name: values.number(name) for name in ("max_connections", "shared_buffers", "work_mem")}
     workers, multiplier = values.number("autovacuum_max_workers"), values.number("hash_mem_multiplier")
     connections, buffers, work_mem = numbers.values()
-    room = _room_bytes(facts, counts_group=True)
-    if not (connections and buffers and work_mem) or room is None or room < 3 * GB:
+    there_bytes = _room_bytes(facts, counts_group=True)
+    if not (connections and buffers and work_mem) or there_bytes is None or there_bytes < 3 * GB:
         return None
-    if room == facts.group_bytes and _fits_huge_pages(facts):
+    if there_bytes == facts.group_bytes and _fits_huge_pages(facts):
         buffers = 0.0
     ceiling = work_mem_ceiling_bytes(
         MemoryUse(
             major=facts.major,
-            ram_bytes=room,
+            ram_bytes=there_bytes,
             max_connections=int(connections),
             shared_buffers_bytes=int(buffers),
             autovacuum_max_workers=None if workers is None else int(workers),

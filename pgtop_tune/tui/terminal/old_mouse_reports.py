@@ -25,7 +25,7 @@ class OldMouseReports:
         self._begun = b""
 
     def replaced(self, typed: bytes) -> bytes:
-        """What was typed, with each old report in the new form; a report that is not whole yet is kept back."""
+        """Return what was typed, with each old report in the new form; a report that is not whole yet is kept back."""
         typed = self._begun + typed
         begun = _BEGUN.search(typed)
         self._begun = begun[0] if begun else b""

@@ -9,7 +9,7 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 
-from pgtop_tune.tui.terminal.old_mouse_reports import OldMouseReports
+from pgtop_tune.tui.terminal.thrifty_driver import OldMouseReports
 
 
 def messages(*reads: bytes) -> list[Message]:

@@ -15,7 +15,7 @@ import typer
 from pgtop_tune import __version__
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code, terminating
 from pgtop_tune.cli.options import register
-from pgtop_tune.cli.output import PROGRAM, complain, flush_or_say_why, say, suit_the_locale, tell
+from pgtop_tune.cli.output import PROGRAM, complain, fill_closed_streams, flush_or_say_why, say, suit_the_locale, tell
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.paths import elsewhere
 from pgtop_tune.process.dispositions import reset_inherited
@@ -156,6 +156,7 @@ _KEEPING_STATE: Final = frozenset({"set", "reset", "revert", "ab", "tune", "expe
 
 def main() -> None:
     """Runs the command line and leaves with its exit status; an expected failure is one sentence, never a traceback."""
+    fill_closed_streams()
     reset_inherited()
     gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
     suit_the_locale()

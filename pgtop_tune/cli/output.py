@@ -29,6 +29,18 @@ _asked_to_stop: list[Callable[[], None]] = []
 """Each asks a piece of work to stop once its lines have no reader; the last one is the work in hand."""
 
 
+def fill_closed_streams() -> None:
+    """Open /dev/null where the caller closed stdin, stdout or stderr.
+
+    A file of ours would take its number, and get what we and our children print.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, nowhere == number)
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w"))
+
+
 def suit_the_locale() -> None:
     """Writes what the locale's encoding has no character for as ASCII of the same width, on stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
@@ -126,11 +138,11 @@ def say_as_it_is(text: str) -> None:
         raise
 
 
-def flush_or_say_why(stream: TextIO | None, name: str, more: str = "") -> None:
+def flush_or_say_why(stream: TextIO, name: str, more: str = "") -> None:
     """Writes the rest that a stream holds, also of lines that the library of the command line printed.
 
     Args:
-        stream: stdout or stderr; None where the caller of the program closed it.
+        stream: stdout or stderr.
         name: Its name.
         more: A line to try it with after a failure: a long text that failed is no longer held.
 
@@ -138,8 +150,6 @@ def flush_or_say_why(stream: TextIO | None, name: str, more: str = "") -> None:
         UsageProblem: The stream takes no more: its disk is full.
         Terminated: Its terminal is gone, whose SIGHUP the screen has taken for its own leaving.
     """
-    if stream is None:
-        return
     try:
         print(end=more, file=stream, flush=True)
     except BrokenPipeError:

@@ -54,12 +54,14 @@ def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFa
     server, major = facts.have(needs.SERVER), needs.major(facts)
     values = ValuesAfter(now, next_texts)
     page_bytes = values.number("huge_page_size")
+    memory_bytes, group_bytes = _memory_bytes(facts)
     return RestartFacts(
         major=major,
         values=values,
         dry=_NOT_TRIED,
         rule_refusal=start_refusal(_next_start(facts, now, next_texts), major, tried=False),
-        memory_bytes=_memory_bytes(facts),
+        memory_bytes=memory_bytes,
+        group_bytes=group_bytes,
         pool=_pool(facts, int(page_bytes or 0)),
         held_pages=_held_pages(facts),
         in_recovery=server.in_recovery,
@@ -107,11 +109,13 @@ def _counts(facts: CheckFacts) -> dict[str, int]:
     return counts
 
 
-def _memory_bytes(facts: CheckFacts) -> int | None:
+def _memory_bytes(facts: CheckFacts) -> tuple[int | None, int | None]:
+    """Return the memory of the machine, and the limit of the server's group where that is less."""
     try:
-        return memory(facts).limit_bytes
+        there = memory(facts)
     except Missing:
-        return None
+        return None, None
+    return facts.have(needs.HOST).memory_bytes, there.limit_bytes if there.of_group else None
 
 
 def _pool(facts: CheckFacts, page_bytes: int) -> HugePages | None:

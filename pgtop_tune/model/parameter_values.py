@@ -34,6 +34,11 @@ _LARGEST: Final = 1e300
 """Beyond it converting to a smaller unit overflows; no parameter goes near it."""
 
 
+def message_levels(value: str) -> frozenset[str]:
+    """Return the levels of log_min_messages: since 19 there may be one for each kind of process, kept as typed."""
+    return frozenset(part.rpartition(":")[2].strip().lower() for part in value.split(","))
+
+
 def parse(text: str, unit: str, *, integer: bool) -> float:
     """A typed value as a number in the server's unit.
 

@@ -21,9 +21,15 @@ from tests.support.real_check import DEADLINE_S, checked
 from tests.support.servers import conninfo
 
 
-@pytest.mark.parametrize("levels", ["debug2", "warning, checkpointer:debug1"])
+@pytest.mark.parametrize("levels", ["debug2", "warning, checkpointer:debug1", "warning, backend:DEBUG1"])
 def test_a_debug_level_of_any_process_is_found(levels: str) -> None:
     report = judge(chosen(["LOG-03"], ()), spoilt({"log_min_messages": levels}, major=19))
+    assert [finding.subject for _, finding in report.findings] == ["log_min_messages"]
+
+
+@pytest.mark.parametrize("levels", ["warning, backend:error", "FATAL, checkpointer:warning", "Panic"])
+def test_a_level_that_leaves_warnings_out_is_found_of_any_process(levels: str) -> None:
+    report = judge(chosen(["LOG-06"], ()), spoilt({"log_min_messages": levels}, major=19))
     assert [finding.subject for _, finding in report.findings] == ["log_min_messages"]
 
 

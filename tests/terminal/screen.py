@@ -31,13 +31,20 @@ class Terminal:
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], columns: int = 120, lines: int = 40
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        columns: int = 120,
+        lines: int = 40,
+        *,
+        tells_size: bool = True,
     ) -> None:
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
         self.pid, self._master = pty.fork()
         if self.pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+            size = (lines, columns) if tells_size else (0, 0)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
             os.execvpe(command[0], list(command), {**environment, "TERM": "xterm-256color"})
         self._status: int | None = None
         self.raw = b""
@@ -94,6 +101,15 @@ class Terminal:
     def press(self, keys: str) -> None:
         """Types."""
         os.write(self._master, keys.encode())
+
+    def send(self, typed: bytes) -> None:
+        """Types bytes, which need be no text, and waits until the program has read them."""
+        os.write(self._master, typed)
+        deadline = time.monotonic() + DEADLINE_S
+        with open(f"/proc/{self.pid}/fd/0", "rb", buffering=0) as its_end:
+            while fcntl.ioctl(its_end, termios.FIONREAD, bytes(4)) != bytes(4):
+                assert self.read(0.02), self.text()
+                assert time.monotonic() < deadline, self.text()
 
     def kill(self, number: int) -> None:
         """Sends a signal."""

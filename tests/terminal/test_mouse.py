@@ -29,3 +29,18 @@ def test_a_click_on_a_key_of_the_footer_is_that_key_and_a_key_gives_the_mouse_ba
         assert not terminal.modes() & {1000, 1002, 1003, 1006}
         terminal.press("q")
         assert terminal.wait() == 0
+
+
+def test_a_terminal_that_forgot_our_form_of_reports_and_half_a_character_take_no_key_away(
+    server: Throwaway, tmp_path: Path
+) -> None:
+    words = (sys.executable, "-m", "pgtop_tune", "-w", conninfo(server))
+    with Terminal(words, environment(tmp_path), 200, 120) as terminal:
+        terminal.until("q quit")
+        for buttons in (0, 3):
+            # Column and row become one character of two bytes, and what is before them keys: M gives the mouse back.
+            terminal.send(b"\x1b[M" + bytes((32 + buttons, 32 + 180, 32 + 110)))
+        terminal.send("é".encode()[:1])
+        terminal.press("?")
+        terminal.until("redraw the whole screen")
+        assert 1006 in terminal.modes()

@@ -41,7 +41,9 @@ _BYTES_OF_ONE: Final = {
     "pg_stat_statements.max": 280.0,
 }
 """Bytes of one byte, lock (LOCK and PROCLOCK of lock.c) or entry; texts and locks are there for each process."""
-_PROCESSES: Final = ("max_connections", "autovacuum_max_workers", "max_worker_processes", "max_wal_senders")
+_PROCESSES: Final = ("max_connections", "max_worker_processes", "max_wal_senders")
+_SLOTS: Final = "autovacuum_worker_slots"
+"""Since 18 room is made for these, and autovacuum_max_workers takes none (postinit.c, InitializeMaxBackends)."""
 NEEDED: Final = (
     *AS_ON_PRIMARY,
     *_BYTES_OF_ONE,
@@ -53,6 +55,7 @@ NEEDED: Final = (
     "work_mem",
     "hash_mem_multiplier",
     "autovacuum_max_workers",
+    _SLOTS,
     *WAYS,
 )
 """Parameters the checks look at."""
@@ -70,7 +73,9 @@ class RestartFacts(Struct, frozen=True):
         values: Of the parameters, before and after.
         dry: What a start would come to; why that cannot be tried.
         rule_refusal: Why it fails by the rules that were not tried; "" where it does not.
-        memory_bytes: Of the machine, or the limit of the server's group where that is less; None where not known.
+        memory_bytes: Of the machine; None where not known.
+        group_bytes: The limit of the server's control group, which does not count huge pages (cgroup-v2.rst,
+            memory_hugetlb_accounting); None for none.
         pool: Huge pages of the size it would use; None where there are none or they are another machine's.
         held_pages: Those that the running server gives back when it ends.
         in_recovery: It is a standby.
@@ -85,6 +90,7 @@ class RestartFacts(Struct, frozen=True):
     dry: DryStart | Unavailable
     rule_refusal: str = ""
     memory_bytes: int | None = None
+    group_bytes: int | None = None
     pool: HugePages | None = None
     held_pages: int = 0
     in_recovery: bool = False
@@ -181,6 +187,17 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
     )
 
 
+def _fits_huge_pages(facts: RestartFacts) -> bool:
+    pages = _huge_pages(facts)
+    return pages is not None and pages.verdict is RestartVerdict.FINE
+
+
+def _room_bytes(facts: RestartFacts, *, counts_group: bool) -> int | None:
+    """Return the memory that there is: of the machine, or the limit of its group where that is less and counts."""
+    limits = (facts.memory_bytes, facts.group_bytes if counts_group else None)
+    return None if facts.memory_bytes is None else min(limit for limit in limits if limit is not None)
+
+
 def shared_memory_bytes(facts: RestartFacts) -> float | None:
     """What the server asks for after the restart: computed by itself, else what it has and what is added to it."""
     if not isinstance(facts.dry, Unavailable) and facts.dry.shared_memory_bytes is not None:
@@ -195,7 +212,8 @@ def shared_memory_bytes(facts: RestartFacts) -> float | None:
 
 def _parts_of_memory(number: Callable[[str], float | None]) -> dict[str, float]:
     """Return bytes of shared memory by the parameter that sets them: no more than they take, see `_BYTES_OF_ONE`."""
-    processes = sum(number(name) or 0.0 for name in _PROCESSES)
+    of_autovacuum = "autovacuum_max_workers" if number(_SLOTS) is None else _SLOTS
+    processes = sum(number(name) or 0.0 for name in (*_PROCESSES, of_autovacuum))
     transactions = processes + (number("max_prepared_transactions") or 0.0)
     times = {"max_locks_per_transaction": transactions, "track_activity_query_size": processes}
     return {
@@ -212,18 +230,18 @@ def _largest_part(facts: RestartFacts) -> str:
 
 
 def _shared_memory(facts: RestartFacts) -> RestartCheck:
-    size = shared_memory_bytes(facts)
-    if size is None or facts.memory_bytes is None:
+    size, room = shared_memory_bytes(facts), _room_bytes(facts, counts_group=not _fits_huge_pages(facts))
+    if size is None or room is None:
         return RestartCheck("shared memory", RestartVerdict.UNKNOWN, "the memory of its machine is unknown")
-    words = f"it needs {about(size)} of shared memory, of {about(facts.memory_bytes)}"
-    if size >= facts.memory_bytes:
+    words = f"it needs {about(size)} of shared memory, of {about(room)}"
+    if size >= room:
         return RestartCheck(
             subject="shared memory",
             verdict=RestartVerdict.IMPOSSIBLE,
             words=f"{words}: more than the machine has",
             hint=f"lower {_largest_part(facts)}",
         )
-    if size >= _MUCH * facts.memory_bytes:
+    if size >= _MUCH * room:
         return RestartCheck("shared memory", RestartVerdict.DOUBTFUL, f"{words}: little is left for sessions and files")
     return RestartCheck("shared memory", RestartVerdict.FINE, words)
 
@@ -234,12 +252,15 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
     numbers = {name: values.number(name) for name in ("max_connections", "shared_buffers", "work_mem")}
     workers, multiplier = values.number("autovacuum_max_workers"), values.number("hash_mem_multiplier")
     connections, buffers, work_mem = numbers.values()
-    if not (connections and buffers and work_mem) or facts.memory_bytes is None or facts.memory_bytes < 3 * GB:
+    there_bytes = _room_bytes(facts, counts_group=True)
+    if not (connections and buffers and work_mem) or there_bytes is None or there_bytes < 3 * GB:
         return None
+    if there_bytes == facts.group_bytes and _fits_huge_pages(facts):
+        buffers = 0.0
     ceiling = work_mem_ceiling_bytes(
         MemoryUse(
             major=facts.major,
-            ram_bytes=facts.memory_bytes,
+            ram_bytes=there_bytes,
             max_connections=int(connections),
             shared_buffers_bytes=int(buffers),
             autovacuum_max_workers=None if workers is None else int(workers),

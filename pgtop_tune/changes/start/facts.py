@@ -166,12 +166,14 @@ def restart_facts(
     page_size = values.number("huge_page_size")
     pool = _pool(int(page_size or 0)) if here else None
     dry = _tried(server, changes) if dry is None else dry
+    memory_bytes, group_bytes = (None, None) if server.pid is None else _memory_bytes(server.pid)
     return RestartFacts(
         major=server.major,
         values=values,
         dry=dry,
         rule_refusal=start_refusal(server.next_start, server.major, tried=isinstance(dry, DryStart)),
-        memory_bytes=None if server.pid is None else _memory_bytes(server.pid),
+        memory_bytes=memory_bytes,
+        group_bytes=group_bytes,
         pool=pool,
         held_pages=_held(server, pool),
         in_recovery=server.in_recovery,
@@ -259,17 +261,16 @@ def absent_libraries(directory: str, place: ServerPlace) -> Callable[[str, str],
     return absent
 
 
-def _memory_bytes(pid: int) -> int | None:
-    """Of the machine, or the limit of the postmaster's group where that is less."""
+def _memory_bytes(pid: int) -> tuple[int | None, int | None]:
+    """Return the memory of the machine, and the limit of the postmaster's group."""
     try:
         total = parse_meminfo(0.0, read_once("/proc/meminfo")).total_bytes
         mounts = parse_mountinfo(read_once("/proc/self/mountinfo"))
         group = ServerGroup(parse_membership(read_once(f"/proc/{pid}/cgroup")), mounts, str(pid))
         sample = group.sample(time.monotonic(), lambda path: read_once(f"/{path}"))
     except (OSError, ValueError):
-        return None
-    limit = None if isinstance(sample, Unavailable) else sample.memory_max_bytes
-    return total if limit is None else min(total, limit)
+        return None, None
+    return total, None if isinstance(sample, Unavailable) else sample.memory_max_bytes
 
 
 def _pool(page_bytes: int) -> HugePages | None:

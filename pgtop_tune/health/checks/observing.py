@@ -25,6 +25,7 @@ from pgtop_tune.health.rules import (
     setting,
     value_is,
 )
+from pgtop_tune.model.parameter_values import message_levels
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.sql_quoting import composed, identifier
 
@@ -95,7 +96,7 @@ def _every_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 subject=name,
             )
     messages = known.row("log_min_messages")
-    if any(level.rpartition(":")[2].strip().startswith("debug") for level in messages.setting.split(",")):
+    if any(level.startswith("debug") for level in message_levels(messages.setting)):
         yield Finding(
             severity=Severity.WARNING,
             says=f"log_min_messages is {messages.setting}: the server logs each of its steps",

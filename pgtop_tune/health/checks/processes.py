@@ -151,7 +151,7 @@ def _time(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 def _log(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     known, process = needs.parameters(facts), facts.have(needs.MACHINE).postmaster
-    if known.on("logging_collector") or "stderr" not in known.text("log_destination"):
+    if known.on("logging_collector") or "stderr" not in known.text("log_destination").lower():
         return
     if isinstance(process, Unavailable) or not process.stderr:
         yield Unknown("the place where the postmaster's stderr leads to is not visible from here")

@@ -8,6 +8,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
 from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.needs import Parameters
+from pgtop_tune.model.parameter_values import message_levels
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import GB, MB
 
@@ -15,6 +16,7 @@ _LOG: Final = "logging and statistics"
 _TIMES: Final = ("%m", "%t", "%n")
 _PROCESSES: Final = ("%p", "%c")
 _FILES: Final = frozenset({"csvlog", "jsonlog"})
+_SILENT_LEVELS: Final = frozenset({"error", "log", "fatal", "panic"})
 
 
 def _tells_too_little(known: Parameters, row: Parameter) -> bool:
@@ -22,7 +24,7 @@ def _tells_too_little(known: Parameters, row: Parameter) -> bool:
 
 
 def _has_no_collector(known: Parameters, row: Parameter) -> bool:
-    destinations = {part.strip() for part in row.setting.split(",")}
+    destinations = {part.strip() for part in row.setting.lower().split(",")}
     return bool(destinations & _FILES) and not known.on("logging_collector")
 
 
@@ -138,7 +140,7 @@ _BACKGROUND: Final = (
 _LINES: Final = (
     Bound(
         name="log_min_messages",
-        words=("error", "log", "fatal", "panic"),
+        judged=lambda known, row: not _SILENT_LEVELS.isdisjoint(message_levels(row.setting)),
         better="warning",
         says="the log lacks warnings of the server, or errors as well",
     ),

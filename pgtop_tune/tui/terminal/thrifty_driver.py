@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
+import re
 import selectors
 import signal
 import time
@@ -122,6 +123,7 @@ class ThriftyDriver(JobControlDriver):
         """
         parser = key_parser(self)
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        old_reports = OldMouseReports()
         attentive_until_s = 0.0
         bell = self._bell
         with selectors.PollSelector() as selector:
@@ -136,8 +138,10 @@ class ThriftyDriver(JobControlDriver):
                     if not said:
                         break
                     attentive_until_s = time.monotonic() + _ATTENTIVE_S
-                    for message in parser.feed(decode(said)):
-                        self.process_message(message)
+                    # Part of a character, or of a report, is nothing yet; to the parser, nothing is the end.
+                    if text := decode(old_reports.replaced(said)):
+                        for message in parser.feed(text):
+                            self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
         end_parsing(parser)
@@ -189,8 +193,44 @@ class ThriftyDriver(JobControlDriver):
             columns, rows = os.get_terminal_size(self.fileno)
         except OSError:
             return None
-        return columns, rows
+        # A serial line, and a container whose terminal was not told its size, have 0; Textual takes the same for it.
+        return columns or 80, rows or 24
 
     def _put(self, text: str) -> None:
         self.written_bytes += len(text.encode("utf-8", "replace"))
         super().write(text)
+
+
+# Mouse reports in the form that nobody asks for. Source: xterm, ctlseqs ("Mouse Tracking": normal mode, SGR).
+
+_OLD: Final = re.compile(rb"\x1b\[M([ -\xff])([ -\xff])([ -\xff])")
+_BEGUN: Final = re.compile(rb"\x1b\[M[ -\xff]{0,2}\Z")
+_ZERO: Final = 32
+_RELEASED: Final = 3
+_MOVED_OR_WHEEL: Final = 32 | 64
+
+
+class OldMouseReports:
+    """Turns reports of the first form into those that we ask for.
+
+    A terminal that was made anew under us (a reload of an editor, a new attachment of a multiplexer) reports in the
+    first form: three bytes, which are no UTF-8 from column 96 on. Taken for keys they would pause, mark and stage.
+    """
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    def replaced(self, typed: bytes) -> bytes:
+        """Return what was typed, with each old report in the new form; a report that is not whole yet is kept back."""
+        typed = self._begun + typed
+        begun = _BEGUN.search(typed)
+        self._begun = begun[0] if begun else b""
+        return _OLD.sub(_report, typed.removesuffix(self._begun))
+
+
+def _report(old: re.Match[bytes]) -> bytes:
+    buttons, column, row = (ord(byte) - _ZERO for byte in old.groups())
+    released = buttons & _RELEASED == _RELEASED and not buttons & _MOVED_OR_WHEEL
+    # The first form does not tell which button was released.
+    code, end = (buttons & ~_RELEASED, b"m") if released else (buttons, b"M")
+    return b"\x1b[<%d;%d;%d%s" % (code, column, row, end)

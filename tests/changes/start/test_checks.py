@@ -93,6 +93,25 @@ def test_shared_memory_has_to_fit_into_the_memory(size: int, verdict: RestartVer
     assert found.verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("wish", "free", "verdict"),
+    [
+        ("on", 4000, RestartVerdict.FINE),
+        ("try", 4000, RestartVerdict.FINE),
+        ("try", 100, RestartVerdict.IMPOSSIBLE),
+        ("off", 4000, RestartVerdict.IMPOSSIBLE),
+    ],
+)
+def test_the_limit_of_a_group_does_not_count_shared_memory_in_huge_pages(
+    wish: str, free: int, verdict: RestartVerdict
+) -> None:
+    """Of Kubernetes: limits of memory and of hugepages-2Mi stand beside each other."""
+    facts = replace(after(huge_pages=wish), dry=DryStart("", 6 * GB, 3072), group_bytes=4 * GB)
+    found = of(replace(facts, pool=HugePages(2 * MB, 4000, free, 0, 0)), "shared memory")
+    assert found is not None
+    assert found.verdict is verdict
+
+
 def test_without_a_trial_shared_memory_is_what_is_asked_and_a_little_more() -> None:
     facts = replace(after(shared_buffers="15.9GB"), dry=Unavailable(Reason.NO_PERMISSION, "hidden"))
     found = of(facts, "shared memory")
@@ -110,6 +129,25 @@ def test_a_block_has_the_size_that_the_server_was_built_with(kilobytes: int) -> 
     row = parameter("shared_buffers", "1024", f"{kilobytes}MB", f"{kilobytes}kB")
     assert ValuesAfter({"shared_buffers": row}, {}).number("shared_buffers") == kilobytes * MB
     assert ValuesAfter({"shared_buffers": row}, {"shared_buffers": "1GB"}).number("shared_buffers") == GB
+
+
+@pytest.mark.parametrize(
+    ("slots", "name", "verdict"),
+    [
+        ("16", "autovacuum_worker_slots", RestartVerdict.IMPOSSIBLE),
+        ("16", "autovacuum_max_workers", RestartVerdict.FINE),
+        (None, "autovacuum_max_workers", RestartVerdict.IMPOSSIBLE),
+    ],
+)
+def test_locks_are_for_slots_of_autovacuum_where_there_are_any(
+    slots: str | None, name: str, verdict: RestartVerdict
+) -> None:
+    rows = [parameter("max_locks_per_transaction", "10000", "10000")]
+    rows += [parameter("autovacuum_worker_slots", slots, slots)] if slots else []
+    values = ValuesAfter({**NOW, **{row.name: row for row in rows}}, {name: "20000"})
+    found = of(replace(FACTS, values=values, dry=Unavailable(Reason.NOT_LOCAL, "another machine")), "shared memory")
+    assert found is not None
+    assert found.verdict is verdict
 
 
 def test_connections_that_would_not_fit_are_doubtful() -> None:

@@ -134,7 +134,8 @@ def server_before_restart(
     row = session.rows(_STANDING)[0]
     found = session.parameters((*(change.name for change in changes), *NEEDED))
     pid, place = postmaster_pid(session), find_place(session)
-    check_directory(place, "no restart")
+    if not isinstance(pid, Unavailable):
+        check_directory(place.data_directory, "no restart")
     return ServerBeforeRestart(
         **row,
         pending=pending(session, in_force),

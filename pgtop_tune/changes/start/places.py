@@ -143,7 +143,8 @@ def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable
         ServerProblem: It is not; nothing was changed.
     """
     text = None
-    check_directory(place, "nothing was changed")
+    if place.uid is not None:
+        check_directory(place.data_directory, "nothing was changed")
     if place.program:
         with suppress(ClusterProblem):
             if not auto_conf.is_writable(place.data_directory):
@@ -163,19 +164,17 @@ def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable
         )
 
 
-def check_directory(place: ServerPlace, consequence: str) -> None:
-    """Make sure that the data directory of a server of this machine answers: a change of its files would hang, too.
+def check_directory(data_directory: str, consequence: str) -> None:
+    """Make sure that the data directory of a server of this machine answers: its backends would hang likewise.
 
     Raises:
         ServerProblem: It does not; the consequence is told.
     """
-    if place.uid is None:
-        return
     try:
-        check_answers(place.data_directory)
+        check_answers(data_directory or "/")
     except TimeoutError:
         raise ServerProblem(
-            f"{place.data_directory} {NO_ANSWER}: {consequence}", "try again when its file system answers"
+            f"{data_directory} {NO_ANSWER}: {consequence}", "try again when its file system answers"
         ) from None
 
 

@@ -82,6 +82,7 @@ def log_entries(file: str, content: bytes, language: LogLanguage = ENGLISH) -> L
     left_out = 0
     is_open = False
     for each in raw:
+        each = replace(each, message=language.in_english(each.message) or each.message)
         if each.severity in _ADDENDA:
             if is_open and not _PARAMETERS.match(each.message):
                 entries[-1] = _longer(entries[-1], f"{each.severity}: {each.message}")
@@ -144,14 +145,13 @@ def _from_stderr(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
         if marked:
             prefix = marked["prefix"].strip()[:_PREFIX_CHARACTERS]
             kind, message = language.kinds[marked["mark"]], marked["message"]
-            message = language.in_english(message) or message
             pending = LogEntry(offset=offset, severity=kind, prefix=prefix, message=message)
         elif prefixed:
             english = language.in_english(prefixed["message"])
             severity = language.severity_of(prefixed["word"], english)
             pending = _by_code(offset, prefixed, begin)
             if severity and pending.severity != _NOT_KNOWN:
-                pending = replace(pending, severity=severity, message=english or prefixed["message"])
+                pending = replace(pending, severity=severity, message=prefixed["message"])
         if prefixed and not (pending and pending.severity in _ADDENDA | _QUOTING):
             begin = _Begin(_without_number(prefixed), prefixed["word"])
     if pending is not None:

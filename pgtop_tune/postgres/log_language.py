@@ -121,9 +121,10 @@ class LogLanguage:
         Args:
             english: Finds those messages in English, and their formats ("configuration file \"%s\" contains errors").
         """
-        texts = (text for each in self._catalogues for msgid, text in each.items() if english.search(msgid))
+        texts = [text for each in self._catalogues for msgid, text in each.items() if english.search(msgid)]
         forms = dict.fromkeys(form for text in texts for form in (text, _in_ascii(text)) if form)
-        return re.compile("|".join((english.pattern, *map(_form, forms))))
+        masked = (rf"(?<!\?){_form(_masked(text))}(?!\?)" for text in texts if not text.isascii())
+        return re.compile("|".join((english.pattern, *map(_form, forms), *masked)))
 
     def in_english(self, message: str) -> str:
         """Return a message in English whose letters beyond ASCII are "?"; "" where it may be several messages or none.
@@ -188,7 +189,7 @@ class MessageForm(Struct, frozen=True):
     @classmethod
     def of(cls, msgid: str, text: str) -> MessageForm:
         """Return that of a translation."""
-        text = "".join(letter if letter.isascii() else "?" for letter in text.replace("%%", _PER_CENT))
+        text = _masked(text.replace("%%", _PER_CENT))
         parts = tuple(part.replace(_PER_CENT, "%") for part in _parts(text))
         numbers = [conversion["number"] for conversion in _CONVERSION.finditer(text)]
         places = tuple(int(number) - 1 if number else place for place, number in enumerate(numbers))
@@ -247,6 +248,10 @@ def _prefixed(line_prefix: str) -> re.Pattern[str]:
         else:
             parts.append(re.escape(escape["literal"] or ""))
     return re.compile(rf"(?P<prefix>{''.join(parts)}{')?' * open_groups}){_FOREIGN_WORD}(?P<message>.*)")
+
+
+def _masked(text: str) -> str:
+    return "".join(letter if letter.isascii() else "?" for letter in text)
 
 
 def _parts(text: str) -> list[str]:

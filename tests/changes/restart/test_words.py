@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.changes.model.restart import RestartState
-from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.words import explaining
-from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cluster.service import LogPiece
+from pgtop_tune.changes.server.session_runner import operator_session
+from pgtop_tune.changes.start.places import find_place, language_of
+from pgtop_tune.cluster.service import LogPiece, StartLog
 from pgtop_tune.postgres.log_language import LogLanguage
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from tests.postgres.conftest import place
 from tests.postgres.test_log_languages import server_in
+from tests.support.by_pg_ctl import by_pg_ctl, run_pg_ctl
 
 ENDING = b"""2026-05-01 10:00:00 UTC [7] LOG:  received fast shutdown request
 2026-05-01 10:00:00 UTC [9] FATAL:  terminating connection due to administrator command
@@ -95,14 +95,15 @@ def test_the_reason_is_found_in_the_server_s_language() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("language", ["ru_RU.UTF-8", "de_DE.UTF-8", "ja_JP.UTF-8"])
-async def test_a_failed_start_in_another_language_has_its_reason(language: str, tmp_path: Path) -> None:
-    with server_in(language) as server:
-        control = PostgresControl(place(server), directory=tmp_path)
-        outcome = await RestartService(control, server.restart).apply(
-            [WantedParameter("shared_buffers", "900GB")], Terms(), anyway=True
-        )
-        await control.aclose()
-        assert outcome.state is RestartState.OLD_VALUES
-        assert len(outcome.log) == 1
-        assert outcome.log[0].startswith("FATAL:  ")
-        assert "HINT: " in outcome.log[0]
+def test_a_failed_start_in_another_language_has_its_reason(language: str) -> None:
+    with server_in(language) as made, by_pg_ctl(made, logging_collector="off") as server:
+        session = operator_session(place(server), OwnSessions())
+        found = find_place(session)
+        session.close()
+        log = StartLog(found, 0.0)
+        with (Path(str(server.data_dir)) / "postgresql.auto.conf").open("a") as file:
+            file.write("shared_buffers = '900GB'\n")
+        run_pg_ctl(server, "restart", "-m", "fast", "-l", found.log_file, check=False)
+        (reason,) = explaining(log.pieces(), (), language_of(found))
+        assert reason.startswith("FATAL:  ")
+        assert any(word in reason for word in ("Cannot allocate memory", "ENOMEM", "HINT: "))

@@ -121,7 +121,7 @@ class LogLanguage:
         Args:
             english: Finds those messages in English, and their formats ("configuration file \"%s\" contains errors").
         """
-        texts = [text for each in self._catalogues for msgid, text in each.items() if english.search(msgid)]
+        texts = [text for catalogue in self._catalogues for msgid, text in catalogue.items() if english.search(msgid)]
         forms = dict.fromkeys(form for text in texts for form in (text, _in_ascii(text)) if form)
         masked = (rf"(?<!\?){_form(_masked(text))}(?!\?)" for text in texts if not text.isascii())
         return re.compile("|".join((english.pattern, *map(_form, forms), *masked)))
@@ -140,7 +140,7 @@ class LogLanguage:
 
     @cached_property
     def _forms(self) -> tuple[MessageForm, ...]:
-        texts = chain.from_iterable(each.items() for each in self._catalogues)
+        texts = chain.from_iterable(catalogue.items() for catalogue in self._catalogues)
         return tuple(MessageForm.of(msgid, text) for msgid, text in texts if not text.isascii())
 
     def severity_of(self, word: str, english: str) -> str:
@@ -150,8 +150,8 @@ class LogLanguage:
             word: Before the message.
             english: From `in_english`.
         """
-        own_words = ((mark.rstrip(" :"), name) for mark, name in self.kinds.items() if not mark.isascii())
-        names = {name for own, name in own_words if "?" * len(own) == word}
+        marks = ((mark.rstrip(" :"), name) for mark, name in self.kinds.items() if not mark.isascii())
+        names = {name for mark, name in marks if "?" * len(mark) == word}
         if english and not english.endswith("."):
             # Details and hints are sentences (chapter "Error Message Style Guide").
             names.difference_update(_ADDENDA)
@@ -172,7 +172,7 @@ class LogLanguage:
 
 
 class MessageForm(Struct, frozen=True):
-    """How a process whose locale is C writes a message.
+    """The form in which a process whose locale is C writes a message.
 
     Attributes:
         msgid: Its format in English.
@@ -192,28 +192,28 @@ class MessageForm(Struct, frozen=True):
         text = _masked(text.replace("%%", _PER_CENT))
         parts = tuple(part.replace(_PER_CENT, "%") for part in _parts(text))
         numbers = [conversion["number"] for conversion in _CONVERSION.finditer(text)]
-        places = tuple(int(number) - 1 if number else place for place, number in enumerate(numbers))
+        places = tuple(int(number) - 1 if number else index for index, number in enumerate(numbers))
         return cls(msgid=msgid, parts=parts, places=places, letters=sum(map(len, parts)))
 
     def fits(self, message: str) -> bool:
         """Return whether a message may be of this form."""
-        first, *others = self.parts
-        if not others:
+        first, *inner = self.parts
+        if not inner:
             return message == first
-        last, at = others.pop(), len(first)
+        last, at = inner.pop(), len(first)
         if not message.startswith(first) or not message[at:].endswith(last):
             return False
-        for part in others:
-            found = message.find(part, at, len(message) - len(last))
-            if found < 0:
+        for part in inner:
+            begin = message.find(part, at, len(message) - len(last))
+            if begin < 0:
                 return False
-            at = found + len(part)
+            at = begin + len(part)
         return True
 
     def english(self, message: str) -> str:
         """Return a message of this form in English."""
-        found = re.fullmatch("(.*?)".join(map(re.escape, self.parts)), message, re.DOTALL)
-        values = {} if found is None else dict(zip(self.places, found.groups(), strict=True))
+        match = re.fullmatch("(.*?)".join(map(re.escape, self.parts)), message, re.DOTALL)
+        values = {} if match is None else dict(zip(self.places, match.groups(), strict=True))
         numbers = count()
         text = _CONVERSION.sub(lambda _: values.get(next(numbers), "?"), self.msgid.replace("%%", _PER_CENT))
         return text.replace(_PER_CENT, "%")

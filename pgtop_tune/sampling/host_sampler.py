@@ -232,8 +232,8 @@ class HostSampler:
         return replace(processes, processes=same)
 
     def _finished(self, sample: HostSample, own: Collection[int]) -> HostSample:
-        found = sample.file_systems
-        silent = frozenset() if isinstance(found, Unavailable) else frozenset(found.unanswered)
+        mounts = sample.file_systems
+        silent = frozenset() if isinstance(mounts, Unavailable) else frozenset(mounts.unanswered)
         if self._silent - silent:
             # What stands on a mount could not be found as long as it did not answer.
             self._places_due_s, self._answers_again = self._clock(), True

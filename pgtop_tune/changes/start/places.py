@@ -104,14 +104,14 @@ def told_by_pg_config(session: OperatorSession, name: str) -> str:
     return str(session.rows(_PG_CONFIG, name)[0]["setting"])
 
 
-def language_of(place: ServerPlace) -> LogLanguage:
+def language_of(server: ServerPlace) -> LogLanguage:
     """Return the language of a server's log, as far as its message catalogues can be read."""
-    found = []
-    for path in place.catalogues:
+    translations = []
+    for path in server.catalogues:
         directory, _, name = path.rpartition("/")
         with suppress(OSError, ValueError), directory_at(directory) as catalogues:
-            found.append(read_catalogue(catalogues.read(name)))
-    return LogLanguage(*found, line_prefix=place.line_prefix)
+            translations.append(read_catalogue(catalogues.read(name)))
+    return LogLanguage(*translations, line_prefix=server.line_prefix)
 
 
 def _real_path(pid: int, data_directory: str) -> str:

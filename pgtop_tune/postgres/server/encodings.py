@@ -79,13 +79,13 @@ def decoder(encoding: str) -> Decode:
 
 
 def _from_mule(value: bytes) -> str:
-    found, at = list[str](), 0
+    letters, at = list[str](), 0
     while at < len(value):
         lead, begin = value[at], at + 1
         at = begin if lead < 0x80 else begin + 1 + (lead >= _OF_TWO_BYTES)
         codec = _OF_MULE.get(lead)
-        found.append(chr(lead) if lead < 0x80 else value[begin:at].decode(codec, "replace") if codec else "\ufffd")
-    return "".join(found)
+        letters.append(chr(lead) if lead < 0x80 else value[begin:at].decode(codec, "replace") if codec else "\ufffd")
+    return "".join(letters)
 
 
 def encoder(encoding: str) -> Callable[[str], bytes]:

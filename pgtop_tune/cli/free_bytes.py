@@ -16,9 +16,9 @@ async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
     """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
     from pgtop_tune.host.block_devices import ROOT
     from pgtop_tune.host.locality import local_postmaster
-    from pgtop_tune.host.mounts import namespace_of
     from pgtop_tune.model.absence import Unavailable
     from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
+    from pgtop_tune.process.mount_namespace import namespace_of
 
     [(pid, started_ms, _)] = await sql_session.rows(sql("own_backend", OLDEST_MAJOR))
     postmaster = local_postmaster(int(str(pid)), int(str(started_ms)))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.paths import replacing
+from pgtop_tune.process.mount_namespace import directory_at
 
 FILE_NAME: Final = "postgresql.auto.conf"
 _MOST_BYTES: Final = 16 * 2**20
@@ -63,7 +63,7 @@ def read(data_directory: str) -> bytes:
         ClusterProblem: It cannot be read.
     """
     try:
-        with ForeignDirectory.find(data_directory) as data:
+        with directory_at(data_directory) as data:
             return data.read(FILE_NAME, _MOST_BYTES)
     except OSError as error:
         raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be read: {error.strerror}") from None
@@ -76,7 +76,7 @@ def is_writable(data_directory: str) -> bool:
         ClusterProblem: The directory cannot be opened.
     """
     try:
-        with ForeignDirectory.find(data_directory) as data:
+        with directory_at(data_directory) as data:
             mode = data.mode_of(FILE_NAME, 0)
             return bool(mode & 0o200) or not data.has(FILE_NAME)
     except OSError as error:
@@ -90,7 +90,7 @@ def write(data_directory: str, content: bytes) -> None:
         ClusterProblem: It cannot be written; the old one is there.
     """
     try:
-        with ForeignDirectory.find(data_directory) as data:
+        with directory_at(data_directory) as data:
             data.replace(FILE_NAME, content, data.mode_of(FILE_NAME, 0o600))
     except OSError as error:
         raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be written: {error.strerror}") from None

@@ -8,12 +8,15 @@ Source: postgres reference page (-C); postmaster.c (PostmasterMain); documentati
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import signal
+import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +25,10 @@ from msgspec import Struct
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.service import NOT_RUN, TOO_LONG, run
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.foreign_directory import ForeignDirectory, ForeignPath, handed_over
+from pgtop_tune.foreign_directory import ForeignPath, handed_over, is_private_place
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
+from pgtop_tune.process.mount_namespace import check_answers, directory_at, stat_of
 
 _COMPUTED_SINCE: Final = 15
 _NO_TLS: Final = ("ssl", "off")
@@ -45,6 +49,9 @@ _PLAIN_WORDS: Final = ("-c", "log_line_prefix=", "-c", "lc_messages=C", "-c", "l
 _SEVERITY: Final = re.compile(r"^(FATAL|LOG|DETAIL|HINT|ERROR|CONTEXT):\s+")
 _AFTERWARDS: Final = re.compile(r"database system is shut down|other active server|shutting down due|aborting startup")
 """What a server says of an end whose reason it has given."""
+_PREFIX: Final = "pgtop-dry-"
+_NEW_S: Final = 60.0
+"""Its program may be about to lock it."""
 _MB: Final = 2**20
 _TIMEOUT_S: Final = 20.0
 _NO_ANSWER: Final = (TOO_LONG, NOT_RUN, -signal.SIGKILL)
@@ -176,12 +183,16 @@ def _number(answer: str) -> int | None:
 @contextmanager
 def _directory(place: ServerPlace, text: StartText) -> Iterator[ForeignPath]:
     """Make a directory of the server's account with the files of the trial, in one of ours."""
+    clear_leftovers()
     try:
-        ours = Path(tempfile.mkdtemp(prefix="pgtop-dry-"))
+        ours = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = _locked(ours)
     except OSError as error:
         raise ClusterProblem(f"no directory for a test start can be created: {error.strerror}") from None
     try:
-        with ForeignDirectory.find(place.data_directory) as data:
+        if place.config_file:
+            check_answers(place.config_file)
+        with directory_at(place.data_directory) as data:
             if place.uid not in (None, data.uid):
                 raise PermissionError(errno.EPERM, "it belongs to another user than the server", place.data_directory)
             files = {name: data.read(name, _MOST_BYTES) for name in _COPIED}
@@ -195,6 +206,38 @@ def _directory(place: ServerPlace, text: StartText) -> Iterator[ForeignPath]:
         raise ClusterProblem(f"{error.filename or place.data_directory} cannot be read: {error.strerror}") from None
     finally:
         guard.remove_directory(str(ours))
+        os.close(lock)
+
+
+def clear_leftovers() -> None:
+    """Remove directories of this account's trials whose program was killed: nobody holds their lock."""
+    directory = tempfile.gettempdir()
+    if not is_private_place(directory):
+        return
+    for name in os.listdir(directory):
+        if name.startswith(_PREFIX):
+            with suppress(OSError):
+                path = f"{directory}/{name}"
+                status = os.lstat(path)
+                if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _NEW_S:
+                    lock = _locked(path)
+                    guard.remove_directory(path)
+                    os.close(lock)
+
+
+def _locked(path: str | Path) -> int:
+    """Return a descriptor of a directory that holds its lock; nobody inherits it.
+
+    Raises:
+        OSError: It is gone, or another process holds the lock.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 # Finds libraries as a server does, for majors whose programs cannot be asked whether they find them.
@@ -218,10 +261,15 @@ def missing(names: Sequence[str], search_path: str, library_directory: str, data
         OSError: We may not look.
     """
     return tuple(
-        name
-        for name in names
-        if not any(path.is_file() for path in _places(name, search_path, library_directory, data_directory))
+        name for name in names if not any(map(_is_file, _places(name, search_path, library_directory, data_directory)))
     )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(stat_of(str(path)).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _places(name: str, search_path: str, library_directory: str, data_directory: Path) -> Iterator[Path]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.foreign_directory import ForeignDirectory
+from pgtop_tune.process.mount_namespace import directory_at, stat_of
 
 ROOT: Final = Path("/")
 _MOST_BYTES: Final = 65_536
@@ -74,6 +75,7 @@ def listening(data_directory: Path) -> Listening | None:
 
     Raises:
         PermissionError: We may not look.
+        TimeoutError: Its file system does not answer.
     """
     if pid_of(data_directory) is None:
         return None
@@ -87,7 +89,7 @@ def listening(data_directory: Path) -> Listening | None:
             ready=status == "ready",
             standby=status == "standby",
         )
-    except PermissionError:
+    except (PermissionError, TimeoutError):
         raise
     except (OSError, ValueError):
         return None
@@ -123,6 +125,7 @@ def pid_of(data_directory: Path) -> int | None:
 
     Raises:
         PermissionError: We may not look.
+        TimeoutError: Its file system does not answer.
     """
     try:
         pid = abs(int(_pid_file(data_directory)[0]))
@@ -131,13 +134,15 @@ def pid_of(data_directory: Path) -> int | None:
         if error.filename is not None:
             raise
         return pid
+    except TimeoutError:
+        raise
     except (OSError, ValueError):
         return None
     return pid
 
 
 def _pid_file(data_directory: Path) -> list[str]:
-    with ForeignDirectory.find(data_directory) as data:
+    with directory_at(data_directory) as data:
         return data.read(PID_FILE, _MOST_BYTES).decode("utf-8", "surrogateescape").split("\n")
 
 
@@ -163,8 +168,8 @@ def _without_directory(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 def _parent(proc: Path) -> tuple[int, int]:
     """Return the parent and the session."""
-    stat = (proc / "stat").read_bytes()
-    _, parent_pid, _, session = stat[stat.rindex(b")") + 2 :].split()[:4]
+    line = (proc / "stat").read_bytes()
+    _, parent_pid, _, session = line[line.rindex(b")") + 2 :].split()[:4]
     return int(parent_pid), int(session)
 
 
@@ -201,4 +206,7 @@ def _link(path: Path) -> str:
 
 
 def _regular(path: str) -> str:
-    return path if path.startswith("/") and Path(path).is_file() else ""
+    try:
+        return path if path.startswith("/") and stat.S_ISREG(stat_of(path).st_mode) else ""
+    except OSError:
+        return ""

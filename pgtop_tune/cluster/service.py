@@ -16,13 +16,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.process.mount_namespace import directory_at
 from pgtop_tune.safe_text import printable_lines
 
 _TIMEOUT_S: Final = 660.0
 """Stopping and starting may take `managing.PATIENCE_S` each."""
 _POLL_S: Final = 0.2
+_ENDING_S: Final = 2.0
 TOO_LONG: Final = 124
 """Status of a program that was ended because it took too long."""
 NOT_RUN: Final = 127
@@ -112,7 +113,9 @@ def _status(process: subprocess.Popen[bytes], leave: threading.Event | None, tim
                 return None
         if time.monotonic() >= deadline:
             process.kill()
-            process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                # The kernel keeps one that waits for a file system from ending.
+                process.wait(_ENDING_S)
             return TOO_LONG
 
 
@@ -171,7 +174,7 @@ class StartLog:
             directory, _, name = self._place.log_file.rpartition("/")
             yield directory or "/", name
         if self._place.log_directory:
-            with suppress(OSError), ForeignDirectory.find(self._place.log_directory) as logs:
+            with suppress(OSError), directory_at(self._place.log_directory) as logs:
                 names = [name for name, _ in sorted(logs.files(), key=lambda file: file[1].st_mtime)]
                 yield from ((self._place.log_directory, name) for name in names[-_NEWEST:])
 
@@ -179,7 +182,7 @@ class StartLog:
         offset = self._sizes.get((directory, name), 0)
         owners = () if self._place.uid is None else (self._place.uid,)
         try:
-            with ForeignDirectory.find(directory) as logs, logs.open_file(name, owners=owners) as file:
+            with directory_at(directory) as logs, logs.open_file(name, owners=owners) as file:
                 size = os.fstat(file.fileno()).st_size
                 # Truncated by a rotation: all of it is new.
                 begin = max(offset if offset <= size else 0, size - _MOST_BYTES)
@@ -191,7 +194,7 @@ class StartLog:
 
 
 def _size(directory: str, name: str) -> int:
-    with suppress(OSError), ForeignDirectory.find(directory) as logs:
+    with suppress(OSError), directory_at(directory) as logs:
         return next((status.st_size for known, status in logs.files() if known == name), 0)
     return 0
 

@@ -28,7 +28,6 @@ from pgtop_tune.host.flush_meter import (
     timer_overhead_ns,
 )
 from pgtop_tune.host.locality import working_directory
-from pgtop_tune.host.mounts import namespace_of
 from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.steady_state import unrest
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -37,6 +36,7 @@ from pgtop_tune.model.setup import Measured, MeasuredLimit
 from pgtop_tune.postgres.commit_meter import measure_commits, measure_round_trips
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.process.mount_namespace import namespace_of
 from pgtop_tune.sampling.measured_limits import remember
 from pgtop_tune.units import about, number
 

@@ -18,9 +18,9 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.host.backup_catalogues import BARMAN, PGBACKREST, WALG, barman, pgbackrest, walg
-from pgtop_tune.host.mounts import stat_of
 from pgtop_tune.model.backups import BackupCatalogue, BackupTools
 from pgtop_tune.process.guarded_program import start_guarded_async
+from pgtop_tune.process.mount_namespace import stat_of
 from pgtop_tune.safe_text import one_line
 from pgtop_tune.secret import without_secrets
 

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.kernel_text import entries_of, text_of
-from pgtop_tune.host.mounts import Mount, MountNamespace, mount_of, namespace_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskCounters
-from pgtop_tune.model.machine import NETWORK_KINDS, NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, MountNamespace, mount_of, namespace_of
 from pgtop_tune.process.path_looks import NO_ANSWER
 
 ROOT: Final = Path("/")

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from pgtop_tune.host.kernel_text import NO_LIMITS, unsigned
 from pgtop_tune.host.memory_files import parse_id_list
-from pgtop_tune.host.mounts import Mount
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import CgroupSample
+from pgtop_tune.process.mount_namespace import Mount
 
 Read = Callable[[str], bytes]
 """Content of a file by its path without the leading slash; raises OSError."""

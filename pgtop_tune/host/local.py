@@ -57,7 +57,7 @@ from pgtop_tune.host.kernel_text import (
 from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.machine_setup import machine_details, read_setup
 from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
-from pgtop_tune.host.mounts import Background, FileSystems, MountNamespace, namespace_of
+from pgtop_tune.host.mounts import Background, FileSystems
 from pgtop_tune.host.other_programs import OtherPrograms
 from pgtop_tune.host.process_files import parse_pid_io, parse_pid_stat, parse_schedstat, parse_thread, pgbench_processes
 from pgtop_tune.metrics import sections
@@ -83,6 +83,7 @@ from pgtop_tune.model.machine import (
     ServerPlaces,
 )
 from pgtop_tune.model.setup import MachineSetup
+from pgtop_tune.process.mount_namespace import MountNamespace, namespace_of
 
 
 def read_frequencies(root: Path, at_s: float) -> FrequencySample | Unavailable:

@@ -21,12 +21,12 @@ from pgtop_tune.host.block_devices import queue
 from pgtop_tune.host.clock_state import clock_in_step
 from pgtop_tune.host.kernel_text import or_why, read_once, text_of
 from pgtop_tune.host.memory_files import parse_meminfo
-from pgtop_tune.host.mounts import Mount, MountNamespace, namespace_of
 from pgtop_tune.host.open_files import parse_limit
 from pgtop_tune.host.system_settings import default_page_bytes, live_value, names, path_of, settings
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
+from pgtop_tune.process.mount_namespace import Mount, MountNamespace, namespace_of
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 _DMI: Final = ("sys_vendor", "product_name")

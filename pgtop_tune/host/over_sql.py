@@ -38,7 +38,6 @@ from pgtop_tune.host.kernel_sections import (
 )
 from pgtop_tune.host.kernel_text import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_NUMA, NO_PROC, NO_PSI, or_why
 from pgtop_tune.host.memory_files import USUAL_PAGE_BYTES, parse_id_list, pool_paths, with_pools
-from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat, parse_schedstat
 from pgtop_tune.host.sql_devices import DiskLayout, layout_of
 from pgtop_tune.metrics import sections
@@ -54,6 +53,7 @@ from pgtop_tune.model.host import (
     ThreadCounters,
 )
 from pgtop_tune.model.machine import CgroupSample, NumaSample, ServerPlaces
+from pgtop_tune.process.mount_namespace import parse_mountinfo
 
 SOURCE: Final = "server's /proc over SQL"
 ReadFiles = Callable[[Sequence[str]], Awaitable[list[bytes | None] | Unavailable]]

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from pgtop_tune.host import psutil_rows as rows
 from pgtop_tune.host.block_devices import DiskCap, Roles, server_directories, with_cap
 from pgtop_tune.host.kernel_sections import choose_disks
-from pgtop_tune.host.mounts import FileSystems, Mount, MountNamespace, mount_of
+from pgtop_tune.host.mounts import FileSystems
 from pgtop_tune.host.psutil_processes import FAILURES, PsutilProcesses, io_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -33,7 +33,8 @@ from pgtop_tune.model.host import (
     ThreadCounters,
     UntoldFigure,
 )
-from pgtop_tune.model.machine import NETWORK_KINDS, NOWHERE_ELSE, MachineDetails, ServerPlaces
+from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
+from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, MountNamespace, mount_of
 from pgtop_tune.process.path_looks import NO_ANSWER
 
 _T = TypeVar("_T")

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS, queue
 from pgtop_tune.host.machine_setup import machine_details, mount_points
-from pgtop_tune.host.mounts import Mount, mount_of, parse_mountinfo
 from pgtop_tune.host.over_sql import ReadFiles
 from pgtop_tune.host.process_files import parse_lineage
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, path_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import AfterReboot, MachineDetails
+from pgtop_tune.process.mount_namespace import Mount, mount_of, parse_mountinfo
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 _MOUNTS: Final = "proc/self/mountinfo"

@@ -10,8 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.host.block_devices import BlockDevices, Roles
-from pgtop_tune.host.mounts import Mount, mount_of
-from pgtop_tune.model.machine import NETWORK_KINDS
+from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, mount_of
 
 ReadMany = Callable[[Sequence[str]], Awaitable[Mapping[str, bytes]]]
 """Contents by path (without the leading slash) of those files that are there."""

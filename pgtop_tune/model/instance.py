@@ -38,6 +38,8 @@ class ServerPlace(Struct, frozen=True, gc=False):
         config_file: Its postgresql.conf.
         copy: File with postgresql.auto.conf as it was before the first of the changes in force; "" without.
         earlier: Endpoints it had before a restart led it to this one, oldest first.
+        catalogues: Where the words of its messages may be, in other languages than English.
+        line_prefix: log_line_prefix.
     """
 
     endpoint: str
@@ -59,6 +61,8 @@ class ServerPlace(Struct, frozen=True, gc=False):
     config_file: str = ""
     copy: str = ""
     earlier: tuple[str, ...] = ()
+    catalogues: tuple[str, ...] = ()
+    line_prefix: str = ""
 
     def was_at(self, endpoints: Collection[str]) -> bool:
         """Whether it is, or once was, at one of some endpoints."""

@@ -232,13 +232,6 @@ class Queue(Struct, frozen=True, gc=False):
     stacked: bool
 
 
-NETWORK_KINDS: Final = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "lustre", "afs"}
-    | {"fuse.sshfs", "fuse.glusterfs"}
-)
-"""File systems whose disks are another machine's, and which can hang when that is gone."""
-
-
 class MountPoint(Struct, frozen=True, gc=False):
     """A mount that holds a directory of the server's.
 

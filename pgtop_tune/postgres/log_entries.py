@@ -81,18 +81,19 @@ def log_entries(file: str, content: bytes, language: LogLanguage = ENGLISH) -> L
     entries: list[LogEntry] = []
     left_out = 0
     is_open = False
-    for each in raw:
-        if each.severity in _ADDENDA:
-            if is_open and not _PARAMETERS.match(each.message):
-                entries[-1] = _longer(entries[-1], f"{each.severity}: {each.message}")
-        elif each.severity == "STATEMENT" and is_open:
-            entries[-1] = _without_word_of(entries[-1], each.message)
-        elif each.severity not in _QUOTING:
-            is_open = each.severity in _ALARMS or (
-                each.severity == "LOG" and language.is_about_the_server(each.message)
+    for raw_entry in raw:
+        entry = replace(raw_entry, message=language.in_english(raw_entry.message) or raw_entry.message)
+        if entry.severity in _ADDENDA:
+            if is_open and not _PARAMETERS.match(entry.message):
+                entries[-1] = _longer(entries[-1], f"{entry.severity}: {entry.message}")
+        elif entry.severity == "STATEMENT" and is_open:
+            entries[-1] = _without_word_of(entries[-1], entry.message)
+        elif entry.severity not in _QUOTING:
+            is_open = entry.severity in _ALARMS or (
+                entry.severity == "LOG" and language.is_about_the_server(entry.message)
             )
             if is_open:
-                entries.append(replace(each, message=each.message[:MESSAGE_CHARACTERS]))
+                entries.append(replace(entry, message=entry.message[:MESSAGE_CHARACTERS]))
             else:
                 left_out += 1
     severities = {entry.severity for entry in raw}
@@ -146,7 +147,11 @@ def _from_stderr(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
             kind, message = language.kinds[marked["mark"]], marked["message"]
             pending = LogEntry(offset=offset, severity=kind, prefix=prefix, message=message)
         elif prefixed:
+            english = language.in_english(prefixed["message"])
+            severity = language.severity_of(prefixed["word"], english)
             pending = _by_code(offset, prefixed, begin)
+            if severity and pending.severity != _NOT_KNOWN:
+                pending = replace(pending, severity=severity, message=prefixed["message"])
         if prefixed and not (pending and pending.severity in _ADDENDA | _QUOTING):
             begin = _Begin(_without_number(prefixed), prefixed["word"])
     if pending is not None:

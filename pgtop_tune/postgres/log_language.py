@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from functools import cached_property
+from itertools import chain, count
 from typing import Final
+
+from msgspec import Struct
 
 from pgtop_tune.postgres.server.encodings import decoder
 
@@ -55,6 +58,9 @@ _PREFIX_ESCAPES: Final[Mapping[str, str]] = {
 }
 """Escapes of log_line_prefix whose form is known; what stands for others is foreign text."""
 _ESCAPE: Final = re.compile(r"%(?P<width>-?\d+)?(?P<kind>[A-Za-z%])|(?P<literal>[^%]+)|%")
+_CONVERSION: Final = re.compile(r"%(?:(?P<number>\d+)\$)?[-+ #0]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z)?[a-zA-Z%]")
+_PER_CENT: Final = "\x01"
+_SHORTEST_FORM: Final = 4
 _FOREIGN_WORD: Final = r"(?P<word>[^\s:][^:]{0,40}?)\s?:  "
 
 
@@ -102,11 +108,56 @@ class LogLanguage:
         self.prefixed: Final = None if line_prefix is None else _prefixed(line_prefix)
         heads = dict.fromkeys(chain.from_iterable(map(_heads, catalogues)))
         self._heads: Final = (*heads, *filter(None, dict.fromkeys(map(_in_ascii, heads))))
+        self._catalogues: Final = catalogues
         self._decoders: Final = tuple(decoder(name) for name in dict.fromkeys(encodings) if name != "UTF8")
 
     def is_about_the_server(self, message: str) -> bool:
         """Return whether a LOG entry speaks of the server itself and not of one client's statement or connection."""
         return _ABOUT_THE_SERVER.match(message) is not None or message.startswith(self._heads)
+
+    def saying(self, english: re.Pattern[str]) -> re.Pattern[str]:
+        """Return what finds messages in any of the languages, without groups.
+
+        Args:
+            english: Finds those messages in English, and their formats ("configuration file \"%s\" contains errors").
+        """
+        texts = [text for catalogue in self._catalogues for msgid, text in catalogue.items() if english.search(msgid)]
+        forms = dict.fromkeys(form for text in texts for form in (text, _in_ascii(text)) if form)
+        masked = (rf"(?<!\?){_form(_masked(text))}(?!\?)" for text in texts if not text.isascii())
+        return re.compile("|".join((english.pattern, *map(_form, forms), *masked)))
+
+    def in_english(self, message: str) -> str:
+        """Return a message in English whose letters beyond ASCII are "?"; "" where it may be several messages or none.
+
+        A process outside of a database writes "?" for each of them where its locale is C.
+        """
+        if "?" not in message or not message.isascii():
+            return ""
+        fitting = [form for form in self._forms if form.fits(message)]
+        longest = max((form.letters for form in fitting), default=0)
+        texts = {form.english(message) for form in fitting if form.letters == longest}
+        return texts.pop() if len(texts) == 1 and longest >= _SHORTEST_FORM else ""
+
+    @cached_property
+    def _forms(self) -> tuple[MessageForm, ...]:
+        texts = chain.from_iterable(catalogue.items() for catalogue in self._catalogues)
+        return tuple(MessageForm.of(msgid, text) for msgid, text in texts if not text.isascii())
+
+    def severity_of(self, word: str, english: str) -> str:
+        """Return the severity that such a process writes as so many "?"; "" where it may be several.
+
+        Args:
+            word: Before the message.
+            english: From `in_english`.
+        """
+        marks = ((mark.rstrip(" :"), name) for mark, name in self.kinds.items() if not mark.isascii())
+        names = {name for mark, name in marks if "?" * len(mark) == word}
+        if english and not english.endswith("."):
+            # Details and hints are sentences (chapter "Error Message Style Guide").
+            names.difference_update(_ADDENDA)
+        if "LOG" in names and _ABOUT_THE_SERVER.match(english):
+            return "LOG"
+        return names.pop() if len(names) == 1 else ""
 
     def text(self, line: bytes) -> str:
         """Return a line in the encoding in which it was written; bytes that nobody can place are U+FFFD."""
@@ -118,6 +169,54 @@ class LogLanguage:
 
     def _is_readable(self, text: str) -> bool:
         return "\ufffd" not in text and any(word.rstrip(" :") in text for word in self.kinds)
+
+
+class MessageForm(Struct, frozen=True):
+    """The form in which a process whose locale is C writes a message.
+
+    Attributes:
+        msgid: Its format in English.
+        parts: What stands between the arguments.
+        places: Of each argument in the English one, from 0 on.
+        letters: In all parts.
+    """
+
+    msgid: str
+    parts: tuple[str, ...]
+    places: tuple[int, ...]
+    letters: int
+
+    @classmethod
+    def of(cls, msgid: str, text: str) -> MessageForm:
+        """Return that of a translation."""
+        text = _masked(text.replace("%%", _PER_CENT))
+        parts = tuple(part.replace(_PER_CENT, "%") for part in _parts(text))
+        numbers = [conversion["number"] for conversion in _CONVERSION.finditer(text)]
+        places = tuple(int(number) - 1 if number else index for index, number in enumerate(numbers))
+        return cls(msgid=msgid, parts=parts, places=places, letters=sum(map(len, parts)))
+
+    def fits(self, message: str) -> bool:
+        """Return whether a message may be of this form."""
+        first, *inner = self.parts
+        if not inner:
+            return message == first
+        last, at = inner.pop(), len(first)
+        if not message.startswith(first) or not message[at:].endswith(last):
+            return False
+        for part in inner:
+            begin = message.find(part, at, len(message) - len(last))
+            if begin < 0:
+                return False
+            at = begin + len(part)
+        return True
+
+    def english(self, message: str) -> str:
+        """Return a message of this form in English."""
+        match = re.fullmatch("(.*?)".join(map(re.escape, self.parts)), message, re.DOTALL)
+        values = {} if match is None else dict(zip(self.places, match.groups(), strict=True))
+        numbers = count()
+        text = _CONVERSION.sub(lambda _: values.get(next(numbers), "?"), self.msgid.replace("%%", _PER_CENT))
+        return text.replace(_PER_CENT, "%")
 
 
 def _in_ascii(text: str) -> str:
@@ -149,6 +248,20 @@ def _prefixed(line_prefix: str) -> re.Pattern[str]:
         else:
             parts.append(re.escape(escape["literal"] or ""))
     return re.compile(rf"(?P<prefix>{''.join(parts)}{')?' * open_groups}){_FOREIGN_WORD}(?P<message>.*)")
+
+
+def _masked(text: str) -> str:
+    return "".join(letter if letter.isascii() else "?" for letter in text)
+
+
+def _parts(text: str) -> list[str]:
+    """Return what stands between the arguments of a format."""
+    return _CONVERSION.sub("\0", text).split("\0")
+
+
+def _form(text: str) -> str:
+    """Return the pattern of a message by its format (printf(3))."""
+    return ".*?".join(map(re.escape, _parts(text)))
 
 
 def _heads(catalogue: Mapping[str, str]) -> Iterator[str]:

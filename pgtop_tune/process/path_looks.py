@@ -7,6 +7,7 @@ at again before it has come back: one process waits for a mount, never a second.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import select
@@ -76,15 +77,18 @@ class PathLooks:
             if process is not None:
                 _let_go(process)
                 process.wait()
+            for mount in tuple(self._abandoned):
+                self.hangs(mount)
 
     def _answer(self, kind: bytes, path: str, mount: str) -> bytes:
         with self._lock:
             if self.hangs(mount):
                 raise TimeoutError(errno.ETIMEDOUT, NO_ANSWER, path)
-            process = self._process
-            if process is None or process.poll() is not None:
-                process = _started()
-            self._process = None
+            process, self._process = self._process, None
+            if process is not None and process.poll() is not None:
+                _let_go(process)
+                process = None
+            process = process or _started()
             try:
                 _write(process, kind + os.fsencode(path) + _END)
                 answer = _read(process, self._patience_s)
@@ -158,3 +162,4 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
 
 LOOKS: Final = PathLooks()
 """The one of this program."""
+atexit.register(LOOKS.close)

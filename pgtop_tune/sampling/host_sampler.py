@@ -109,6 +109,8 @@ class HostSampler:
         self._places: ServerPlaces = NOWHERE_ELSE
         self._places_due_s = 0.0
         self._places_task: asyncio.Task[None] | None = None
+        self._answers_again = False
+        self._silent: frozenset[str] = frozenset()
         self._pgbench: tuple[int, ...] = ()
         self._pgbench_due_s = self._pgbench_again_s = 0.0
         self._pgbench_sessions: frozenset[int] = frozenset()
@@ -195,7 +197,7 @@ class HostSampler:
         if self._postmaster_pid is not None:
             pids.append(self._postmaster_pid)
         if told and len(pids) > _FEW and self._clock() < self._processes_due_s:
-            return self._with_io(self._host.sample(pids, seen=self._processes), pids)
+            return self._finished(self._host.sample(pids, seen=self._processes), pids)
         resting = self._resting(backends) if told else ()
         # Once more of one that is idle by now: what it did last is over.
         wanted, self._io_pids = io_pids | self._io_pids, io_pids
@@ -203,7 +205,7 @@ class HostSampler:
         if not told:
             sample = replace(sample, processes=self._without_strangers(sample.processes, backends))
         self._processes, self._processes_due_s = sample.processes, self._clock() + _good_for_s(len(pids))
-        return self._with_io(sample, pids)
+        return self._finished(sample, pids)
 
     def _known_backends(self, postgres: PostgresSample | Unavailable) -> tuple[tuple[Backend, ...], bool]:
         """Those of the tick, and whether the server told them; while it does not answer, those it told last.
@@ -229,7 +231,13 @@ class HostSampler:
         )
         return replace(processes, processes=same)
 
-    def _with_io(self, sample: HostSample, own: Collection[int]) -> HostSample:
+    def _finished(self, sample: HostSample, own: Collection[int]) -> HostSample:
+        mounts = sample.file_systems
+        silent = frozenset() if isinstance(mounts, Unavailable) else frozenset(mounts.unanswered)
+        if self._silent - silent:
+            # What stands on a mount could not be found as long as it did not answer.
+            self._places_due_s, self._answers_again = self._clock(), True
+        self._silent = silent
         if self._storage_io is None:
             return sample
         return replace(sample, storage_io=self._storage_io.latest(own, self._postmaster_pid))
@@ -285,14 +293,17 @@ class HostSampler:
         return found
 
     def _keep_places(self) -> None:
-        """Tablespaces come and go: asked once a minute, and looked at when they changed."""
+        """Tablespaces come and go: asked once a minute, and looked at when they changed, or a mount answers again."""
         if self._clock() >= self._places_due_s and (self._places_task is None or self._places_task.done()):
             self._places_due_s = self._clock() + _PLACES_EVERY_S
             self._places_task = asyncio.create_task(self._renew_places())
 
     async def _renew_places(self) -> None:
+        again, self._answers_again = self._answers_again, False
         places = await _unless_gone(self._server.places())
-        if not isinstance(places, Unavailable) and places != self._places:
+        if isinstance(places, Unavailable):
+            places = self._places
+        if again or places != self._places:
             self._places = places
             if not self._remote:
                 await asyncio.to_thread(self._host.set_directories, self._directory, places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from tests.cli.runs import run
+from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.cli.test_bench_run import QUICK, with_tables
+from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
 REPEATABLE = """BEGIN ISOLATION LEVEL REPEATABLE READ;
@@ -61,3 +63,24 @@ def test_transactions_that_cannot_be_serialized_are_counted_and_tried_again_they
     status, found = doubts(target, "-f", str(script), "-c", "4", "-T", "3", "--max-tries", "0", home=tmp_path)
     assert found.get("FAILED-TRANSACTIONS", {"verdict": "note"})["verdict"] != "invalid"
     assert status == 0
+
+
+@pytest.mark.long
+def test_a_parameter_that_another_session_changes_two_seconds_into_a_run_is_told(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    target = with_tables(conninfo(make_server()))
+    words = ("bench", "run", "--profile", "select-only", "-c", "2", "-T", "12", *QUICK, "--format", "json", target)
+    with (
+        psycopg.connect(target, autocommit=True) as session,
+        subprocess.Popen([*PROGRAM, *words], env=environment(tmp_path), cwd=ROOT, stdout=subprocess.PIPE) as running,
+    ):
+        load = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbench'"
+        assert eventually(
+            lambda: bool(session.execute(f"{load} AND now() - backend_start > interval '2 s'".encode()).fetchall())
+        )
+        session.execute("ALTER SYSTEM SET work_mem = '9MB'")
+        session.execute("SELECT pg_reload_conf()")
+        out, _ = running.communicate(timeout=180)
+    found = {doubt["id"]: doubt for doubt in json.loads(out)["validity"]["doubts"]}
+    assert found["PARAMETER-CHANGED"]["reason"] == "work_mem was changed from 4MB to 9MB"

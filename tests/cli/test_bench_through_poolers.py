@@ -136,3 +136,31 @@ def test_every_limit_in_the_way_is_said_with_its_numbers_and_the_one_that_bites_
     assert "its limit is 50" in err
     assert "8 clients will not fit: max_client_conn of PgBouncer is 8, and 1 of them are in use" in err
     assert "no more connections allowed (max_client_conn)" in json.loads(ran.out)["message"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("most", [None, 0, 100])
+def test_an_own_script_runs_through_transaction_pooling_and_prepared_ones_have_their_hint(
+    small: Throwaway, most: int | None, tmp_path: Path
+) -> None:
+    """With PgBouncer before 1.21, and after it where it follows prepared statements and where it does not."""
+    script = tmp_path / "own.sql"
+    script.write_text("\\set a random(1, 1000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :a;\n")
+    words = ("run", "-i", "0.2", "--housekeeping", "none", "-q", "-U", "app", "-c", "4", "-t", "50", "-f", str(script))
+    with PgBouncer(small) as bouncer:
+        if (version(bouncer) >= (1, 21)) is (most is None):
+            pytest.skip("of another version of PgBouncer")
+    # Without a reset it is a matter of chance whose statement a client meets.
+    forgetting = {} if most else {"server_reset_query": "DISCARD ALL", "server_reset_query_always": 1}
+    settings = forgetting | ({} if most is None else {"max_prepared_statements": most})
+    with PgBouncer(small, user="app", default_pool_size=2, **settings) as bouncer:
+        target = f"host={small.socket_dir} port={small.port} dbname=postgres"
+        through = ("--endpoint", f"pooled=127.0.0.1:{bouncer.port}", "--format", "json", target)
+        usual = run("bench", *words, *through, home=tmp_path, timeout_s=240)
+        prepared = run("bench", *words, "-M", "prepared", *through, home=tmp_path, timeout_s=240)
+    assert json.loads(usual.out)["exit_status"] == 0, usual.err
+    if most:
+        assert json.loads(prepared.out)["exit_status"] == 0, prepared.err
+    else:
+        assert prepared.status == 4
+        assert "-M simple" in json.dumps(json.loads(prepared.out)), prepared.err

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import run
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
 from tests.support.hanging_mount import HangingMount, can_mount, hanging_mount
 from tests.support.processes import alive, eventually
 from tests.support.servers import conninfo
@@ -26,6 +28,7 @@ pytestmark = [
 _STUCK = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgtop-tune' AND state = 'active'"
 _LIMIT_S = 180.0
 """Of `check`, on a machine that is full of other work; it would wait for ever."""
+_FIRST_FRAME_S = 8.0
 
 
 @pytest.fixture
@@ -88,6 +91,54 @@ def _sessions(server: Throwaway) -> list[int]:
     with psycopg.connect(conninfo(server)) as session:
         found = session.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pgtop-tune'").fetchall()
     return [pid for (pid,) in found]
+
+
+@pytest.mark.parametrize(
+    ("mounted", "words"), [("tablespace", ""), ("data", "does not answer: nothing was changed")], indirect=["mounted"]
+)
+def test_a_change_is_made_unless_its_file_hangs(
+    words: str, mounted: tuple[Throwaway, HangingMount], tmp_path: Path
+) -> None:
+    server, mount = mounted
+    mount.hang()
+    for act in (("set", "work_mem=5MB"), ("revert",)):
+        ran = run(*act, "-d", conninfo(server), home=tmp_path, timeout_s=_LIMIT_S)
+        assert ran.status == (6 if words else 0), ran.err
+        assert words in ran.err
+    with psycopg.connect(conninfo(server)) as session:
+        assert session.execute("SHOW work_mem").fetchone() == ("4MB",)
+
+
+def test_a_server_that_is_down_is_left_alone_while_its_files_hang(
+    make_server: Callable[..., Throwaway], tmp_path: Path
+) -> None:
+    with by_pg_ctl(make_server()) as server:
+        data = Path(str(server.data_dir))
+        target = f"host={server.socket_dir} port={server.port} user={server.user} dbname=postgres"
+        assert run("set", "work_mem=5MB", "-d", target, home=tmp_path).status == 0
+        run_pg_ctl(server, "stop", "-m", "immediate")
+        with hanging_mount(data) as mount:
+            mount.hang()
+            ran = run("revert", "-d", target, home=tmp_path, timeout_s=_LIMIT_S)
+            assert f"the server is down, and {data} does not answer" in " ".join(ran.err.split())
+            assert ran.status == 1
+        assert run("revert", "-d", target, home=tmp_path).status == 0
+        assert "work_mem" not in auto_conf_of(server).decode()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mounted", ["tablespace", "data", "wal"], indirect=True)
+def test_the_first_frame_comes_in_time(mounted: tuple[Throwaway, HangingMount], tmp_path: Path) -> None:
+    """The one promise about time: it is about what nobody waits for."""
+    server, mount = mounted
+    mount.hang()
+    began_s = time.monotonic()
+    with Terminal((sys.executable, "-m", "pgtop_tune", conninfo(server)), environment(tmp_path), 160, 48) as terminal:
+        terminal.until("sessions")
+        terminal.until("PostgreSQL 18")
+        assert time.monotonic() - began_s < _FIRST_FRAME_S
+        terminal.press("q")
+        terminal.wait()
 
 
 @pytest.mark.parametrize("mounted", ["tablespace"], indirect=True)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pgtop_tune.cluster.dry_start import StartText, dry_start
 from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace
+from tests.support.processes import eventually
 
 
 def cluster(home: Path) -> ServerPlace:
@@ -45,3 +51,39 @@ def test_a_file_of_another_user_is_not_copied(tmp_path: Path) -> None:
     other = ServerPlace("", place.data_directory, "", uid=os.geteuid() + 1, program="/bin/echo")
     with pytest.raises(ClusterProblem, match="another user"):
         dry_start(other, StartText(""), 17)
+
+
+def test_what_a_killed_program_left_goes_with_the_next_trial_and_what_is_in_use_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials, waiting = tmp_path / "trials", tmp_path / "postgres"
+    trials.mkdir()
+    waiting.write_text('#!/bin/sh\n# Until its directory is gone.\nwhile [ -d "$2" ]; do sleep 0.05; done\n')
+    waiting.chmod(0o755)
+    place = cluster(tmp_path / "data")
+    script = (
+        "import msgspec, sys; from pgtop_tune.cluster.dry_start import *; "
+        "dry_start(msgspec.json.decode(sys.argv[1], type=ServerPlace), StartText(''), 17)"
+    )
+    asked = msgspec.json.encode(msgspec.structs.replace(place, program=str(waiting))).decode()
+    environment = {**os.environ, "TMPDIR": str(trials)}
+    programs = [subprocess.Popen([sys.executable, "-c", script, asked], env=environment) for _ in range(2)]
+    try:
+        assert eventually(lambda: len(list(trials.glob("*/cluster/global/pg_control"))) == 2)
+        killed, running = programs
+        killed.kill()
+        killed.wait()
+        for directory in trials.iterdir():
+            os.utime(directory, (0, 0))
+        monkeypatch.setattr(tempfile, "tempdir", str(trials))
+        assert not dry_start(place, StartText(""), 17).refusal
+        assert len(list(trials.iterdir())) == 1
+        running.kill()
+        running.wait()
+        assert not dry_start(place, StartText(""), 17).refusal
+        assert not list(trials.iterdir())
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+        shutil.rmtree(trials)

@@ -16,9 +16,10 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.machine_setup import machine_details
-from pgtop_tune.host.mounts import FileSystems, MountNamespace, parse_mountinfo
+from pgtop_tune.host.mounts import FileSystems
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample
+from pgtop_tune.process.mount_namespace import MountNamespace, parse_mountinfo
 from tests.health.test_machine_tree import KB, PID, WELL_SET, meminfo
 from tests.support.health_facts import details, found, spoilt, unknown
 from tests.support.machine_tree import write

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.host.block_devices import block_devices, carriers, roles_of, server_directories
-from pgtop_tune.host.mounts import MountNamespace, mount_of, parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
+from pgtop_tune.process.mount_namespace import MountNamespace, mount_of, parse_mountinfo
 from pgtop_tune.process.path_looks import LOOKS
 
 ELSEWHERE = "/proc"

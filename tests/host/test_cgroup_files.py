@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import CgroupSample
+from pgtop_tune.process.mount_namespace import parse_mountinfo
 from tests.support.processes import eventually
 
 MOUNTS_2 = b"40 31 0:37 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"

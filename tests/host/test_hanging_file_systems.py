@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -12,12 +13,13 @@ import pytest
 
 from pgtop_tune.host.block_devices import ROOT, carriers
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.mounts import namespace_of
 from pgtop_tune.host.psutil_source import PsutilHost
-from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
 from pgtop_tune.model.host import FileSystemSample
 from pgtop_tune.model.machine import ServerPlaces
+from pgtop_tune.process.mount_namespace import namespace_of
 from pgtop_tune.process.path_looks import PathLooks
+from pgtop_tune.sampling.host_sampler import HostSampler
 from tests.support.hanging_mount import HangingMount, can_mount, hanging_mount
 from tests.support.processes import children, eventually
 
@@ -39,7 +41,7 @@ def mount(tmp_path: Path) -> Iterator[HangingMount]:
 def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[PathLooks]:
     """Of this test alone, and less patient."""
     made = PathLooks(patience_s=0.3)
-    monkeypatch.setattr("pgtop_tune.host.mounts.LOOKS", made)
+    monkeypatch.setattr("pgtop_tune.process.mount_namespace.LOOKS", made)
     yield made
     made.close()
 
@@ -104,6 +106,51 @@ def test_a_machine_shows_everything_but_the_mount_that_hangs(
     assert isinstance(disks, Unavailable) or any("does not answer" in each for each in disks.unplaced)
     assert eventually(lambda: threading.active_count() <= threads)
     host.close()
+
+
+class _Eye:
+    """A server with a tablespace."""
+
+    def __init__(self, places: ServerPlaces) -> None:
+        self._places = places
+
+    async def places(self) -> ServerPlaces:
+        return self._places
+
+    async def server_files(self, paths: object) -> Unavailable:
+        return NOT_RECORDED
+
+
+async def test_a_mount_that_answers_again_has_its_roles(mount: HangingMount, looks: PathLooks, tmp_path: Path) -> None:
+    now_s = 0.0
+    places = ServerPlaces(tablespaces=(("far", str(mount.point)),))
+    me = os.getpid()
+    host = LocalHost(lambda: now_s)
+    sampler = HostSampler(host, True, lambda: (me, None), _Eye(places), lambda: now_s)
+    mount.hang()
+    host.set_directories(str(tmp_path), places)
+    sampler._directory, sampler._places = str(tmp_path), places
+
+    async def unplaced() -> str:
+        nonlocal now_s
+        now_s += 6.0
+        found = await sampler.look(NOT_RECORDED, (), 1.0)
+        assert not isinstance(found, Unavailable)
+        disks, silent = found.disks, found.file_systems
+        assert not isinstance(silent, Unavailable)
+        return f"{silent.unanswered} {disks if isinstance(disks, Unavailable) else disks.unplaced}"
+
+    async def comes(words: str, *, there: bool) -> bool:
+        deadline = time.monotonic() + 60
+        while (words in await unplaced()) is not there and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        return (words in await unplaced()) is there
+
+    assert await comes("does not answer", there=True)
+    mount.answer()
+    assert await comes("does not answer", there=False)
+    assert await comes("far: ", there=True)
+    sampler.close()
 
 
 def test_a_mount_that_hangs_in_the_middle_and_comes_back(mount: HangingMount, looks: PathLooks, tmp_path: Path) -> None:

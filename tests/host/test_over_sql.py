@@ -15,7 +15,6 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host import over_sql
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.host.over_sql import SqlHost, grants, parse_auxv
 from pgtop_tune.host.sql_devices import layout_of
 from pgtop_tune.metrics import host as metrics
@@ -28,6 +27,7 @@ from pgtop_tune.model.machine import NOWHERE_ELSE, NumaSample
 from pgtop_tune.model.postgres import Activity, ServerFacts
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.process.mount_namespace import parse_mountinfo
 from tests.support.kernel import kernel_left_alone
 from tests.support.servers import conninfo
 

@@ -33,6 +33,7 @@ TEXTS = {
     "EUC_KR": "\ud55c\uad6d",
     "EUC_JIS_2004": "\u65e5\u672c",
     "EUC_TW": "\u4e2d\u6587",
+    "MULE_INTERNAL": "caf\u00e9 \u65e5 \u0434",
     **{f"LATIN{number}": "caf\u00e9" for number in (1, 2, 3, 4, 5, 6, 8, 9, 10)},
     "LATIN7": "\u0160iauliai",
     "ISO_8859_5": "\u0434\u0430",
@@ -55,6 +56,17 @@ def statement(encoding: str) -> str:
     return f'SELECT {", ".join("1" * (list(TEXTS).index(encoding) + 3))} AS "{TEXTS[encoding]}"'
 
 
+def sent(encoding: str) -> bytes:
+    """The same as a client sends it; nothing converts between UTF-8 and MULE_INTERNAL (pg_wchar.h)."""
+    text = statement(encoding).encode()
+    if encoding != "MULE_INTERNAL":
+        return text
+    in_mule = {"\u00e9": b"\x81\xe9", "\u65e5": b"\x92\xc6\xfc", "\u0434": b"\x8b\xc4"}
+    for letter, own in in_mule.items():
+        text = text.replace(letter.encode(), own)
+    return text
+
+
 class Babel(Struct):
     """A server with a database and an idle session of each encoding, and SQL_ASCII whose bytes are no UTF-8."""
 
@@ -64,7 +76,7 @@ class Babel(Struct):
     def run(self) -> None:
         """What each of them has run last."""
         for encoding, session in self.sessions.items():
-            session.execute(RAW if encoding == "SQL_ASCII" else statement(encoding).encode())
+            session.execute(RAW if encoding == "SQL_ASCII" else sent(encoding))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +92,7 @@ def babel(servers: Servers) -> Iterator[Babel]:
                     sql.Identifier(encoding), sql.Literal(encoding)
                 )
             )
-            client = "SQL_ASCII" if encoding == "SQL_ASCII" else "UTF8"
+            client = "SQL_ASCII" if encoding in ("SQL_ASCII", "MULE_INTERNAL") else "UTF8"
             where = f"{conninfo(server, encoding)} client_encoding={client}"
             sessions[encoding] = stack.enter_context(psycopg.connect(where, autocommit=True))
         sessions["SQL_ASCII"].execute(b"CREATE DATABASE \"d\xe9\" ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0")
@@ -122,7 +134,7 @@ async def shown(reader: PostgresReader, babel: Babel) -> str:
 
 
 @pytest.mark.usefixtures("all_shown")
-@pytest.mark.parametrize("encoding", ["UTF8", "LATIN2", "EUC_TW"])
+@pytest.mark.parametrize("encoding", ["UTF8", "LATIN2", "EUC_TW", "MULE_INTERNAL"])
 async def test_one_statement_that_cannot_be_converted_takes_no_other_text_with_it(babel: Babel, encoding: str) -> None:
     babel.sessions[encoding].execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
     async with reading(place(babel.server, encoding)) as reader:

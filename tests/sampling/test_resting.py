@@ -62,9 +62,9 @@ async def test_after_a_stop_in_the_middle_of_an_answer_the_throughput_is_read_wi
 def test_many_rows_are_paid_for_at_once_and_a_busy_machine_is_no_cost() -> None:
     resting = Resting()
     assert resting.due_s("statements", 0.0, 0.5, 0.0, 100) == 0.0, "the first answer is cold"
-    assert resting.due_s("statements", 1.0, 1.001, 0.0, 100) == pytest.approx(1.0 + 200 * 0.001)
-    assert resting.due_s("statements", 2.0, 2.5, 0.0, 100) == pytest.approx(2.0 + 200 * 0.001), "a late answer"
-    assert resting.due_s("statements", 3.0, 3.9, 0.0, 20_000) == pytest.approx(3.0 + 200 * 0.2)
+    assert resting.due_s("statements", 1.0, 1.001, 0.0, 100) == pytest.approx(1.0 + 300 * 0.001)
+    assert resting.due_s("statements", 2.0, 2.5, 0.0, 100) == pytest.approx(2.0 + 300 * 0.001), "a late answer"
+    assert resting.due_s("statements", 3.0, 3.9, 0.0, 20_000) == pytest.approx(3.0 + 300 * 0.2)
     assert resting.due_s("statements", 50.0, 50.2, 0.0, 0) == 50.0, "nothing counted"
 
 

@@ -1,7 +1,7 @@
 """A file system that stops answering: FUSE by its protocol, without a library. Root mounts it.
 
-Run as a program, with the mount point, it serves an empty directory until its first line of input, then answers
-nothing more. A process that waits for it cannot be killed before this program has ended.
+Run as a program, with the mount point, it serves an empty directory until a line of input, then answers nothing
+before the next one. A process that waits for it cannot be killed before it has its answer, or this program has ended.
 
 Source: include/uapi/linux/fuse.h.
 """
@@ -16,7 +16,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +35,7 @@ def can_mount() -> bool:
 
 
 class HangingMount:
-    """A mounted file system, which answers until `hang`."""
+    """A mounted file system, which answers until `hang`, and from `answer` on again."""
 
     def __init__(self, point: Path) -> None:
         self.point = point
@@ -46,16 +46,23 @@ class HangingMount:
 
     def hang(self) -> None:
         """Answer nothing from now on."""
-        assert self._program.stdin is not None
-        self._program.stdin.write(b"hang\n")
-        self._program.stdin.flush()
-        self._line()
+        self._tell()
+
+    def answer(self) -> None:
+        """Answer again, also what was asked meanwhile."""
+        self._tell()
 
     def end(self) -> None:
         """Let everybody go who waits, with an error, and unmount it."""
         self._program.kill()
         self._program.communicate()
         _libc().umount2(os.fsencode(self.point), _DETACH)
+
+    def _tell(self) -> None:
+        assert self._program.stdin is not None
+        self._program.stdin.write(b"\n")
+        self._program.stdin.flush()
+        self._line()
 
     def _line(self) -> None:
         assert self._program.stdout is not None
@@ -82,17 +89,19 @@ def _serve(point: str) -> None:
     if _libc().mount(b"hanging", os.fsencode(point), b"fuse", 0, options.encode()):
         return
     hangs = False
+    unanswered: list[bytes] = []
     while True:
-        for ready in select.select([device] if hangs else [device, 0], [], [])[0]:
+        for ready in select.select([device, 0], [], [])[0]:
             if ready == device:
-                _attend(device, answers=not hangs)
-                if not hangs:
-                    _mounted()
+                unanswered.append(os.read(device, _REQUEST_BYTES))
             elif os.read(0, 64):
-                hangs = True
-                os.write(1, b"hangs\n")
+                hangs = not hangs
+                os.write(1, b"hangs\n" if hangs else b"answers\n")
             else:
                 return
+        while unanswered and not hangs:
+            _attend(device, unanswered.pop(0))
+            _mounted()
 
 
 _told: list[bool] = []
@@ -104,13 +113,13 @@ def _mounted() -> None:
         os.write(1, b"mounted\n")
 
 
-def _attend(device: int, *, answers: bool) -> None:
-    request = os.read(device, _REQUEST_BYTES)
+def _attend(device: int, request: bytes) -> None:
     _, kind, unique, _, _, _, _, _ = _REQUEST.unpack_from(request)
-    answer = _answer(kind, request[_REQUEST.size :]) if answers else None
+    answer = _answer(kind, request[_REQUEST.size :])
     if answer is not None:
         error, content = answer
-        os.write(device, struct.pack("<IiQ", 16 + len(content), error, unique) + content)
+        with suppress(FileNotFoundError):  # Nobody waits for it any more.
+            os.write(device, struct.pack("<IiQ", 16 + len(content), error, unique) + content)
 
 
 def _answer(kind: int, body: bytes) -> tuple[int, bytes] | None:

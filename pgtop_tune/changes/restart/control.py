@@ -28,7 +28,7 @@ from pgtop_tune.changes.start.facts import (
     restart_facts,
     server_before_restart,
 )
-from pgtop_tune.changes.start.places import find_place, note_place
+from pgtop_tune.changes.start.places import find_place, language_of, note_place
 from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.cluster.managing import PATRONI
@@ -342,7 +342,7 @@ class RestartService:
         began_s: float,
     ) -> RestartOutcome:
         place = attempt.server.place
-        log = explaining(await asyncio.to_thread(attempt.log.pieces), ran.words)
+        log = await asyncio.to_thread(_reasons, attempt, ran)
         progress("it does not come up: restoring the old values in postgresql.auto.conf")
         came, again = Return.GONE, ran
         for mend, what in ((self._restored, "old values"), (self._copied, "copy of postgresql.auto.conf")):
@@ -372,7 +372,7 @@ class RestartService:
             if await asyncio.to_thread(runs, place):
                 words = f"the server runs, but does not answer at {self._control.conninfo.describe()}"
                 return RestartOutcome(state=RestartState.DOWN, words=words, changes=changes, log=log, hint=_BY_HAND)
-            later = explaining(await asyncio.to_thread(attempt.log.pieces), again.words)
+            later = await asyncio.to_thread(_reasons, attempt, again)
             words = "the server is down: it does not come up with its old values either"
             return RestartOutcome(state=RestartState.DOWN, words=words, changes=changes, log=later, hint=_BY_HAND)
         await self._noted_again(attempt)
@@ -401,6 +401,10 @@ class RestartService:
     def _known(self, attempt: _Attempt, text: JournalText) -> tuple[ServerPlace, tuple[ParameterChange, ...]]:
         place = attempt.server.place
         return (place if text.place is None else replace(place, copy=text.place.copy)), text.in_force
+
+
+def _reasons(attempt: _Attempt, ran: Ran) -> tuple[str, ...]:
+    return explaining(attempt.log.pieces(), ran.words, language_of(attempt.server.place))
 
 
 def _check_reach(server: ServerBeforeRestart, changes: Sequence[WantedParameter]) -> None:

@@ -24,10 +24,10 @@ from pgtop_tune.changes.server.way_in import decides
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.errors import ClusterProblem, ConnectionProblem
-from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.way_in import OPTIONS
+from pgtop_tune.process.mount_namespace import directory_at
 
 _DEADLINE_S: Final = 5.0
 _POLL_S: Final = 0.05
@@ -109,7 +109,7 @@ def _postmaster(server: Known) -> int | None:
     pid = pid_of(data)
     if pid is None:
         return None
-    with ForeignDirectory.find(data) as directory:
+    with directory_at(data) as directory:
         owner = directory.uid
     process = Path(f"/proc/{pid}")
     return pid if process.stat().st_uid == owner and (process / "cwd").samefile(data) else None

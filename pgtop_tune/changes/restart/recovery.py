@@ -28,13 +28,15 @@ from pgtop_tune.changes.restart.offline import in_file, restore, restore_copy
 from pgtop_tune.changes.restart.returning import now_at
 from pgtop_tune.changes.restart.words import explaining
 from pgtop_tune.changes.server.reverting import ServerSelection
+from pgtop_tune.changes.start.places import language_of
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
 from pgtop_tune.cluster.service import StartLog, run
 from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.process.mount_namespace import directory_at, stat_of
+from pgtop_tune.process.path_looks import NO_ANSWER
 
 _VERBS: Final = ("restart", "start")
 _UNIT: Final = re.compile(r"[^-/\s][^/\s]*\.service")
@@ -50,7 +52,7 @@ def check_recorded(place: ServerPlace) -> None:
         ClusterProblem: It is not; nothing was run.
     """
     try:
-        with ForeignDirectory.find(place.data_directory) as data:
+        with directory_at(place.data_directory) as data:
             owner = data.uid
         sound = owner != 0 and place.uid in (None, owner) and all(map(_belongs, place.environment))
         sound = sound and all(_is_ours(argv, place, owner) for argv in (place.restart, place.start) if argv)
@@ -86,6 +88,7 @@ def _is_program(path: Path, owner: int) -> bool:
     """pg_ctl of root or of the server's user, where nobody else could have put it."""
     if path.name != "pg_ctl" or not path.is_absolute():
         return False
+    stat_of(str(path))  # Does not wait for a file system, as those below would.
     real = path.resolve(strict=True)
     found, holding = real.stat(), real.parent.stat()
     return stat.S_ISREG(found.st_mode) and all(
@@ -261,7 +264,7 @@ def _changed_ms(text: JournalText) -> int:
 
 def _version(place: ServerPlace) -> str:
     try:
-        with ForeignDirectory.find(place.data_directory) as data:
+        with directory_at(place.data_directory) as data:
             return data.read("PG_VERSION", 8).decode("ascii", "replace").strip()
     except OSError:
         return ""
@@ -271,10 +274,10 @@ def holds_same_cluster(known: Known) -> bool:
     """Whether the data directory still holds the cluster of the journal, by the system identifier in its name."""
     identifier = known.name.key.partition("-")[0]
     try:
-        with ForeignDirectory.find(known.place.data_directory) as data:
+        with directory_at(known.place.data_directory) as data:
             (found,) = _IDENTIFIER.unpack(data.read("global/pg_control", _IDENTIFIER.size))
-    except PermissionError:
-        raise _not_permitted(Path(known.place.data_directory)) from None
+    except (PermissionError, TimeoutError) as problem:
+        raise _out_of_reach(Path(known.place.data_directory), problem) from None
     except (FileNotFoundError, struct.error):
         return False
     except OSError as error:
@@ -307,8 +310,8 @@ def _recovered(
             is_ours = any(change.with_restart for change in chosen)
             if policy.may_start is None or not (is_ours or policy.may_start(known)):
                 return _settled_in_file(place, journal, chosen, tell)
-    except PermissionError:
-        raise _not_permitted(data) from None
+    except (PermissionError, TimeoutError) as problem:
+        raise _out_of_reach(data, problem) from None
     if not place.start:
         by_hand = f": {place.command}" if place.command else ""
         raise ClusterProblem(
@@ -364,7 +367,9 @@ def _start_command(place: ServerPlace) -> str:
     return f"sudo -u {shlex.quote(user)} {words}"
 
 
-def _not_permitted(data: Path) -> ClusterProblem:
+def _out_of_reach(data: Path, problem: OSError) -> ClusterProblem:
+    if isinstance(problem, TimeoutError):
+        return ClusterProblem(f"the server is down, and {data} {NO_ANSWER}", "revert again when its file system does")
     return ClusterProblem(
         f"the server is down, and only root or its user may read {data}", "run this command as one of these users"
     )
@@ -385,4 +390,6 @@ def _start(place: ServerPlace) -> str:
     """Why it does not start, "" when it does."""
     log = StartLog(place, time.time())
     ran = run(place.start, place, as_owner=place.as_owner)
-    return "" if ran.status == 0 else "\n".join(explaining(log.pieces(), ran.words)) or "it gives no reason"
+    if ran.status == 0:
+        return ""
+    return "\n".join(explaining(log.pieces(), ran.words, language_of(place))) or "it gives no reason"

@@ -33,7 +33,7 @@ def now_at(conninfo: ConnInfo, place: ServerPlace) -> ConnInfo | None:
         return None
     try:
         found = listening(Path(place.data_directory))
-    except PermissionError:
+    except (PermissionError, TimeoutError):
         return None
     return leads_to(conninfo, found) if found is not None and found.ready else None
 
@@ -180,7 +180,7 @@ class Waiting:
     def _lets_in(self) -> bool:
         try:
             found = listening(Path(self._before.place.data_directory))
-        except PermissionError:
+        except (PermissionError, TimeoutError):
             return False
         return found is not None and found.ready
 
@@ -223,5 +223,5 @@ def runs(place: ServerPlace) -> bool:
     """Whether a process holds the data directory, or we may not look."""
     try:
         return pid_of(Path(place.data_directory)) is not None
-    except PermissionError:
+    except (PermissionError, TimeoutError):
         return True

@@ -21,7 +21,9 @@ from msgspec import Struct
 from pgtop_tune.answer_shape import check_shape
 from pgtop_tune.changes.journal import Journal, JournalCopy, JournalText, ServerName, path_for, read_all
 from pgtop_tune.changes.model.change import ParameterChange
+from pgtop_tune.changes.start.places import check_directory, postmaster_pid
 from pgtop_tune.errors import ServerProblem
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 
@@ -102,8 +104,14 @@ class ServerJournals(Struct, frozen=True):
 
 
 def seen(session: OperatorSession) -> Instance:
-    """The server of a session as it is now, as far as its role may know."""
+    """The server of a session as it is now, as far as its role may know.
+
+    Raises:
+        ServerProblem: Its data directory is here and does not answer: a question about its files would never end.
+    """
     (row,) = session.rows(sql("instance", OLDEST_MAJOR))
+    if not isinstance(postmaster_pid(session), Unavailable):
+        check_directory(row["data_directory"], "nothing was changed")
     version = _row(session, _FILE, "PG_VERSION") if row["may_stat"] else {}
     auto_conf = _row(session, _FILE, "postgresql.auto.conf") if row["may_stat"] else {}
     instance = Instance(

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -100,8 +100,15 @@ class OperatorSession:
         endpoint: host:port as connected.
     """
 
-    def __init__(self, conninfo: ConnInfo, own: OwnSessions) -> None:
+    def __init__(
+        self, conninfo: ConnInfo, own: OwnSessions, begun: Callable[[OperatorSession], None] = lambda session: None
+    ) -> None:
         """Connects.
+
+        Args:
+            conninfo: The server.
+            own: Our sessions.
+            begun: Told as soon as there is a connection, before the session is made ready: it can be aborted from here.
 
         Raises:
             ConnectionProblem: Not there; in libpq's words.
@@ -109,6 +116,7 @@ class OperatorSession:
             PasswordNeeded: It wants a password.
         """
         self._own = own
+        self._begun = begun
         self._conninfo = conninfo
         self._major = own_sessions.ALL_SINCE
         self._switched_off: frozenset[str] = frozenset()
@@ -146,6 +154,7 @@ class OperatorSession:
             raise connection_problem(error, self._conninfo) from None
         self._pid = self._connection.info.backend_pid
         self._major = self._connection.info.server_version // 10_000
+        self._begun(self)
 
     def _begin_without_lock_out(self, problem: Exception) -> None:
         """A library, a setting or a login trigger ends sessions as they begin, or holds them."""

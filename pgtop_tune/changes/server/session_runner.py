@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from pgtop_tune.postgres.server.sql_session import PsycopgSession
 
 
-def operator_session(conninfo: ConnInfo, own: OwnSessions) -> OperatorSession:
+def operator_session(
+    conninfo: ConnInfo, own: OwnSessions, begun: Callable[[OperatorSession], None] = lambda session: None
+) -> OperatorSession:
     """Connects for changes; blocking. See `OperatorSession`."""
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
     with PlainWords(conninfo):
-        return OperatorSession(conninfo, own)
+        return OperatorSession(conninfo, own, begun)
 
 
 async def own_sql_session(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:
@@ -77,6 +79,7 @@ class SessionRunner:
         self._opened = opened
         self._closed = closed
         self._session: OperatorSession | None = None
+        self._opening: OperatorSession | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, act: Callable[[OperatorSession], _T]) -> _T:
@@ -109,8 +112,9 @@ class SessionRunner:
         done, _ = await asyncio.wait({work}, timeout=within_s)
         if not done:
             given_up.set()
-            if self._session is not None:
-                self._session.abort()
+            session = self._session or self._opening
+            if session is not None:
+                session.abort()
             await asyncio.wait({work}, timeout=1.0)
 
     async def close(self, next_place: ConnInfo | None = None) -> None:
@@ -125,7 +129,7 @@ class SessionRunner:
             self._let_go()
         with PlainWords(self.conninfo):
             if self._session is None:
-                self._session = operator_session(self.conninfo, self._own)
+                self._session = self._open()
                 self._try_opened(self._session)
             if given_up.is_set():
                 # The caller was told that the act did not happen.
@@ -139,7 +143,16 @@ class SessionRunner:
         except PgtopError:
             if not session.answers():
                 self._let_go()
-                self._session = operator_session(self.conninfo, self._own)
+                self._session = self._open()
+
+    def _open(self) -> OperatorSession:
+        def begun(session: OperatorSession) -> None:
+            self._opening = session
+
+        try:
+            return operator_session(self.conninfo, self._own, begun)
+        finally:
+            self._opening = None
 
     def _no_answer(self) -> ConnectionProblem:
         return ConnectionProblem(f"{self.conninfo.describe()}: no answer within {ANSWER_DEADLINE_S:.0f} s")

@@ -14,7 +14,7 @@ from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
 from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart, next_start
-from pgtop_tune.changes.start.places import find_place, postmaster_pid
+from pgtop_tune.changes.start.places import check_directory, find_place, postmaster_pid, told_by_pg_config
 from pgtop_tune.changes.start.rules import PARAMETERS, start_refusal
 from pgtop_tune.changes.start.values import values_after
 from pgtop_tune.changes.statements import as_written, elements
@@ -25,11 +25,11 @@ from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.memory_files import parse_meminfo, with_pools
-from pgtop_tune.host.mounts import parse_mountinfo
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.process.mount_namespace import parse_mountinfo
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -55,8 +55,6 @@ SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint AS starte
                           AND xact_start IS NOT NULL) AS in_transaction
   FROM pg_stat_activity
 """
-_MAY_ASK: Final = "SELECT has_function_privilege('pg_config()', 'execute') AS permitted"
-_LIBRARY_DIRECTORY: Final = "SELECT setting FROM pg_config() WHERE name = 'PKGLIBDIR'"
 _CONTROL_LINE: Final = re.compile(
     rf"({'|'.join(AS_ON_PRIMARY)}|max_prepared_xacts|max_locks_per_xact) setting:\s+(\d+)"
 )
@@ -129,10 +127,15 @@ def server_before_restart(
         session: To it.
         in_force: What the journal holds.
         changes: What is about to be written.
+
+    Raises:
+        ServerProblem: Its data directory does not answer.
     """
     row = session.rows(_STANDING)[0]
     found = session.parameters((*(change.name for change in changes), *NEEDED))
     pid, place = postmaster_pid(session), find_place(session)
+    if not isinstance(pid, Unavailable):
+        check_directory(place.data_directory, "no restart")
     return ServerBeforeRestart(
         **row,
         pending=pending(session, in_force),
@@ -146,9 +149,7 @@ def server_before_restart(
 
 def library_directory(session: OperatorSession) -> str:
     """Return what $libdir stands for; "" where this role may not ask."""
-    if not session.rows(_MAY_ASK)[0]["permitted"]:
-        return ""
-    return str(session.rows(_LIBRARY_DIRECTORY)[0]["setting"])
+    return told_by_pg_config(session, "PKGLIBDIR")
 
 
 def restart_facts(

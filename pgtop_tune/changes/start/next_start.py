@@ -20,9 +20,9 @@ from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.service import groups_of
 from pgtop_tune.errors import ServerProblem, UsageProblem
-from pgtop_tune.host.mounts import stat_of
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.parameter_values import parse, parse_bool, unit_bytes
+from pgtop_tune.process.mount_namespace import stat_of
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession

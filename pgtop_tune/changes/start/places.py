@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,21 +15,27 @@ from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ScopeKind
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.managing import here, managed
-from pgtop_tune.cluster.postmaster import look
+from pgtop_tune.cluster.postmaster import Postmaster, look
 from pgtop_tune.errors import ClusterProblem, JournalProblem, ServerProblem
 from pgtop_tune.host.locality import local_postmaster
-from pgtop_tune.host.mounts import stat_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.postgres.log_language import LogLanguage, catalogue_paths, is_english, read_catalogue
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
+from pgtop_tune.process.mount_namespace import check_answers, directory_at, stat_of
+from pgtop_tune.process.path_looks import NO_ANSWER
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
-_FILES: Final = ("data_directory", "config_file", "logging_collector", "log_directory")
+_READ: Final = ("data_directory", "config_file", "logging_collector", "log_directory", "log_line_prefix", "lc_messages")
+_OF_MESSAGES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
+"""The server's language until it has read lc_messages."""
 ELSEWHERE: Final = f"{auto_conf.FILE_NAME} is managed elsewhere: change the value there"
 """The remedy where the server cannot write it."""
 _COPY: Final = ".auto.conf"
+_MAY_ASK: Final = "SELECT has_function_privilege('pg_config()', 'execute') AS permitted"
+_PG_CONFIG: Final = "SELECT setting FROM pg_config() WHERE name = %s"
 _AUTO_CONF_TEXT: Final = "SELECT pg_read_file(%s, 0, 1048576, true) AS content"
 _INCLUDE: Final = re.compile(r"^\s*include(_if_exists|_dir)?\b.*", re.MULTILINE | re.IGNORECASE)
 
@@ -42,7 +48,7 @@ def postmaster_pid(session: OperatorSession) -> int | Unavailable:
 
 def find_place(session: OperatorSession) -> ServerPlace:
     """Where the server of a session is; `why_not` says why its restart is not ours to run."""
-    of = {parameter.name: parameter.setting for parameter in session.parameters(_FILES)}
+    of = {parameter.name: parameter.setting for parameter in session.parameters(_READ)}
     data = of.get("data_directory", "")
     pid = postmaster_pid(session)
     if isinstance(pid, Unavailable):
@@ -73,7 +79,39 @@ def find_place(session: OperatorSession) -> ServerPlace:
         program=server.program,
         arguments=server.arguments,
         config_file=of.get("config_file", ""),
+        catalogues=_catalogues(session, (of.get("lc_messages", ""), *_languages_of(server))),
+        line_prefix=of.get("log_line_prefix", ""),
     )
+
+
+def _languages_of(server: Postmaster) -> list[str]:
+    return [value for name, value in server.environment if name in _OF_MESSAGES]
+
+
+def _catalogues(session: OperatorSession, languages: Sequence[str]) -> tuple[str, ...]:
+    foreign = dict.fromkeys(language for language in languages if not is_english(language))
+    if not foreign:
+        return ()
+    directory = told_by_pg_config(session, "LOCALEDIR")
+    paths = (path for language in foreign for path in catalogue_paths(directory, language, session.major))
+    return tuple(dict.fromkeys(paths))
+
+
+def told_by_pg_config(session: OperatorSession, name: str) -> str:
+    """Return what pg_config says of the installation; "" where this role may not ask."""
+    if not session.rows(_MAY_ASK)[0]["permitted"]:
+        return ""
+    return str(session.rows(_PG_CONFIG, name)[0]["setting"])
+
+
+def language_of(server: ServerPlace) -> LogLanguage:
+    """Return the language of a server's log, as far as its message catalogues can be read."""
+    translations = []
+    for path in server.catalogues:
+        directory, _, name = path.rpartition("/")
+        with suppress(OSError, ValueError), directory_at(directory) as catalogues:
+            translations.append(read_catalogue(catalogues.read(name)))
+    return LogLanguage(*translations, line_prefix=server.line_prefix)
 
 
 def _real_path(pid: int, data_directory: str) -> str:
@@ -105,6 +143,8 @@ def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable
         ServerProblem: It is not; nothing was changed.
     """
     text = None
+    if place.uid is not None:
+        check_directory(place.data_directory, "nothing was changed")
     if place.program:
         with suppress(ClusterProblem):
             if not auto_conf.is_writable(place.data_directory):
@@ -122,6 +162,20 @@ def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable
             f"{auto_conf.FILE_NAME} includes a file ({included[0].strip()}): ALTER SYSTEM would write its lines out",
             "move that line into postgresql.conf; nothing was changed",
         )
+
+
+def check_directory(data_directory: str, consequence: str) -> None:
+    """Make sure that the data directory of a server of this machine answers: its backends would hang likewise.
+
+    Raises:
+        ServerProblem: It does not; the consequence is told.
+    """
+    try:
+        check_answers(data_directory or "/")
+    except TimeoutError:
+        raise ServerProblem(
+            f"{data_directory} {NO_ANSWER}: {consequence}", "try again when its file system answers"
+        ) from None
 
 
 def included_line(session: OperatorSession) -> str:

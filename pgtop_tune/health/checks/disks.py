@@ -15,7 +15,8 @@ from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.measures import setting
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
-from pgtop_tune.model.machine import NETWORK_KINDS, MountPoint, Queue
+from pgtop_tune.model.machine import MountPoint, Queue
+from pgtop_tune.process.mount_namespace import NETWORK_KINDS
 from pgtop_tune.units import about, share
 
 _GROUP: Final = "disks"

@@ -9,6 +9,7 @@ import asyncpg
 from msgspec.structs import replace
 
 from pgtop_tune.model.postgres import Activity, Backend
+from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME
@@ -110,6 +111,9 @@ async def converted(context: ReadContext, text: bytes, encoding: str) -> bytes:
 
 
 _WATCHES_MS: Final = 5_000
+_MARK: Final = OWN_MARK.encode()
+_MARKED_WITHIN: Final = 40
+"""Bytes; the mark stands behind the first word."""
 
 
 class ActivityRows:
@@ -143,6 +147,7 @@ class ActivityRows:
         own = 0
         now_ms, configured_ms = 0, None
         watching: list[tuple[int, int | None]] = []
+        asking: set[int] = set()
         for row in rows:
             # One step takes a row apart: field by field it would be the bulk of the time.
             (
@@ -156,6 +161,8 @@ class ActivityRows:
                 continue
             if application == APPLICATION_NAME:
                 watching.append((pid, xact_start_ms))
+                if state == "active" and _MARK in (text or b"")[:_MARKED_WITHIN]:
+                    asking.add(pid)
             known = before.get(pid)
             if known is None or known[0] != row:
                 query = queries.get((text, encoding))
@@ -173,9 +180,11 @@ class ActivityRows:
         self._before = now
         # Sessions with which other instances of this program watch, unless one has a transaction of seconds.
         watchers = {pid for pid, begun_ms in watching if begun_ms is None or now_ms - begun_ms < _WATCHES_MS}
+        self._own.watchers = len(watchers)
+        # A file system may keep a look of ours from ending for as long as it hangs.
+        watchers |= asking
         if watchers:
             backends = [backend for backend in backends if backend.pid not in watchers]
-        self._own.watchers = len(watchers)
         own += len(watchers)
         return Activity(
             at_s=at_s, now_ms=now_ms, backends=tuple(backends), own_backends=own, configured_ms=configured_ms

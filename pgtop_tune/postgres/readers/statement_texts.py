@@ -31,8 +31,8 @@ from pgtop_tune.sql_quoting import quoted
 
 TEXTS_AT_MOST: Final = 1_000
 TEXT_CHARACTERS: Final = 4_000
-_TEXT_COST: Final = 200.0
-"""Fetching texts takes at most half a per cent of the time: the server reads its whole file of texts for it."""
+_TEXT_COST: Final = 600.0
+"""Fetching texts takes a sixth of a per cent of the time: the server reads its whole file of texts for it."""
 _TEXT_PAUSE_S: Final = 60.0
 _NOT_CONVERTED: Final = NOT_CONVERTED | {"42883"}
 """Between two encodings, LATIN2 and WIN866 for instance, there is no conversion at all (undefined_function)."""

@@ -26,6 +26,7 @@ from pgtop_tune.postgres.server.connection import (
     Rows,
 )
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, ServerEndpoint
+from pgtop_tune.postgres.server.encodings import RAW
 from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of, takes_connections
 from pgtop_tune.postgres.server.keywords import beyond_asyncpg
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
@@ -79,6 +80,7 @@ class PooledConnection(ReadConnection):
 CONNECT_TIMEOUT_S: Final = 5.0
 _ENCODING: Final = {"client_encoding": "UTF8"}
 """As the server writes it: PgBouncer takes asyncpg's 'utf-8' for another one and sets it anew for every transaction."""
+_RAW: Final = {"client_encoding": RAW}
 _LIFTED: Final[tuple[Mapping[str, Any], ...]] = (
     {},
     *({"limits": dict.fromkeys(own_sessions.of_major(major), "0")} for major in (14, own_sessions.ALL_SINCE)),
@@ -162,7 +164,15 @@ async def _opened(
 ) -> ReadConnection:
     limits = arguments.pop("limits", {})
     settings = {**arguments.pop("server_settings", {}), **limits, "application_name": APPLICATION_NAME, **_ENCODING}
-    raw = await pinned_first(lambda pinned: connect(arguments, {**settings, **pinned}, conninfo, patience_s))
+
+    async def connected(pinned: Mapping[str, str]) -> Any:
+        try:
+            return await connect(arguments, {**settings, **pinned}, conninfo, patience_s)
+        except asyncpg.FeatureNotSupportedError:
+            # Nothing converts between UTF-8 and MULE_INTERNAL.
+            return await connect(arguments, {**settings, **pinned, **_RAW}, conninfo, patience_s)
+
+    raw = await pinned_first(connected)
     try:
         kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection
         connection = kind(raw, endpoint, conninfo, own)

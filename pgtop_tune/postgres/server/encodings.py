@@ -34,14 +34,26 @@ _PYTHON: Final[Mapping[str, str]] = {
     "EUC_JIS_2004": "euc_jis_2004",
     **_SINGLE_BYTE,
 }
-"""Encodings of databases without EUC_TW and MULE_INTERNAL, which Python does not know."""
+"""Encodings of databases without EUC_TW, which Python does not know, and MULE_INTERNAL, which is made of others."""
+_MULE: Final = "MULE_INTERNAL"
+_OF_MULE: Final[Mapping[int, str]] = {
+    **{0x80 + part: f"iso8859-{part}" for part in (1, 2, 3, 4)},
+    0x8B: "koi8-r",
+    0x8C: "iso8859-5",
+    0x91: "gb2312",
+    0x92: "euc_jp",
+    0x93: "euc_kr",
+}
+"""Encoding of the character behind a leading byte."""
+_OF_TWO_BYTES: Final = 0x90
+"""Leading bytes from here on."""
 
 Decode = Callable[[bytes], str]
 
 
 def is_known(encoding: str) -> bool:
     """Return whether Python reads this encoding, so that the server need not convert it."""
-    return encoding in _PYTHON
+    return encoding in _PYTHON or encoding == _MULE
 
 
 @cache
@@ -50,6 +62,8 @@ def decoder(encoding: str) -> Decode:
 
     Bytes in a single-byte encoding that are UTF-8 as well come from another database: nobody writes "Ã©".
     """
+    if encoding == _MULE:
+        return _from_mule
     name = _PYTHON.get(encoding, "ascii")
 
     def decode(value: bytes) -> str:
@@ -62,6 +76,16 @@ def decoder(encoding: str) -> Decode:
             return value.decode(name, "replace")
 
     return utf_8_first if encoding in _SINGLE_BYTE else decode
+
+
+def _from_mule(value: bytes) -> str:
+    letters, at = list[str](), 0
+    while at < len(value):
+        lead, begin = value[at], at + 1
+        at = begin if lead < 0x80 else begin + 1 + (lead >= _OF_TWO_BYTES)
+        codec = _OF_MULE.get(lead)
+        letters.append(chr(lead) if lead < 0x80 else value[begin:at].decode(codec, "replace") if codec else "\ufffd")
+    return "".join(letters)
 
 
 def encoder(encoding: str) -> Callable[[str], bytes]:

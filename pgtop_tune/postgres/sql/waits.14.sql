@@ -4,7 +4,8 @@
 -- Idle in a transaction for less than a second: the client's turn. Idle between two transactions: of pgbench only.
 -- Of clients' transactions older than $1 ms, pid and start stand beside the count; with $2, those of one session in so
 -- many. A session that has been idle for longer is there for its transaction alone: it is no observation.
--- Sessions with which other instances of this program watch are no load, unless one has a transaction of seconds.
+-- Sessions with which other instances of this program watch are no load, unless one has a transaction of seconds; nor is
+-- one of ours that a file system keeps from ending.
 -- What is the same for every row is computed once, in m.
 -- The moment stands first: the rest of a row is known by its bytes (readers/waits).
 SELECT m.now_ms,
@@ -32,7 +33,8 @@ SELECT m.now_ms,
        pg_stat_get_activity(NULL) s
  WHERE s.backend_type IS NOT NULL
    AND s.pid <> m.pid
-   AND (s.application_name IS DISTINCT FROM 'pgtop-tune' OR s.xact_start < m.long_ago)
+   AND (s.application_name IS DISTINCT FROM 'pgtop-tune'
+        OR s.xact_start < m.long_ago AND NOT (s.state = 'active' AND left(s.query, 40) LIKE '%/* pgtop-tune */%'))
    AND CASE s.state WHEN 'active' THEN s.wait_event_type IS DISTINCT FROM 'Activity'
                     WHEN 'idle' THEN s.application_name = 'pgbench' AND s.state_change > m.lately
                     WHEN 'idle in transaction' THEN s.state_change > m.lately OR s.xact_start < m.old

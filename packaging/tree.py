@@ -47,6 +47,7 @@ _LICENCES: Final = ("*.dist-info/licenses/*", "*.dist-info/LICEN[CS]E*", "*.dist
 _STRIPPED: Final = ("asyncpg/*.so",)
 """Libraries whose names for debuggers are most of them. Those of psycopg stay as they are: it is under the LGPL."""
 _FILE_MODE: Final = 0o644
+_GLIBC: Final = re.compile(rb"\0GLIBC_(\d+)\.(\d+)")
 _PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 
@@ -165,6 +166,12 @@ def tag_of(path: str) -> str:
     """Return the Python that a file of a tree is for, as in `PYTHONS`; "" is every one."""
     found = re.search(r"\.cpython-(3\d+)-[^/]*\.so$", path)
     return found[1] if found else ""
+
+
+def least_glibc(directory: Path) -> tuple[int, int]:
+    """Return the newest version of glibc that a library of a tree takes a symbol of."""
+    wanted = [_GLIBC.findall(path.read_bytes()) for path in directory.rglob("*.so*")]
+    return max((int(major), int(minor)) for versions in wanted for major, minor in versions)
 
 
 def download(architecture: str, directory: Path) -> None:

@@ -8,6 +8,7 @@ Another account never decides what is run: see `is_ours`.
 import os
 import stat
 import sys
+import time
 
 VERSION = "@VERSION@"
 TREE = "@TREE@"
@@ -21,7 +22,9 @@ OLDEST, NEWEST = (3, 11, 2), (3, 14)
 NAME = "pgtop-tune"
 FILE = os.path.dirname(os.path.abspath(__file__))
 STAMP = ".checked"
-"""In the directory of a version: the boot since which its files have been compared with the manifest."""
+"""In the directory of a version: the boot in which its files were compared with the manifest, and when that was."""
+FRESH_S = 86400
+"""Files of a temporary directory are removed one by one when nobody has read them for a while."""
 UNINSTALL = "--uninstall-cache"
 FOUND_BY_US = "pgtop_tune_python"
 """An option -X: this Python was found by another one, which was too old."""
@@ -123,9 +126,10 @@ def boot():
 def stands(tree):
     """Return whether the directory of this version can be used as it is, by owner, permissions and stamp."""
     try:
+        if not (is_ours(tree) and is_private(tree)) or is_noexec(tree):
+            return False
         with open(os.path.join(tree, STAMP)) as file:
-            stamp = file.read()
-        return stamp == boot() and is_private(tree) and is_ours(tree) and not is_noexec(tree)
+            return file.read() == boot() and 0 <= time.time() - os.fstat(file.fileno()).st_mtime < FRESH_S
     except OSError:
         return False
 

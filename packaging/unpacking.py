@@ -1,12 +1,14 @@
 """Unpacks the files of the one file, once for each version and account, and removes them.
 
 A version is unpacked beside its place, compared with its manifest, and then renamed: what has its name is whole,
-whoever was killed meanwhile. After a boot it is compared once more, because a power cut loses what was not on the disk yet.
+whoever was killed meanwhile. It is compared once more after a boot, because a power cut loses what was not on the disk
+yet, and once a day.
 """
 
 import errno
 import fcntl
 import hashlib
+import io
 import mmap
 import os
 import shutil
@@ -36,9 +38,13 @@ def unpacked():
     problems = []
     for place in dict.fromkeys(bootstrap.places()):
         try:
-            return _in(place)
+            tree = _in(place)
         except OSError as problem:
             problems.append(f"{place}: {problem.strerror or problem}")
+        else:
+            if problems:
+                sys.stderr.write(f"{bootstrap.NAME}: its files are in {place}, not in {problems[0]}\n")
+            return tree
         except (Damaged, zipfile.BadZipFile, ValueError, EOFError) as problem:
             bootstrap.refuse(f"{bootstrap.FILE} is damaged: {problem}", "fetch it again, and compare SHA256SUMS")
     return bootstrap.refuse("there is no directory to unpack it into", *problems, _HINT)
@@ -111,7 +117,8 @@ def _in(place):
             return tree
         if _is_there(tree):
             if bootstrap.is_private(tree) and _is_whole(tree):
-                _compile_anew(tree)
+                if _stamped(tree) != bootstrap.boot():
+                    _compile_anew(tree)
                 _stamp(tree)
                 return tree
             sys.stderr.write(f"{bootstrap.NAME}: {tree} was changed or damaged, and is unpacked anew\n")
@@ -196,7 +203,7 @@ def _unpack(place, tree):
         with zipfile.ZipFile(bootstrap.FILE) as outer:
             manifest = outer.read(MANIFEST)
             rows = _rows(manifest)
-            with outer.open(PAYLOAD) as payload, zipfile.ZipFile(payload) as inner:
+            with zipfile.ZipFile(io.BytesIO(outer.read(PAYLOAD))) as inner:
                 for digest, size, path in rows:
                     content = inner.read(path)
                     _check(path, content, digest, size)
@@ -231,6 +238,13 @@ def _stamp(tree):
     beside = f"{path}.{os.getpid()}"
     _write(beside, bootstrap.boot().encode())
     os.replace(beside, path)
+
+
+def _stamped(tree):
+    try:
+        return _content(os.path.join(tree, bootstrap.STAMP)).decode("ascii", "replace")
+    except OSError:
+        return ""
 
 
 def _rows(manifest):

@@ -41,12 +41,12 @@ def unpacked():
             tree = _in(place)
         except OSError as problem:
             problems.append(f"{place}: {problem.strerror or problem}")
+        except (Damaged, zipfile.BadZipFile, ValueError, EOFError) as problem:
+            bootstrap.refuse(f"{bootstrap.FILE} is damaged: {problem}", "fetch it again, and compare SHA256SUMS")
         else:
             if problems:
                 sys.stderr.write(f"{bootstrap.NAME}: its files are in {place}, not in {problems[0]}\n")
             return tree
-        except (Damaged, zipfile.BadZipFile, ValueError, EOFError) as problem:
-            bootstrap.refuse(f"{bootstrap.FILE} is damaged: {problem}", "fetch it again, and compare SHA256SUMS")
     return bootstrap.refuse("there is no directory to unpack it into", *problems, _HINT)
 
 

@@ -40,7 +40,9 @@ def test_from_an_archive_no_child_is_started_and_the_reason_is_said(tmp_path: Pa
     ended = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False, cwd="/")
     assert ended.returncode == 0, ended.stderr
     *files, program = ended.stdout.splitlines()
-    assert [line.partition("; ")[2] for line in (*files, program)] == ["install pgtop-tune into a virtual environment"] * 4
+    assert [line.partition("; ")[2] for line in (*files, program)] == [
+        "install pgtop-tune into a virtual environment"
+    ] * 4
     for line in files:
         assert f"{archive}/pgtop_tune/process/" in line
         assert "is inside an archive, and a child cannot run it" in line

@@ -49,7 +49,10 @@ def test_what_is_left_is_done_when_we_are_killed(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_run_is_no_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for program, words in (("/bin/false", "its process does not run$"), ("/bin/rm", r"its process does not run \(.*rm")):
+    for program, words in (
+        ("/bin/false", "its process does not run$"),
+        ("/bin/rm", r"its process does not run \(.*rm"),
+    ):
         monkeypatch.setattr(sys, "executable", program)
         with pytest.raises(OSError, match=words):
             RevertWatchdog(["/bin/sh", "-c", f"echo x > {tmp_path}/done"], os.environ)

@@ -65,12 +65,16 @@ def _is_usable(program):
 def _hint(system):
     """Return the command that brings a Python, by what /etc/os-release says."""
     version = _numbers(system.get("VERSION_ID", ""))
-    for name in (system.get("ID", ""), *system.get("ID_LIKE", "").split()):
-        for known, oldest, command in _PACKAGES:
-            if name == known and (not version or version >= _numbers(oldest) or name != system.get("ID")):
-                return command
     title = system.get("PRETTY_NAME") or "this system"
-    return f"{title} has no package of one; a newer release, or `uv python install 3.12`, has"
+    for name in (system.get("ID", ""), *system.get("ID_LIKE", "").split()):
+        known = [row for row in _PACKAGES if row[0] == name]
+        if known:
+            _, oldest, command = known[0]
+            # A relative of a distribution may count its versions in its own way.
+            if name != system.get("ID") or not version or version >= _numbers(oldest):
+                return f"{title}: {command}"
+            break
+    return f"{title} has no package of one; a newer release has, or `uv python install 3.12` brings one"
 
 
 def _numbers(text):

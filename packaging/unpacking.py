@@ -199,6 +199,7 @@ def _clear_away(tree):
 
 def _unpack(place, tree):
     directory = tempfile.mkdtemp(prefix=_NEW, dir=place)
+    usual = os.umask(0o077)
     try:
         with zipfile.ZipFile(bootstrap.FILE) as outer:
             manifest = outer.read(MANIFEST)
@@ -223,6 +224,8 @@ def _unpack(place, tree):
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
+    finally:
+        os.umask(usual)
 
 
 def _write(path, content):

@@ -183,6 +183,8 @@ def download(architecture: str, directory: Path) -> None:
     """
     directory.mkdir(parents=True, exist_ok=True)
     for python in PYTHONS:
+        if _has_all(_locked(directory), python):
+            continue
         words = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
         words += ["--require-hashes", "--only-binary=:all:", "--find-links", str(directory), "--dest", str(directory)]
         words += ["--implementation", "cp", "--python-version", f"3.{python[1:]}", "--requirement", str(LOCK)]
@@ -190,9 +192,17 @@ def download(architecture: str, directory: Path) -> None:
             words += ["--abi", abi]
         for platform in PLATFORMS:
             words += ["--platform", f"{platform}_{architecture}"]
-        kept = subprocess.run([*words, "--no-index"], capture_output=True, check=False)
-        if kept.returncode:
-            subprocess.run(words, check=True)
+        subprocess.run(words, check=True)
+
+
+def _has_all(wheels: Iterable[Path], python: str) -> bool:
+    """Return whether every package is among these wheels, for a Python as in `PYTHONS`."""
+    packages = set()
+    for path in wheels:
+        name, _, _, abi, _ = path.stem.rsplit("-", 4)
+        if abi in (f"cp{python}", "abi3", "none"):
+            packages.add(name.replace("_", "-").lower())
+    return packages >= set(pins())
 
 
 def make_of_wheels(wheels: Iterable[Path], directory: Path) -> None:

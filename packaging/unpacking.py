@@ -153,7 +153,7 @@ def _make(place):
         except FileExistsError:
             # Another first start; or something else of that name, as a link that leads nowhere.
             if not os.path.isdir(each):
-                raise
+                raise NotADirectoryError(errno.ENOTDIR, f"{each} is there, and is no directory") from None
         else:
             # mkdir leaves out what the umask says.
             os.chmod(each, 0o700)

@@ -209,7 +209,7 @@ def test_without_any_place_it_is_said(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert [line.partition("pgtop-tune: ")[2] for line in capsys.readouterr().err.splitlines()] == [
         "there is no directory to unpack it into",
         "/proc/nothing/pgtop-tune: No such file or directory",
-        "/dev/null/pgtop-tune: Not a directory",
+        "/dev/null/pgtop-tune: /dev/null is there, and is no directory",
         "XDG_CACHE_HOME names another directory, of this account alone",
     ]
 

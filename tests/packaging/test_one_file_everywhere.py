@@ -53,6 +53,7 @@ exec setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     directory = tmp_path_factory.mktemp("files")
+    directory.chmod(0o755)
     build = packaging_step("one_file").build
     return {machine: build(tree_of(machine), machine, directory) for machine in MACHINES}
 
@@ -103,7 +104,7 @@ def test_nobody_records_checks_watches_and_loses_no_change(
     of_the_account = f'exec "/mnt/python/bin/{program.name}" -IS "/mnt/file/{files["x86_64"].name}" "$@"'
     variables = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": "/mnt/state",
-        "PGHOST": "/mnt/socket",        "PGPORT": str(reached.port), "PGUSER": "postgres", "PGDATABASE": "postgres",
+        "PGHOST": "/mnt/socket", "PGPORT": str(reached.port), "PGUSER": "postgres", "PGDATABASE": "postgres",
     }  # fmt: skip
 
     def entered(shell: str) -> list[str]:

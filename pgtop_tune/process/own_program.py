@@ -24,28 +24,28 @@ _ALONE: Final = ("-I", "-S")
 
 
 class _Start:
-    """How this process was started.
+    """The way this process was started.
 
     Attributes:
         file: start.py, where it is what has started us.
-        held: A descriptor that keeps the tree of start.py from being removed.
+        lock: A descriptor that keeps the tree of start.py from being removed.
     """
 
     file: str = ""
-    held: int | None = None
+    lock: int | None = None
 
 
 _start: Final = _Start()
 
 
-def started_by(file: str, held: int | None) -> None:
+def started_by(file: str, lock: int | None) -> None:
     """Take note that start.py has started us.
 
     Args:
         file: Its path.
-        held: A descriptor that keeps its tree from being removed; None where nothing does.
+        lock: A descriptor that keeps its tree from being removed; None where nothing does.
     """
-    _start.file, _start.held = file, held
+    _start.file, _start.lock = file, lock
 
 
 def own_argv(module: str = _PACKAGE) -> list[str]:
@@ -73,7 +73,7 @@ def file_argv(file: str) -> list[str]:
 
 def held_descriptors() -> Sequence[int]:
     """Return the descriptors that a child has to inherit if it is to find its files after our end."""
-    return () if _start.held is None else (_start.held,)
+    return () if _start.lock is None else (_start.lock,)
 
 
 def _words(module: str) -> list[str]:

@@ -174,10 +174,7 @@ def test_without_query_texts_no_command_of_the_server_is_recorded(recorded: Reco
         ("export", "{whole}", "-o", "{home}/whole.csv"),
         ("export", "{whole}", "-o", "{home}/whole.om"),
         ("baseline", "save", "before", "{whole}"),
-        *(
-            ("check", "-d", "{server}", "--format", kind)
-            for kind in ("text", "json", "markdown", "script")
-        ),
+        *(("check", "-d", "{server}", "--format", kind) for kind in ("text", "json", "markdown", "script")),
     ],
     ids=lambda words: " ".join(words[:1] + words[-1:]),
 )

@@ -102,7 +102,9 @@ def test_nobody_records_checks_watches_and_loses_no_change(
     ]  # fmt: skip
     # One shell for all: what was unpacked goes with its namespace.
     of_the_account = f'exec "/mnt/python/bin/{program.name}" -IS "/mnt/file/{files["x86_64"].name}" "$@"'
+    # Where a Python of pyenv has its own library, when it is not at the place that it was built for.
     variables = {
+        "LD_LIBRARY_PATH": "/mnt/python/lib",
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": "/mnt/state",
         "PGHOST": "/mnt/socket", "PGPORT": str(reached.port), "PGUSER": "postgres", "PGDATABASE": "postgres",
     }  # fmt: skip
